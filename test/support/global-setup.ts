@@ -1,0 +1,2 @@
+/** Runs once before all test files. */
+export default async function setup(): Promise<void> {}
