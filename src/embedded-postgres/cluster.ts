@@ -1,0 +1,138 @@
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { access, chown, mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { type ClusterPaths, clusterArgument } from './layout.ts'
+import { isAlive } from './postmaster.ts'
+import type { RunAs } from './run-as.ts'
+
+/** The superuser that initdb makes; it owns svc's tables. */
+export const clusterUser = 'svc'
+
+/** Staging folders carry the process id of their maker, so that others can tell a leftover. */
+const stagingPrefix = 'postgres-staging-'
+
+/** True when DATA_DIR has a cluster. It appears whole, by one rename, or not at all. */
+export async function hasCluster(paths: ClusterPaths): Promise<boolean> {
+  return access(paths.cluster).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** The generated password of the cluster's superuser. */
+export async function readPassword(paths: ClusterPaths): Promise<string> {
+  return (await readFile(paths.password, 'utf8')).trim()
+}
+
+/** Makes the cluster in a staging folder and moves it into place; of concurrent first starts one wins. */
+export async function createCluster(
+  paths: ClusterPaths,
+  { native, runAs, sync }: { native: string; runAs: RunAs; sync: boolean },
+): Promise<void> {
+  const dataDir = dirname(paths.folder)
+  await mkdir(dataDir, { recursive: true })
+  await removeLeftovers(dataDir)
+  const staging = await mkdtemp(join(dataDir, `${stagingPrefix}${process.pid}-`))
+  try {
+    await initialize(staging, { native, runAs, sync })
+    await rename(staging, paths.folder).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
+    })
+    if (sync) {
+      // initdb has synced what is inside; the names above it are ours to sync.
+      await syncFolder(dataDir)
+      await syncFolder(dirname(dataDir))
+    }
+  } finally {
+    await rm(staging, { recursive: true, force: true })
+  }
+}
+
+async function initialize(
+  staging: string,
+  { native, runAs, sync }: { native: string; runAs: RunAs; sync: boolean },
+): Promise<void> {
+  const cluster = join(staging, 'cluster')
+  await mkdir(cluster, { mode: 0o700 })
+  const password = await open(join(staging, 'password'), 'w+', 0o600)
+  try {
+    await password.writeFile(randomBytes(24).toString('base64url'))
+    await password.sync()
+    if (runAs.ids !== null) {
+      await chown(cluster, runAs.ids.uid, runAs.ids.gid)
+      // initdb opens it once more through /dev/fd, which asks for the right to read.
+      await password.chown(runAs.ids.uid, runAs.ids.gid)
+    }
+    await runInitdb(cluster, password.fd, { native, runAs, sync })
+  } finally {
+    await password.close()
+  }
+  if (sync) await syncFolder(staging)
+}
+
+async function runInitdb(
+  cluster: string,
+  passwordFd: number,
+  { native, runAs, sync }: { native: string; runAs: RunAs; sync: boolean },
+): Promise<void> {
+  const child = spawn(
+    join(native, 'bin/initdb'),
+    [
+      `--pgdata=${clusterArgument(cluster)}`,
+      `--username=${clusterUser}`,
+      '--auth=scram-sha-256',
+      '--pwfile=/dev/fd/3',
+      '--encoding=UTF8',
+      '--locale=C',
+      '--locale-provider=builtin',
+      '--builtin-locale=C.UTF-8',
+      '--data-checksums',
+      ...(sync ? [] : ['--no-sync']),
+    ],
+    {
+      ...runAs.ids,
+      cwd: cluster,
+      env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
+      stdio: ['ignore', 'ignore', 'pipe', passwordFd],
+    },
+  )
+  let output = ''
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    output += text
+  })
+  await new Promise<void>((resolve, reject) => {
+    child.on('error', reject)
+    child.on('close', (code, signal) => {
+      if (code === 0) return resolve()
+      reject(new Error(`initdb failed (${signal ?? code}): ${output.trim()}`))
+    })
+  })
+}
+
+/** Takes away what a start that was killed inside initdb left behind. */
+async function removeLeftovers(dataDir: string): Promise<void> {
+  for (const name of await readdir(dataDir)) {
+    if (!name.startsWith(stagingPrefix)) continue
+    const path = join(dataDir, name)
+    if (await hasMaker(path, Number.parseInt(name.slice(stagingPrefix.length), 10))) continue
+    // Its initdb may still be writing for a moment.
+    await rm(path, { recursive: true, force: true, maxRetries: 10 })
+  }
+}
+
+async function hasMaker(staging: string, pid: number): Promise<boolean> {
+  if (pid !== process.pid) return isAlive(pid)
+  // In a container every start may get the same process id: ours is what was made in our lifetime.
+  const made = await stat(staging).catch(() => null)
+  return made !== null && made.mtimeMs >= Date.now() - process.uptime() * 1000
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder)
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
