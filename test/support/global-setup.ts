@@ -1,9 +1,18 @@
 import type { TestProject } from 'vitest/node'
+import { openDatabase } from '../../src/database.ts'
+import { builtInMigrations, migrate } from '../../src/migrate.ts'
+import { onServer, template } from './database.ts'
 import { startTestPostgres } from './postgres.ts'
 
-/** Runs once before all test files: starts their PostgreSQL; what it answers runs after them. */
+/** Runs once before all test files: starts their PostgreSQL and makes the migrated database that each clones. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const postgres = await startTestPostgres()
+  await onServer(postgres.connection, `create database ${template}`)
+  const db = openDatabase({ ...postgres.connection, database: template }, (error) => {
+    throw error
+  })
+  await migrate(db, builtInMigrations)
+  await db.end()
   project.provide('postgres', postgres.connection)
   return postgres.stop
 }

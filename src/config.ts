@@ -1,0 +1,117 @@
+import { resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { z } from 'zod'
+
+/** The folder that holds `migrations/` and `views/`: the same from `src/` and from `dist/`. */
+export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
+
+const address = z
+  .url({ protocol: /^https?$/, error: 'must be an http or https address, such as https://svc.example.com' })
+  .refine((url) => !/[?#]|\/\/[^/]*@/.test(url), 'must have no credentials, query or fragment')
+  .transform((url) => url.replace(/\/+$/, ''))
+
+const wholeNumber = (least: number, most: number) => {
+  const mistake = `must be a whole number from ${least} to ${most}`
+  return z
+    .string()
+    .regex(/^\d{1,15}$/, mistake)
+    .transform(Number)
+    .refine((number) => number >= least && number <= most, mistake)
+}
+
+const lifetime = wholeNumber(1, 10 * 365 * 86_400)
+const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+
+const Environment = z.object({
+  DATABASE_URL: z
+    .string()
+    .regex(/^postgres(ql)?:\/\//, 'must start with postgres:// or postgresql://')
+    .optional(),
+  BASE_URL: address.optional(),
+  AUTH_URL: address.optional(),
+  HOST: z.string().default('localhost'),
+  PORT: wholeNumber(0, 65_535).default(3000),
+  DATA_DIR: z.string().default('./data'),
+  TRUST_PROXY: z
+    .string()
+    .regex(
+      /^(true|false|\d{1,2}|[0-9a-fA-F.:/, ]+)$/,
+      'must be true, false, a number of hops, or addresses separated by commas',
+    )
+    .default('false'),
+  MIGRATIONS_DIR: z.string().default(resolve(projectRoot, 'migrations')),
+  MAX_ARCHIVE_BYTES: wholeNumber(1, 10 * 1024 ** 3).default(100 * 1024 ** 2),
+  LOG_LEVEL: z.enum(levels, { error: `must be one of ${levels.join(', ')}` }).default('info'),
+  CODE_LIFETIME_SECONDS: lifetime.default(600),
+  ACCESS_TOKEN_LIFETIME_SECONDS: lifetime.default(28_800),
+  REFRESH_TOKEN_LIFETIME_SECONDS: lifetime.default(15_552_000),
+  REFRESH_GRACE_SECONDS: wholeNumber(0, 86_400).default(300),
+})
+
+/** Everything that the environment settles, read once at the start (DESIGN §2). */
+export interface Config {
+  /** Null: svc runs its own embedded PostgreSQL under `dataDir`. */
+  databaseUrl: string | null
+  /** Public address, no slash at its end; everything emitted is built from it, never from the Host header. */
+  baseUrl: string
+  /** {auth_url} of SPEC: the issuer. */
+  authUrl: string
+  host: string
+  port: number
+  dataDir: string
+  trustProxy: boolean | number | string
+  migrationsDir: string
+  maxArchiveBytes: number
+  logLevel: (typeof levels)[number]
+  lifetimes: Lifetimes
+}
+
+/** SPEC §8, all in seconds. */
+export interface Lifetimes {
+  code: number
+  accessToken: number
+  refreshToken: number
+  /** How long the old pair works after a refresh. */
+  grace: number
+}
+
+/** Reads the environment; an empty variable counts as unset. Throws one Error that names every mistake. */
+export function readConfig(environment: NodeJS.ProcessEnv): Config {
+  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''))
+  const read = Environment.safeParse(given)
+  if (!read.success) {
+    const mistakes = read.error.issues.map((issue) => `  ${issue.path.join('.')} ${issue.message}`)
+    throw new Error(`The configuration cannot be used:\n${mistakes.join('\n')}`)
+  }
+  const env = read.data
+  const baseUrl = env.BASE_URL ?? `http://${urlHost(env.HOST)}:${env.PORT}`
+  return Object.freeze({
+    databaseUrl: env.DATABASE_URL ?? null,
+    baseUrl,
+    authUrl: env.AUTH_URL ?? baseUrl,
+    host: env.HOST,
+    port: env.PORT,
+    dataDir: resolve(env.DATA_DIR),
+    trustProxy: readTrustProxy(env.TRUST_PROXY),
+    migrationsDir: resolve(env.MIGRATIONS_DIR),
+    maxArchiveBytes: env.MAX_ARCHIVE_BYTES,
+    logLevel: env.LOG_LEVEL,
+    lifetimes: {
+      code: env.CODE_LIFETIME_SECONDS,
+      accessToken: env.ACCESS_TOKEN_LIFETIME_SECONDS,
+      refreshToken: env.REFRESH_TOKEN_LIFETIME_SECONDS,
+      grace: env.REFRESH_GRACE_SECONDS,
+    },
+  })
+}
+
+/** The name by which a program on this machine reaches what listens on the host. */
+function urlHost(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return 'localhost'
+  return host.includes(':') ? `[${host}]` : host
+}
+
+function readTrustProxy(value: string): boolean | number | string {
+  if (value === 'true' || value === 'false') return value === 'true'
+  return /^\d+$/.test(value) ? Number(value) : value
+}

@@ -1,0 +1,44 @@
+import pg from 'pg'
+
+/** Whatever a single statement can run on: the pool, or a client inside a transaction. */
+export type Queryable = Pick<pg.Pool, 'query'>
+
+/** Names the connection in `pg_stat_activity`. */
+const applicationName = 'svc'
+
+/** The pool that the whole process shares. Connections that break while idle are replaced, and reported to `onError`. */
+export function openDatabase(connection: pg.PoolConfig, onError: (error: Error) => void): pg.Pool {
+  const pool = new pg.Pool({
+    application_name: applicationName,
+    max: 20,
+    connectionTimeoutMillis: 10_000,
+    idleTimeoutMillis: 60_000,
+    ...connection,
+  })
+  pool.on('error', onError)
+  return pool
+}
+
+/** Runs `work` in one transaction: committed when it answers, rolled back when it throws. */
+export async function transaction<T>(pool: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+  const tx = await pool.connect()
+  try {
+    await tx.query('begin')
+    const answer = await work(tx)
+    await tx.query('commit')
+    tx.release()
+    return answer
+  } catch (error) {
+    // A client that cannot even roll back is broken: the pool drops it, and PostgreSQL rolls back for it.
+    await tx.query('rollback').then(
+      () => tx.release(),
+      (broken: Error) => tx.release(broken),
+    )
+    throw error
+  }
+}
+
+/** The name of the constraint or unique index that a statement broke; null for any other error. */
+export function brokenConstraint(error: unknown): string | null {
+  return error instanceof pg.DatabaseError ? (error.constraint ?? null) : null
+}

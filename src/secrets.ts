@@ -1,0 +1,72 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+
+/** What each kind of secret starts with (DESIGN §5), so that none is taken for another. */
+export const secretPrefixes = {
+  access: 'svca_',
+  refresh: 'svcr_',
+  personal: 'svcp_',
+  code: 'svcc_',
+  client: 'svcs_',
+} as const
+export type SecretKind = keyof typeof secretPrefixes
+
+declare const hashed: unique symbol
+/** SHA-256 of a secret, 32 bytes: all that is ever stored or looked up. Its own type, so that no plain secret passes for it. */
+export type SecretHash = Buffer & { readonly [hashed]: true }
+
+const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const randomLength = 43 // 62^43 > 2^256
+const checksumLength = 6 // 62^6 > 2^32
+const shape = /^svc[arpcs]_[0-9A-Za-z]{49}$/
+
+/** A new secret of the kind: prefix, 32 random bytes in base62, then 6 characters of CRC-32 of the rest. */
+export function makeSecret(kind: SecretKind): string {
+  const body = secretPrefixes[kind] + base62(randomBytes(32), randomLength)
+  return body + checksum(body)
+}
+
+/** The kind of a well-formed secret; null when shape or checksum are wrong, which needs no database to see. */
+export function kindOfSecret(secret: string): SecretKind | null {
+  if (!shape.test(secret)) return null
+  const body = secret.slice(0, -checksumLength)
+  if (checksum(body) !== secret.slice(-checksumLength)) return null
+  const kinds = Object.keys(secretPrefixes) as SecretKind[]
+  return kinds.find((kind) => secret.startsWith(secretPrefixes[kind])) ?? null
+}
+
+/** The stored form. A slow hash would add nothing: every secret is made here, of 256 random bits. */
+export function hashSecret(secret: string): SecretHash {
+  return createHash('sha256').update(secret).digest() as SecretHash
+}
+
+/** A new identifier for sessions, pending requests and the like: 32 random bytes, base64url. */
+export function makeOpaqueId(): string {
+  return randomBytes(32).toString('base64url')
+}
+
+/** A new client identifier: 20 characters of `[a-z2-7]`, 100 random bits. */
+export function makeClientId(): string {
+  const letters = 'abcdefghijklmnopqrstuvwxyz234567'
+  return Array.from(randomBytes(20), (byte) => letters[byte & 31]).join('')
+}
+
+/** A new password for people, easy to copy: 25 characters of base62, 144 random bits. */
+export function makePassword(): string {
+  return base62(randomBytes(18), 25)
+}
+
+function checksum(body: string): string {
+  const bytes = Buffer.alloc(4)
+  bytes.writeUInt32BE(crc32(body))
+  return base62(bytes, checksumLength)
+}
+
+/** The bytes, as one big-endian number, in exactly `length` digits. */
+function base62(bytes: Buffer, length: number): string {
+  let digits = ''
+  for (let rest = BigInt(`0x${bytes.toString('hex')}`); digits.length < length; rest /= 62n) {
+    digits = alphabet[Number(rest % 62n)] + digits
+  }
+  return digits
+}

@@ -1,0 +1,44 @@
+import { PassThrough } from 'node:stream'
+import type { FastifyInstance } from 'fastify'
+import type pg from 'pg'
+import { afterAll, beforeAll } from 'vitest'
+import { buildApp } from '../../src/app.ts'
+import { type Config, readConfig } from '../../src/config.ts'
+import { openLog } from '../../src/log.ts'
+import { useDatabase } from './database.ts'
+
+/** A running svc for one test file: its own database, and everything it has logged. */
+export interface TestApp {
+  readonly app: FastifyInstance
+  readonly db: pg.Pool
+  readonly config: Config
+  /** All log lines so far. */
+  log(): string
+}
+
+/** Builds the whole server on a fresh database. `environment` overrides the configuration's defaults. */
+export function useApp(environment: Record<string, string> = {}): TestApp {
+  const database = useDatabase()
+  const config = readConfig({ BASE_URL: 'http://svc.test', LOG_LEVEL: 'info', ...environment })
+  const stream = new PassThrough()
+  const lines: string[] = []
+  stream.on('data', (chunk: Buffer) => lines.push(chunk.toString()))
+  let app: FastifyInstance
+  beforeAll(async () => {
+    app = await buildApp({ config, db: database.db }, openLog(config.logLevel, stream))
+    await app.ready()
+  })
+  afterAll(async () => {
+    await app.close()
+  })
+  return {
+    config,
+    log: () => lines.join(''),
+    get app() {
+      return app
+    },
+    get db() {
+      return database.db
+    },
+  }
+}

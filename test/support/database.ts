@@ -1,0 +1,36 @@
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import { afterAll, beforeAll, inject } from 'vitest'
+import './postgres.ts'
+
+/** The migrated database that every test file clones. */
+export const template = 'svc_template'
+
+/** A fresh copy of the migrated database for this test file: real, and its own, so that races can be tested. */
+export function useDatabase(): { readonly db: pg.Pool; readonly connection: pg.PoolConfig } {
+  const server = inject('postgres')
+  const connection: pg.PoolConfig = { ...server, database: `test_${randomBytes(6).toString('hex')}`, max: 40 }
+  let db: pg.Pool
+  beforeAll(async () => {
+    await onServer(server, `create database ${connection.database} template ${template}`)
+    db = new pg.Pool(connection)
+  })
+  afterAll(async () => {
+    await db.end()
+    await onServer(server, `drop database ${connection.database} with (force)`)
+  })
+  return {
+    connection,
+    get db() {
+      return db
+    },
+  }
+}
+
+/** Runs one statement on the server's own database. */
+export async function onServer(server: pg.ClientConfig, statement: string): Promise<void> {
+  const client = new pg.Client({ ...server, database: 'postgres' })
+  await client.connect()
+  await client.query(statement)
+  await client.end()
+}
