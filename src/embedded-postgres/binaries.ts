@@ -15,8 +15,7 @@ const sharedFolder = '/var/lib/svc'
 
 /** Answers PostgreSQL's `native` folder (`bin`, `lib`, `share`), complete, and such that `runAs` can execute it. */
 export async function preparePostgresBinaries(runAs: RunAs): Promise<string> {
-  const platform = `${process.platform}-${process.arch}`
-  const packageFolder = findPackage(platform)
+  const packageFolder = findPostgresPackage(`${process.platform}-${process.arch}`)
   const installed = join(packageFolder, 'native')
   await linkLibraries(installed)
   const problem = await tryBinaries(installed, runAs)
@@ -30,7 +29,8 @@ export async function preparePostgresBinaries(runAs: RunAs): Promise<string> {
   )
 }
 
-function findPackage(platform: string): string {
+/** Answers the folder of the npm package with PostgreSQL's binaries, or throws what the operator can do. */
+export function findPostgresPackage(platform: string): string {
   if (!platforms.includes(platform)) {
     throw new Error(
       `There is no embedded PostgreSQL for ${platform}. Set DATABASE_URL to use your own PostgreSQL.`,

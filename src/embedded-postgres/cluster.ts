@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { access, chown, mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { chown, mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type ClusterPaths, clusterArgument } from './layout.ts'
 import { isAlive } from './postmaster.ts'
@@ -12,20 +12,15 @@ export const clusterUser = 'svc'
 /** Staging folders carry the process id of their maker, so that others can tell a leftover. */
 const stagingPrefix = 'postgres-staging-'
 
-/** True when DATA_DIR has a cluster. It appears whole, by one rename, or not at all. */
-export async function hasCluster(paths: ClusterPaths): Promise<boolean> {
-  return access(paths.cluster).then(
-    () => true,
-    () => false,
-  )
-}
-
 /** The generated password of the cluster's superuser. */
 export async function readPassword(paths: ClusterPaths): Promise<string> {
   return (await readFile(paths.password, 'utf8')).trim()
 }
 
-/** Makes the cluster in a staging folder and moves it into place; of concurrent first starts one wins. */
+/**
+ * Makes the cluster in a staging folder and moves it into place by one rename: it appears whole or not at all, and of
+ * concurrent first starts one wins.
+ */
 export async function createCluster(
   paths: ClusterPaths,
   { native, runAs, sync }: { native: string; runAs: RunAs; sync: boolean },
@@ -36,13 +31,18 @@ export async function createCluster(
   const staging = await mkdtemp(join(dataDir, `${stagingPrefix}${process.pid}-`))
   try {
     await initialize(staging, { native, runAs, sync })
-    await rename(staging, paths.folder).catch((error: NodeJS.ErrnoException) => {
+    await rename(staging, paths.folder).catch(async (error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
+      const winner = await stat(paths.cluster).catch(() => null)
+      if (winner === null) throw new Error(`${paths.folder} holds no PostgreSQL cluster, but is not empty.`)
     })
     if (sync) {
       // initdb has synced what is inside; the names above it are ours to sync.
       await syncFolder(dataDir)
-      await syncFolder(dirname(dataDir))
+      await syncFolder(dirname(dataDir)).catch((error: NodeJS.ErrnoException) => {
+        // A folder that we may pass but not read (/srv, say); it is older than we are.
+        if (error.code !== 'EACCES') throw error
+      })
     }
   } finally {
     await rm(staging, { recursive: true, force: true })

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { chown, mkdtemp, open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ClusterPaths, clusterArgument } from './layout.ts'
 import type { RunAs } from './run-as.ts'
@@ -10,6 +10,8 @@ import type { RunAs } from './run-as.ts'
 export interface Postmaster {
   pid: number
   socketFolder: string
+  /** Its cluster's folder, which it still has as working directory after somebody deleted it. */
+  folder: { dev: number; ino: number }
 }
 
 /** PostgreSQL's parameters by name. */
@@ -35,24 +37,18 @@ const maxLogBytes = 10 * 1024 * 1024
 
 const recoverySeconds = 120
 
-/** What postmaster.pid says: the running server, a dead one's leftover, or null when there is no such file. */
+/** What postmaster.pid says: a running server, a dead one's leftover, or null when there is no such file. */
 export async function readPostmaster(
   cluster: string,
 ): Promise<(Postmaster & { running: boolean; ready: boolean }) | null> {
-  const text = await readFile(join(cluster, 'postmaster.pid'), 'utf8').catch(
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return null
-      throw error
-    },
-  )
-  if (text === null) return null
-  const lines = text.split('\n')
-  const pid = Number(lines[0])
-  return {
-    pid,
-    socketFolder: lines[4] ?? '',
-    running: pid > 0 && (await isPostmaster(pid, cluster)),
-    ready: lines[7]?.trim() === 'ready',
+  try {
+    const lines = (await readFile(join(cluster, 'postmaster.pid'), 'utf8')).split('\n')
+    const { dev, ino } = await stat(cluster)
+    const postmaster = { pid: Number(lines[0]), socketFolder: lines[4] ?? '', folder: { dev, ino } }
+    return { ...postmaster, running: await isRunning(postmaster), ready: lines[7]?.trim() === 'ready' }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
   }
 }
 
@@ -66,24 +62,31 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** After a machine's crash the id may belong to a stranger; a postmaster works in its cluster's folder. */
-async function isPostmaster(pid: number, cluster: string): Promise<boolean> {
-  if (process.platform !== 'linux') return isAlive(pid)
+/**
+ * After a machine's crash the id may belong to a stranger; a postmaster works in its cluster's folder. Nothing alive
+ * may be taken for dead here, not even one that has only begun to write its postmaster.pid.
+ */
+async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boolean> {
+  if (!(pid > 0) || !isAlive(pid)) return false
+  if (process.platform !== 'linux') return true
   try {
-    const theirs = await stat(`/proc/${pid}/cwd`)
-    const ours = await stat(cluster)
-    return theirs.dev === ours.dev && theirs.ino === ours.ino
-  } catch {
-    return false
+    const cwd = await stat(`/proc/${pid}/cwd`)
+    return cwd.dev === folder.dev && cwd.ino === folder.ino
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EACCES') return false
   }
+  // Root in a container may lack the right to see another user's working directory (CAP_SYS_PTRACE).
+  const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
+  return /^[^\0]*\bpostgres\0/.test(command) && command.includes(socketFolder)
 }
 
 /** Starts PostgreSQL, in a session of its own so that Ctrl-C does not reach it, and waits until it is ready. */
 export async function startPostmaster(
   paths: ClusterPaths,
   { native, runAs, settings }: { native: string; runAs: RunAs; settings: Settings },
-): Promise<Postmaster> {
+): Promise<void> {
   const leftover = await readPostmaster(paths.cluster)
+  if (leftover?.pid === 0) await removeEmptyLock(paths.cluster)
   const socketFolder = await makeSocketFolder(runAs)
   const { log, from } = await openLog(paths.log)
   try {
@@ -95,21 +98,28 @@ export async function startPostmaster(
         PATH: process.env['PATH'],
         LC_ALL: 'C',
         TZ: 'UTC',
-        // PostgreSQL then counts this process id in a leftover postmaster.pid as stale: we know it is a stranger's.
+        // A process id that PostgreSQL takes for stale in postmaster.pid: we know that it is a stranger's.
         ...(leftover !== null && !leftover.running ? { PG_GRANDPARENT_PID: String(leftover.pid) } : {}),
       },
       stdio: ['ignore', log.fd, log.fd],
     })
     child.unref()
     await waitUntilReady(child, paths, from)
-    if (leftover !== null) await removeSocketFolder(leftover.socketFolder)
-    return { pid: child.pid ?? 0, socketFolder }
   } catch (error) {
     await removeSocketFolder(socketFolder)
     throw error
   } finally {
     await log.close()
   }
+  if (leftover !== null) await removeSocketFolder(leftover.socketFolder)
+}
+
+/** A machine's crash may leave the lock file without its content, which PostgreSQL refuses to judge. */
+async function removeEmptyLock(cluster: string): Promise<void> {
+  const path = join(cluster, 'postmaster.pid')
+  const { size, mtimeMs } = await stat(path)
+  // A younger one is just being written.
+  if (size === 0 && Date.now() - mtimeMs > 2000) await rm(path)
 }
 
 function postmasterArguments(paths: ClusterPaths, socketFolder: string, settings: Settings): string[] {
@@ -144,41 +154,33 @@ async function waitUntilReady(child: ChildProcess, paths: ClusterPaths, logFrom:
 }
 
 /** Stops PostgreSQL: fast shutdown, then, should that take too long, an immediate one (the next start recovers). */
-export async function stopPostmaster(
-  cluster: string,
-  { pid, socketFolder }: Postmaster,
-  fastSeconds: number,
-): Promise<void> {
-  if (!(await signalAndWait(cluster, pid, 'SIGINT', fastSeconds))) {
-    await signalAndWait(cluster, pid, 'SIGQUIT', 10)
+export async function stopPostmaster(postmaster: Postmaster, fastSeconds: number): Promise<void> {
+  if (!(await signalAndWait(postmaster, 'SIGINT', fastSeconds))) {
+    await signalAndWait(postmaster, 'SIGQUIT', 10)
   }
-  await removeSocketFolder(socketFolder)
+  await removeSocketFolder(postmaster.socketFolder)
 }
 
 async function signalAndWait(
-  cluster: string,
-  pid: number,
+  postmaster: Postmaster,
   signal: NodeJS.Signals,
   seconds: number,
 ): Promise<boolean> {
   const deadline = Date.now() + seconds * 1000
-  if (!(await isRunning(cluster, pid))) return true
-  try {
-    process.kill(pid, signal)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
-  }
-  while (await isRunning(cluster, pid)) {
+  if (await isRunning(postmaster)) sendSignal(postmaster.pid, signal)
+  while (await isRunning(postmaster)) {
     if (Date.now() > deadline) return false
     await sleep(10)
   }
   return true
 }
 
-/** PostgreSQL takes its postmaster.pid away as the last thing; one that was killed leaves it. */
-async function isRunning(cluster: string, pid: number): Promise<boolean> {
-  const seen = await readPostmaster(cluster)
-  return seen !== null && seen.pid === pid && seen.running
+function sendSignal(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
 }
 
 /** A private folder with a short path: sockets' paths are limited, DATA_DIR's is not. */
@@ -191,7 +193,8 @@ async function makeSocketFolder(runAs: RunAs): Promise<string> {
 }
 
 async function removeSocketFolder(folder: string): Promise<void> {
-  if (!basename(folder).startsWith(socketPrefix)) return
+  // The name may come from a postmaster.pid: nothing else is ours to remove.
+  if (!basename(folder).startsWith(socketPrefix) || !['/tmp', tmpdir()].includes(dirname(folder))) return
   await rm(folder, { recursive: true, force: true })
 }
 

@@ -12,22 +12,23 @@ declare module 'vitest' {
   }
 }
 
-/** Folders carry the process id of their test run, so that the next run can tell a leftover. */
-const prefix = 'svc-test-run-'
+/** Folders carry the process id of their maker, so that a later run can tell a leftover. */
+const prefix = 'svc-test-data-'
 
-/** Starts a throw-away PostgreSQL for one test run. It trades safety for speed: nothing survives a crash. */
+/** For throw-away clusters: speed instead of safety. */
+export const fastSettings = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }
+
+/** Starts a throw-away PostgreSQL for one test run, after ending what a killed run left behind. */
 export async function startTestPostgres(): Promise<{
   connection: PostgresConnection
   stop: () => Promise<void>
 }> {
   await removeLeftovers()
-  const dataDir = await mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`))
+  const dataDir = await makeDataDir()
   const postgres = await startEmbeddedPostgres({
     dataDir,
     settings: {
-      fsync: 'off',
-      full_page_writes: 'off',
-      synchronous_commit: 'off',
+      ...fastSettings,
       max_connections: '200',
       max_wal_size: '4GB',
       wal_level: 'minimal',
@@ -38,20 +39,27 @@ export async function startTestPostgres(): Promise<{
     connection: postgres.connection,
     async stop() {
       await postgres.stop()
-      await rm(dataDir, { recursive: true, force: true })
+      await removeDataDir(dataDir)
     },
   }
 }
 
-/** Ends what a killed test run left behind. */
+/** An empty DATA_DIR, open to its owner only. */
+export async function makeDataDir(): Promise<string> {
+  return mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`))
+}
+
+/** Removes a DATA_DIR together with the PostgreSQL that may still run in it. */
+export async function removeDataDir(dataDir: string): Promise<void> {
+  const running = await readPostmaster(clusterPaths(dataDir).cluster)
+  if (running?.running) await stopPostmaster(running, 5)
+  await rm(dataDir, { recursive: true, force: true, maxRetries: 5 })
+}
+
 async function removeLeftovers(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     if (!name.startsWith(prefix) || isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue
-    const dataDir = join(tmpdir(), name)
-    const { cluster } = clusterPaths(dataDir)
     // Another user's leftover is not ours to read, nor to remove.
-    const orphan = await readPostmaster(cluster).catch(() => null)
-    if (orphan?.running) await stopPostmaster(cluster, orphan, 5)
-    await rm(dataDir, { recursive: true, force: true }).catch(() => {})
+    await removeDataDir(join(tmpdir(), name)).catch(() => {})
   }
 }

