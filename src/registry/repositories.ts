@@ -1,0 +1,73 @@
+import type { Queryable } from '../database.ts'
+import type { Role, Visibility } from '../permissions.ts'
+
+/** A repository with its one Composer registry (DESIGN §1). */
+export interface Repository {
+  id: string
+  /** `acme/php`. */
+  path: string
+  visibility: Visibility
+  description: string
+}
+
+/** A repository as it stands to one account. */
+export interface RepositoryOfAccount extends Repository {
+  role: Role
+}
+
+const columns = `r.id, g.name || '/' || r.name as path, r.visibility, r.description`
+const tables = 'repository r join repository_group g on g.id = r.group_id'
+
+/** {registry_url} of SPEC: the address of a repository's registry, with the slash at its end. */
+export function registryUrl(baseUrl: string, path: string): string {
+  return `${baseUrl}/${path}/-/packages/`
+}
+
+/** Null when there is none at that path, such as `acme/php`. Whether the caller may see it is another question. */
+export async function findRepositoryByPath(db: Queryable, path: string): Promise<Repository | null> {
+  const [group, name, ...rest] = path.split('/')
+  if (rest.length > 0) return null
+  const { rows } = await db.query<Repository>({
+    name: 'find-repository-by-path',
+    text: `select ${columns} from ${tables} where g.name = $1 and r.name = $2`,
+    values: [group, name],
+  })
+  return rows[0] ?? null
+}
+
+/** What a new repository is made of. */
+export interface NewRepository {
+  groupId: string
+  name: string
+  visibility: Visibility
+  description?: string
+}
+
+/**
+ * Makes a repository. Throws with the constraint `repository_name_is_taken`, `repository_name_is_well_formed` or
+ * `repository_description_max_350_characters`.
+ */
+export async function insertRepository(db: Queryable, repository: NewRepository): Promise<Repository> {
+  const { groupId, name, visibility, description = '' } = repository
+  const { rows } = await db.query<Repository>(
+    `with made as (
+       insert into repository (group_id, name, visibility, description) values ($1, $2, $3, $4)
+       returning id, group_id, name, visibility, description
+     )
+     select ${columns} from made r join repository_group g on g.id = r.group_id`,
+    [groupId, name, visibility, description],
+  )
+  return rows[0] as Repository
+}
+
+/** The repositories the account has a role on, by path: what it may choose from for `specified` tokens. */
+export async function listRepositoriesOf(db: Queryable, accountId: string): Promise<RepositoryOfAccount[]> {
+  const { rows } = await db.query<RepositoryOfAccount>(
+    `select ${columns}, role_of($1, r.id) as role
+       from ${tables}
+      where role_of($1, r.id) is not null
+      order by path`,
+    [accountId],
+  )
+  return rows
+}
