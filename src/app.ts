@@ -1,7 +1,12 @@
 import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import type pg from 'pg'
+import { accounts } from './accounts/plugin.ts'
 import type { Config } from './config.ts'
 import { healthRoutes } from './health.ts'
+import { showError, showPageError } from './http/error-pages.ts'
+import { notFound } from './http/page-error.ts'
+import { pages } from './http/pages.ts'
+import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
 
 /** What every feature is built from. */
 export interface Parts {
@@ -22,7 +27,14 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     http: { headersTimeout: 10_000 },
     forceCloseConnections: 'idle',
   })
+  await pages(app)
+  app.setErrorHandler(showError)
+  app.setNotFoundHandler((_request, reply) => {
+    setPageHeaders(reply, pagePolicy)
+    return showPageError(notFound(), reply)
+  })
   await app.register(healthRoutes, parts)
+  await app.register(accounts, parts)
   return app
 }
 

@@ -1,0 +1,30 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import { projectRoot } from '../config.ts'
+
+const types = { 'style.css': 'text/css; charset=utf-8', 'icon.svg': 'image/svg+xml' } as const
+
+/** The address of each file of `views/assets/`. It carries the file's hash, so that browsers may keep it for good. */
+export type Assets = Record<keyof typeof types, string>
+
+/** Serves the files that pages link to, from memory, and answers their addresses. */
+export async function serveAssets(app: FastifyInstance): Promise<Assets> {
+  const addresses = Object.entries(types).map(async ([name, type]) => {
+    const bytes = await readFile(resolve(projectRoot, 'views/assets', name))
+    const hash = createHash('sha256').update(bytes).digest('hex').slice(0, 16)
+    const address = `/assets/${hash}/${name}`
+    app.get(address, (_request, reply) =>
+      reply
+        .headers({
+          'cache-control': 'public, max-age=31536000, immutable',
+          'x-content-type-options': 'nosniff',
+        })
+        .type(type)
+        .send(bytes),
+    )
+    return [name, address] as const
+  })
+  return Object.fromEntries(await Promise.all(addresses)) as Assets
+}

@@ -1,0 +1,37 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { PageError } from './page-error.ts'
+import { page } from './pages.ts'
+
+const errorPage = page<{ status: number; title: string; message: string }>('error')
+
+const titles: Record<number, string> = {
+  400: 'This request cannot be understood',
+  403: 'This was refused',
+  404: 'Not found',
+  405: 'This cannot be done here',
+  413: 'This is too large',
+  415: 'This cannot be read',
+  429: 'Too many attempts',
+  500: 'Something went wrong',
+}
+
+/** Answers whatever a page's handler threw. A bug is logged once and told without detail. */
+export function showError(error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  if (error instanceof PageError) return showPageError(error, reply)
+  const status = error.statusCode ?? 500
+  if (status >= 400 && status < 500) {
+    return showPageError(
+      new PageError(status, 'The browser sent something that this page does not take.'),
+      reply,
+    )
+  }
+  request.log.error({ err: error, req: request }, 'a page failed')
+  return showPageError(new PageError(500, 'The mistake is ours and has been noted. Please try again.'), reply)
+}
+
+/** The page of a refusal. */
+export function showPageError(error: PageError, reply: FastifyReply): FastifyReply {
+  const title = titles[error.status] ?? 'This did not work'
+  reply.code(error.status).headers(error.headers)
+  return errorPage(reply, null, { status: error.status, title, message: error.message })
+}

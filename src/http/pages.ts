@@ -1,0 +1,41 @@
+import { resolve } from 'node:path'
+import view from '@fastify/view'
+import { Eta } from 'eta'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { projectRoot } from '../config.ts'
+import { type Assets, serveAssets } from './assets.ts'
+
+/** Who looks at a page: what its head shows and what its forms need. */
+export interface Visitor {
+  /** Null: not signed in. */
+  account: { username: string; displayName: string } | null
+  /** Goes into every form, as the field that csrf.ts reads. */
+  csrfToken: string
+}
+
+/** Sends one page: `reply` may already carry a status and headers. */
+export type Page<Content extends object> = (
+  reply: FastifyReply,
+  visitor: Visitor | null,
+  content: Content,
+) => FastifyReply
+
+/** The page of a template under `views/`, with what it must be given. A template finds all of it in `it`. */
+export function page<Content extends object>(template: string): Page<Content> {
+  return (reply, visitor, content) => {
+    const path = reply.request.url.split('?', 1)[0]
+    return reply.type('text/html; charset=utf-8').view(template, { ...content, visitor, path })
+  }
+}
+
+/** Gives the whole app its pages: templates, compiled once, and the stylesheet they link to. */
+export async function pages(app: FastifyInstance): Promise<void> {
+  const assets: Assets = await serveAssets(app)
+  await app.register(view, {
+    engine: { eta: new Eta({ autoTrim: [false, 'nl'] }) },
+    templates: resolve(projectRoot, 'views'),
+    production: true,
+    viewExt: 'eta',
+    defaultContext: { assets },
+  })
+}
