@@ -65,7 +65,7 @@ create table token_pair (
   refresh_scopes     text[] not null,
   refresh_expires_at timestamptz not null,
   superseded_at      timestamptz,
-  successor_id       bigint references token_pair (id) on delete set null,
+  successor_id       bigint,
   sealed_successor   bytea,
   created_at         timestamptz not null default now()
 );

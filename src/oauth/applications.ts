@@ -1,0 +1,137 @@
+import type { Queryable } from '../database.ts'
+import type { ResourceScope } from '../permissions.ts'
+import type { SecretHash } from '../secrets.ts'
+
+/** Approval states; SPEC does not show them. Only an approved application can be authorized or hold a working token. */
+export type ApplicationStatus = 'pending' | 'approved' | 'suspended'
+
+/** A registered third-party application (SPEC 2.1), without its logo and its secrets. */
+export interface Application {
+  id: string
+  clientId: string
+  name: string
+  description: string | null
+  website: string
+  redirectUri: string
+  /** True: only the registered Redirect URL itself; false: any address on its host (SPEC 4.1). */
+  exactRedirect: boolean
+  scopes: string[]
+  resourceScope: ResourceScope
+  status: ApplicationStatus
+  /** May introspect every token, not only its own (RFC 7662). */
+  isResourceServer: boolean
+  createdAt: Date
+}
+
+/** What a registration brings along. The schema's constraints check every bound of SPEC 2.1. */
+export type NewApplication = Omit<Application, 'id' | 'createdAt'> & { logo: Buffer; secretHash: SecretHash }
+
+const columns = `id, client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
+  exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status,
+  is_resource_server as "isResourceServer", created_at as "createdAt"`
+
+/** Registers an application together with its first client secret. Throws when a bound of SPEC 2.1 is broken. */
+export async function insertApplication(db: Queryable, application: NewApplication): Promise<Application> {
+  const { rows } = await db.query<Application>(
+    `with registered as (
+       insert into application (client_id, name, description, website, redirect_uri, exact_redirect, logo, scopes,
+                                resource_scope, status, is_resource_server)
+       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+       returning ${columns}
+     ), secret as (
+       insert into application_secret (secret_hash, application_id) select $12, id from registered
+     )
+     table registered`,
+    [
+      application.clientId,
+      application.name,
+      application.description,
+      application.website,
+      application.redirectUri,
+      application.exactRedirect,
+      application.logo,
+      application.scopes,
+      application.resourceScope,
+      application.status,
+      application.isResourceServer,
+      application.secretHash,
+    ],
+  )
+  return rows[0] as Application
+}
+
+/** The application of that client identifier, whatever its status; null when there is none. */
+export async function findApplicationByClientId(
+  db: Queryable,
+  clientId: string,
+): Promise<Application | null> {
+  const { rows } = await db.query<Application>({
+    name: 'find-application-by-client-id',
+    text: `select ${columns} from application where client_id = $1`,
+    values: [clientId],
+  })
+  return rows[0] ?? null
+}
+
+/** All applications, oldest first. */
+export async function listApplications(db: Queryable): Promise<Application[]> {
+  const { rows } = await db.query<Application>(`select ${columns} from application order by id`)
+  return rows
+}
+
+/** Approves or suspends: a token check asks for the status, so it counts at once. Null when there is no such application. */
+export async function setApplicationStatus(
+  db: Queryable,
+  clientId: string,
+  status: ApplicationStatus,
+): Promise<Application | null> {
+  const { rows } = await db.query<Application>(
+    `update application set status = $2 where client_id = $1 returning ${columns}`,
+    [clientId, status],
+  )
+  return rows[0] ?? null
+}
+
+/**
+ * Adds a client secret; the ones before it work for `overlapSeconds` more, and never longer than they would have.
+ * Null when there is no such application.
+ */
+export async function rotateClientSecret(
+  db: Queryable,
+  clientId: string,
+  secretHash: SecretHash,
+  overlapSeconds: number,
+): Promise<Application | null> {
+  const { rows } = await db.query<Application>(
+    `with rotated as (
+       select ${columns} from application where client_id = $1
+     ), older as (
+       update application_secret s
+          set expires_at = least(s.expires_at, now() + make_interval(secs => $3))
+         from rotated r
+        where s.application_id = r.id and s.expires_at > now()
+     ), newer as (
+       insert into application_secret (secret_hash, application_id) select $2, id from rotated
+     )
+     table rotated`,
+    [clientId, secretHash, overlapSeconds],
+  )
+  return rows[0] ?? null
+}
+
+/** A logo as the pages show it: its bytes and the content type that its first bytes tell. */
+export interface Logo {
+  image: Buffer
+  type: string
+}
+
+/** The logo of an application that has been approved at some time; null for any other. */
+export async function findLogo(db: Queryable, clientId: string): Promise<Logo | null> {
+  const { rows } = await db.query<Logo>({
+    name: 'find-logo',
+    text: `select logo as image, image_type(logo) as type
+             from application where client_id = $1 and status <> 'pending'`,
+    values: [clientId],
+  })
+  return rows[0] ?? null
+}
