@@ -2,8 +2,12 @@ import { randomBytes } from 'node:crypto'
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import { insertAccount } from '../../src/accounts/accounts.ts'
 import { hashPassword } from '../../src/accounts/passwords.ts'
+import { insertPersonalToken, type NewPersonalToken } from '../../src/accounts/personal-tokens.ts'
 import type { Queryable } from '../../src/database.ts'
-import type { ResourceScope, Role, Visibility } from '../../src/permissions.ts'
+import type { Role } from '../../src/permissions.ts'
+import type { Group } from '../../src/registry/groups.ts'
+import { setGroupMember, setRepositoryMember } from '../../src/registry/members.ts'
+import { insertRepository, type NewRepository, type Repository } from '../../src/registry/repositories.ts'
 import { hashSecret, makeSecret } from '../../src/secrets.ts'
 
 /** The password of every account that a test makes; hashed once, for hashing is slow on purpose. */
@@ -36,45 +40,22 @@ export async function anAccount(
 }
 
 /** A group without members. */
-export async function aGroup(db: Queryable, name = aName('group')): Promise<{ id: string; name: string }> {
-  const { rows } = await db.query<{ id: string }>(
-    'insert into repository_group (name) values ($1) returning id',
+export async function aGroup(db: Queryable, name = aName('group')): Promise<Group> {
+  const { rows } = await db.query<Group>(
+    'insert into repository_group (name) values ($1) returning id, name',
     [name],
   )
-  return { id: (rows[0] as { id: string }).id, name }
-}
-
-export interface RepositoryActor {
-  id: string
-  groupId: string
-  group: string
-  name: string
-  /** `<group>/<name>` */
-  path: string
+  return rows[0] as Group
 }
 
 /** A repository, in a group of its own unless one is given. */
 export async function aRepository(
   db: Queryable,
-  {
-    group,
-    name = aName('repo'),
-    visibility = 'private',
-    description = '',
-  }: {
-    group?: { id: string; name: string }
-    name?: string
-    visibility?: Visibility
-    description?: string
-  } = {},
-): Promise<RepositoryActor> {
+  { group, ...about }: Partial<Omit<NewRepository, 'groupId'>> & { group?: Group } = {},
+): Promise<Repository & { group: Group }> {
   const owner = group ?? (await aGroup(db))
-  const { rows } = await db.query<{ id: string }>(
-    'insert into repository (group_id, name, visibility, description) values ($1, $2, $3, $4) returning id',
-    [owner.id, name, visibility, description],
-  )
-  const { id } = rows[0] as { id: string }
-  return { id, groupId: owner.id, group: owner.name, name, path: `${owner.name}/${name}` }
+  const repository = { groupId: owner.id, name: aName('repo'), visibility: 'private', ...about } as const
+  return { ...(await insertRepository(db, repository)), group: owner }
 }
 
 /** Makes the account a member of the repository. */
@@ -84,11 +65,7 @@ export async function aMember(
   repository: { id: string },
   role: Role,
 ): Promise<void> {
-  await db.query('insert into repository_member (repository_id, account_id, role) values ($1, $2, $3)', [
-    repository.id,
-    account.id,
-    role,
-  ])
+  await setRepositoryMember(db, repository.id, account.id, role)
 }
 
 /** Makes the account a member of the whole group. */
@@ -98,40 +75,26 @@ export async function aGroupMember(
   group: { id: string },
   role: Role,
 ): Promise<void> {
-  await db.query('insert into group_member (group_id, account_id, role) values ($1, $2, $3)', [
-    group.id,
-    account.id,
-    role,
-  ])
+  await setGroupMember(db, group.id, account.id, role)
 }
 
 /** A personal access token of the account; it answers the plain token. */
 export async function aPersonalToken(
   db: Queryable,
   account: { id: string },
-  {
-    scopes = ['registry-package:rw'],
-    resourceScope = 'all',
-    repositories = [],
-    name = aName('token'),
-  }: {
-    scopes?: string[]
-    resourceScope?: ResourceScope
-    repositories?: { id: string }[]
-    name?: string
-  } = {},
+  about: Partial<Omit<NewPersonalToken, 'accountId' | 'tokenHash'>> = {},
 ): Promise<string> {
   const token = makeSecret('personal')
-  await db.query(
-    `with token as (
-       insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at)
-       values ($1, $2, $3, $4, $5, now() + interval '1 day')
-       returning id
-     )
-     insert into personal_token_repository (personal_token_id, repository_id)
-     select token.id, repository_id from token, unnest($6::bigint[]) as repository_id`,
-    [account.id, name, hashSecret(token), scopes, resourceScope, repositories.map(({ id }) => id)],
-  )
+  await insertPersonalToken(db, {
+    accountId: account.id,
+    name: aName('token'),
+    tokenHash: hashSecret(token),
+    scopes: ['registry-package:rw'],
+    resourceScope: 'all',
+    repositoryIds: [],
+    expiry: { inDays: 1 },
+    ...about,
+  })
   return token
 }
 

@@ -17,7 +17,8 @@ export function useDatabase(): { readonly db: pg.Pool; readonly connection: pg.P
   })
   afterAll(async () => {
     await db.end()
-    await onServer(server, `drop database ${connection.database} with (force)`)
+    // Not by force: PostgreSQL waits a few seconds for connections that are just closing.
+    await onServer(server, `drop database ${connection.database}`)
   })
   return {
     connection,

@@ -1,0 +1,110 @@
+import type { Queryable } from '../database.ts'
+import type { ResourceScope } from '../permissions.ts'
+import type { SecretHash } from '../secrets.ts'
+
+/** When a personal access token ends. */
+export type Expiry = { inDays: number } | { at: Date } | 'never'
+
+/** A personal access token to be: the plain token stays with who made it. */
+export interface NewPersonalToken {
+  accountId: string
+  name: string
+  tokenHash: SecretHash
+  scopes: readonly string[]
+  resourceScope: ResourceScope
+  /** The repositories it reaches when its resource scope is `specified`. */
+  repositoryIds: readonly string[]
+  expiry: Expiry
+}
+
+/** A personal access token as its owner sees it. */
+export interface PersonalToken {
+  id: string
+  name: string
+  scopes: string[]
+  resourceScope: ResourceScope
+  /** Paths, such as `acme/php`. */
+  repositories: string[]
+  createdAt: Date
+  lastUsedAt: Date | null
+  /** Null: it has no end. */
+  expiresAt: Date | null
+  isExpired: boolean
+}
+
+/**
+ * Adds a token and answers when it ends, null for never. Throws with the constraint
+ * `personal_token_name_is_taken`, `personal_token_name_1_to_100_characters` or
+ * `personal_token_scopes_are_predefined`.
+ */
+export async function insertPersonalToken(db: Queryable, token: NewPersonalToken): Promise<Date | null> {
+  const { accountId, name, tokenHash, scopes, resourceScope, repositoryIds, expiry } = token
+  const { rows } = await db.query<{ expiresAt: Date | null }>(
+    `with token as (
+       insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at)
+       values ($1, $2, $3, $4, $5, coalesce($6::timestamptz, now() + make_interval(days => $7), 'infinity'))
+       returning id, expires_at
+     ), reach as (
+       insert into personal_token_repository (personal_token_id, repository_id)
+       select distinct token.id, repository_id from token, unnest($8::bigint[]) as repository_id
+     )
+     select nullif(expires_at, 'infinity') as "expiresAt" from token`,
+    [accountId, name, tokenHash, scopes, resourceScope, ...expiryValues(expiry), repositoryIds],
+  )
+  return (rows[0] as { expiresAt: Date | null }).expiresAt
+}
+
+/** The account's tokens that are not revoked, the newest first; an expired one is still listed. */
+export async function listPersonalTokens(db: Queryable, accountId: string): Promise<PersonalToken[]> {
+  const { rows } = await db.query<PersonalToken>(
+    `select t.id, t.name, t.scopes, t.resource_scope as "resourceScope",
+            array(select g.name || '/' || r.name
+                    from personal_token_repository p
+                    join repository r on r.id = p.repository_id
+                    join repository_group g on g.id = r.group_id
+                   where p.personal_token_id = t.id
+                   order by 1) as repositories,
+            t.created_at as "createdAt", t.last_used_at as "lastUsedAt",
+            nullif(t.expires_at, 'infinity') as "expiresAt", t.expires_at <= now() as "isExpired"
+       from personal_token t
+      where t.account_id = $1 and t.revoked_at is null
+      order by t.id desc`,
+    [accountId],
+  )
+  return rows
+}
+
+/** Revokes one of the account's tokens at once. Answers its name; null when the account has no such token. */
+export async function revokePersonalToken(
+  db: Queryable,
+  accountId: string,
+  id: string,
+): Promise<string | null> {
+  const { rows } = await db.query<{ name: string }>(
+    `update personal_token set revoked_at = now()
+      where account_id = $1 and id = $2 and revoked_at is null
+  returning name`,
+    [accountId, id],
+  )
+  return rows[0]?.name ?? null
+}
+
+/** As `revokePersonalToken`, by name. False when the account has no such token. */
+export async function revokePersonalTokenByName(
+  db: Queryable,
+  accountId: string,
+  name: string,
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update personal_token set revoked_at = now()
+      where account_id = $1 and name = $2 and revoked_at is null`,
+    [accountId, name],
+  )
+  return rowCount === 1
+}
+
+/** A point in time, a number of days from now, or neither. */
+function expiryValues(expiry: Expiry): [Date | null, number | null] {
+  if (expiry === 'never') return [null, null]
+  return 'at' in expiry ? [expiry.at, null] : [null, expiry.inDays]
+}
