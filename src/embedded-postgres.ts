@@ -52,6 +52,9 @@ export interface EmbeddedPostgresOptions {
 
 const fastShutdownSeconds = 30
 
+/** How much longer to wait when nobody is in the way: PostgreSQL is starting, recovering or stopping. */
+const passingSeconds = 30
+
 /**
  * Starts the PostgreSQL of a DATA_DIR and holds it: makes the cluster when there is none, adopts the server that a
  * killed svc left running, and throws when another svc holds it. PostgreSQL itself is the judge, by an advisory lock
@@ -66,7 +69,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     if ('connection' in attempt) return attempt
     // Making the cluster takes its time; patience is for what stands in the way.
     deadline = Math.min(deadline, Date.now() + patienceSeconds * 1000)
-    if (Date.now() >= deadline) throw attempt.problem ?? inUse(dataDir, attempt.holder)
+    const limit = attempt.holder === null ? deadline + passingSeconds * 1000 : deadline
+    if (Date.now() >= limit) throw attempt.problem ?? inUse(dataDir, attempt.holder)
     await sleep(100)
   }
 }
@@ -109,8 +113,9 @@ async function tryStart(
   if (client === null) return { holder: null }
   try {
     const held = await tryHold(client)
-    // The last holder's stop frees the lock a moment before it ends our connection, too.
-    const isStaying = (await readPostmaster(paths.cluster))?.ready === true
+    // A stop, or PostgreSQL's death, frees the lock a moment before it ends our connection, too.
+    const now = await readPostmaster(paths.cluster)
+    const isStaying = now !== null && now.pid === found.pid && now.running && now.ready
     if (held && isStaying) return hold(paths, found, connection, client)
     const holder = held ? null : await findHolder(client)
     await client.end()
