@@ -2,6 +2,7 @@ import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import type pg from 'pg'
 import { accounts } from './accounts/plugin.ts'
 import type { Config } from './config.ts'
+import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
 import { showError, showPageError } from './http/error-pages.ts'
 import { notFound } from './http/page-error.ts'
@@ -13,6 +14,9 @@ export interface Parts {
   config: Config
   db: pg.Pool
 }
+
+/** How long a stop waits for running requests. */
+const drainSeconds = 10
 
 /** The whole server, not yet listening. Tests `inject` into it; `serve` gives it a socket. */
 export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<FastifyInstance> {
@@ -26,7 +30,10 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     keepAliveTimeout: 72_000,
     http: { headersTimeout: 10_000 },
     forceCloseConnections: 'idle',
+    // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
+    return503OnClosing: false,
   })
+  drainOnClose(app, drainSeconds)
   await pages(app)
   app.setErrorHandler(showError)
   app.setNotFoundHandler((_request, reply) => {

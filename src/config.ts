@@ -30,7 +30,7 @@ const Environment = z.object({
   BASE_URL: address.optional(),
   AUTH_URL: address.optional(),
   HOST: z.string().default('localhost'),
-  PORT: wholeNumber(0, 65_535).default(3000),
+  PORT: wholeNumber(1, 65_535).default(3000),
   DATA_DIR: z.string().default('./data'),
   TRUST_PROXY: z
     .string()

@@ -16,6 +16,8 @@ export function openDatabase(connection: pg.PoolConfig, onError: (error: Error) 
     ...connection,
   })
   pool.on('error', onError)
+  // A connection that breaks while in use fails the statement of whoever uses it; pg would end the process too.
+  pool.on('connect', (client) => client.on('error', () => {}))
   return pool
 }
 

@@ -44,13 +44,18 @@ export async function migrate(pool: pg.Pool, migrationsDir: string): Promise<str
 /** The migrations that are still to be applied, by name; none on a database that is up to date. */
 export async function pendingMigrations(pool: pg.Pool, migrationsDir: string): Promise<string[]> {
   const migrations = await readMigrations(migrationsDir)
+  const names = migrations.map(({ name }) => name)
+  if (!(await isMigrated(pool))) return names
+  const { rows: applied } = await pool.query<{ name: string }>('select name from applied_migration')
+  return names.filter((name) => !applied.some((row) => row.name === name))
+}
+
+/** False for a database that no migration was ever applied to. */
+export async function isMigrated(pool: pg.Pool): Promise<boolean> {
   const { rows } = await pool.query<{ exists: boolean }>(
     `select to_regclass('applied_migration') is not null as exists`,
   )
-  const names = migrations.map(({ name }) => name)
-  if (!rows[0]?.exists) return names
-  const { rows: applied } = await pool.query<{ name: string }>('select name from applied_migration')
-  return names.filter((name) => !applied.some((row) => row.name === name))
+  return rows[0]?.exists === true
 }
 
 /** The built-in migrations, then the operator's; in one folder they are simply in the order of their names. */

@@ -1,0 +1,65 @@
+import { type Command, CommanderError } from 'commander'
+import type pg from 'pg'
+import { openForCommand } from '../chosen-database.ts'
+import { type Config, readConfig } from '../config.ts'
+import { explainFailure } from '../failure.ts'
+import { isMigrated, migrate } from '../migrate.ts'
+
+/** Runs what the command line asks for. Answers the exit code: 0, or 1 after one clear line on stderr. */
+export async function runProgram(program: Command, argv: string[]): Promise<number> {
+  prepare(program)
+  try {
+    await program.parseAsync(argv)
+    return 0
+  } catch (error) {
+    if (error instanceof CommanderError && error.exitCode === 0) return 0
+    const line = error instanceof CommanderError ? explainMisuse(error) : explainFailure(error)
+    process.stderr.write(argv.includes('--json') ? `${JSON.stringify({ error: line })}\n` : `svc: ${line}\n`)
+    return 1
+  }
+}
+
+/** Prints a command's answer: one JSON object with `--json`, else the text. */
+export function answer(options: { json?: boolean }, json: object, text: string): void {
+  process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
+}
+
+/** What a command does with the database. */
+type Work<T> = (db: pg.Pool, config: Config) => Promise<T>
+
+/**
+ * Gives the work the database that the environment chooses, and closes it afterwards. An embedded one is made and
+ * migrated at its first use; a database of DATABASE_URL is migrated by `svc serve` and `svc migrate` only.
+ */
+export async function withDatabase<T>(work: Work<T>): Promise<T> {
+  return withBareDatabase(async (db, config) => {
+    if (config.databaseUrl === null && !(await isMigrated(db))) await migrate(db, config.migrationsDir)
+    return work(db, config)
+  })
+}
+
+/** The same, with the database as it is. */
+export async function withBareDatabase<T>(work: Work<T>): Promise<T> {
+  const config = readConfig(process.env)
+  const { db, close } = await openForCommand(config)
+  try {
+    return await work(db, config)
+  } finally {
+    await close()
+  }
+}
+
+/** Makes every command of the tree throw its mistakes instead of printing them and leaving. */
+function prepare(command: Command): void {
+  command.exitOverride().configureOutput({ writeErr: () => {} })
+  command.configureHelp({ showGlobalOptions: false })
+  for (const child of command.commands) prepare(child)
+}
+
+function explainMisuse(error: CommanderError): string {
+  if (error.code === 'commander.help') return 'a command is missing. Try: svc --help'
+  return `${error.message.replace(/^error: /, '').replaceAll('\n', ' ')}. Try: svc --help`.replace(
+    /\)?\.\. /,
+    '. ',
+  )
+}

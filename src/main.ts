@@ -1,0 +1,11 @@
+import { readConfig } from './config.ts'
+import { explainFailure } from './failure.ts'
+import { serve } from './serve.ts'
+
+try {
+  await serve(readConfig(process.env))
+  process.exit(0)
+} catch (error) {
+  process.stderr.write(`svc: ${explainFailure(error)}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,61 @@
+import type { FastifyInstance } from 'fastify'
+import { buildApp } from './app.ts'
+import { openForServer } from './chosen-database.ts'
+import type { Config } from './config.ts'
+import { openLog } from './log.ts'
+import { migrate } from './migrate.ts'
+
+/** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or go on. */
+export async function serve(config: Config): Promise<void> {
+  const signal = nextSignal()
+  const log = openLog(config.logLevel)
+  process.on('uncaughtException', (error) => {
+    // Nobody foresaw it, so the state is unknown: a supervisor starts afresh.
+    log.fatal(error, 'stopping at once, because of a bug')
+    process.exit(1)
+  })
+  const database = await openForServer(config, log)
+  try {
+    const applied = await migrate(database.db, config.migrationsDir)
+    if (applied.length > 0) log.info({ applied }, 'the database is migrated')
+    const app = await buildApp({ config, db: database.db }, log)
+    await listen(app, config)
+    say(`svc listens on ${config.baseUrl}`)
+    const failure = await Promise.race([signal, database.gone])
+    log.info('stopping')
+    await app.close()
+    if (failure instanceof Error) throw failure
+  } finally {
+    await database.close()
+  }
+}
+
+async function listen(app: FastifyInstance, { host, port }: Config): Promise<void> {
+  try {
+    await app.listen({ host, port })
+  } catch (error) {
+    await app.close()
+    throw error
+  }
+}
+
+/**
+ * Resolves at the first SIGTERM or SIGINT. A later one ends the process at once; within a second it is the same
+ * Ctrl-C once more, from npm, which passes on what the terminal has sent to both.
+ */
+function nextSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    let first: number | null = null
+    const onSignal = (signal: NodeJS.Signals) => {
+      first ??= Date.now()
+      if (Date.now() - first > 1000) process.exit(1)
+      resolve(signal)
+    }
+    process.on('SIGINT', onSignal)
+    process.on('SIGTERM', onSignal)
+  })
+}
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`)
+}

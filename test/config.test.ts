@@ -1,0 +1,80 @@
+import { describe, expect, it } from 'vitest'
+import { readConfig } from '../src/config.ts'
+
+describe('readConfig', () => {
+  it('has the values of SPEC §8 as defaults', () => {
+    expect(readConfig({}).lifetimes).toEqual({
+      code: 600,
+      accessToken: 28_800,
+      refreshToken: 15_552_000,
+      grace: 300,
+    })
+  })
+
+  it('listens on this machine only, with an embedded PostgreSQL, unless told otherwise', () => {
+    expect(readConfig({})).toMatchObject({
+      databaseUrl: null,
+      baseUrl: 'http://localhost:3000',
+      authUrl: 'http://localhost:3000',
+      host: 'localhost',
+      port: 3000,
+      trustProxy: false,
+      maxArchiveBytes: 104_857_600,
+    })
+  })
+
+  it('takes an empty variable for an unset one', () => {
+    expect(readConfig({ PORT: '', BASE_URL: '' })).toEqual(readConfig({}))
+  })
+
+  it.each([
+    [{ PORT: '8080' }, 'http://localhost:8080'],
+    [{ HOST: '0.0.0.0' }, 'http://localhost:3000'],
+    [{ HOST: '::1' }, 'http://[::1]:3000'],
+    [{ BASE_URL: 'https://svc.example.com/' }, 'https://svc.example.com'],
+    [{ BASE_URL: 'https://example.com/svc//' }, 'https://example.com/svc'],
+  ])('builds the public address of %j', (environment, baseUrl) => {
+    expect(readConfig(environment)).toMatchObject({ baseUrl, authUrl: baseUrl })
+  })
+
+  it('keeps the authorization server at another address when told to', () => {
+    const { baseUrl, authUrl } = readConfig({
+      BASE_URL: 'https://a.example',
+      AUTH_URL: 'https://b.example/',
+    })
+    expect([baseUrl, authUrl]).toEqual(['https://a.example', 'https://b.example'])
+  })
+
+  it.each([
+    ['true', true],
+    ['false', false],
+    ['2', 2],
+    ['10.0.0.0/8, 192.168.1.1', '10.0.0.0/8, 192.168.1.1'],
+  ])('trusts proxies as TRUST_PROXY=%s says', (value, trusted) => {
+    expect(readConfig({ TRUST_PROXY: value }).trustProxy).toBe(trusted)
+  })
+
+  it.each([
+    ['DATABASE_URL', 'mysql://localhost/svc'],
+    ['BASE_URL', 'svc.example.com'],
+    ['BASE_URL', 'ftp://svc.example.com'],
+    ['BASE_URL', 'https://user:secret@svc.example.com'],
+    ['AUTH_URL', 'https://svc.example.com/?a=b'],
+    ['PORT', '0'],
+    ['PORT', '65536'],
+    ['PORT', '3e3'],
+    ['TRUST_PROXY', 'yes'],
+    ['MAX_ARCHIVE_BYTES', '-1'],
+    ['MAX_ARCHIVE_BYTES', '100 MB'],
+    ['LOG_LEVEL', 'loud'],
+    ['CODE_LIFETIME_SECONDS', '0'],
+    ['REFRESH_GRACE_SECONDS', '1.5'],
+  ])('refuses %s=%s and names it', (name, value) => {
+    expect(() => readConfig({ [name]: value })).toThrow(`  ${name} must`)
+  })
+
+  it('names every mistake at once', () => {
+    const mistaken = () => readConfig({ PORT: 'x', LOG_LEVEL: 'loud', DATABASE_URL: 'localhost' })
+    expect(mistaken).toThrow(/DATABASE_URL.*PORT.*LOG_LEVEL/s)
+  })
+})
