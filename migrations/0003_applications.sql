@@ -48,7 +48,7 @@ create table application (
   redirect_uri       text not null
                      constraint application_redirect_uri_is_http_without_userinfo_or_fragment
                      check (char_length(redirect_uri) <= 2000
-                       and redirect_uri ~ '^https?://[^][:cntrl:] /?#\\@"<>^`{|}]+(?:[/?][!-~]*)?$' and redirect_uri !~ '[#\\"<>^`{|}]'),
+                       and redirect_uri ~ '^https?://[^[:cntrl:] /?#\\@"<>^`{|}]+(?:[/?][!-~]*)?$' and redirect_uri !~ '[#\\"<>^`{|}]'),
   exact_redirect     boolean not null default false,
   logo               bytea not null
                      constraint application_logo_max_1_mb check (octet_length(logo) <= 1048576)

@@ -27,18 +27,20 @@ create table authorization_request (
   id_hash         bytea primary key check (octet_length(id_hash) = 32),
   account_id      bigint not null references account (id) on delete cascade,
   application_id  bigint not null references application (id) on delete cascade,
+  link            text not null,
   redirect_uri    text not null,
-  sent_redirect   boolean not null,
   state           text,
   scopes          text[] not null,
+  resource_scope  resource_scope not null,
   code_challenge  text check (code_challenge ~ '^[A-Za-z0-9._~-]{43,128}$'),
   expires_at      timestamptz not null,
   answered_at     timestamptz
 );
 create index on authorization_request (expires_at);
 create index on authorization_request (account_id);
-comment on column authorization_request.sent_redirect is 'False when the request left redirect_uri out and the registered one stands in (SPEC 4.1).';
-comment on column authorization_request.state is 'Returned unchanged; null when the request had none.';
+comment on column authorization_request.link is 'Path and query that led here, for whoever signs in as someone else and comes back.';
+comment on column authorization_request.redirect_uri is 'Proven to belong to the application; the registered one when the request left it out (SPEC 4.1).';
+comment on column authorization_request.state is 'Percent-encoded as the request had it, so that it is returned unchanged; null when the request had none.';
 
 create table authorization_code (
   code_hash        bytea primary key check (octet_length(code_hash) = 32),

@@ -8,6 +8,7 @@ import { showError, showPageError } from './http/error-pages.ts'
 import { notFound } from './http/page-error.ts'
 import { pages } from './http/pages.ts'
 import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
+import { oauthPages } from './oauth/pages-plugin.ts'
 
 /** What every feature is built from. */
 export interface Parts {
@@ -42,6 +43,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
   })
   await app.register(healthRoutes, parts)
   await app.register(accounts, parts)
+  await app.register(oauthPages, parts)
   return app
 }
 

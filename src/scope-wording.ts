@@ -5,7 +5,7 @@ export interface WordedScope {
   /** As it stands in requests: `repo-code:r`. */
   scope: string
   title: string
-  access: 'Read' | 'Read and write'
+  access: 'Read-only' | 'Read-write'
   /** What its holder can do: "Clone and fetch your code with Git". */
   can: string
   /** Why to think twice; null for most. */
@@ -153,12 +153,10 @@ function wordScope(
   scopes: readonly string[],
 ): WordedScope[] {
   if (readWrite && scopes.includes(`${name}:rw`)) {
-    return [
-      { scope: `${name}:rw`, title, access: 'Read and write', can: readWrite, warning: warningOf(name) },
-    ]
+    return [{ scope: `${name}:rw`, title, access: 'Read-write', can: readWrite, warning: warningOf(name) }]
   }
   if (!read || !scopes.includes(`${name}:r`)) return []
-  return [{ scope: `${name}:r`, title, access: 'Read', can: read, warning: null }]
+  return [{ scope: `${name}:r`, title, access: 'Read-only', can: read, warning: null }]
 }
 
 /** What writes of the delete and manage scopes can break. */

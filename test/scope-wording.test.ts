@@ -8,7 +8,7 @@ describe('wordScopes', () => {
   it.each(allScopes)('has words for %s (SPEC 2.4)', (scope) => {
     const [words, ...more] = worded([scope])
     expect(more).toEqual([])
-    expect(words).toMatchObject({ scope, access: scope.endsWith(':rw') ? 'Read and write' : 'Read' })
+    expect(words).toMatchObject({ scope, access: scope.endsWith(':rw') ? 'Read-write' : 'Read-only' })
     expect(words?.can).toMatch(/^[A-Z][^.]{5,}$/)
   })
 

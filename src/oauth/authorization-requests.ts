@@ -1,0 +1,127 @@
+import type { Queryable } from '../database.ts'
+import type { ResourceScope } from '../permissions.ts'
+import type { SecretHash } from '../secrets.ts'
+
+/** How long a consent page may stand open. SPEC shows no bound; an hour outlasts every honest hesitation. */
+const lifetimeSeconds = 3600
+
+/** A proven authorization request that a consent page is shown for. */
+export interface NewAuthorizationRequest {
+  accountId: string
+  applicationId: string
+  /** Path and query that led here. */
+  link: string
+  redirectUri: string
+  /** Percent-encoded; null when the request had none. */
+  state: string | null
+  scopes: readonly string[]
+  resourceScope: ResourceScope
+  codeChallenge: string | null
+}
+
+/** A request whose consent page may still be open, with what that page says about its application. */
+export interface AuthorizationRequest {
+  accountId: string
+  link: string
+  redirectUri: string
+  scopes: string[]
+  resourceScope: ResourceScope
+  isAnswered: boolean
+  application: ConsentApplication
+}
+
+/** What people are told about an application (SPEC 2.1); its logo has an address of its own. */
+export interface ConsentApplication {
+  clientId: string
+  name: string
+  description: string | null
+  website: string
+}
+
+/** Where an answered request sends the browser. */
+export interface Answer {
+  redirectUri: string
+  /** Percent-encoded. */
+  state: string | null
+}
+
+/** Keeps a request until it is answered. The account's requests of yesterday are removed on the way. */
+export async function insertAuthorizationRequest(
+  db: Queryable,
+  idHash: SecretHash,
+  request: NewAuthorizationRequest,
+): Promise<void> {
+  await db.query(
+    `with over as (
+       delete from authorization_request where account_id = $2 and expires_at < now() - interval '1 day'
+     )
+     insert into authorization_request (id_hash, account_id, application_id, link, redirect_uri, state, scopes,
+                                        resource_scope, code_challenge, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, now() + make_interval(secs => $10))`,
+    [
+      idHash,
+      request.accountId,
+      request.applicationId,
+      request.link,
+      request.redirectUri,
+      request.state,
+      request.scopes,
+      request.resourceScope,
+      request.codeChallenge,
+      lifetimeSeconds,
+    ],
+  )
+}
+
+/** The request of that id, answered or not; null when it is unknown, expired, or its application not approved. */
+export async function findAuthorizationRequest(
+  db: Queryable,
+  idHash: SecretHash,
+): Promise<AuthorizationRequest | null> {
+  const { rows } = await db.query<AuthorizationRequest>(
+    `select r.account_id as "accountId", r.link, r.redirect_uri as "redirectUri", r.scopes,
+            r.resource_scope as "resourceScope", r.answered_at is not null as "isAnswered",
+            json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
+                              'website', c.website) as application
+       from authorization_request r
+       join application c on c.id = r.application_id and c.status = 'approved'
+      where r.id_hash = $1 and r.expires_at > now()`,
+    [idHash],
+  )
+  return rows[0] ?? null
+}
+
+/**
+ * Approves the request, with the repositories chosen by path, and issues the code. Null when this answer does
+ * not count: only the first one does, and only the account's own, in time, with a choice where one is asked for.
+ */
+export async function approveAuthorizationRequest(
+  db: Queryable,
+  idHash: SecretHash,
+  accountId: string,
+  chosen: readonly string[],
+  code: { hash: SecretHash; lifetimeSeconds: number },
+): Promise<Answer | null> {
+  const { rows } = await db.query<Answer>({
+    name: 'approve-authorization-request',
+    text: `select redirect_uri as "redirectUri", state from approve_authorization_request($1, $2, $3, $4, $5)`,
+    values: [idHash, accountId, chosen, code.hash, code.lifetimeSeconds],
+  })
+  return rows[0] ?? null
+}
+
+/** Denies the request. Null when this answer does not count: only the account's own, in time, and the first one does. */
+export async function denyAuthorizationRequest(
+  db: Queryable,
+  idHash: SecretHash,
+  accountId: string,
+): Promise<Answer | null> {
+  const { rows } = await db.query<Answer>(
+    `update authorization_request
+        set answered_at = now()
+      where id_hash = $1 and account_id = $2 and answered_at is null and expires_at > now()
+  returning redirect_uri as "redirectUri", state`,
+    [idHash, accountId],
+  )
+  return rows[0] ?? null
+}

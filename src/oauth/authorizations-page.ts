@@ -1,0 +1,60 @@
+import type { FastifyInstance } from 'fastify'
+import { askToSignIn, readSession } from '../accounts/visitor.ts'
+import type { Parts } from '../app.ts'
+import { notFound, PageError } from '../http/page-error.ts'
+import { field, readQuery } from '../http/page-form.ts'
+import { page } from '../http/pages.ts'
+import { type WordedScopes, wordResourceScope, wordScopes } from '../scope-wording.ts'
+import {
+  type Authorization,
+  endAuthorization,
+  findEndedAuthorization,
+  listAuthorizations,
+} from './authorizations.ts'
+
+const authorizationsListPage = page<{ authorizations: WordedAuthorization[]; withdrawn: string | null }>(
+  'oauth/authorizations',
+)
+
+interface WordedAuthorization extends Authorization {
+  scopeGroups: WordedScopes[]
+  reach: string
+}
+
+/** The user authorization management page of SPEC 2.1: what the account has granted, and how to withdraw it. */
+export async function authorizationsPage(app: FastifyInstance, parts: Parts): Promise<void> {
+  const { db } = parts
+
+  app.get('/settings/authorizations', async (request, reply) => {
+    const session = await readSession(parts, request)
+    if (!session) return await askToSignIn(parts, request, reply)
+    const authorizations = await listAuthorizations(db, session.account.id)
+    const ended = readId(field(readQuery(request), 'withdrawn'))
+    return authorizationsListPage(reply, session, {
+      authorizations: authorizations.map(word),
+      withdrawn: ended === null ? null : await findEndedAuthorization(db, ended, session.account.id),
+    })
+  })
+
+  app.post('/settings/authorizations/withdraw', async (request, reply) => {
+    const session = await readSession(parts, request)
+    if (!session) throw new PageError(403, 'You are not signed in any more, so nothing was done.')
+    const id = readId(field(request.body, 'authorization'))
+    if (id === null) throw notFound()
+    await endAuthorization(db, id, session.account.id)
+    return reply.redirect(`/settings/authorizations?withdrawn=${id}`, 303)
+  })
+}
+
+/** Null for what no authorization can be called. */
+function readId(text: string): string | null {
+  return /^\d{1,18}$/.test(text) ? text : null
+}
+
+function word(authorization: Authorization): WordedAuthorization {
+  return {
+    ...authorization,
+    scopeGroups: wordScopes(authorization.scopes),
+    reach: wordResourceScope(authorization.resourceScope),
+  }
+}

@@ -1,0 +1,55 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Session } from '../accounts/sessions.ts'
+import { askToSignIn, readSession } from '../accounts/visitor.ts'
+import type { Parts } from '../app.ts'
+import { hashSecret, makeOpaqueId, makeSecret } from '../secrets.ts'
+import { insertAuthorizationRequest } from './authorization-requests.ts'
+import { issueCodeAgain } from './authorizations.ts'
+import { AuthorizationError, sendBack } from './authorize-errors.ts'
+import { type AuthorizeRequest, type ProvenLink, proveLink, readAuthorizeRequest } from './authorize-link.ts'
+import { showConsent } from './consent-page.ts'
+
+/** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. Its answer is given in consent.ts. */
+export async function authorizeRoute(app: FastifyInstance, parts: Parts): Promise<void> {
+  // A link preview's HEAD must do none of what the GET does (OAUTH 49).
+  app.head('/oauth2/auth', async (_request, reply) => reply.type('text/html; charset=utf-8').send())
+
+  app.get('/oauth2/auth', { exposeHeadRoute: false }, async (request, reply) => {
+    const link = await proveLink(parts.db, request.url)
+    const asked = readAuthorizeRequest(link)
+    const session = await readSession(parts, request)
+    if (session) return await answerOrAsk(parts, request, reply, session, link, asked)
+    if (asked.prompt !== 'none') return await askToSignIn(parts, request, reply)
+    throw new AuthorizationError(link.target, 'login_required', 'Nobody is signed in.')
+  })
+}
+
+/** Sends the browser straight back where consent was given before (OAUTH 47), and asks for it otherwise. */
+async function answerOrAsk(
+  { config, db }: Parts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: Session,
+  { application, target }: ProvenLink,
+  { scopes, codeChallenge, prompt }: AuthorizeRequest,
+): Promise<FastifyReply> {
+  const asked = {
+    accountId: session.account.id,
+    applicationId: application.id,
+    redirectUri: target.redirectUri,
+    scopes,
+    resourceScope: application.resourceScope,
+    codeChallenge,
+  }
+  if (prompt !== 'ask' && target.redirectUri === application.redirectUri) {
+    const code = makeSecret('code')
+    const sealed = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
+    if (await issueCodeAgain(db, asked, sealed)) return sendBack(reply, target, config.authUrl, { code })
+  }
+  if (prompt === 'none') {
+    throw new AuthorizationError(target, 'consent_required', 'The account has to give its consent first.')
+  }
+  const id = makeOpaqueId()
+  await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link: request.url, state: target.state })
+  return await showConsent(db, reply, session, { id, ...asked, application }, { search: '', chosen: [] })
+}

@@ -1,0 +1,70 @@
+import type { FastifyReply } from 'fastify'
+import type { Session } from '../accounts/sessions.ts'
+import type { Queryable } from '../database.ts'
+import { page } from '../http/pages.ts'
+import type { ResourceScope } from '../permissions.ts'
+import { type WordedScopes, wordResourceScope, wordScopes } from '../scope-wording.ts'
+import type { ConsentApplication } from './authorization-requests.ts'
+import { listRepositoryChoices, maxChoices, type RepositoryChoice } from './repository-choices.ts'
+
+/** What a consent page asks about. */
+export interface Question {
+  /** The pending request's id: all that the form carries of it. */
+  id: string
+  application: ConsentApplication
+  scopes: readonly string[]
+  resourceScope: ResourceScope
+  redirectUri: string
+}
+
+/** What a person has done to the page so far. */
+export interface Draft {
+  search: string
+  /** Paths of the repositories ticked. */
+  chosen: readonly string[]
+  problem?: string
+}
+
+const consentPage = page<{
+  requestId: string
+  application: ConsentApplication
+  scopeGroups: WordedScopes[]
+  resourceScope: string
+  redirectHost: string
+  picker: Picker | null
+  problem: string | null
+}>('oauth/consent')
+
+/** The repositories to choose from. */
+interface Picker {
+  search: string
+  choices: RepositoryChoice[]
+  hasMore: boolean
+}
+
+/** Asks the account for its consent for what the application asks. `reply` may carry a status already. */
+export async function showConsent(
+  db: Queryable,
+  reply: FastifyReply,
+  session: Session,
+  question: Question,
+  draft: Draft,
+): Promise<FastifyReply> {
+  const isSpecified = question.resourceScope === 'specified'
+  return consentPage(reply, session, {
+    requestId: question.id,
+    application: question.application,
+    scopeGroups: wordScopes(question.scopes),
+    resourceScope: wordResourceScope(question.resourceScope),
+    redirectHost: new URL(question.redirectUri).host,
+    picker: isSpecified ? await readPicker(db, session.account.id, draft) : null,
+    problem: draft.problem ?? null,
+  })
+}
+
+async function readPicker(db: Queryable, accountId: string, { search, chosen }: Draft): Promise<Picker> {
+  const choices = await listRepositoryChoices(db, accountId, search, chosen)
+  const others = choices.filter(({ isChosen }) => !isChosen)
+  const shown = [...choices.filter(({ isChosen }) => isChosen), ...others.slice(0, maxChoices)]
+  return { search, choices: shown, hasMore: others.length > maxChoices }
+}

@@ -1,0 +1,129 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { deleteSession, type Session } from '../accounts/sessions.ts'
+import { rememberReturn } from '../accounts/sign-in-returns.ts'
+import { readSession } from '../accounts/visitor.ts'
+import type { Parts } from '../app.ts'
+import { clearCookie } from '../http/cookies.ts'
+import { PageError } from '../http/page-error.ts'
+import { field, fields } from '../http/page-form.ts'
+import { hashSecret, makeSecret } from '../secrets.ts'
+import {
+  type AuthorizationRequest,
+  approveAuthorizationRequest,
+  denyAuthorizationRequest,
+  findAuthorizationRequest,
+} from './authorization-requests.ts'
+import { LinkError, sendBack } from './authorize-errors.ts'
+import { showConsent } from './consent-page.ts'
+
+/** More repositories than any account will tick; each costs a look-up. */
+const maxChosen = 500
+const maxSearchCharacters = 200
+
+/** The consent page's answers: approve, deny, search for repositories, or sign in as someone else. */
+export async function consentRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
+  const { config, db } = parts
+
+  app.post('/oauth2/auth', async (request, reply) => {
+    const session = await requireSession(parts, request)
+    switch (field(request.body, 'decision')) {
+      case 'approve':
+        return await approve(parts, request, reply, session)
+      case 'deny':
+        return await deny(parts, request, reply, session)
+      case 'search':
+        return await askAgain(parts, request, reply, session)
+      default:
+        throw new PageError(400, 'The form came without an answer. Go back and choose one of its buttons.')
+    }
+  })
+
+  app.post('/oauth2/auth/switch', async (request, reply) => {
+    const session = await requireSession(parts, request)
+    const { link } = await findOpenRequest(parts, request, session)
+    await deleteSession(db, session.idHash)
+    clearCookie(reply, config, 'session')
+    return reply.redirect(`/login?return=${await rememberReturn(db, link)}`, 303)
+  })
+}
+
+async function approve(
+  parts: Parts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: Session,
+): Promise<FastifyReply> {
+  const { config, db } = parts
+  const code = makeSecret('code')
+  const answer = await approveAuthorizationRequest(
+    db,
+    hashSecret(field(request.body, 'request')),
+    session.account.id,
+    readChosen(request),
+    { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code },
+  )
+  if (answer) return sendBack(reply, answer, config.authUrl, { code })
+  return await askAgain(parts, request, reply.code(422), session, 'Choose at least one repository.')
+}
+
+async function deny(
+  parts: Parts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: Session,
+): Promise<FastifyReply> {
+  const idHash = hashSecret(field(request.body, 'request'))
+  const answer = await denyAuthorizationRequest(parts.db, idHash, session.account.id)
+  if (!answer) {
+    await findOpenRequest(parts, request, session)
+    throw new Error('A request that is still open could not be denied.')
+  }
+  return sendBack(reply, answer, parts.config.authUrl, {
+    error: 'access_denied',
+    error_description: 'The account did not give its consent.',
+  })
+}
+
+/** The page once more, with what was ticked and searched for. */
+async function askAgain(
+  parts: Parts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: Session,
+  problem?: string,
+): Promise<FastifyReply> {
+  const pending = await findOpenRequest(parts, request, session)
+  const search = field(request.body, 'search').slice(0, maxSearchCharacters)
+  const question = { id: field(request.body, 'request'), ...pending }
+  const draft = { search, chosen: readChosen(request), ...(problem !== undefined && { problem }) }
+  return await showConsent(parts.db, reply, session, question, draft)
+}
+
+/** The request that the form is about, while its answer would count. Throws the page that says why it would not. */
+async function findOpenRequest(
+  { db }: Parts,
+  request: FastifyRequest,
+  session: Session,
+): Promise<AuthorizationRequest> {
+  const pending = await findAuthorizationRequest(db, hashSecret(field(request.body, 'request')))
+  if (!pending) throw new LinkError('The request has expired. Start again from the application.')
+  if (pending.accountId !== session.account.id) {
+    throw new PageError(403, 'This question was put to another account. Start again from the application.')
+  }
+  if (pending.isAnswered) {
+    throw new LinkError(
+      'The request was already answered. To change the answer, start again from the application.',
+    )
+  }
+  return pending
+}
+
+async function requireSession(parts: Parts, request: FastifyRequest): Promise<Session> {
+  const session = await readSession(parts, request)
+  if (!session) throw new PageError(403, 'You are not signed in any more. Start again from the application.')
+  return session
+}
+
+function readChosen(request: FastifyRequest): string[] {
+  return fields(request.body, 'repository').slice(0, maxChosen)
+}

@@ -1,0 +1,51 @@
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Parts } from '../app.ts'
+import { showError } from '../http/error-pages.ts'
+import { PageError } from '../http/page-error.ts'
+import { page } from '../http/pages.ts'
+import { leavingPagePolicy, pagePolicy } from '../http/security-headers.ts'
+import { speakHtml } from '../http/speak-html.ts'
+import { authorizationsPage } from './authorizations-page.ts'
+import { authorizeRoute } from './authorize.ts'
+import { AuthorizationError, LinkError, sendBack } from './authorize-errors.ts'
+import { consentRoutes } from './consent.ts'
+import { logoRoute } from './logo.ts'
+
+const linkErrorPage = page<{ reason: string }>('oauth/link-error')
+
+/** The part of OAuth that people see: the authorization endpoint, their authorizations, and the logos on both. */
+export async function oauthPages(app: FastifyInstance, parts: Parts): Promise<void> {
+  await app.register(async (scope) => {
+    await speakHtml(scope, parts.config, leavingPagePolicy)
+    await scope.register(async (endpoint) => {
+      endpoint.setErrorHandler(answerRefusal(parts.config.authUrl))
+      await authorizeRoute(endpoint, parts)
+      await consentRoutes(endpoint, parts)
+      endpoint.route({
+        method: ['DELETE', 'OPTIONS', 'PATCH', 'PUT'],
+        url: '/oauth2/auth',
+        handler: async () => {
+          throw new PageError(405, 'This address is for browsers that follow a link.', {
+            allow: 'GET, HEAD, POST',
+          })
+        },
+      })
+    })
+  })
+  await app.register(async (scope) => {
+    await speakHtml(scope, parts.config, pagePolicy)
+    await authorizationsPage(scope, parts)
+  })
+  await app.register(logoRoute, parts)
+}
+
+/** The application is told once its redirect URI is proven; until then a page tells whoever looks (OAUTH §1). */
+function answerRefusal(issuer: string) {
+  return (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
+    if (error instanceof AuthorizationError) {
+      return sendBack(reply, error.target, issuer, { error: error.code, error_description: error.message })
+    }
+    if (error instanceof LinkError) return linkErrorPage(reply.code(400), null, { reason: error.message })
+    return showError(error, request, reply)
+  }
+}
