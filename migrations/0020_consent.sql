@@ -1,11 +1,5 @@
 -- The answer to an authorization request (SPEC 4.1), decided in one call.
 
--- True when every asked scope is covered by the granted ones: `:rw` covers `:r` (DESIGN §1).
-create function covers_all(granted text[], asked text[]) returns boolean
-language sql immutable parallel safe as $$
-  select asked <@ (granted || array(select regexp_replace(scope, ':rw$', ':r') from unnest(granted) as scope))
-$$;
-
 -- Approves a request that waits for this account's answer: the standing authorization is made or widened, its
 -- repositories become the chosen ones, and a code is issued. No row when the request is unknown, expired,
 -- answered, or another account's, when its application may no longer be authorized, or when repositories must

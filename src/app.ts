@@ -1,6 +1,7 @@
 import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import type pg from 'pg'
 import { accounts } from './accounts/plugin.ts'
+import { api } from './api/plugin.ts'
 import type { Config } from './config.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
@@ -8,7 +9,9 @@ import { showError, showPageError } from './http/error-pages.ts'
 import { notFound } from './http/page-error.ts'
 import { pages } from './http/pages.ts'
 import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
+import { openLastUse } from './last-use.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
+import { oauth } from './oauth/plugin.ts'
 
 /** What every feature is built from. */
 export interface Parts {
@@ -35,6 +38,8 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     return503OnClosing: false,
   })
   drainOnClose(app, drainSeconds)
+  const lastUse = openLastUse(parts.db, log)
+  app.addHook('onClose', lastUse.flush)
   await pages(app)
   app.setErrorHandler(showError)
   app.setNotFoundHandler((_request, reply) => {
@@ -44,6 +49,8 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
   await app.register(healthRoutes, parts)
   await app.register(accounts, parts)
   await app.register(oauthPages, parts)
+  await app.register(oauth, parts)
+  await app.register(api, { ...parts, lastUse })
   return app
 }
 

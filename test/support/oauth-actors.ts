@@ -42,3 +42,55 @@ export async function anApplication(
 export function basicOf(user: string, password: string): string {
   return `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
 }
+
+export interface AuthorizationActor {
+  id: string
+  accountId: string
+  application: ApplicationActor
+  scopes: string[]
+}
+
+/** An account's consent to an application, to all that the application may ask unless said otherwise. */
+export async function anAuthorization(
+  db: Queryable,
+  account: { id: string },
+  application: ApplicationActor,
+  {
+    scopes = application.scopes,
+    resourceScope = application.resourceScope,
+    repositories = [] as { id: string }[],
+  } = {},
+): Promise<AuthorizationActor> {
+  const { rows } = await db.query<{ id: string }>(
+    `with given as (
+       insert into account_authorization (account_id, application_id, scopes, resource_scope)
+       values ($1, $2, $3, $4)
+       returning id
+     ), chosen as (
+       insert into authorization_repository (authorization_id, repository_id)
+       select given.id, repository_id from given, unnest($5::bigint[]) as repository_id
+     )
+     select id from given`,
+    [account.id, application.id, scopes, resourceScope, repositories.map(({ id }) => id)],
+  )
+  return { id: (rows[0] as { id: string }).id, accountId: account.id, application, scopes }
+}
+
+/** An unused code of the authorization; it answers the plain code. */
+export async function aCode(
+  db: Queryable,
+  authorization: AuthorizationActor,
+  {
+    redirectUri = authorization.application.redirectUri,
+    codeChallenge = null as string | null,
+    scopes = authorization.scopes,
+  } = {},
+): Promise<string> {
+  const code = makeSecret('code')
+  await db.query(
+    `insert into authorization_code (code_hash, authorization_id, redirect_uri, scopes, code_challenge, expires_at)
+     values ($1, $2, $3, $4, $5, now() + interval '10 minutes')`,
+    [hashSecret(code), authorization.id, redirectUri, scopes, codeChallenge],
+  )
+  return code
+}

@@ -1,0 +1,79 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+
+/** Numbers of gRPC, as the registry answers them too (DESIGN §6, §7). */
+export const errcodes = {
+  invalidArgument: 3,
+  notFound: 5,
+  permissionDenied: 7,
+  resourceExhausted: 8,
+  unimplemented: 12,
+  internal: 13,
+  unauthenticated: 16,
+} as const
+
+/** A refusal that the caller of an interface may read. */
+export class ApiError extends Error {
+  readonly status: number
+  readonly errcode: number
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(status: number, errcode: number, errmsg: string, headers: Record<string, string> = {}) {
+    super(errmsg)
+    this.status = status
+    this.errcode = errcode
+    this.headers = headers
+  }
+}
+
+/** No credentials: the challenge has no error attribute (RFC 6750 §3.1). */
+export function noCredentials(): ApiError {
+  return new ApiError(401, errcodes.unauthenticated, 'not authorized', challenge({}))
+}
+
+/** The token is unknown, expired or revoked. */
+export function invalidToken(): ApiError {
+  const headers = challenge({ error: 'invalid_token', error_description: 'The access token is not valid' })
+  return new ApiError(401, errcodes.unauthenticated, 'not authorized', headers)
+}
+
+/** The credentials cannot be read, or there are two of them. */
+export function unreadableCredentials(description: string): ApiError {
+  const headers = challenge({ error: 'invalid_request', error_description: description })
+  return new ApiError(400, errcodes.invalidArgument, description, headers)
+}
+
+/** The token lacks the scope. */
+export function insufficientScope(scope: string): ApiError {
+  const headers = challenge({ error: 'insufficient_scope', scope })
+  return new ApiError(403, errcodes.permissionDenied, `the scope ${scope} is required`, headers)
+}
+
+/** Input that breaks a rule; the message names the member and the rule. */
+export function invalidArgument(errmsg: string): ApiError {
+  return new ApiError(400, errcodes.invalidArgument, errmsg)
+}
+
+/** Answers whatever was thrown in the interfaces' dialect. What is no refusal is a fault of ours: logged, told to nobody. */
+export function sendApiError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const error = thrown instanceof ApiError ? thrown : translate(thrown)
+  if (error.status >= 500) request.log.error({ err: thrown }, 'a request to the interfaces failed')
+  reply.code(error.status).headers({ 'cache-control': 'no-store', ...error.headers })
+  return reply.send({ errcode: error.errcode, errmsg: error.message })
+}
+
+/** Fastify's own refusals of a request that it could not read. */
+function translate({ code, statusCode = 500 }: Partial<FastifyError>): ApiError {
+  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
+    return new ApiError(413, errcodes.resourceExhausted, 'the request body is too large')
+  }
+  if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') {
+    return new ApiError(415, errcodes.invalidArgument, 'the request body must be application/json')
+  }
+  if (statusCode < 500) return invalidArgument('the request cannot be read')
+  return new ApiError(500, errcodes.internal, 'internal error')
+}
+
+function challenge(attributes: Record<string, string>): Record<string, string> {
+  const pairs = Object.entries({ realm: 'svc', ...attributes }).map(([name, value]) => `${name}="${value}"`)
+  return { 'www-authenticate': `Bearer ${pairs.join(', ')}` }
+}

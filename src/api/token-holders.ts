@@ -1,0 +1,46 @@
+import type { Queryable } from '../database.ts'
+import type { UsedToken } from '../last-use.ts'
+import type { SecretHash } from '../secrets.ts'
+
+/** The account behind a live token, and what the token may do. */
+export interface TokenHolder extends UsedToken {
+  scopes: string[]
+  accountId: string
+  username: string
+  displayName: string
+  email: string | null
+  createdAt: Date
+}
+
+const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authorizationId", t.scopes`
+const account = `u.id as "accountId", u.username, u.display_name as "displayName", u.email, u.created_at as "createdAt"`
+
+/** The holder of a live token, in one statement; null when no live token has that hash. */
+export async function findTokenHolder(db: Queryable, tokenHash: SecretHash): Promise<TokenHolder | null> {
+  const { rows } = await db.query<TokenHolder>({
+    name: 'find-token-holder',
+    text: `select ${token}, ${account}
+             from live_token t join account u on u.id = t.account_id
+            where t.token_hash = $1`,
+    values: [tokenHash],
+  })
+  return rows[0] ?? null
+}
+
+/** Sets the display name of the holder of a live token with `account-profile:rw`. Null when no such token has that hash. */
+export async function renameTokenHolder(
+  db: Queryable,
+  tokenHash: SecretHash,
+  displayName: string,
+): Promise<TokenHolder | null> {
+  const { rows } = await db.query<TokenHolder>({
+    name: 'rename-token-holder',
+    text: `update account u
+              set display_name = $2
+             from live_token t
+            where t.token_hash = $1 and u.id = t.account_id and 'account-profile:rw' = any(t.scopes)
+        returning ${token}, ${account}`,
+    values: [tokenHash, displayName],
+  })
+  return rows[0] ?? null
+}

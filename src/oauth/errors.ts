@@ -1,0 +1,68 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+
+/** The status of each error of RFC 6749 §5.2, and of those of §4.1.2.1 that these endpoints borrow. */
+const statuses = {
+  invalid_request: 400,
+  invalid_client: 401,
+  invalid_grant: 400,
+  unsupported_grant_type: 400,
+  invalid_scope: 400,
+  server_error: 500,
+  temporarily_unavailable: 429,
+} as const
+
+export type OAuthErrorCode = keyof typeof statuses
+
+/** A refusal that the client may read: RFC 6749 §5.2. The description must stay within that section's characters. */
+export class OAuthError extends Error {
+  readonly code: OAuthErrorCode
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(
+    code: OAuthErrorCode,
+    description: string,
+    { status = statuses[code] as number, headers = {} as Record<string, string> } = {},
+  ) {
+    super(description)
+    this.code = code
+    this.status = status
+    this.headers =
+      code === 'invalid_client' ? { 'www-authenticate': 'Basic realm="oauth"', ...headers } : headers
+  }
+}
+
+/** The one description for every failure of client authentication: it tells nothing about which part was wrong. */
+export function invalidClient(): OAuthError {
+  return new OAuthError('invalid_client', 'Client authentication failed.')
+}
+
+/** No answer of these endpoints may be stored: RFC 6749 §5.1. */
+export function forbidStoring(reply: FastifyReply): void {
+  reply.header('cache-control', 'no-store').header('pragma', 'no-cache')
+}
+
+/** Sends JSON with the content type as SPEC 4.2 spells it. */
+export function sendJson(reply: FastifyReply, body: object): FastifyReply {
+  return reply.header('content-type', 'application/json;charset=UTF-8').send(JSON.stringify(body))
+}
+
+/** Answers whatever was thrown in OAuth's dialect. What is no refusal is a fault of ours: logged once, told to nobody. */
+export function sendOAuthError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const error = thrown instanceof OAuthError ? thrown : translate(thrown)
+  if (error.status >= 500) request.log.error({ err: thrown }, 'a request to the OAuth endpoints failed')
+  forbidStoring(reply)
+  reply.code(error.status).headers(error.headers)
+  return sendJson(reply, { error: error.code, error_description: error.message })
+}
+
+/** Fastify's own refusals of a request that it could not read, in words that obey RFC 6749 §5.2. */
+function translate(thrown: Partial<FastifyError>): OAuthError {
+  if (thrown.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
+    return new OAuthError('invalid_request', 'The request body is too large.', { status: 413 })
+  }
+  if (thrown.statusCode !== undefined && thrown.statusCode < 500) {
+    return new OAuthError('invalid_request', 'The request cannot be read.')
+  }
+  return new OAuthError('server_error', 'The server failed to answer this request.')
+}

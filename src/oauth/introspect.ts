@@ -1,0 +1,36 @@
+import type { FastifyInstance } from 'fastify'
+import type { Parts } from '../app.ts'
+import { hashSecret } from '../secrets.ts'
+import { readClient, refuseClient } from './client-auth.ts'
+import { sendJson } from './errors.ts'
+import { formOf, readRequired } from './form.ts'
+import { introspectToken, type SeenToken } from './tokens.ts'
+
+/** Introspection endpoint (RFC 7662): an application sees its own tokens, a resource server all. */
+export async function introspectRoute(app: FastifyInstance, { db, config }: Parts): Promise<void> {
+  app.post('/introspect', async (request, reply) => {
+    const form = formOf(request)
+    const client = readClient(request, form)
+    const token = readRequired(form, 'token')
+    const seen = await introspectToken(db, client, hashSecret(token))
+    if (!seen) return refuseClient(db, client)
+    return sendJson(reply, seen.token ? describe(seen.token, config.authUrl) : { active: false })
+  })
+}
+
+/** RFC 7662 §2.2, and what a resource server needs besides to honour the token's resource scope (SPEC 2.1). */
+function describe(token: SeenToken, issuer: string): object {
+  return {
+    active: true,
+    scope: token.scopes.join(' '),
+    ...(token.clientId !== null && { client_id: token.clientId }),
+    ...(token.kind !== 'refresh' && { token_type: 'bearer' }),
+    ...(token.expiresAt !== null && { exp: token.expiresAt }),
+    iat: token.issuedAt,
+    iss: issuer,
+    sub: token.accountId,
+    username: token.username,
+    resource_scope: token.resourceScope,
+    ...(token.resourceScope === 'specified' && { repositories: token.repositories }),
+  }
+}

@@ -1,0 +1,28 @@
+import type { FastifyInstance } from 'fastify'
+import type { Parts } from '../app.ts'
+import { allScopes } from '../scopes.ts'
+import { sendJson } from './errors.ts'
+
+/** Some clients take the first one. */
+const clientAuthenticationMethods = ['client_secret_basic', 'client_secret_post']
+
+/** Authorization server metadata: RFC 8414, with RFC 9207 §3. */
+export async function metadataRoute(app: FastifyInstance, { config: { authUrl } }: Parts): Promise<void> {
+  const metadata = {
+    issuer: authUrl,
+    authorization_endpoint: `${authUrl}/oauth2/auth`,
+    token_endpoint: `${authUrl}/oauth2/token`,
+    revocation_endpoint: `${authUrl}/oauth2/revoke`,
+    introspection_endpoint: `${authUrl}/oauth2/introspect`,
+    response_types_supported: ['code'],
+    response_modes_supported: ['query'],
+    grant_types_supported: ['authorization_code', 'refresh_token'],
+    token_endpoint_auth_methods_supported: clientAuthenticationMethods,
+    revocation_endpoint_auth_methods_supported: clientAuthenticationMethods,
+    introspection_endpoint_auth_methods_supported: clientAuthenticationMethods,
+    code_challenge_methods_supported: ['S256'],
+    scopes_supported: allScopes,
+    authorization_response_iss_parameter_supported: true,
+  }
+  app.get('/.well-known/oauth-authorization-server', (_request, reply) => sendJson(reply, metadata))
+}

@@ -1,0 +1,49 @@
+import type { FastifyInstance } from 'fastify'
+import type { Parts } from '../app.ts'
+import { refuseOtherMethods } from '../http/other-methods.ts'
+import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
+import { acceptOnlyForms } from './form.ts'
+import { introspectRoute } from './introspect.ts'
+import { metadataRoute } from './metadata.ts'
+import { revokeRoute } from './revoke.ts'
+import { tokenRoute } from './token.ts'
+
+/** The authorization server. What programs call speaks OAuth's JSON; what people see speaks HTML, in a scope beside it. */
+export async function oauth(app: FastifyInstance, parts: Parts): Promise<void> {
+  await app.register(async (scope) => {
+    speakOAuth(scope)
+    await metadataRoute(scope, parts)
+    refuseOtherMethods(scope, '/.well-known/oauth-authorization-server', ['GET', 'HEAD'], methodNotAllowed)
+  })
+  await app.register(
+    async (scope) => {
+      speakOAuth(scope)
+      acceptOnlyForms(scope)
+      await tokenRoute(scope, parts)
+      await revokeRoute(scope, parts)
+      await introspectRoute(scope, parts)
+      for (const url of ['/token', '/revoke', '/introspect']) {
+        refuseOtherMethods(scope, url, ['POST'], methodNotAllowed)
+      }
+      scope.setNotFoundHandler(() => {
+        throw new OAuthError('invalid_request', 'There is no such endpoint.', { status: 404 })
+      })
+    },
+    { prefix: '/oauth2' },
+  )
+}
+
+/** Every answer of the scope, refusals and faults included, in the form of RFC 6749 §5. */
+function speakOAuth(scope: FastifyInstance): void {
+  scope.setErrorHandler(sendOAuthError)
+  scope.addHook('onRequest', async (_request, reply) => {
+    forbidStoring(reply)
+  })
+}
+
+function methodNotAllowed(allow: string): OAuthError {
+  return new OAuthError('invalid_request', `The method must be one of ${allow}.`, {
+    status: 405,
+    headers: { allow },
+  })
+}

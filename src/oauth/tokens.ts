@@ -1,0 +1,96 @@
+import type { Queryable } from '../database.ts'
+import type { ResourceScope } from '../permissions.ts'
+import type { SecretHash } from '../secrets.ts'
+import type { PresentedClient } from './client-auth.ts'
+
+/** A refresh token and the pair to put in its place. */
+export interface PairRefresh {
+  client: PresentedClient
+  refreshHash: SecretHash
+  /** Null asks for all that was granted. */
+  scopes: string[] | null
+  accessHash: SecretHash
+  nextRefreshHash: SecretHash
+  /** The new pair, readable by who holds the old refresh token. */
+  sealedSuccessor: Buffer
+  accessSeconds: number
+  refreshSeconds: number
+  graceSeconds: number
+}
+
+export type RefreshAnswer =
+  | { outcome: 'issued'; scopes: string[]; expiresIn: number }
+  | { outcome: 'repeated'; scopes: string[]; expiresIn: number; sealedPair: Buffer }
+  | { outcome: 'invalid_client' | 'invalid_grant' | 'invalid_scope' | 'reused' }
+
+/** Verifies the client and supersedes the pair, or answers its successor: the migration's `refresh_pair` tells which. */
+export async function refreshPair(db: Queryable, refresh: PairRefresh): Promise<RefreshAnswer> {
+  const { rows } = await db.query<RefreshAnswer>({
+    name: 'refresh-pair',
+    text: `select outcome, scopes, expires_in as "expiresIn", sealed_pair as "sealedPair"
+             from refresh_pair($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+    values: [
+      refresh.client.clientId,
+      refresh.client.secretHash,
+      refresh.refreshHash,
+      refresh.scopes,
+      refresh.accessHash,
+      refresh.nextRefreshHash,
+      refresh.sealedSuccessor,
+      refresh.accessSeconds,
+      refresh.refreshSeconds,
+      refresh.graceSeconds,
+    ],
+  })
+  return rows[0] as RefreshAnswer
+}
+
+/**
+ * Verifies the client and revokes the token: with a refresh token its whole authorization, with an access token only
+ * itself. A token unknown, dead or of another client changes nothing. False when the client's authentication fails.
+ */
+export async function revokeToken(
+  db: Queryable,
+  client: PresentedClient,
+  tokenHash: SecretHash,
+): Promise<boolean> {
+  const { rows } = await db.query<{ authenticated: boolean }>({
+    name: 'revoke-token',
+    text: 'select revoke_token($1, $2, $3) as authenticated',
+    values: [client.clientId, client.secretHash, tokenHash],
+  })
+  return rows[0]?.authenticated === true
+}
+
+/** A live token as other servers may see it (RFC 7662 §2.2). */
+export interface SeenToken {
+  kind: 'access' | 'refresh' | 'personal'
+  scopes: string[]
+  /** Null for a personal access token. */
+  clientId: string | null
+  accountId: string
+  username: string
+  issuedAt: number
+  /** Seconds since 1970; null when it has no end. */
+  expiresAt: number | null
+  resourceScope: ResourceScope
+  /** Paths of the chosen repositories: they count when the resource scope is `specified`. */
+  repositories: string[]
+}
+
+/**
+ * Verifies the client and finds a live token: an application's own, or any when it is a resource server. The token
+ * is null when there is none to see, the answer when the client's authentication fails.
+ */
+export async function introspectToken(
+  db: Queryable,
+  client: PresentedClient,
+  tokenHash: SecretHash,
+): Promise<{ token: SeenToken | null } | null> {
+  const { rows } = await db.query<{ token: SeenToken | null }>({
+    name: 'introspect-token',
+    text: 'select token from introspect_token($1, $2, $3)',
+    values: [client.clientId, client.secretHash, tokenHash],
+  })
+  return rows[0] ?? null
+}

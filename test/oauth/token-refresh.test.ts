@@ -1,0 +1,225 @@
+import { describe, expect, it } from 'vitest'
+import { setApplicationStatus } from '../../src/oauth/applications.ts'
+import { hashSecret, makeSecret } from '../../src/secrets.ts'
+import { useApp } from '../support/app.ts'
+import { anApplication } from '../support/oauth-actors.ts'
+import { anAuthorizedApplication, ask, pass, works } from '../support/token-client.ts'
+
+describe('POST /oauth2/token with grant_type=refresh_token', () => {
+  const t = useApp()
+
+  async function aPair() {
+    const actor = await anAuthorizedApplication(t)
+    return { ...actor, old: await actor.tokens() }
+  }
+
+  it('answers a new pair with the full lifetimes (OAUTH 101)', async () => {
+    const { refresh, old } = await aPair()
+    await pass(t.db, 3600)
+    const answer = await refresh(old.refresh_token)
+    expect(answer.statusCode).toBe(200)
+    const next = answer.json()
+    expect(next).toMatchObject({ token_type: 'bearer', expires_in: 28_800, scope: old.scope })
+    expect(next.access_token).not.toBe(old.access_token)
+    expect(next.refresh_token).not.toBe(old.refresh_token)
+    await pass(t.db, 15_552_000 - 60)
+    expect((await refresh(next.refresh_token)).statusCode).toBe(200)
+  })
+
+  it('lets the old access token work for the grace period and no longer (OAUTH 102, 105)', async () => {
+    const { refresh, old } = await aPair()
+    await refresh(old.refresh_token)
+    await pass(t.db, 290)
+    expect(await works(t, old.access_token)).toBe(true)
+    await pass(t.db, 10)
+    expect(await works(t, old.access_token)).toBe(false)
+  })
+
+  it('answers the very same pair within the grace period (OAUTH 103, 115)', async () => {
+    const { refresh, old } = await aPair()
+    const first = (await refresh(old.refresh_token)).json()
+    await pass(t.db, 100)
+    const again = (await refresh(old.refresh_token)).json()
+    const { expires_in: left, ...rest } = again
+    expect({ ...rest, expires_in: 28_800 }).toEqual(first)
+    expect(left).toBeLessThanOrEqual(28_700)
+    expect(left).toBeGreaterThan(28_600)
+    expect(await works(t, again.access_token)).toBe(true)
+  })
+
+  it('counts the grace period from the first use (OAUTH 104)', async () => {
+    const { refresh, old } = await aPair()
+    await refresh(old.refresh_token)
+    await pass(t.db, 200)
+    expect((await refresh(old.refresh_token)).statusCode).toBe(200)
+    await pass(t.db, 100)
+    expect((await refresh(old.refresh_token)).statusCode).toBe(400)
+  })
+
+  it('revokes the live tokens when an old one comes back after its grace (OAUTH 106)', async () => {
+    const { refresh, old, tokens, newCode, exchange } = await aPair()
+    const next = (await refresh(old.refresh_token)).json()
+    const beside = await tokens()
+    await pass(t.db, 300)
+    const answer = await refresh(old.refresh_token)
+    expect(answer.statusCode).toBe(400)
+    expect(answer.json().error).toBe('invalid_grant')
+    for (const pair of [next, beside]) {
+      expect(await works(t, pair.access_token)).toBe(false)
+      expect((await refresh(pair.refresh_token)).json().error).toBe('invalid_grant')
+    }
+    expect((await exchange(await newCode())).statusCode).toBe(200)
+  })
+
+  it('never prolongs the life of the old pair (OAUTH 107)', async () => {
+    const { refresh, old } = await aPair()
+    await pass(t.db, 28_800 - 60)
+    const next = (await refresh(old.refresh_token)).json()
+    await pass(t.db, 60)
+    expect(await works(t, old.access_token)).toBe(false)
+    expect(await works(t, next.access_token)).toBe(true)
+  })
+
+  it('takes no reuse for theft when the token merely grew old within its grace', async () => {
+    const { refresh, old } = await aPair()
+    await t.db.query(
+      `update token_pair set refresh_expires_at = now() + interval '60 seconds'
+                       where refresh_hash = $1`,
+      [hashSecret(old.refresh_token)],
+    )
+    const next = (await refresh(old.refresh_token)).json()
+    await pass(t.db, 60)
+    expect((await refresh(old.refresh_token)).statusCode).toBe(400)
+    expect(await works(t, next.access_token)).toBe(true)
+  })
+
+  it('answers twenty racing requests with one pair, stored once (OAUTH 108)', async () => {
+    const { refresh, old, authorization } = await aPair()
+    const answers = await Promise.all(Array.from({ length: 20 }, () => refresh(old.refresh_token)))
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual(Array(20).fill(200))
+    expect(new Set(answers.map((answer) => answer.json().access_token)).size).toBe(1)
+    expect(new Set(answers.map((answer) => answer.json().refresh_token)).size).toBe(1)
+    const { rows } = await t.db.query(
+      'select count(*)::integer as pairs from token_pair where authorization_id = $1',
+      [authorization.id],
+    )
+    expect(rows).toEqual([{ pairs: 2 }])
+  })
+
+  it('refuses one older than 180 days (OAUTH 109)', async () => {
+    const { refresh, old } = await aPair()
+    await pass(t.db, 15_552_000)
+    const answer = await refresh(old.refresh_token)
+    expect(answer.statusCode).toBe(400)
+    expect(answer.json().error).toBe('invalid_grant')
+  })
+
+  it('refuses the token of another application, and revokes nothing (OAUTH 110)', async () => {
+    const { refresh, old } = await aPair()
+    const thief = await anApplication(t.db)
+    const steal = () =>
+      ask(t, thief, 'token', { grant_type: 'refresh_token', refresh_token: old.refresh_token })
+    const answer = await steal()
+    expect(answer.statusCode).toBe(400)
+    expect(answer.json().error).toBe('invalid_grant')
+    const next = (await refresh(old.refresh_token)).json()
+    await pass(t.db, 301)
+    await steal()
+    expect(await works(t, next.access_token)).toBe(true)
+  })
+
+  it('takes no token for one of another kind (OAUTH 111)', async () => {
+    const { refresh, old } = await aPair()
+    const answer = await refresh(old.access_token)
+    expect(answer.statusCode).toBe(400)
+    expect(answer.json().error).toBe('invalid_grant')
+    expect(await works(t, old.refresh_token)).toBe(false)
+  })
+
+  it('narrows the access token, while the refresh token keeps all (OAUTH 112)', async () => {
+    const { refresh, old } = await aPair()
+    const narrow = (
+      await refresh(old.refresh_token, { scope: 'account-profile:r registry-package:r' })
+    ).json()
+    expect(narrow.scope).toBe('account-profile:r registry-package:r')
+    const full = (await refresh(narrow.refresh_token)).json()
+    expect(full.scope).toBe(old.scope)
+    expect((await refresh(full.refresh_token, { scope: old.scope })).json().scope).toBe(old.scope)
+  })
+
+  it.each([
+    'repo-delete:rw',
+    'account-profile:rw',
+    'nonsense',
+    ' ',
+    '"',
+    'account-profile:r  account-email:r',
+  ])('refuses a wider scope, and the token stays good (OAUTH 113): %s', async (scope) => {
+    const { refresh, old } = await aPair()
+    const answer = await refresh(old.refresh_token, { scope })
+    expect(answer.statusCode).toBe(400)
+    expect(answer.json().error).toBe('invalid_scope')
+    const { rows } = await t.db.query('select superseded_at from token_pair where refresh_hash = $1', [
+      hashSecret(old.refresh_token),
+    ])
+    expect(rows).toEqual([{ superseded_at: null }])
+    expect((await refresh(old.refresh_token)).statusCode).toBe(200)
+  })
+
+  it('refuses what was revoked, also within the grace (OAUTH 114)', async () => {
+    const { refresh, revoke, old } = await aPair()
+    const next = (await refresh(old.refresh_token)).json()
+    await revoke(next.refresh_token)
+    expect((await refresh(old.refresh_token)).json().error).toBe('invalid_grant')
+    expect((await refresh(next.refresh_token)).json().error).toBe('invalid_grant')
+  })
+
+  it('makes distinct tokens within one second (OAUTH 117)', async () => {
+    const { refresh, old } = await aPair()
+    const second = (await refresh(old.refresh_token)).json()
+    const third = (await refresh(second.refresh_token)).json()
+    const all = [old, second, third].flatMap((pair) => [pair.access_token, pair.refresh_token])
+    expect(new Set(all).size).toBe(6)
+  })
+
+  it('wants a refresh_token, and refuses garbage', async () => {
+    const { refresh } = await aPair()
+    expect((await refresh('')).json().error).toBe('invalid_request')
+    for (const garbage of ['x', makeSecret('refresh'), 'x'.repeat(60_000)]) {
+      expect((await refresh(garbage)).json().error).toBe('invalid_grant')
+    }
+  })
+
+  it('refuses a suspended application and a disabled account', async () => {
+    const { refresh, old, application, account } = await aPair()
+    await setApplicationStatus(t.db, application.clientId, 'suspended')
+    expect((await refresh(old.refresh_token)).json().error).toBe('invalid_client')
+    await setApplicationStatus(t.db, application.clientId, 'approved')
+    await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
+    expect((await refresh(old.refresh_token)).json().error).toBe('invalid_grant')
+  })
+
+  it('stores hashes, and a seal that only the old refresh token opens (DESIGN §5)', async () => {
+    const { refresh, old } = await aPair()
+    const next = (await refresh(old.refresh_token)).json()
+    const { rows } = await t.db.query(
+      'select t::text as row from token_pair t union all select c::text from authorization_code c',
+    )
+    const stored = rows.map(({ row }) => row).join('\n')
+    for (const secret of [old, next].flatMap((pair) => [pair.access_token, pair.refresh_token])) {
+      expect(stored).not.toContain(secret)
+      expect(stored).not.toContain(Buffer.from(secret).toString('hex'))
+    }
+  })
+
+  it('wipes the seal when the grace has ended (DESIGN §5)', async () => {
+    const { refresh, old } = await aPair()
+    await refresh(old.refresh_token)
+    await pass(t.db, 300)
+    await refresh(old.refresh_token)
+    const { rows } = await t.db.query('select sealed_successor from token_pair where refresh_hash = $1', [
+      hashSecret(old.refresh_token),
+    ])
+    expect(rows).toEqual([{ sealed_successor: null }])
+  })
+})
