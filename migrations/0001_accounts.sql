@@ -24,15 +24,17 @@ create table session (
   account_id   bigint not null references account (id) on delete cascade,
   created_at   timestamptz not null default now(),
   last_seen_at timestamptz not null default now(),
-  expires_at   timestamptz not null
+  expires_at   timestamptz not null,
+  network      text not null
 );
 create index on session (account_id);
 create index on session (expires_at);
+comment on column session.network is 'Where it was signed in from: failures elsewhere do not keep its account out from there.';
 
 -- Where a browser goes once it has signed in: kept here, so that a link can name no foreign place.
 create table sign_in_return (
   id_hash    bytea primary key check (octet_length(id_hash) = 32),
-  path       text not null check (path ~ '^/[^/\\]' and octet_length(path) <= 16384 or path = '/'),
+  path       text not null check (path ~ '^/([!-.0-[\]-~][!-~]*)?$' and octet_length(path) <= 16384),
   expires_at timestamptz not null
 );
 create index on sign_in_return (expires_at);

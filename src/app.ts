@@ -12,6 +12,7 @@ import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
 import { openLastUse } from './last-use.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
 import { oauth } from './oauth/plugin.ts'
+import { peoplesPages } from './pages/plugin.ts'
 
 /** What every feature is built from. */
 export interface Parts {
@@ -51,6 +52,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
   await app.register(oauthPages, parts)
   await app.register(oauth, parts)
   await app.register(api, { ...parts, lastUse })
+  await app.register(peoplesPages, parts)
   return app
 }
 

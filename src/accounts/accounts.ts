@@ -52,38 +52,42 @@ export async function hasNoAccounts(db: Queryable): Promise<boolean> {
 export interface Credentials {
   accountId: string
   passwordHash: string
+  /** True when a session of the account that still counts was begun from the network. */
+  isKnownNetwork: boolean
 }
 
 /** The credentials of the account with that username or email; null when there is none, or it is disabled. */
-export async function findCredentials(db: Queryable, login: string): Promise<Credentials | null> {
+export async function findCredentials(
+  db: Queryable,
+  login: string,
+  network: string,
+): Promise<Credentials | null> {
   const { rows } = await db.query<Credentials>({
     name: 'find-credentials',
-    text: `select id as "accountId", password_hash as "passwordHash"
-             from account
-            where disabled_at is null and (username = lower($1) or lower(email) = lower($1))`,
-    values: [login],
+    text: `select a.id as "accountId", a.password_hash as "passwordHash",
+                  exists (select from session s
+                           where s.account_id = a.id and s.network = $2 and s.expires_at > now()) as "isKnownNetwork"
+             from account a
+            where a.disabled_at is null and (a.username = lower($1) or lower(a.email) = lower($1))`,
+    values: [login, network],
   })
   return rows[0] ?? null
 }
 
-/** Stores a new hash in place of the old one. False when it was changed meanwhile: that change stays. */
-export async function replacePasswordHash(
+/** Sets an account's password. */
+export async function replacePasswordHash(db: Queryable, accountId: string, newHash: string): Promise<void> {
+  await db.query(`update account set password_hash = $2 where id = $1`, [accountId, newHash])
+}
+
+/** Stores the same password's hash with new parameters, unless the password was changed meanwhile. */
+export async function renewPasswordHash(
   db: Queryable,
   { accountId, passwordHash }: Credentials,
   newHash: string,
-): Promise<boolean> {
-  const { rowCount } = await db.query(
-    `update account set password_hash = $3 where id = $1 and password_hash = $2`,
-    [accountId, passwordHash, newHash],
-  )
-  return rowCount === 1
-}
-
-/** Changes what a person says about themselves. Throws the database's error when a bound of the schema breaks. */
-export async function updateDisplayName(
-  db: Queryable,
-  accountId: string,
-  displayName: string,
 ): Promise<void> {
-  await db.query(`update account set display_name = $2 where id = $1`, [accountId, displayName])
+  await db.query(`update account set password_hash = $3 where id = $1 and password_hash = $2`, [
+    accountId,
+    passwordHash,
+    newHash,
+  ])
 }

@@ -1,12 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Parts } from '../app.ts'
+import { networkOf } from '../failure-limit.ts'
 import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
 import { hashSecret } from '../secrets.ts'
-import { type Credentials, findCredentials, replacePasswordHash } from './accounts.ts'
-import { hashPassword, isPassword, needsRehash, nobodysHash } from './passwords.ts'
 import { deleteSession, insertSession } from './sessions.ts'
+import { checkSignIn } from './sign-in.ts'
 import { findReturn } from './sign-in-returns.ts'
 import { readSession, stranger } from './visitor.ts'
 
@@ -25,13 +25,13 @@ export async function loginRoutes(app: FastifyInstance, parts: Parts): Promise<v
   app.post('/login', async (request, reply) => {
     const returnId = field(request.body, 'return')
     const login = field(request.body, 'username').trim()
-    const credentials = await checkPassword(parts, login, field(request.body, 'password'))
-    if (!credentials) {
-      const problem = 'This username and password do not match.'
-      return loginPage(reply.code(403), stranger(parts, request, reply), { returnId, login, problem })
+    const signIn = await checkSignIn(db, login, field(request.body, 'password'), request.ip)
+    if ('problem' in signIn) {
+      reply.code(signIn.status).headers(signIn.headers)
+      return loginPage(reply, stranger(parts, request, reply), { returnId, login, problem: signIn.problem })
     }
     await endSession(parts, request)
-    setCookie(reply, config, 'session', await insertSession(db, credentials.accountId))
+    setCookie(reply, config, 'session', await insertSession(db, signIn.accountId, networkOf(request.ip)))
     clearCookie(reply, config, 'visit')
     return goOn(parts, reply, returnId)
   })
@@ -41,17 +41,6 @@ export async function loginRoutes(app: FastifyInstance, parts: Parts): Promise<v
     clearCookie(reply, config, 'session')
     return reply.redirect('/', 303)
   })
-}
-
-/** The account's credentials when the password is theirs. An unknown account costs the same work as a known one. */
-async function checkPassword({ db }: Parts, login: string, password: string): Promise<Credentials | null> {
-  const credentials = await findCredentials(db, login)
-  const isTheirs = await isPassword(password, credentials?.passwordHash ?? nobodysHash)
-  if (!credentials || !isTheirs) return null
-  if (needsRehash(credentials.passwordHash)) {
-    await replacePasswordHash(db, credentials, await hashPassword(password))
-  }
-  return credentials
 }
 
 async function endSession({ config, db }: Parts, request: FastifyRequest): Promise<void> {

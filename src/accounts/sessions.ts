@@ -22,14 +22,17 @@ export interface SessionAccount {
   isAdmin: boolean
 }
 
-/** Begins a session and answers its id, which only the browser keeps. Sessions long over are removed on the way. */
-export async function insertSession(db: Queryable, accountId: string): Promise<string> {
+/**
+ * Begins a session from a network, as `networkOf` names it, and answers its id, which only the browser keeps.
+ * Sessions long over are removed on the way.
+ */
+export async function insertSession(db: Queryable, accountId: string, network: string): Promise<string> {
   const id = makeOpaqueId()
   await db.query(
     `with over as (delete from session where expires_at < now())
-     insert into session (id_hash, account_id, expires_at)
-     values ($1, $2, now() + make_interval(secs => $3))`,
-    [hashSecret(id), accountId, lifetimeSeconds],
+     insert into session (id_hash, account_id, network, expires_at)
+     values ($1, $2, $3, now() + make_interval(secs => $4))`,
+    [hashSecret(id), accountId, network, lifetimeSeconds],
   )
   return id
 }

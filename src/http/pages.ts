@@ -4,6 +4,7 @@ import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { projectRoot } from '../config.ts'
 import { type Assets, serveAssets } from './assets.ts'
+import { wordDay, wordMoment } from './moments.ts'
 
 /** Who looks at a page: what its head shows and what its forms need. */
 export interface Visitor {
@@ -36,6 +37,6 @@ export async function pages(app: FastifyInstance): Promise<void> {
     templates: resolve(projectRoot, 'views'),
     production: true,
     viewExt: 'eta',
-    defaultContext: { assets },
+    defaultContext: { assets, wordDay, wordMoment },
   })
 }

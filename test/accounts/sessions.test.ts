@@ -9,7 +9,7 @@ describe('a session', () => {
 
   it('is found by its id, of which only the hash is stored', async () => {
     const account = await anAccount(t.db)
-    const id = await insertSession(t.db, account.id)
+    const id = await insertSession(t.db, account.id, '192.0.2.1')
     expect((await findSession(t.db, id))?.account).toMatchObject(account)
     const { rows } = await t.db.query('select id_hash from session where account_id = $1', [account.id])
     expect(rows).toEqual([{ id_hash: hashSecret(id) }])
@@ -19,20 +19,20 @@ describe('a session', () => {
     ['30 days after the sign-in', `expires_at = now()`],
     ['after a week without a request', `last_seen_at = now() - interval '8 days'`],
   ])('ends %s', async (_when, age) => {
-    const id = await insertSession(t.db, (await anAccount(t.db)).id)
+    const id = await insertSession(t.db, (await anAccount(t.db)).id, '192.0.2.1')
     await t.db.query(`update session set ${age} where id_hash = $1`, [hashSecret(id)])
     expect(await findSession(t.db, id)).toBeNull()
   })
 
   it('ends with its account', async () => {
     const account = await anAccount(t.db)
-    const id = await insertSession(t.db, account.id)
+    const id = await insertSession(t.db, account.id, '192.0.2.1')
     await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
     expect(await findSession(t.db, id)).toBeNull()
   })
 
   it('notes once a minute that it was seen', async () => {
-    const id = await insertSession(t.db, (await anAccount(t.db)).id)
+    const id = await insertSession(t.db, (await anAccount(t.db)).id, '192.0.2.1')
     const idHash = hashSecret(id)
     const readAge = async () => {
       const { rows } = await t.db.query<{ age: number }>(
@@ -55,7 +55,9 @@ describe('a session', () => {
 
   it('outlives the others when they are ended', async () => {
     const account = await anAccount(t.db)
-    const [one, two, three] = await Promise.all([1, 2, 3].map(() => insertSession(t.db, account.id)))
+    const [one, two, three] = await Promise.all(
+      [1, 2, 3].map(() => insertSession(t.db, account.id, '192.0.2.1')),
+    )
     await deleteOtherSessions(t.db, account.id, hashSecret(two as string))
     const found = await Promise.all([one, two, three].map((id) => findSession(t.db, id as string)))
     expect(found.map(Boolean)).toEqual([false, true, false])

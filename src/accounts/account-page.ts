@@ -1,0 +1,92 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import type pg from 'pg'
+import type { Parts } from '../app.ts'
+import { transaction } from '../database.ts'
+import { networkOf } from '../failure-limit.ts'
+import { clearCookie, setCookie } from '../http/cookies.ts'
+import { field, readQuery } from '../http/page-form.ts'
+import { page } from '../http/pages.ts'
+import { type Account, type Credentials, findAccountByUsername, replacePasswordHash } from './accounts.ts'
+import { hashPassword, maxPasswordBytes, minPasswordCharacters } from './passwords.ts'
+import { deleteSessions, insertSession, type Session } from './sessions.ts'
+import { checkSignIn } from './sign-in.ts'
+import { askToSignIn, readSession } from './visitor.ts'
+
+const accountPage = page<{
+  about: Account | null
+  problem: string | null
+  wasChanged: boolean
+  minPasswordCharacters: number
+}>('accounts/account')
+
+/** `/settings/account`: the password, and signing out everywhere. */
+export async function accountRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
+  const { config, db } = parts
+
+  app.get('/settings/account', async (request, reply) => {
+    const session = await readSession(parts, request)
+    if (!session) return askToSignIn(parts, request, reply)
+    const wasChanged = readQuery(request).has('changed')
+    return showAccount(db, reply, session, { problem: null, wasChanged })
+  })
+
+  app.post('/settings/account/password', async (request, reply) => {
+    const session = await readSession(parts, request)
+    if (!session) return askToSignIn(parts, request, reply)
+    const chosen = field(request.body, 'new_password')
+    const problem = problemWith(chosen, field(request.body, 'repeated_password'))
+    if (problem) return showAccount(db, reply.code(400), session, { problem, wasChanged: false })
+
+    const current = field(request.body, 'current_password')
+    const checked = await checkSignIn(db, session.account.username, current, request.ip)
+    if ('problem' in checked) {
+      reply.code(checked.status).headers(checked.headers)
+      const words = checked.status === 403 ? 'Your current password is not right.' : checked.problem
+      return showAccount(db, reply, session, { problem: words, wasChanged: false })
+    }
+    const sessionId = await changePassword(db, checked, chosen, networkOf(request.ip))
+    setCookie(reply, config, 'session', sessionId)
+    return reply.redirect('/settings/account?changed', 303)
+  })
+
+  app.post('/settings/account/sign-out-everywhere', async (request, reply) => {
+    const session = await readSession(parts, request)
+    if (session) await deleteSessions(db, session.account.id)
+    clearCookie(reply, config, 'session')
+    return reply.redirect('/login', 303)
+  })
+}
+
+async function showAccount(
+  db: pg.Pool,
+  reply: FastifyReply,
+  session: Session,
+  shown: { problem: string | null; wasChanged: boolean },
+): Promise<FastifyReply> {
+  const about = await findAccountByUsername(db, session.account.username)
+  return accountPage(reply, session, { ...shown, about, minPasswordCharacters })
+}
+
+/** Why a password cannot be chosen; null when it can (NIST SP 800-63B §5.1.1.2: length, and no other rules). */
+function problemWith(chosen: string, repeated: string): string | null {
+  if ([...chosen].length < minPasswordCharacters) {
+    return `The new password needs at least ${minPasswordCharacters} characters.`
+  }
+  if (Buffer.byteLength(chosen) > maxPasswordBytes) return 'The new password is too long.'
+  return chosen === repeated ? null : 'The new password was not repeated the same.'
+}
+
+/** Sets the password, ends every session of the account, and answers a new one for the browser that asked. */
+async function changePassword(
+  db: pg.Pool,
+  credentials: Credentials,
+  chosen: string,
+  network: string,
+): Promise<string> {
+  const newHash = await hashPassword(chosen)
+  return transaction(db, async (tx) => {
+    await replacePasswordHash(tx, credentials.accountId, newHash)
+    await deleteSessions(tx, credentials.accountId)
+    return insertSession(tx, credentials.accountId, network)
+  })
+}

@@ -1,0 +1,117 @@
+import { field, fields } from '../http/page-form.ts'
+import { type ResourceScope, resourceScopes } from '../permissions.ts'
+import type { RepositoryOfAccount } from '../registry/repositories.ts'
+import { covers, isScope } from '../scopes.ts'
+import type { Expiry } from './personal-tokens.ts'
+
+/** Lifetimes that the form offers, in days. */
+export const lifetimesInDays = [7, 30, 90, 365] as const
+const dayMilliseconds = 86_400_000
+
+/** What the form holds, as it was sent or as a preset fills it. */
+export interface TokenForm {
+  name: string
+  scopes: string[]
+  resourceScope: string
+  /** Paths, such as `acme/php`. */
+  repositories: string[]
+  lifetimeInDays: string
+  expiresOn: string
+  neverExpires: boolean
+}
+
+/** A form that holds together. */
+export interface TokenChoice {
+  name: string
+  scopes: string[]
+  resourceScope: ResourceScope
+  repositoryIds: string[]
+  expiry: Expiry
+}
+
+/** Tasks that a token is usually made for; a link opens the form filled in for one. */
+export const presets: Record<string, { title: string; scopes: string[] }> = {
+  pull: { title: 'Pull packages', scopes: ['registry-package:r'] },
+  publish: { title: 'Publish packages', scopes: ['registry-package:rw'] },
+}
+
+/** The form as the query asks for it: `?preset=pull&repository=acme/php`. */
+export function presetForm(query: URLSearchParams): TokenForm {
+  const repositories = fields(query, 'repository')
+  const preset = presets[field(query, 'preset')]
+  return {
+    name: preset?.title ?? '',
+    scopes: preset?.scopes ?? [],
+    resourceScope: repositories.length > 0 ? 'specified' : 'all',
+    repositories,
+    lifetimeInDays: '30',
+    expiresOn: '',
+    neverExpires: false,
+  }
+}
+
+/** The form as it was sent, whatever it holds. */
+export function sentForm(body: unknown): TokenForm {
+  return {
+    name: field(body, 'name').trim(),
+    scopes: fields(body, 'scope'),
+    resourceScope: field(body, 'resource_scope'),
+    repositories: fields(body, 'repository'),
+    lifetimeInDays: field(body, 'lifetime_in_days'),
+    expiresOn: field(body, 'expires_on'),
+    neverExpires: field(body, 'never_expires') !== '',
+  }
+}
+
+/** What was chosen, or in a sentence why it cannot be. */
+export function readChoice(form: TokenForm, mine: readonly RepositoryOfAccount[]): TokenChoice | string {
+  const { name, scopes } = form
+  if (name === '' || [...name].length > 100) return 'Give the token a name of 1 to 100 characters.'
+  if (scopes.length === 0) return 'Choose at least one permission.'
+  if (!scopes.every(isScope)) return 'One of the permissions does not exist.'
+  const resourceScope = resourceScopes.find((one) => one === form.resourceScope)
+  if (!resourceScope) return 'Choose which repositories the token reaches.'
+  const chosen = mine.filter(({ path }) => form.repositories.includes(path))
+  const isSpecified = resourceScope === 'specified'
+  if (isSpecified && chosen.length === 0) return 'Choose at least one repository.'
+  // Never wider than what somebody may have meant.
+  if (!isSpecified && chosen.length > 0) {
+    return 'You chose repositories: choose also that the token reaches only those, or none of them.'
+  }
+  const expiry = readExpiry(form)
+  if (typeof expiry === 'string' && expiry !== 'never') return expiry
+  const repositoryIds = isSpecified ? chosen.map(({ id }) => id) : []
+  return { name, scopes: withoutCovered(scopes), resourceScope, repositoryIds, expiry }
+}
+
+/** When the token ends. A date, which counts to its end in UTC, goes before a number of days. */
+function readExpiry({ lifetimeInDays, expiresOn, neverExpires }: TokenForm): Expiry | string {
+  if (neverExpires) {
+    return expiresOn === '' ? 'never' : 'Either give the token an end or let it work without one, not both.'
+  }
+  if (expiresOn !== '') {
+    const end = new Date(`${expiresOn}T23:59:59Z`)
+    const isRight = /^\d{4}-\d\d-\d\d$/.test(expiresOn) && !Number.isNaN(end.getTime())
+    if (!isRight) return 'The date cannot be read: write it as year-month-day, such as 2027-01-31.'
+    return end.getTime() > Date.now() ? { at: end } : 'The date is in the past.'
+  }
+  const inDays = lifetimesInDays.find((days) => `${days}` === lifetimeInDays)
+  return inDays ? { inDays } : 'Choose when the token ends.'
+}
+
+/** The first day that the form's date field offers, as it spells days. */
+export function tomorrow(): string {
+  return new Date(Date.now() + dayMilliseconds).toISOString().slice(0, 10)
+}
+
+/** A `:r` beside its `:rw` says nothing. */
+function withoutCovered(scopes: readonly string[]): string[] {
+  const different = [...new Set(scopes)]
+  return different.filter(
+    (scope) =>
+      !covers(
+        different.filter((other) => other !== scope),
+        scope,
+      ),
+  )
+}
