@@ -38,10 +38,14 @@ export function checkForgery(request: FastifyRequest, config: Config): void {
   }
 }
 
-/** Programs send no Origin: their token decides. `null` is what a sandboxed frame or a foreign redirect sends. */
+/**
+ * Programs send no Origin: their token decides. Browsers send `null` from pages without a referrer, as ours are,
+ * but from sandboxed frames and after foreign redirects too: where they say more, it must be the own origin.
+ */
 function isOwnOrigin(request: FastifyRequest, config: Config): boolean {
   const { origin } = request.headers
   if (origin === undefined) return true
+  if (origin === 'null') return [undefined, 'same-origin'].includes(request.headers['sec-fetch-site'])
   if (!URL.canParse(origin)) return false
   const { host, protocol } = new URL(origin)
   const own = [config.baseUrl, config.authUrl].map((address) => new URL(address).origin)

@@ -117,10 +117,12 @@ export async function denyAuthorizationRequest(
   accountId: string,
 ): Promise<Answer | null> {
   const { rows } = await db.query<Answer>(
-    `update authorization_request
+    `update authorization_request r
         set answered_at = now()
-      where id_hash = $1 and account_id = $2 and answered_at is null and expires_at > now()
-  returning redirect_uri as "redirectUri", state`,
+       from application c
+      where r.id_hash = $1 and r.account_id = $2 and r.answered_at is null and r.expires_at > now()
+        and c.id = r.application_id and c.status = 'approved'
+  returning r.redirect_uri as "redirectUri", r.state`,
     [idHash, accountId],
   )
   return rows[0] ?? null

@@ -9,7 +9,8 @@ import { findLogo } from './applications.ts'
  */
 export async function logoRoute(app: FastifyInstance, { db }: Parts): Promise<void> {
   app.get<{ Params: { clientId: string } }>('/applications/:clientId/logo', async (request, reply) => {
-    const logo = await findLogo(db, request.params.clientId)
+    const { clientId } = request.params
+    const logo = isClientId(clientId) ? await findLogo(db, clientId) : null
     if (!logo) return reply.callNotFound()
     const etag = `"${createHash('sha256').update(logo.image).digest('base64url')}"`
     reply.headers({
@@ -21,4 +22,9 @@ export async function logoRoute(app: FastifyInstance, { db }: Parts): Promise<vo
     if (request.headers['if-none-match'] === etag) return reply.code(304).send()
     return reply.type(logo.type).send(logo.image)
   })
+}
+
+/** What the database could not even be asked about, such as NUL, is no client identifier. */
+function isClientId(text: string): boolean {
+  return /^[a-z0-9]{8,64}$/.test(text)
 }

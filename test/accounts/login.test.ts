@@ -77,7 +77,7 @@ describe('POST /login', () => {
     }
   })
 
-  it.each(['https://evil.example', 'null', 'nonsense'])('refuses a form sent from %s', async (origin) => {
+  it.each(['https://evil.example', 'nonsense'])('refuses a form sent from %s', async (origin) => {
     const { username } = await anAccount(t.db)
     const { cookie, fields } = await anOpenForm(t, username)
     const answer = await post(t.app, '/login', cookie, fields, { origin })

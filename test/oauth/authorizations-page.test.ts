@@ -1,0 +1,126 @@
+import { describe, expect, it } from 'vitest'
+import { aMember, anAccount, aRepository, csrfTokenIn, post, signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { answer, authorizeLink, open } from '../support/browse.ts'
+import { anApplication } from '../support/oauth-actors.ts'
+
+describe('/settings/authorizations', () => {
+  const t = useApp()
+
+  /** Someone who has authorized an application, and looks at the page. */
+  async function aGrant(differences: Parameters<typeof anApplication>[1] = {}, repository: string[] = []) {
+    const account = await anAccount(t.db)
+    const application = await anApplication(t.db, differences)
+    const cookie = await signIn(t.app, account)
+    const consent = async () => {
+      const page = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
+      return await answer(t, page, cookie, 'approve', { repository })
+    }
+    await consent()
+    const { rows } = await t.db.query<{ id: string }>(
+      'select id from account_authorization where account_id = $1',
+      [account.id],
+    )
+    const page = await open(t, '/settings/authorizations', cookie)
+    const withdraw = (authorization = rows[0]?.id ?? '') =>
+      post(t.app, '/settings/authorizations/withdraw', cookie, {
+        csrf_token: csrfTokenIn(page),
+        authorization,
+      })
+    return { account, application, cookie, page, id: rows[0]?.id ?? '', withdraw, consent }
+  }
+
+  const isLive = async (id: string) =>
+    (await t.db.query('select from account_authorization where id = $1 and ended_at is null', [id]))
+      .rowCount === 1
+
+  it('asks to sign in', async () => {
+    const redirect = await open(t, '/settings/authorizations')
+    expect(redirect.headers.location).toMatch(/^\/login\?return=/)
+  })
+
+  it('says so when nothing is authorized', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const page = await open(t, '/settings/authorizations', cookie)
+    expect(page.statusCode).toBe(200)
+    expect(page.body).toContain('No application may use your account')
+  })
+
+  it('shows each application with what it may do and since when', async () => {
+    const { application, page } = await aGrant({ name: 'Tom & Jerry', scopes: ['repo-manage:rw'] })
+    for (const text of [
+      'Tom &amp; Jerry',
+      `/applications/${application.clientId}/logo`,
+      application.website,
+      'See and change the members and settings of your repositories',
+      'Can change who has access',
+      'Everything your account can reach',
+      `<time datetime="${new Date().toISOString().slice(0, 10)}`,
+      'Never',
+      'Withdraw',
+    ]) {
+      expect(page.body).toContain(text)
+    }
+  })
+
+  it('names the chosen repositories', async () => {
+    const account = await anAccount(t.db)
+    const application = await anApplication(t.db, { resourceScope: 'specified' })
+    const repository = await aRepository(t.db)
+    await aMember(t.db, account, repository, 'guest')
+    const cookie = await signIn(t.app, account)
+    const consent = await open(t, authorizeLink(application), cookie)
+    await answer(t, consent, cookie, 'approve', { repository: repository.path })
+    expect((await open(t, '/settings/authorizations', cookie)).body).toContain(repository.path)
+  })
+
+  it('withdraws, says so once, and no longer lists it', async () => {
+    const { withdraw, application, cookie, id } = await aGrant()
+    const redirect = await withdraw()
+    expect(redirect.statusCode).toBe(303)
+    const page = await open(t, String(redirect.headers.location), cookie)
+    expect(page.body).toContain(`<strong>${application.name}</strong> is withdrawn`)
+    expect(page.body).not.toContain('>Withdraw<')
+    expect(await isLive(id)).toBe(false)
+    expect((await open(t, `/settings/authorizations?withdrawn=${id}`, cookie)).statusCode).toBe(200)
+  })
+
+  it('asks for consent anew after a withdrawal, as a new authorization', async () => {
+    const { withdraw, cookie, application, account, consent } = await aGrant()
+    await withdraw()
+    expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
+    await consent()
+    const { rowCount } = await t.db.query('select from account_authorization where account_id = $1', [
+      account.id,
+    ])
+    expect(rowCount).toBe(2)
+  })
+
+  it('survives consents and withdrawals at once: what was withdrawn stays so', async () => {
+    const { withdraw, consent, id } = await aGrant()
+    const answers = await Promise.all([consent(), withdraw(), consent(), withdraw(), consent()])
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([302, 303, 302, 303, 302])
+    expect(await isLive(id)).toBe(false)
+  })
+
+  it.each(['', 'x', '-1', '99999999999999999999', '1 or 1=1'])('answers 404 for the id %j', async (id) => {
+    const { withdraw } = await aGrant()
+    expect((await withdraw(id)).statusCode).toBe(404)
+  })
+
+  it("leaves another account's authorization alone, and tells nothing of it", async () => {
+    const theirs = await aGrant({ name: 'Private affair' })
+    const { withdraw, cookie } = await aGrant()
+    const redirect = await withdraw(theirs.id)
+    expect(await isLive(theirs.id)).toBe(true)
+    await theirs.withdraw()
+    expect((await open(t, String(redirect.headers.location), cookie)).body).not.toContain('Private affair')
+  })
+
+  it('refuses a withdrawal without the CSRF token', async () => {
+    const { cookie, id } = await aGrant()
+    const refusal = await post(t.app, '/settings/authorizations/withdraw', cookie, { authorization: id })
+    expect(refusal.statusCode).toBe(403)
+    expect(await isLive(id)).toBe(true)
+  })
+})

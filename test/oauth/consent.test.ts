@@ -1,0 +1,283 @@
+import { describe, expect, it } from 'vitest'
+import { hashSecret } from '../../src/secrets.ts'
+import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { answer, authorizeLink, hiddenFields, open, responseOf } from '../support/browse.ts'
+import { anApplication } from '../support/oauth-actors.ts'
+
+describe('POST /oauth2/auth', () => {
+  const t = useApp()
+
+  /** Someone who looks at the consent page of an application. */
+  async function aQuestion(differences: Parameters<typeof anApplication>[1] = {}) {
+    const account = await anAccount(t.db)
+    const application = await anApplication(t.db, differences)
+    const cookie = await signIn(t.app, account)
+    const page = await open(t, authorizeLink(application, { state: 's', prompt: 'consent' }), cookie)
+    return { account, application, cookie, page }
+  }
+
+  const countCodes = async () => (await t.db.query('select from authorization_code')).rowCount
+
+  async function grantOf(account: { id: string }) {
+    const { rows } = await t.db.query<{ scopes: string[]; paths: string[] }>(
+      `select a.scopes, array(select g.name || '/' || r.name from authorization_repository c
+                                join repository r on r.id = c.repository_id
+                                join repository_group g on g.id = r.group_id
+                               where c.authorization_id = a.id order by 1) as paths
+         from account_authorization a where a.account_id = $1 and a.ended_at is null`,
+      [account.id],
+    )
+    return rows
+  }
+
+  it('sends an approved code with state and iss, by 302 (3, 40)', async () => {
+    const { application, cookie, page, account } = await aQuestion()
+    const redirect = await answer(t, page, cookie, 'approve')
+    expect(redirect.statusCode).toBe(302)
+    expect(redirect.headers['cache-control']).toBe('no-store')
+    const { code, ...rest } = responseOf(redirect)
+    expect(rest).toEqual({ state: 's', iss: 'http://svc.test' })
+    const { rows } = await t.db.query(
+      `select redirect_uri, extract(epoch from expires_at - now())::int as left, redeemed_at
+         from authorization_code where code_hash = $1`,
+      [hashSecret(String(code))],
+    )
+    expect(rows).toEqual([
+      { redirect_uri: application.redirectUri, left: expect.any(Number), redeemed_at: null },
+    ])
+    expect(rows[0].left).toBeGreaterThan(590)
+    expect(rows[0].left).toBeLessThanOrEqual(600)
+    expect(await grantOf(account)).toEqual([{ scopes: application.scopes, paths: [] }])
+  })
+
+  it('sends access_denied with state when the account denies (7)', async () => {
+    const { cookie, page, account } = await aQuestion()
+    const redirect = await answer(t, page, cookie, 'deny')
+    expect(redirect.statusCode).toBe(302)
+    expect(responseOf(redirect)).toMatchObject({ error: 'access_denied', state: 's', iss: 'http://svc.test' })
+    expect(await grantOf(account)).toEqual([])
+  })
+
+  it.each([
+    ['no CSRF token', { csrf_token: '' }, {}],
+    ['a wrong CSRF token', { csrf_token: 'x'.repeat(43) }, {}],
+    ['a foreign Origin', {}, { origin: 'https://evil.test' }],
+    ['a foreign page behind an opaque Origin', {}, { origin: 'null', 'sec-fetch-site': 'cross-site' }],
+  ])('refuses an approval with %s (43)', async (_, fields, headers) => {
+    const { cookie, page } = await aQuestion()
+    const before = await countCodes()
+    const form = { ...hiddenFields(page), decision: 'approve', ...fields }
+    const refusal = await post(t.app, '/oauth2/auth', cookie, form, headers)
+    expect(refusal.statusCode).toBe(403)
+    expect(refusal.headers.location).toBeUndefined()
+    expect(await countCodes()).toBe(before)
+  })
+
+  it('takes an approval from the own page, whose Origin browsers hide under no-referrer (41)', async () => {
+    const { cookie, page } = await aQuestion()
+    const headers = { origin: 'null', 'sec-fetch-site': 'same-origin' }
+    const form = { ...hiddenFields(page), decision: 'approve' }
+    expect((await post(t.app, '/oauth2/auth', cookie, form, headers)).statusCode).toBe(302)
+  })
+
+  it.each([
+    ['approve', 'approve'],
+    ['approve', 'deny'],
+    ['deny', 'approve'],
+    ['deny', 'deny'],
+  ])('after %s, %s gets a page that says so, and no code (44)', async (first, second) => {
+    const { cookie, page } = await aQuestion()
+    await answer(t, page, cookie, first)
+    const before = await countCodes()
+    const again = await answer(t, page, cookie, second)
+    expect(again.statusCode).toBe(400)
+    expect(again.headers.location).toBeUndefined()
+    expect(again.body).toContain('already answered')
+    expect(await countCodes()).toBe(before)
+  })
+
+  it('lets one of ten racing approvals of a page count (44)', async () => {
+    const { cookie, page } = await aQuestion()
+    const before = (await countCodes()) ?? 0
+    const answers = await Promise.all(Array.from({ length: 10 }, () => answer(t, page, cookie, 'approve')))
+    expect(answers.filter(({ statusCode }) => statusCode === 302)).toHaveLength(1)
+    expect(await countCodes()).toBe(before + 1)
+  })
+
+  it('makes one authorization of ten pages of one application that are approved at once', async () => {
+    const { application, account, cookie } = await aQuestion()
+    const pages = await Promise.all(
+      application.scopes.flatMap((scope) =>
+        Array.from({ length: 4 }, () => open(t, authorizeLink(application, { scope }), cookie)),
+      ),
+    )
+    const answers = await Promise.all(pages.map((page) => answer(t, page, cookie, 'approve')))
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual(pages.map(() => 302))
+    const grants = await grantOf(account)
+    expect(grants).toHaveLength(1)
+    expect(grants[0]?.scopes.toSorted()).toEqual(application.scopes.toSorted())
+  })
+
+  it('refuses the answer of another account than the one that was asked (45)', async () => {
+    const { page, account } = await aQuestion()
+    const other = await aQuestion()
+    const before = await countCodes()
+    const { request } = hiddenFields(page)
+    for (const decision of ['approve', 'deny', 'search']) {
+      const refusal = await answer(t, other.page, other.cookie, decision, { request })
+      expect(refusal.statusCode).toBe(403)
+      expect(refusal.headers.location).toBeUndefined()
+    }
+    expect(await countCodes()).toBe(before)
+    expect(await grantOf(account)).toEqual([])
+  })
+
+  it('refuses an answer after signing out', async () => {
+    const { page, cookie } = await aQuestion()
+    await post(t.app, '/logout', cookie, { csrf_token: hiddenFields(page).csrf_token })
+    const refusal = await answer(t, page, cookie, 'approve')
+    expect(refusal.statusCode).toBe(403)
+  })
+
+  it('takes nothing of the request from the form (46)', async () => {
+    const { page, cookie, account } = await aQuestion({ scopes: ['account-email:r'] })
+    const redirect = await answer(t, page, cookie, 'approve', {
+      scope: 'account-profile:rw',
+      redirect_uri: 'https://evil.test/',
+      client_id: 'evil1234',
+      state: 'evil',
+    })
+    expect(redirect.headers.location).not.toContain('evil')
+    expect(await grantOf(account)).toEqual([{ scopes: ['account-email:r'], paths: [] }])
+  })
+
+  it('refuses an answer that comes too late, or for an application that is suspended meanwhile', async () => {
+    const late = await aQuestion()
+    await t.db.query(`update authorization_request set expires_at = now() where account_id = $1`, [
+      late.account.id,
+    ])
+    const suspended = await aQuestion()
+    await t.db.query(`update application set status = 'suspended' where id = $1`, [suspended.application.id])
+    for (const { page, cookie } of [late, suspended]) {
+      for (const decision of ['approve', 'deny', 'search']) {
+        const refusal = await answer(t, page, cookie, decision)
+        expect(refusal.statusCode).toBe(400)
+        expect(refusal.body).toContain('link is not accessible')
+      }
+    }
+  })
+
+  it.each([{ decision: '' }, { decision: 'maybe' }, { request: '' }, { request: 'x'.repeat(43) }])(
+    'answers a form with %o by a 400 page',
+    async (fields) => {
+      const { page, cookie } = await aQuestion()
+      expect((await answer(t, page, cookie, 'approve', fields)).statusCode).toBe(400)
+    },
+  )
+
+  it('sends the browser to sign in as someone else, and back to the same request (2)', async () => {
+    const { page, cookie, application } = await aQuestion()
+    const { csrf_token, request } = hiddenFields(page)
+    const redirect = await post(t.app, '/oauth2/auth/switch', cookie, { csrf_token, request })
+    expect(redirect.statusCode).toBe(303)
+    expect(redirect.headers.location).toMatch(/^\/login\?return=/)
+    expect((await open(t, '/settings/authorizations', cookie)).headers.location).toContain('/login')
+    const other = await signIn(t.app, await anAccount(t.db))
+    const back = await open(t, String(redirect.headers.location), other)
+    expect(back.headers.location).toBe(authorizeLink(application, { state: 's', prompt: 'consent' }))
+  })
+
+  describe('for an application that reaches specified repositories', () => {
+    async function aChoice(differences: Parameters<typeof anApplication>[1] = {}) {
+      const account = await anAccount(t.db)
+      const application = await anApplication(t.db, { resourceScope: 'specified', ...differences })
+      const own = await aRepository(t.db, { name: 'own', description: 'Tools of the trade' })
+      const shared = await aRepository(t.db, { name: aName('shared') })
+      const foreign = await aRepository(t.db, { name: aName('foreign'), visibility: 'public' })
+      await aMember(t.db, account, own, 'admin')
+      await aGroupMember(t.db, account, shared.group, 'guest')
+      const cookie = await signIn(t.app, account)
+      const page = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
+      return { account, application, own, shared, foreign, cookie, page }
+    }
+
+    const offered = (page: { body: string }) =>
+      [...page.body.matchAll(/name="repository" value="([^"]+)"( checked)?/g)].map(
+        ([, path = '', checked]) => (checked ? `✓ ${path}` : path),
+      )
+
+    it('offers the repositories that the account has a role on', async () => {
+      const { page, own, shared } = await aChoice()
+      expect(offered(page).toSorted()).toEqual([own.path, shared.path].toSorted())
+    })
+
+    it('grants the chosen ones, and the next approval replaces them', async () => {
+      const { account, application, cookie, page, own, shared } = await aChoice()
+      const redirect = await answer(t, page, cookie, 'approve', { repository: [own.path, shared.path] })
+      expect(redirect.statusCode).toBe(302)
+      expect((await grantOf(account))[0]?.paths).toEqual([own.path, shared.path].toSorted())
+      const again = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
+      await answer(t, again, cookie, 'approve', { repository: shared.path })
+      expect((await grantOf(account))[0]?.paths).toEqual([shared.path])
+    })
+
+    it.each([
+      ['none', () => []],
+      [
+        'only one that the account has no role on',
+        ({ foreign }: { foreign: { path: string } }) => [foreign.path],
+      ],
+      ['only one that does not exist', () => ['no/where', 'x', '//', "';--"]],
+    ])('asks again when %s is chosen', async (_, choose) => {
+      const choice = await aChoice()
+      const before = await countCodes()
+      const again = await answer(t, choice.page, choice.cookie, 'approve', { repository: choose(choice) })
+      expect(again.statusCode).toBe(422)
+      expect(again.body).toContain('Choose at least one repository')
+      expect(again.body).toContain('role="alert"')
+      expect(await countCodes()).toBe(before)
+      const redirect = await answer(t, again, choice.cookie, 'approve', { repository: choice.own.path })
+      expect(redirect.statusCode).toBe(302)
+    })
+
+    it('searches by path and description, and keeps what is ticked', async () => {
+      const { page, cookie, own, shared } = await aChoice()
+      const search = (text: string, repository: string[]) =>
+        answer(t, page, cookie, 'search', { search: text, repository })
+      const found = await search('SHARED', [own.path])
+      expect(found.statusCode).toBe(200)
+      expect(offered(found)).toEqual([`✓ ${own.path}`, shared.path])
+      expect(found.body).toContain('value="SHARED"')
+      expect(offered(await search('tools of', []))).toEqual([own.path])
+      expect(offered(await search('%', []))).toEqual([])
+    })
+
+    it('shows a page of the repositories of an account that has many, and finds the rest', async () => {
+      const { account, application, cookie } = await aChoice()
+      const { group } = await aRepository(t.db, { name: 'r-000' })
+      await aGroupMember(t.db, account, group, 'guest')
+      await t.db.query(
+        `insert into repository (group_id, name) select $1, 'r-' || to_char(n, 'FM000') from generate_series(1, 120) n`,
+        [group.id],
+      )
+      const page = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
+      expect(offered(page)).toHaveLength(50)
+      expect(page.body).toContain('There are more')
+      const found = await answer(t, page, cookie, 'search', {
+        search: 'r-117',
+        repository: [`${group.name}/r-003`],
+      })
+      expect(offered(found)).toEqual([`✓ ${group.name}/r-003`, `${group.name}/r-117`])
+      expect(found.body).not.toContain('There are more')
+    })
+
+    it('skips the page while a chosen repository is left, and asks again when none is (47)', async () => {
+      const { application, cookie, page, own } = await aChoice()
+      await answer(t, page, cookie, 'approve', { repository: own.path })
+      expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(302)
+      await t.db.query('delete from repository where id = $1', [own.id])
+      expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
+    })
+  })
+})

@@ -1,0 +1,37 @@
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../support/app.ts'
+import { anApplication, pixel } from '../support/oauth-actors.ts'
+
+describe('GET /applications/:clientId/logo', () => {
+  const t = useApp()
+
+  it('answers the image as what it is, and nothing else', async () => {
+    const { clientId } = await anApplication(t.db)
+    const logo = await t.app.inject(`/applications/${clientId}/logo`)
+    expect(logo.statusCode).toBe(200)
+    expect(logo.rawPayload).toEqual(pixel)
+    expect(logo.headers).toMatchObject({
+      'content-type': 'image/png',
+      'x-content-type-options': 'nosniff',
+      'content-security-policy': "default-src 'none'; sandbox",
+      'cache-control': 'public, max-age=3600',
+    })
+  })
+
+  it('answers 304 to whoever has it', async () => {
+    const { clientId } = await anApplication(t.db)
+    const url = `/applications/${clientId}/logo`
+    const etag = String((await t.app.inject(url)).headers.etag)
+    const again = await t.app.inject({ url, headers: { 'if-none-match': etag } })
+    expect(again.statusCode).toBe(304)
+    expect(again.body).toBe('')
+    expect((await t.app.inject({ url, headers: { 'if-none-match': '"other"' } })).statusCode).toBe(200)
+  })
+
+  it('answers 404 for an application that is unknown or pending', async () => {
+    const { clientId } = await anApplication(t.db, { status: 'pending' })
+    for (const id of [clientId, 'nobody12', '%00', 'x'.repeat(400)]) {
+      expect((await t.app.inject(`/applications/${id}/logo`)).statusCode).toBe(404)
+    }
+  })
+})
