@@ -1,0 +1,89 @@
+/** The refusals a registry answers, numbered as gRPC numbers them (SPEC 7). */
+export const errcode = {
+  invalidArgument: 3,
+  deadlineExceeded: 4,
+  notFound: 5,
+  alreadyExists: 6,
+  permissionDenied: 7,
+  resourceExhausted: 8,
+  failedPrecondition: 9,
+  aborted: 10,
+  outOfRange: 11,
+  unimplemented: 12,
+  internal: 13,
+  unavailable: 14,
+  dataLoss: 15,
+  unauthenticated: 16,
+} as const
+
+/** One of the numbers in `errcode`. */
+export type Errcode = (typeof errcode)[keyof typeof errcode]
+
+const statusOf: Record<Errcode, number> = {
+  3: 400,
+  4: 504,
+  5: 404,
+  6: 409,
+  7: 403,
+  8: 429,
+  9: 400,
+  10: 409,
+  11: 400,
+  12: 501,
+  13: 500,
+  14: 503,
+  15: 500,
+  16: 401,
+}
+
+/** What a refused client reads. Composer prints `warning`; `details` are for whoever reads the JSON. */
+export interface RegistryErrorBody {
+  errcode: Errcode
+  errmsg: string
+  warning?: string
+  details?: readonly string[]
+}
+
+interface RegistryErrorOptions {
+  /** An HTTP status other than the errcode's own: 413 or 507 for 8, 403 for 16. */
+  status?: number
+  warning?: string
+  details?: readonly string[]
+  /** For the log only, never sent. */
+  cause?: unknown
+}
+
+/** A refusal the caller may read: the errcode and errmsg of SPEC 7, with help beside them. */
+export class RegistryError extends Error {
+  override readonly name = 'RegistryError'
+  readonly errcode: Errcode
+  readonly status: number
+  readonly warning: string | undefined
+  readonly details: readonly string[]
+
+  constructor(errcode: Errcode, errmsg: string, options: RegistryErrorOptions = {}) {
+    super(errmsg, 'cause' in options ? { cause: options.cause } : undefined)
+    this.errcode = errcode
+    this.status = options.status ?? statusOf[errcode]
+    this.warning = options.warning
+    this.details = options.details ?? []
+  }
+
+  get errmsg(): string {
+    return this.message
+  }
+
+  get body(): RegistryErrorBody {
+    return {
+      errcode: this.errcode,
+      errmsg: this.errmsg,
+      ...(this.warning !== undefined && { warning: this.warning }),
+      ...(this.details.length > 0 && { details: this.details }),
+    }
+  }
+}
+
+/** The refusal of SPEC 7 for a missing or bad credential (401), and for a good one without the right (403). */
+export function notAuthorized(options: Omit<RegistryErrorOptions, 'status'> & { status?: 401 | 403 } = {}) {
+  return new RegistryError(errcode.unauthenticated, 'not authorized', options)
+}
