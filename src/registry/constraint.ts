@@ -1,0 +1,66 @@
+import {
+  hasControlCharacters,
+  modifier,
+  normalizeVersion,
+  trimSpaces,
+  withoutAlias,
+} from './composer-version.ts'
+
+/** Longer constraints are refused. The longest known, lists of vulnerable versions, have a few hundred characters. */
+export const maxConstraintLength = 4096
+
+const version = `v?\\d+(?:\\.\\d+)?(?:\\.\\d+)?(?:\\.\\d+)?(?:${modifier}|\\.([x*][.-]?dev))(?:\\+[^ ]+)?`
+const tildeOrCaret = new RegExp(`^[~^]${version}$`, 'i')
+const hyphenRange = new RegExp(`^(${version}) +- +(${version})$`, 'i')
+const anything = /^v?[x*](?:\.[x*])*$/i
+const wildcard = /^v?\d+(?:\.\d+)?(?:\.\d+)?(?:\.[xX*])+$/
+const comparison = /^(?:<>|!=|>=?|<=?|==?)? *(.*)$/s
+const branchLike = /^[0-9a-zA-Z./-]*-dev$/
+
+/** Splits at commas and spaces, but not around `as`, after an operator, or at the dash of a hyphen range. */
+const conjunction = /(?<!^|as|[=>< ,]) *(?<!-)[, ](?!-) *(?!,|as|$)/
+
+/**
+ * Whether Composer's parser accepts a version constraint; one that it refuses breaks every project that loads the
+ * package. Control characters are refused too, though Composer lets some through: they would reach terminals.
+ */
+export function isConstraint(constraint: string): boolean {
+  if (constraint.length > maxConstraintLength || hasControlCharacters(constraint)) return false
+  return trimSpaces(constraint)
+    .split(/\|\|?/)
+    .flatMap((alternative) => trimSpaces(alternative).split(conjunction))
+    .every(isSingleConstraint)
+}
+
+function isSingleConstraint(text: string): boolean {
+  const bare = withoutReference(withoutStabilityFlag(withoutAlias(text)))
+  if (anything.test(bare)) return true
+
+  const range = tildeOrCaret.exec(bare)
+  if (range) {
+    const [, word, , dev, branch] = range
+    const lowest = word || dev || branch ? bare : `${bare}-dev`
+    return isVersion(lowest.slice(1))
+  }
+  if (wildcard.test(bare)) return true
+
+  const [, from, , , , , to] = hyphenRange.exec(bare) ?? []
+  if (from !== undefined && to !== undefined) return isVersion(from) && isVersion(to)
+
+  const compared = comparison.exec(bare)?.[1] ?? ''
+  return isVersion(compared) || branchLike.test(compared)
+}
+
+function isVersion(text: string): boolean {
+  return normalizeVersion(text) !== null
+}
+
+function withoutStabilityFlag(text: string): string {
+  const [, rest] = /^([^, ]*)@(?:stable|RC|beta|alpha|dev)$/i.exec(text) ?? []
+  return rest === undefined ? text : rest || '*'
+}
+
+/** Drops the commit a root package may pin a branch to: dev-main#1a2b3c. */
+function withoutReference(text: string): string {
+  return text.replace(/^(dev-[^, @]+?|[^, @]+?\.x-dev)#.+$/is, '$1')
+}
