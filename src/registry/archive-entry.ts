@@ -1,0 +1,103 @@
+import type { Entry } from 'yauzl'
+import { entryRefusal } from './archive-refusal.ts'
+
+/** A file, directory or link in an archive, by the archive's directory. */
+export interface ArchiveEntry {
+  /** Segments parted by `/`, without the slash that ends a directory's name in the archive. */
+  name: string
+  kind: 'file' | 'directory' | 'link'
+  header: Entry
+}
+
+/** Longer is more than file systems bear (255), or than a project's own path leaves room for. */
+const MAX_SEGMENT_BYTES = 255
+const MAX_NAME_BYTES = 1024
+const MAX_LINK_BYTES = 1024
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** Reads an entry's name and kind. Refuses a name that leads elsewhere or reads differently elsewhere, and devices. */
+export function readArchiveEntry(header: Entry): ArchiveEntry {
+  const fullName = decodeUtf8(header.fileNameRaw)
+  if (fullName === null)
+    throw entryRefusal(header.fileNameRaw.toString('latin1'), 'is a name that is not UTF-8')
+  const name = fullName.endsWith('/') ? fullName.slice(0, -1) : fullName
+  const fault = nameFault(name)
+  if (fault) throw entryRefusal(fullName, fault)
+  return { name, kind: kindOf(header, fullName), header }
+}
+
+/** What is wrong with a path, or null. */
+function nameFault(name: string): string | null {
+  if (name === '') return 'is an empty name'
+  if (/\p{Cc}/u.test(name)) return 'has a control character in its name'
+  if (name.includes('\\')) return 'has a backslash in its name; zip parts directories by "/"'
+  if (name.startsWith('/') || /^[a-z]:/i.test(name)) return 'has an absolute name'
+  if (Buffer.byteLength(name) > MAX_NAME_BYTES) return `has a name of more than ${MAX_NAME_BYTES} bytes`
+  for (const segment of name.split('/')) {
+    if (segment === '..') return 'has ".." in its name'
+    if (segment === '' || segment === '.') return 'has an empty or "." segment in its name'
+    if (Buffer.byteLength(segment) > MAX_SEGMENT_BYTES)
+      return `has a segment of more than ${MAX_SEGMENT_BYTES} bytes`
+  }
+  return null
+}
+
+/**
+ * The kind, which the name's last slash and the Unix mode (whatever the host byte says: some parsers heed it, some
+ * do not) must not tell differently.
+ */
+function kindOf(header: Entry, fullName: string): ArchiveEntry['kind'] {
+  const isDirectory = fullName.endsWith('/')
+  const isMarkedDirectory = (header.externalFileAttributes & 0x10) !== 0
+  const type = (header.externalFileAttributes >>> 16) & 0o170000
+  if (type === 0o120000) {
+    if (isDirectory) throw entryRefusal(fullName, 'is a directory by its name and a link by its mode')
+    return 'link'
+  }
+  if (![0, 0o100000, 0o040000].includes(type)) throw entryRefusal(fullName, 'is a device, pipe or socket')
+  if (!isDirectory) {
+    if (type === 0o040000 || isMarkedDirectory) {
+      throw entryRefusal(fullName, 'is a directory by its attributes, but its name does not end in "/"')
+    }
+    return 'file'
+  }
+  if (header.uncompressedSize > 0) throw entryRefusal(fullName, 'is a directory with contents')
+  return 'directory'
+}
+
+/**
+ * Refuses a link whose target lies outside the package. `root` is the package's root in the archive ('' or
+ * 'folder/'), since Composer strips that folder. `..` may only lead: behind a name it could start from wherever
+ * another link points to.
+ */
+export function refuseEscape({ name }: ArchiveEntry, targetBytes: Buffer, root: string): void {
+  const target = decodeUtf8(targetBytes)
+  if (target === null || target === '' || /[\p{Cc}\\]/u.test(target)) {
+    throw entryRefusal(name, 'is a link with an unreadable target')
+  }
+  if (target.startsWith('/') || /^[a-z]:/i.test(target))
+    throw entryRefusal(name, 'is a link to an absolute path')
+  const segments = target.split('/').filter((segment) => segment !== '' && segment !== '.')
+  const down = segments.findIndex((segment) => segment !== '..')
+  const ups = down < 0 ? segments.length : down
+  if (segments.lastIndexOf('..') >= ups) throw entryRefusal(name, 'is a link with ".." behind a name')
+  const depth = name.split('/').length - root.split('/').length
+  if (ups > depth || !name.startsWith(root))
+    throw entryRefusal(name, `is a link that leads out of the package`)
+}
+
+/** Refuses by its size a link that is none. */
+export function refuseLongLink({ name, kind, header }: ArchiveEntry): void {
+  if (kind === 'link' && header.uncompressedSize > MAX_LINK_BYTES) {
+    throw entryRefusal(name, `is a link with a target of more than ${MAX_LINK_BYTES} bytes`)
+  }
+}
+
+function decodeUtf8(bytes: Buffer): string | null {
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    return null
+  }
+}

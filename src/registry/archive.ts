@@ -1,0 +1,175 @@
+import { type FileHandle, open } from 'node:fs/promises'
+import { fromRandomAccessReaderPromise, type ZipFile } from 'yauzl'
+import { type ArchiveEntry, readArchiveEntry, refuseEscape, refuseLongLink } from './archive-entry.ts'
+import { archiveRefusal, oversizeRefusal, parsing } from './archive-refusal.ts'
+import { findManifest, findPackageRoot, refuseClashes } from './archive-tree.ts'
+import { listWarnings, refuseCredentials } from './archive-warnings.ts'
+import { inflateEntry } from './zip-contents.ts'
+import { type Directory, findDirectory } from './zip-end.ts'
+import { compareLocalHeader, refuseUnreadable } from './zip-headers.ts'
+import { ZipReader } from './zip-reader.ts'
+
+/** What an archive may cost. */
+export interface ArchiveLimits {
+  maxEntries: number
+  /** Names and headers together; they are held in memory while an archive is judged. */
+  maxDirectoryBytes: number
+  maxInflatedBytes: number
+  maxManifestBytes: number
+}
+
+/** The limits where the operator sets no others. */
+export const defaultArchiveLimits: Readonly<ArchiveLimits> = {
+  maxEntries: 50_000,
+  maxDirectoryBytes: 16 * 2 ** 20,
+  maxInflatedBytes: 2 ** 30,
+  maxManifestBytes: 2 ** 20,
+}
+
+/** Composer takes what inflates to more than 50 MiB and a hundred times its size for a bomb, and so do we. */
+const BOMB_RATIO = 100
+const BOMB_BYTES = 50 * 2 ** 20
+
+/** A central header before its name, extra field and comment. */
+const CENTRAL_HEADER_BYTES = 46
+
+/** What a good archive is known by. */
+export interface JudgedArchive {
+  /** The bytes of composer.json. */
+  manifest: Buffer
+  /** Where it lies: 'composer.json' or 'folder/composer.json'. */
+  manifestPath: string
+  /** Files, directories and links. */
+  entryCount: number
+  /** Of all contents, as counted while inflating them. */
+  inflatedBytes: number
+  /** For the publisher: what is allowed, but hardly meant. */
+  warnings: string[]
+}
+
+/**
+ * Judges the zip file at a path: is it one package, the same for every parser, that Composer can install? Throws
+ * the RegistryError that says which entry is wrong, and why. Nothing is extracted, and nothing but the directory
+ * is held in memory.
+ *
+ * The order is from cheap to dear: the directory alone decides on names, kinds and announced sizes; then each
+ * entry's local header is compared with it; only then is every byte inflated and counted.
+ */
+export async function judgeArchive(
+  path: string,
+  limits: Partial<ArchiveLimits> = {},
+): Promise<JudgedArchive> {
+  const file = await open(path, 'r')
+  try {
+    return await judge(file, { ...defaultArchiveLimits, ...limits })
+  } finally {
+    await file.close()
+  }
+}
+
+async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArchive> {
+  const directory = await findDirectory(file)
+  refuseLongDirectory(directory, limits)
+  // Names stay bytes and sizes stay unjudged: we do both, and can say which entry is wrong. Without autoClose
+  // yauzl leaves the handle to us.
+  const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }
+  const reader = new ZipReader(file)
+  const { size } = await file.stat()
+  const zip = await parsing('its end record', fromRandomAccessReaderPromise(reader, size, options))
+  const entries = await readDirectory(zip, directory)
+  refuseBomb(entries, size, limits)
+
+  refuseClashes(entries)
+  const root = findPackageRoot(entries)
+  const manifest = findManifest(entries, root)
+  if (manifest.header.uncompressedSize > limits.maxManifestBytes) {
+    throw oversizeRefusal(`composer.json has more than ${limits.maxManifestBytes} bytes`)
+  }
+  refuseCredentials(entries, root)
+
+  await compareLocalHeaders(zip, reader, entries, directory)
+  const contents = await readContents(zip, reader, entries, manifest, root)
+  const warnings = listWarnings(entries, root)
+  return { ...contents, manifestPath: manifest.name, entryCount: entries.length, warnings }
+}
+
+function refuseLongDirectory({ entryCount, start, end }: Directory, limits: ArchiveLimits): void {
+  if (entryCount === 0) throw archiveRefusal('it is empty')
+  if (entryCount > limits.maxEntries) {
+    throw oversizeRefusal(`it has ${entryCount} entries, and ${limits.maxEntries} are allowed`)
+  }
+  if (end - start > limits.maxDirectoryBytes) {
+    throw oversizeRefusal(`its directory has more than ${limits.maxDirectoryBytes} bytes`)
+  }
+}
+
+async function readDirectory(zip: ZipFile, { start, end }: Directory): Promise<ArchiveEntry[]> {
+  const entries: ArchiveEntry[] = []
+  let at = start
+  const headers = zip.eachEntry()
+  for (;;) {
+    const { done, value: header } = await parsing(`directory entry ${entries.length + 1}`, headers.next())
+    if (done) break
+    const entry = readArchiveEntry(header)
+    refuseUnreadable(header, entry.name)
+    refuseLongLink(entry)
+    entries.push(entry)
+    at += CENTRAL_HEADER_BYTES + header.fileNameLength + header.extraFieldLength + header.fileCommentLength
+  }
+  if (at !== end) throw archiveRefusal('its directory has another length than its entries')
+  return entries
+}
+
+/** By what the directory announces; that no entry holds more than it announces is seen to while inflating. */
+function refuseBomb(
+  entries: ArchiveEntry[],
+  archiveBytes: number,
+  { maxInflatedBytes }: ArchiveLimits,
+): void {
+  const inflatedBytes = entries.reduce((sum, { header }) => sum + header.uncompressedSize, 0)
+  if (inflatedBytes > maxInflatedBytes) {
+    throw oversizeRefusal(`it unpacks to ${inflatedBytes} bytes, and ${maxInflatedBytes} are allowed`)
+  }
+  if (inflatedBytes > BOMB_BYTES && inflatedBytes > archiveBytes * BOMB_RATIO) {
+    throw oversizeRefusal(`it unpacks to ${inflatedBytes} bytes, more than ${BOMB_RATIO} times its size`)
+  }
+}
+
+async function compareLocalHeaders(
+  zip: ZipFile,
+  reader: ZipReader,
+  entries: ArchiveEntry[],
+  directory: Directory,
+) {
+  const inOrder = entries.toSorted(
+    (a, b) => a.header.relativeOffsetOfLocalHeader - b.header.relativeOffsetOfLocalHeader,
+  )
+  const junkBytes = inOrder[0]?.header.relativeOffsetOfLocalHeader ?? 0
+  if (junkBytes > 0) throw archiveRefusal(`${junkBytes} bytes precede its first entry`)
+  for (const [i, entry] of inOrder.entries()) {
+    const limit = inOrder[i + 1]?.header.relativeOffsetOfLocalHeader ?? directory.start
+    await compareLocalHeader(zip, reader, entry, limit)
+  }
+}
+
+/** Inflates everything, and keeps the manifest alone. */
+async function readContents(
+  zip: ZipFile,
+  reader: ZipReader,
+  entries: ArchiveEntry[],
+  manifestEntry: ArchiveEntry,
+  root: string,
+) {
+  let manifest = Buffer.alloc(0)
+  let inflatedBytes = 0
+  for (const entry of entries) {
+    const kept: Buffer[] = []
+    for await (const chunk of inflateEntry(zip, reader, entry)) {
+      inflatedBytes += chunk.length
+      if (entry === manifestEntry || entry.kind === 'link') kept.push(chunk)
+    }
+    if (entry === manifestEntry) manifest = Buffer.concat(kept)
+    if (entry.kind === 'link') refuseEscape(entry, Buffer.concat(kept), root)
+  }
+  return { manifest, inflatedBytes }
+}

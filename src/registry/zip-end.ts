@@ -1,0 +1,135 @@
+import type { FileHandle } from 'node:fs/promises'
+import { archiveRefusal } from './archive-refusal.ts'
+import { readAt } from './zip-reader.ts'
+
+const CENTRAL_HEADER = Buffer.from('PK\x01\x02', 'latin1')
+const LOCAL_HEADER = Buffer.from('PK\x03\x04', 'latin1')
+const END = Buffer.from('PK\x05\x06', 'latin1')
+const END_BYTES = 22
+const END_64 = Buffer.from('PK\x06\x06', 'latin1')
+const END_64_BYTES = 56
+const LOCATOR_64 = Buffer.from('PK\x06\x07', 'latin1')
+const LOCATOR_64_BYTES = 20
+const MAX_COMMENT_BYTES = 0xffff
+
+/** Where the central directory lies: in bytes from the start of the file, `end` excluded. */
+export interface Directory {
+  entryCount: number
+  start: number
+  end: number
+}
+
+/** The fields of an end record, classic or zip64, in their common order. */
+type EndFields = [
+  disk: number,
+  directoryDisk: number,
+  onDisk: number,
+  count: number,
+  bytes: number,
+  start: number,
+]
+
+/**
+ * Finds the central directory, and vouches that every parser finds the same one. Refuses a file that is no zip,
+ * is cut off, is one part of several, has bytes before or after it that are not the archive's, or has a second
+ * end record that somebody might prefer.
+ */
+export async function findDirectory(file: FileHandle): Promise<Directory> {
+  const { size } = await file.stat()
+  const tailStart = Math.max(0, size - END_BYTES - LOCATOR_64_BYTES - MAX_COMMENT_BYTES)
+  const tail = await readAt(file, tailStart, size)
+  const at = tail.subarray(0, Math.max(0, tail.length - END_BYTES + END.length)).lastIndexOf(END)
+  if (at < 0) throw archiveRefusal(whatItIs(await readAt(file, 0, Math.min(4, size))))
+
+  const left = tail.length - at - END_BYTES
+  const commentBytes = tail.readUInt16LE(at + 20)
+  if (commentBytes < left) throw archiveRefusal(`${left - commentBytes} bytes follow its end`)
+  if (commentBytes > left) throw archiveRefusal('it is cut off within its comment')
+
+  const classic: EndFields = [
+    tail.readUInt16LE(at + 4),
+    tail.readUInt16LE(at + 6),
+    tail.readUInt16LE(at + 8),
+    tail.readUInt16LE(at + 10),
+    tail.readUInt32LE(at + 12),
+    tail.readUInt32LE(at + 16),
+  ]
+  const wide = hasLocator(tail, at) ? await readEnd64(file, tail, at - LOCATOR_64_BYTES, tailStart) : null
+  if (wide) refuseContradiction(classic, wide.fields)
+
+  const [disk, directoryDisk, onDisk, entryCount, bytes, start] = wide?.fields ?? classic
+  if (disk !== 0 || directoryDisk !== 0 || onDisk !== entryCount) {
+    throw archiveRefusal('it is one part of an archive in several parts')
+  }
+  const end = wide?.at ?? tailStart + at
+  if (start + bytes !== end) {
+    throw archiveRefusal(
+      `its directory ends at byte ${end}, but by its end record at byte ${start + bytes}`,
+      ['Something was put before or into the archive, or cut out of it, after it was made.'],
+    )
+  }
+  await refuseSecondEnd(file, tail, at)
+  return { entryCount, start, end }
+}
+
+function hasLocator(tail: Buffer, endAt: number): boolean {
+  const at = endAt - LOCATOR_64_BYTES
+  return at >= 0 && tail.subarray(at, at + 4).equals(LOCATOR_64)
+}
+
+async function readEnd64(file: FileHandle, tail: Buffer, locatorAt: number, tailStart: number) {
+  const at = readUInt64(tail, locatorAt + 8)
+  const locatorStart = tailStart + locatorAt
+  if (at + END_64_BYTES > locatorStart) throw archiveRefusal('its zip64 end record lies outside the file')
+  const record = await readAt(file, at, at + END_64_BYTES)
+  if (!record.subarray(0, 4).equals(END_64))
+    throw archiveRefusal('its zip64 end record is not where it should be')
+  if (at + 12 + readUInt64(record, 4) !== locatorStart)
+    throw archiveRefusal('its zip64 end record has a false size')
+  if (tail.readUInt32LE(locatorAt + 4) !== 0 || tail.readUInt32LE(locatorAt + 16) > 1) {
+    throw archiveRefusal('it is one part of an archive in several parts')
+  }
+  const fields: EndFields = [
+    record.readUInt32LE(16),
+    record.readUInt32LE(20),
+    readUInt64(record, 24),
+    readUInt64(record, 32),
+    readUInt64(record, 40),
+    readUInt64(record, 48),
+  ]
+  return { at, fields }
+}
+
+/** yauzl and libzip take the zip64 record whenever it is there, unzip only for fields that are full of ones. */
+function refuseContradiction(classic: EndFields, wide: EndFields): void {
+  const full = [0xffff, 0xffff, 0xffff, 0xffff, 0xffffffff, 0xffffffff]
+  if (!classic.every((value, i) => value === full[i] || value === wide[i])) {
+    throw archiveRefusal('its two end records contradict each other')
+  }
+}
+
+/**
+ * Parsers search the end record in the last 64 KiB, some forwards, some backwards. The letters may occur there
+ * by chance, or in a stored zip; what must not be there is a record that leads to a directory in this file.
+ */
+async function refuseSecondEnd(file: FileHandle, tail: Buffer, endAt: number): Promise<void> {
+  for (let at = tail.indexOf(END); at >= 0 && at < endAt; at = tail.indexOf(END, at + 1)) {
+    if (at + END_BYTES > tail.length) return
+    const start = tail.readUInt32LE(at + 16)
+    const leadsTo = await readAt(file, start, start + 4)
+    if (hasLocator(tail, at) || leadsTo.equals(CENTRAL_HEADER)) {
+      throw archiveRefusal('it has two end records, and so two tables of contents')
+    }
+  }
+}
+
+function whatItIs(firstBytes: Buffer): string {
+  if (firstBytes.equals(LOCAL_HEADER)) return 'it is cut off: its end record is missing'
+  if (firstBytes.length >= 2 && firstBytes.readUInt16BE(0) === 0x1f8b) return 'it is gzip, not zip'
+  return 'it is not a zip file'
+}
+
+/** A number of 8 bytes. Beyond 2^53 it is not exact, but then it is beyond every file, too. */
+export function readUInt64(buffer: Buffer, at: number): number {
+  return Number(buffer.readBigUInt64LE(at))
+}

@@ -1,0 +1,131 @@
+import { type Entry, type LocalFileHeader, parseExtraFields, type ZipFile } from 'yauzl'
+import { entryRefusal, parsing, quoted } from './archive-refusal.ts'
+import { readUInt64 } from './zip-end.ts'
+import type { ZipReader } from './zip-reader.ts'
+
+const LOCAL_HEADER_BYTES = 30
+const DESCRIPTOR_SIGNATURE = 0x08074b50
+const FLAG_DESCRIPTOR = 1 << 3
+const FLAG_UTF8 = 1 << 11
+/** Encrypted, patch data, strong encryption, masked headers. */
+const FLAGS_UNREADABLE = (1 << 0) | (1 << 5) | (1 << 6) | (1 << 13)
+const EXTRA_ZIP64 = 0x0001
+const EXTRA_UNICODE_PATH = 0x7075
+
+/** Refuses by its central header an entry that not everybody can read: encrypted, or not stored and not deflated. */
+export function refuseUnreadable(header: Entry, name: string): void {
+  if (header.generalPurposeBitFlag & FLAGS_UNREADABLE) throw entryRefusal(name, 'is encrypted or patched')
+  if (header.compressionMethod !== 0 && header.compressionMethod !== 8) {
+    throw entryRefusal(name, `is compressed by method ${header.compressionMethod}, not by deflate`)
+  }
+  if (header.compressionMethod === 0 && header.compressedSize !== header.uncompressedSize) {
+    throw entryRefusal(name, 'is stored, but its two sizes differ')
+  }
+  refuseOtherUnicodeName(header.fileNameRaw, header.extraFieldRaw, name)
+}
+
+/** Whether the name is marked as UTF-8. */
+export function isMarkedUtf8(header: Entry): boolean {
+  return (header.generalPurposeBitFlag & FLAG_UTF8) !== 0
+}
+
+/**
+ * Compares an entry's local header, which yauzl does not read, with the directory. unzip and PHP go by the
+ * directory, others by the local headers: only when both say the same is the archive one package. For the same
+ * reason the entry must reach exactly to `limit`, where the next thing begins: what overlaps is a bomb, what lies
+ * between is hidden from somebody.
+ */
+export async function compareLocalHeader(
+  zip: ZipFile,
+  reader: ZipReader,
+  { header, name }: { header: Entry; name: string },
+  limit: number,
+): Promise<void> {
+  if (header.relativeOffsetOfLocalHeader + LOCAL_HEADER_BYTES > limit) {
+    throw entryRefusal(name, 'overlaps what follows it')
+  }
+
+  const local = await parsing(quoted(name), zip.readLocalFileHeaderPromise(header))
+  if (!local.fileName.equals(header.fileNameRaw))
+    throw entryRefusal(name, 'has another name in its local header')
+  if (local.compressionMethod !== header.compressionMethod) {
+    throw entryRefusal(name, 'has another compression method in its local header')
+  }
+  const differingFlags = local.generalPurposeBitFlag ^ header.generalPurposeBitFlag
+  if (differingFlags & (FLAGS_UNREADABLE | FLAG_DESCRIPTOR | FLAG_UTF8)) {
+    throw entryRefusal(name, 'has other flags in its local header')
+  }
+  refuseOtherUnicodeName(local.fileName, local.extraField, name)
+  refuseOtherSizes(header, local, name)
+
+  const dataEnd = local.fileDataStart + header.compressedSize
+  if (dataEnd > limit) throw entryRefusal(name, 'overlaps what follows it')
+  const rest = limit - dataEnd
+  if (header.generalPurposeBitFlag & FLAG_DESCRIPTOR) {
+    if (rest > 24 || !isDescriptorOf(header, await reader.bytes(dataEnd, limit))) {
+      throw entryRefusal(name, 'has no data descriptor, or a false one')
+    }
+  } else if (rest > 0) {
+    throw entryRefusal(name, `comes before ${rest} bytes that belong to no entry`)
+  }
+}
+
+/** Where a data descriptor follows, the local header may leave its three values open (0), but not invent others. */
+function refuseOtherSizes(header: Entry, local: LocalFileHeader, name: string): void {
+  const mayBeOpen = (header.generalPurposeBitFlag & FLAG_DESCRIPTOR) !== 0
+  const [uncompressedSize, compressedSize] = localSizes(local, name)
+  const pairs = [
+    [local.crc32, header.crc32],
+    [compressedSize, header.compressedSize],
+    [uncompressedSize, header.uncompressedSize],
+  ]
+  if (pairs.some(([here, there]) => here !== there && !(mayBeOpen && here === 0))) {
+    throw entryRefusal(name, 'has another size or checksum in its local header')
+  }
+}
+
+/** The local sizes, uncompressed first; from the zip64 field where the header refers to it. */
+function localSizes(local: LocalFileHeader, name: string): [uncompressed: number, compressed: number] {
+  const wide = extraFields(local.extraField, name).find(({ id }) => id === EXTRA_ZIP64)?.data
+  let at = 0
+  const widen = (size: number): number => {
+    if (size !== 0xffffffff) return size
+    at += 8
+    if (!wide || at > wide.length) throw entryRefusal(name, 'lacks the zip64 sizes of its local header')
+    return readUInt64(wide, at - 8)
+  }
+  return [widen(local.uncompressedSize), widen(local.compressedSize)]
+}
+
+/** A descriptor has a signature or not, and sizes of 4 or of 8 bytes; its length tells which. */
+function isDescriptorOf(header: Entry, bytes: Buffer): boolean {
+  if (![12, 16, 20, 24].includes(bytes.length)) return false
+  const signatureBytes = bytes.length % 8 === 0 ? 4 : 0
+  if (signatureBytes > 0 && bytes.readUInt32LE(0) !== DESCRIPTOR_SIGNATURE) return false
+  const sizes = bytes.subarray(signatureBytes + 4)
+  const [compressedSize, uncompressedSize] =
+    sizes.length === 16
+      ? [readUInt64(sizes, 0), readUInt64(sizes, 8)]
+      : [sizes.readUInt32LE(0), sizes.readUInt32LE(4)]
+  return (
+    bytes.readUInt32LE(signatureBytes) === header.crc32 &&
+    compressedSize === header.compressedSize &&
+    uncompressedSize === header.uncompressedSize
+  )
+}
+
+/** Info-ZIP's Unicode Path field, which unzip and PHP prefer to the name in the header. */
+function refuseOtherUnicodeName(rawName: Buffer, extra: Buffer, name: string): void {
+  const others = extraFields(extra, name).filter(({ id }) => id === EXTRA_UNICODE_PATH)
+  if (others.some(({ data }) => !data.subarray(5).equals(rawName))) {
+    throw entryRefusal(name, 'has another name in its extra field')
+  }
+}
+
+function extraFields(extra: Buffer, name: string) {
+  try {
+    return parseExtraFields(extra)
+  } catch {
+    throw entryRefusal(name, 'has a damaged extra field')
+  }
+}

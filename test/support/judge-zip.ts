@@ -1,0 +1,33 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect } from 'vitest'
+import { type ArchiveLimits, type JudgedArchive, judgeArchive } from '../../src/registry/archive.ts'
+import { RegistryError } from '../../src/registry/errors.ts'
+
+/** Judges an archive as if it had been received. */
+export async function judgeZip(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<JudgedArchive> {
+  const directory = await mkdtemp(join(tmpdir(), 'judge-zip-'))
+  try {
+    await writeFile(join(directory, 'received'), zip)
+    return await judgeArchive(join(directory, 'received'), limits)
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+}
+
+/** The refusal of an archive. That it was accepted fails the test. */
+export async function refusalOf(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<RegistryError> {
+  const outcome = await judgeZip(zip, limits).catch((error: unknown) => error)
+  expect(outcome).toBeInstanceOf(RegistryError)
+  return outcome as RegistryError
+}
+
+/** Expects the refusal of a bad archive, in these words: the whole of them, or their pattern. */
+export async function expectInvalid(zip: Buffer, why: string | RegExp): Promise<void> {
+  const { errcode, status, errmsg } = await refusalOf(zip)
+  const said = errmsg.replace(/^invalid archive: /, '')
+  if (typeof why === 'string') expect(said).toBe(why)
+  else expect(said).toMatch(why)
+  expect([errcode, status]).toEqual([3, 400])
+}
