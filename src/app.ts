@@ -5,7 +5,7 @@ import { api } from './api/plugin.ts'
 import type { Config } from './config.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
-import { showError, showPageError } from './http/error-pages.ts'
+import { showAddressError, showError, showPageError } from './http/error-pages.ts'
 import { notFound } from './http/page-error.ts'
 import { pages } from './http/pages.ts'
 import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
@@ -37,6 +37,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     forceCloseConnections: 'idle',
     // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
     return503OnClosing: false,
+    frameworkErrors: showAddressError,
   })
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(parts.db, log)

@@ -91,8 +91,9 @@ function readExpiry({ lifetimeInDays, expiresOn, neverExpires }: TokenForm): Exp
   }
   if (expiresOn !== '') {
     const end = new Date(`${expiresOn}T23:59:59Z`)
-    const isRight = /^\d{4}-\d\d-\d\d$/.test(expiresOn) && !Number.isNaN(end.getTime())
-    if (!isRight) return 'The date cannot be read: write it as year-month-day, such as 2027-01-31.'
+    // 31 February would be read as a day of March.
+    const isDay = !Number.isNaN(end.getTime()) && end.toISOString().slice(0, 10) === expiresOn
+    if (!isDay) return 'The date cannot be read: write it as year-month-day, such as 2027-01-31.'
     return end.getTime() > Date.now() ? { at: end } : 'The date is in the past.'
   }
   const inDays = lifetimesInDays.find((days) => `${days}` === lifetimeInDays)

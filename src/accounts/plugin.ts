@@ -1,10 +1,18 @@
 import type { FastifyInstance } from 'fastify'
 import type { Parts } from '../app.ts'
+import { refuseOtherMethods } from '../http/other-methods.ts'
+import { wrongMethod } from '../http/page-error.ts'
 import { leavingPagePolicy, pagePolicy } from '../http/security-headers.ts'
 import { speakHtml } from '../http/speak-html.ts'
 import { accountRoutes } from './account-page.ts'
 import { loginRoutes } from './login.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
+
+const postOnly = [
+  '/settings/account/password',
+  '/settings/account/sign-out-everywhere',
+  '/settings/tokens/revoke',
+]
 
 /** Accounts: signing in, and what an account settles for itself. */
 export async function accounts(app: FastifyInstance, parts: Parts): Promise<void> {
@@ -12,10 +20,15 @@ export async function accounts(app: FastifyInstance, parts: Parts): Promise<void
     // A sign-in may lead through a consent that was given before, straight on to the application.
     await speakHtml(scope, parts.config, leavingPagePolicy)
     await loginRoutes(scope, parts)
+    refuseOtherMethods(scope, '/login', ['GET', 'HEAD', 'POST'], wrongMethod)
+    refuseOtherMethods(scope, '/logout', ['POST'], wrongMethod)
   })
   await app.register(async (scope) => {
     await speakHtml(scope, parts.config, pagePolicy)
     await accountRoutes(scope, parts)
     await personalTokenRoutes(scope, parts)
+    refuseOtherMethods(scope, '/settings/account', ['GET', 'HEAD'], wrongMethod)
+    refuseOtherMethods(scope, '/settings/tokens', ['GET', 'HEAD', 'POST'], wrongMethod)
+    for (const url of postOnly) refuseOtherMethods(scope, url, ['POST'], wrongMethod)
   })
 }

@@ -1,6 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { PageError } from './page-error.ts'
 import { page } from './pages.ts'
+import { pagePolicy, setPageHeaders } from './security-headers.ts'
 
 const errorPage = page<{ status: number; title: string; message: string }>('error')
 
@@ -31,7 +32,23 @@ export function showError(error: FastifyError, request: FastifyRequest, reply: F
 
 /** The page of a refusal. */
 export function showPageError(error: PageError, reply: FastifyReply): FastifyReply {
-  const title = titles[error.status] ?? 'This did not work'
   reply.code(error.status).headers(error.headers)
-  return errorPage(reply, null, { status: error.status, title, message: error.message })
+  return errorPage(reply, null, contentOf(error))
+}
+
+/** Answers an address that cannot be read, before Fastify knows which scope it goes to: its reply knows no `view`. */
+export async function showAddressError(
+  _error: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  const error = new PageError(400, 'This address cannot be read.')
+  setPageHeaders(reply, pagePolicy)
+  const content = { ...contentOf(error), visitor: null, path: '' }
+  const html = await request.server.view('error', content)
+  await reply.code(400).type('text/html; charset=utf-8').send(html)
+}
+
+function contentOf({ status, message }: PageError) {
+  return { status, title: titles[status] ?? 'This did not work', message }
 }

@@ -15,3 +15,8 @@ export class PageError extends Error {
 export function notFound(): PageError {
   return new PageError(404, 'There is nothing at this address, or you may not see it.')
 }
+
+/** The page for a method that the address does not have. */
+export function wrongMethod(allow: string): PageError {
+  return new PageError(405, 'This address is there, but not for what was asked of it.', { allow })
+}

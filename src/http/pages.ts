@@ -33,7 +33,7 @@ export function page<Content extends object>(template: string): Page<Content> {
 export async function pages(app: FastifyInstance): Promise<void> {
   const assets: Assets = await serveAssets(app)
   await app.register(view, {
-    engine: { eta: new Eta({ autoTrim: [false, 'nl'] }) },
+    engine: { eta: new Eta({ autoTrim: false }) },
     templates: resolve(projectRoot, 'views'),
     production: true,
     viewExt: 'eta',

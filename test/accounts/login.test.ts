@@ -1,5 +1,7 @@
-import { describe, expect, it } from 'vitest'
-import { rememberReturn } from '../../src/accounts/sign-in-returns.ts'
+import argon2 from 'argon2'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { nobodysHash } from '../../src/accounts/passwords.ts'
+import { findReturn, rememberReturn } from '../../src/accounts/sign-in-returns.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
 
@@ -90,4 +92,162 @@ describe('POST /login', () => {
     const answer = await post(t.app, '/login', cookie, fields, { origin })
     expect(answer.statusCode).toBe(303)
   })
+
+  afterEach(() => {
+    vi.restoreAllMocks()
+  })
+
+  it('does the same work for an unknown account as for a known one', async () => {
+    const { username } = await anAccount(t.db)
+    const { cookie, fields } = await anOpenForm(t, username)
+    const verify = vi.spyOn(argon2, 'verify')
+    await post(t.app, '/login', cookie, { ...fields, password: 'wrong' })
+    await post(t.app, '/login', cookie, { ...fields, username: 'nobody', password: 'wrong' })
+    const hashes = verify.mock.calls.map(([hash]) => hash)
+    expect(hashes).toHaveLength(2)
+    expect(hashes[1]).toBe(nobodysHash)
+    expect(costOf(hashes[0])).toBe(costOf(hashes[1]))
+  })
+
+  it('refuses a disabled account as it does an unknown one', async () => {
+    const { username } = await anAccount(t.db)
+    await t.db.query('update account set disabled_at = now() where username = $1', [username])
+    const { cookie, fields } = await anOpenForm(t, username)
+    expect((await post(t.app, '/login', cookie, fields)).statusCode).toBe(403)
+  })
+
+  it('hashes a password again when its parameters are not those of today', async () => {
+    const { id, username } = await anAccount(t.db)
+    const readHash = async () =>
+      (await t.db.query('select password_hash from account where id = $1', [id])).rows[0].password_hash
+    const weak = await argon2.hash(password, { timeCost: 2, memoryCost: 1024, parallelism: 1 })
+    await t.db.query('update account set password_hash = $2 where id = $1', [id, weak])
+    await signIn(t.app, { username })
+    expect(costOf(await readHash())).toBe(costOf(nobodysHash))
+    await signIn(t.app, { username })
+  })
+
+  it('renews the session: whatever id the browser came with is worth nothing afterwards', async () => {
+    const account = await anAccount(t.db)
+    const before = await signIn(t.app, account)
+    const page = await t.app.inject({ url: '/', headers: { cookie: before } })
+    const fields = { csrf_token: csrfTokenIn(page), username: account.username, password }
+    const after = cookiesOf(await post(t.app, '/login', before, fields))
+    expect(after).not.toBe(before)
+    expect((await t.app.inject({ url: '/settings/account', headers: { cookie: before } })).statusCode).toBe(
+      303,
+    )
+    expect((await t.app.inject({ url: '/settings/account', headers: { cookie: after } })).statusCode).toBe(
+      200,
+    )
+  })
+
+  it('takes the cookie of the visit away once there is a session', async () => {
+    const { username } = await anAccount(t.db)
+    const { cookie, fields } = await anOpenForm(t, username)
+    const { cookies } = await post(t.app, '/login', cookie, fields)
+    expect(cookies.find(({ name }) => name === 'svc_visit')).toMatchObject({ value: '', maxAge: 0 })
+  })
+
+  it('goes back to the page that asked for the sign-in, its query intact (OAUTH 1)', async () => {
+    const { username } = await anAccount(t.db)
+    const wanted = '/settings/tokens?preset=pull&repository=acme%2Fphp'
+    const asked = await t.app.inject(wanted)
+    expect(asked.statusCode).toBe(303)
+    const form = await t.app.inject(String(asked.headers.location))
+    const returnId = /name="return" value="([^"]+)"/.exec(form.body)?.[1] as string
+    const fields = { csrf_token: csrfTokenIn(form), username, password, return: returnId }
+    const wrong = await post(t.app, '/login', cookiesOf(form), { ...fields, password: 'wrong' })
+    expect(wrong.body).toContain(returnId)
+    const answer = await post(t.app, '/login', cookiesOf(form), fields)
+    expect(answer.headers.location).toBe(wanted)
+  })
+
+  it.each(['//evil.example', 'https://evil.example', '/\\evil.example', 'unknown'])(
+    'takes a return of %s for an unknown id and goes home',
+    async (foreign) => {
+      const { username } = await anAccount(t.db)
+      const { cookie, fields } = await anOpenForm(t, username)
+      const answer = await post(t.app, '/login', cookie, { ...fields, return: foreign })
+      expect(answer.headers.location).toBe('/')
+    },
+  )
+
+  it.each([
+    ['a body that is no form', 'application/json', '{"username":"ann"}', 415],
+    ['broken percent-encoding', 'application/x-www-form-urlencoded', 'username=%zz', 400],
+    ['bytes that are no UTF-8', 'application/x-www-form-urlencoded', 'username=%ff', 400],
+    ['NUL', 'application/x-www-form-urlencoded', 'username=a%00b', 400],
+    ['a field sent twice', 'application/x-www-form-urlencoded', 'csrf_token=a&csrf_token=b', 400],
+    [
+      'a body of more than 64 KiB',
+      'application/x-www-form-urlencoded',
+      `username=${'a'.repeat(70_000)}`,
+      413,
+    ],
+    ['nothing at all', 'application/x-www-form-urlencoded', '', 403],
+  ])('answers %s with a page', async (_what, type, payload, status) => {
+    const headers = { 'content-type': type }
+    const answer = await t.app.inject({ method: 'POST', url: '/login', headers, payload })
+    expect(answer.statusCode).toBe(status)
+    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+    expect(answer.headers['content-security-policy']).toBeDefined()
+  })
 })
+
+describe('the cookie of a session', () => {
+  const t = useApp({ BASE_URL: 'https://svc.test' })
+
+  it('is bound to this very host under https', async () => {
+    const { username } = await anAccount(t.db)
+    const { cookie, fields } = await anOpenForm(t, username)
+    const { cookies } = await post(t.app, '/login', cookie, fields)
+    expect(cookies.find(({ name }) => name === '__Host-svc_session')).toMatchObject({
+      secure: true,
+      path: '/',
+    })
+    expect(cookies.every(({ domain }) => domain === undefined)).toBe(true)
+  })
+})
+
+describe('a place to return to', () => {
+  const t = useApp()
+
+  it.each(['//evil.example', '/\\evil.example', 'https://evil.example', '/\t/evil.example', '/\n', '', 'a'])(
+    'is never %j',
+    async (path) => {
+      expect(await findReturn(t.db, await rememberReturn(t.db, path))).toBe('/')
+    },
+  )
+
+  it('is forgotten after an hour', async () => {
+    const id = await rememberReturn(t.db, '/settings/tokens')
+    await t.db.query(`update sign_in_return set expires_at = now()`)
+    expect(await findReturn(t.db, id)).toBeNull()
+  })
+})
+
+describe('POST /logout', () => {
+  const t = useApp()
+
+  it('ends the session and takes the cookie', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const page = await t.app.inject({ url: '/', headers: { cookie } })
+    const answer = await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
+    expect(answer.statusCode).toBe(303)
+    expect(cookiesOf(answer)).toBe('')
+    expect((await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode).toBe(303)
+  })
+
+  it('is not done for a form from elsewhere', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    expect((await post(t.app, '/logout', cookie, {})).statusCode).toBe(403)
+    expect((await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode).toBe(200)
+  })
+})
+
+/** The algorithm and the cost of a hash, in any order of their parameters. */
+function costOf(hash: string | undefined): string {
+  const [, algorithm, version, parameters = ''] = String(hash).split('$')
+  return [algorithm, version, ...parameters.split(',').sort()].join(' ')
+}

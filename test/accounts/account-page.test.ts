@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest'
+import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+
+const chosen = 'a new and longer password'
+
+describe('/settings/account', () => {
+  const t = useApp()
+
+  /** A signed-in browser with the page open. */
+  async function anOpenPage() {
+    const account = await anAccount(t.db, { displayName: 'Ann <b>', email: null })
+    const cookie = await signIn(t.app, account)
+    const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
+    const fields = {
+      csrf_token: csrfTokenIn(page),
+      current_password: password,
+      new_password: chosen,
+      repeated_password: chosen,
+    }
+    return { account, cookie, page, fields }
+  }
+
+  const isSignedIn = async (cookie: string) =>
+    (await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode === 200
+
+  it('shows the account, every word of it escaped', async () => {
+    const { account, page } = await anOpenPage()
+    expect(page.body).toContain(account.username)
+    expect(page.body).toContain('Ann &lt;b&gt;')
+    expect(page.body).not.toContain('Ann <b>')
+  })
+
+  it('asks somebody to sign in who is not, also when a form is sent', async () => {
+    const answer = await t.app.inject('/settings/account')
+    expect(answer.statusCode).toBe(303)
+    expect(answer.headers.location).toMatch(/^\/login\?return=/)
+  })
+
+  it('changes the password, ends the other sessions and renews this one', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    const elsewhere = await signIn(t.app, account)
+    const answer = await post(t.app, '/settings/account/password', cookie, fields)
+    expect(answer.statusCode).toBe(303)
+    expect(await isSignedIn(elsewhere)).toBe(false)
+    expect(await isSignedIn(cookie)).toBe(false)
+    expect(await isSignedIn(cookiesOf(answer))).toBe(true)
+    await expect(signIn(t.app, account)).rejects.toThrow('could not sign in')
+  })
+
+  it.each([
+    ['the current password is wrong', { current_password: 'wrong' }, 403, 'current password is not right'],
+    ['the new one is short', { new_password: 'short', repeated_password: 'short' }, 400, 'at least 8'],
+    ['the new one is not repeated', { repeated_password: 'other' }, 400, 'not repeated'],
+    [
+      'the new one is longer than 1024 bytes',
+      { new_password: 'é'.repeat(513), repeated_password: 'é'.repeat(513) },
+      400,
+      'too long',
+    ],
+  ])('changes nothing when %s', async (_what, difference, status, words) => {
+    const { account, cookie, fields } = await anOpenPage()
+    const answer = await post(t.app, '/settings/account/password', cookie, { ...fields, ...difference })
+    expect(answer.statusCode).toBe(status)
+    expect(answer.body).toContain(words)
+    await signIn(t.app, account)
+  })
+
+  it('limits guesses at the current password', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    const wrong = { ...fields, current_password: 'wrong' }
+    await post(t.app, '/settings/account/password', cookie, wrong)
+    await t.db.query('update auth_failure set failures = 10')
+    const answer = await post(t.app, '/settings/account/password', cookie, fields)
+    expect(answer.statusCode).toBe(429)
+    expect(answer.headers['retry-after']).toBeDefined()
+    await t.db.query('delete from auth_failure')
+    await signIn(t.app, account)
+  })
+
+  it('signs out everywhere', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    const elsewhere = await signIn(t.app, account)
+    const { csrf_token } = fields
+    const answer = await post(t.app, '/settings/account/sign-out-everywhere', cookie, { csrf_token })
+    expect(answer.statusCode).toBe(303)
+    expect(await isSignedIn(elsewhere)).toBe(false)
+    expect(await isSignedIn(cookie)).toBe(false)
+  })
+})

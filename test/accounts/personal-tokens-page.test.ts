@@ -1,0 +1,171 @@
+import { describe, expect, it } from 'vitest'
+import { listPersonalTokens } from '../../src/accounts/personal-tokens.ts'
+import { hashSecret, kindOfSecret } from '../../src/secrets.ts'
+import {
+  aMember,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+
+const dayMilliseconds = 86_400_000
+
+describe('/settings/tokens', () => {
+  const t = useApp({ BASE_URL: 'http://svc.test:8080' })
+
+  /** A signed-in browser with the page open, and a form that can be sent. */
+  async function anOpenPage(query = '') {
+    const account = await anAccount(t.db)
+    const repository = await aRepository(t.db)
+    await aMember(t.db, account, repository, 'developer')
+    const cookie = await signIn(t.app, account)
+    const url = `/settings/tokens${query.replace('REPOSITORY', repository.path)}`
+    const page = await t.app.inject({ url, headers: { cookie } })
+    const fields = {
+      csrf_token: csrfTokenIn(page),
+      name: 'Build server',
+      lifetime_in_days: '30',
+      scope: ['registry-package:r'],
+      resource_scope: 'all',
+    }
+    return { account, repository, cookie, page, fields }
+  }
+
+  const make = (cookie: string, fields: Record<string, string | string[]>) =>
+    post(t.app, '/settings/tokens', cookie, fields)
+
+  it('makes a token and shows it once, with lines to paste for netrc and Composer (SPEC 4.5, 4.6)', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    const answer = await make(cookie, fields)
+    expect(answer.statusCode).toBe(200)
+    const token = /<code id="token">([^<]+)</.exec(answer.body)?.[1] as string
+    expect(kindOfSecret(token)).toBe('personal')
+    expect(answer.body).toContain(`composer config -g http-basic.svc.test:8080 svc ${token}`)
+    expect(answer.body).toContain(`machine svc.test\nlogin svc\npassword ${token}`)
+    const live = await t.db.query('select account_id, scopes from live_token where token_hash = $1', [
+      hashSecret(token),
+    ])
+    expect(live.rows).toEqual([{ account_id: account.id, scopes: ['registry-package:r'] }])
+    const list = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
+    expect(list.body).toContain('Build server')
+    expect(list.body).not.toContain(token)
+  })
+
+  it.each([
+    ['7 days', { lifetime_in_days: '7' }, 7],
+    ['a year', { lifetime_in_days: '365' }, 365],
+    ['a date, to its end', { expires_on: '2999-12-31' }, '2999-12-31T23:59:59.000Z'],
+    ['no end, knowingly', { never_expires: 'yes' }, null],
+  ])('ends a token after %s', async (_what, difference, end) => {
+    const { account, cookie, fields } = await anOpenPage()
+    await make(cookie, { ...fields, ...difference })
+    const [token] = await listPersonalTokens(t.db, account.id)
+    const { createdAt, expiresAt } = token as { createdAt: Date; expiresAt: Date | null }
+    const days = expiresAt && (expiresAt.getTime() - createdAt.getTime()) / dayMilliseconds
+    expect(typeof end === 'string' ? expiresAt?.toISOString() : days).toBe(end)
+  })
+
+  it('makes a token for chosen repositories only', async () => {
+    const { account, repository, cookie, fields } = await anOpenPage()
+    await make(cookie, { ...fields, resource_scope: 'specified', repository: repository.path })
+    expect(await listPersonalTokens(t.db, account.id)).toMatchObject([
+      { resourceScope: 'specified', repositories: [repository.path] },
+    ])
+  })
+
+  it('keeps of a read and a read-write permission the wider one', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    await make(cookie, { ...fields, scope: ['registry-package:r', 'registry-package:rw', 'account-email:r'] })
+    const [token] = await listPersonalTokens(t.db, account.id)
+    expect(token?.scopes).toEqual(['registry-package:rw', 'account-email:r'])
+  })
+
+  it.each([
+    ['no name', { name: ' ' }, 'Give the token a name'],
+    ['a name of more than 100 characters', { name: 'a'.repeat(101) }, 'Give the token a name'],
+    ['no permission', { scope: [] }, 'at least one permission'],
+    ['an unknown permission', { scope: ['registry-package:x'] }, 'does not exist'],
+    ['no reach', { resource_scope: '' }, 'which repositories'],
+    ['none of the repositories it is for', { resource_scope: 'specified' }, 'at least one repository'],
+    ['a repository of others', { resource_scope: 'specified', repository: 'acme/secret' }, 'at least one'],
+    ['no end', { lifetime_in_days: '' }, 'when the token ends'],
+    ['an end of its own making', { lifetime_in_days: '100000' }, 'when the token ends'],
+    ['a date that is none', { expires_on: '2999-02-31' }, 'cannot be read'],
+    ['a date in the past', { expires_on: '2020-01-01' }, 'in the past'],
+    ['an end and none', { expires_on: '2999-12-31', never_expires: 'yes' }, 'not both'],
+  ])('makes none with %s, and keeps the form as it was filled in', async (_what, difference, words) => {
+    const { account, cookie, fields } = await anOpenPage()
+    const answer = await make(cookie, { ...fields, ...difference })
+    expect(answer.statusCode).toBe(400)
+    expect(answer.body).toContain(words)
+    expect(answer.body).toContain('name="lifetime_in_days"')
+    expect(await listPersonalTokens(t.db, account.id)).toEqual([])
+  })
+
+  it('makes none that reaches further than the repositories somebody ticked', async () => {
+    const { account, repository, cookie, fields } = await anOpenPage()
+    const answer = await make(cookie, { ...fields, repository: repository.path })
+    expect(answer.statusCode).toBe(400)
+    expect(await listPersonalTokens(t.db, account.id)).toEqual([])
+  })
+
+  it('gives no name twice', async () => {
+    const { cookie, fields } = await anOpenPage()
+    const [one, two] = await Promise.all([make(cookie, fields), make(cookie, fields)])
+    expect([one.statusCode, two.statusCode].sort()).toEqual([200, 400])
+    expect(one.statusCode === 400 ? one.body : two.body).toContain('already have a token named')
+  })
+
+  it('fills the form in for a task and a repository, from a link', async () => {
+    const { repository, page } = await anOpenPage('?preset=publish&repository=REPOSITORY')
+    expect(checkedIn(page.body)).toEqual(['registry-package:rw', 'specified', repository.path])
+    expect(page.body).toContain('value="Publish packages"')
+  })
+
+  it('takes a preset that does not exist for none', async () => {
+    const { page } = await anOpenPage('?preset=__proto__')
+    expect(page.statusCode).toBe(200)
+    expect(checkedIn(page.body)).toEqual(['all'])
+  })
+
+  it('offers all permissions of SPEC 2.4', async () => {
+    const { page } = await anOpenPage()
+    expect(page.body.match(/name="scope"/g)).toHaveLength(44)
+  })
+
+  it('revokes a token at once', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    const token = await aPersonalToken(t.db, account)
+    const id = (await listPersonalTokens(t.db, account.id))[0]?.id as string
+    const { csrf_token } = fields
+    const answer = await post(t.app, '/settings/tokens/revoke', cookie, { csrf_token, id })
+    expect(answer.statusCode).toBe(303)
+    const live = await t.db.query('select from live_token where token_hash = $1', [hashSecret(token)])
+    expect(live.rowCount).toBe(0)
+    expect(await listPersonalTokens(t.db, account.id)).toEqual([])
+  })
+
+  it.each(['1e3', '-1', '99999999999999999999', 'x'])('knows no token with the id %s', async (id) => {
+    const { cookie, fields } = await anOpenPage()
+    const answer = await post(t.app, '/settings/tokens/revoke', cookie, { csrf_token: fields.csrf_token, id })
+    expect(answer.statusCode).toBe(404)
+  })
+
+  it("leaves another account's token alone", async () => {
+    const other = await anAccount(t.db)
+    await aPersonalToken(t.db, other)
+    const id = (await listPersonalTokens(t.db, other.id))[0]?.id as string
+    const { cookie, fields } = await anOpenPage()
+    await post(t.app, '/settings/tokens/revoke', cookie, { csrf_token: fields.csrf_token, id })
+    expect(await listPersonalTokens(t.db, other.id)).toHaveLength(1)
+  })
+})
+
+/** The values of all ticked boxes and chosen radio buttons. */
+function checkedIn(html: string): string[] {
+  return [...html.matchAll(/value="([^"]*)" checked/g)].map(([, value]) => value as string)
+}

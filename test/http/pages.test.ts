@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../support/app.ts'
+
+describe('an address where nothing is', () => {
+  const t = useApp()
+
+  it('gets a page, with the headers of a page', async () => {
+    const answer = await t.app.inject('/nothing')
+    expect(answer.statusCode).toBe(404)
+    expect(answer.headers).toMatchObject({
+      'content-type': 'text/html; charset=utf-8',
+      'cache-control': 'no-store',
+      'x-frame-options': 'DENY',
+    })
+    expect(answer.headers['content-security-policy']).toContain("form-action 'self'")
+  })
+
+  it.each(['/%zz', '/%ff', '/a%00b', `/${'a'.repeat(6000)}`])('gets one for %.20s as well', async (url) => {
+    const answer = await t.app.inject(url)
+    expect([400, 404, 414]).toContain(answer.statusCode)
+    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+  })
+})
+
+describe('GET /assets/…', () => {
+  const t = useApp()
+
+  it('answers the stylesheet that pages link to, to be kept for good', async () => {
+    const { body } = await t.app.inject('/login')
+    const address = /rel="stylesheet" href="([^"]+)"/.exec(body)?.[1] as string
+    const answer = await t.app.inject(address)
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers).toMatchObject({
+      'content-type': 'text/css; charset=utf-8',
+      'cache-control': 'public, max-age=31536000, immutable',
+      'x-content-type-options': 'nosniff',
+    })
+    expect(answer.rawPayload.length).toBeLessThan(14_000)
+  })
+})
+
+describe('a page asked for by a method it has not', () => {
+  const t = useApp()
+
+  it.each([
+    ['DELETE', '/login', 'GET, HEAD, POST'],
+    ['PUT', '/settings/tokens', 'GET, HEAD, POST'],
+    ['GET', '/logout', 'POST'],
+    ['GET', '/settings/account/password', 'POST'],
+    ['POST', '/', 'GET, HEAD'],
+  ] as const)('refuses %s %s and says what it has', async (method, url, allow) => {
+    const answer = await t.app.inject({ method, url })
+    expect(answer.statusCode).toBe(405)
+    expect(answer.headers.allow).toBe(allow)
+    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+  })
+})
