@@ -1,15 +1,24 @@
-import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
 import type pg from 'pg'
 import { accounts } from './accounts/plugin.ts'
+import { sendApiError } from './api/errors.ts'
 import { api } from './api/plugin.ts'
 import type { Config } from './config.ts'
 import { drainOnClose } from './drain.ts'
+import { sweepRegularly } from './expired-rows.ts'
 import { healthRoutes } from './health.ts'
 import { showAddressError, showError, showPageError } from './http/error-pages.ts'
 import { notFound } from './http/page-error.ts'
 import { pages } from './http/pages.ts'
 import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
 import { openLastUse } from './last-use.ts'
+import { sendOAuthError } from './oauth/errors.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
 import { oauth } from './oauth/plugin.ts'
 import { peoplesPages } from './pages/plugin.ts'
@@ -37,11 +46,12 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     forceCloseConnections: 'idle',
     // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
     return503OnClosing: false,
-    frameworkErrors: showAddressError,
+    frameworkErrors: answerUnroutable,
   })
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(parts.db, log)
   app.addHook('onClose', lastUse.flush)
+  app.addHook('onClose', sweepRegularly(parts.db, log))
   await pages(app)
   app.setErrorHandler(showError)
   app.setNotFoundHandler((_request, reply) => {
@@ -60,4 +70,20 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
 /** A number means that many proxies stand in front; Fastify wants to be asked per hop. */
 function trustedProxies(setting: Config['trustProxy']) {
   return typeof setting === 'number' ? (_address: string, hop: number) => hop < setting : setting
+}
+
+/** Whose dialect answers below a path; pages answer everywhere else. */
+const dialects = [
+  { prefix: '/oauth2/', answer: sendOAuthError },
+  { prefix: '/api/', answer: sendApiError },
+] as const
+
+/** Answers a URL that cannot be decoded. It reaches no scope, so how it begins tells who answers. */
+async function answerUnroutable(
+  error: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  const dialect = dialects.find(({ prefix }) => request.url.startsWith(prefix))
+  await (dialect?.answer ?? showAddressError)(error, request, reply)
 }

@@ -13,7 +13,7 @@ const Changes = z.object({
   name: z
     .string()
     .trim()
-    .refine((name) => [...name].length <= maxNameLength && !/\p{Cc}|\p{Cs}/u.test(name)),
+    .refine((name) => Array.from(name).length <= maxNameLength && !/\p{Cc}|\p{Cs}/u.test(name)),
 })
 
 /** The account behind the token: `/api/user` and `/api/user/emails` (DESIGN §6). */

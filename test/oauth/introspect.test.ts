@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest'
+import { setApplicationStatus } from '../../src/oauth/applications.ts'
+import { makeSecret } from '../../src/secrets.ts'
+import { aPersonalToken, aRepository } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { aCode, anApplication, anAuthorization, basicOf } from '../support/oauth-actors.ts'
+import { anAuthorizedApplication, ask, pass } from '../support/token-client.ts'
+
+describe('POST /oauth2/introspect', () => {
+  const t = useApp({ AUTH_URL: 'https://auth.svc.test' })
+
+  it('tells an application about its own tokens (OAUTH 138)', async () => {
+    const { tokens, account, application } = await anAuthorizedApplication(t)
+    const pair = await tokens()
+    const answer = await ask(t, application, 'introspect', { token: pair.access_token, token_type_hint: 'x' })
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers).toMatchObject({
+      'content-type': 'application/json;charset=UTF-8',
+      'cache-control': 'no-store',
+    })
+    const { iat, exp, ...rest } = answer.json()
+    expect(rest).toEqual({
+      active: true,
+      scope: 'account-profile:r account-email:r registry-package:rw',
+      client_id: application.clientId,
+      token_type: 'bearer',
+      iss: 'https://auth.svc.test',
+      sub: account.id,
+      username: account.username,
+      resource_scope: 'all',
+    })
+    expect(exp - iat).toBe(28_800)
+    const refresh = (await ask(t, application, 'introspect', { token: pair.refresh_token })).json()
+    expect(refresh).toMatchObject({ active: true, client_id: application.clientId })
+    expect(refresh).not.toHaveProperty('token_type')
+    expect(refresh.exp - refresh.iat).toBe(15_552_000)
+  })
+
+  it('tells a resource server about every token, personal ones too (OAUTH 138)', async () => {
+    const { tokens, account } = await anAuthorizedApplication(t)
+    const server = await anApplication(t.db, { isResourceServer: true })
+    const repository = await aRepository(t.db)
+    const personal = await aPersonalToken(t.db, account, {
+      scopes: ['repo-code:rw'],
+      resourceScope: 'specified',
+      repositoryIds: [repository.id],
+    })
+    const pair = await tokens()
+    for (const token of [pair.access_token, pair.refresh_token]) {
+      expect((await ask(t, server, 'introspect', { token })).json()).toMatchObject({ active: true })
+    }
+    const answer = (await ask(t, server, 'introspect', { token: personal })).json()
+    expect(answer).toMatchObject({
+      active: true,
+      scope: 'repo-code:rw',
+      username: account.username,
+      resource_scope: 'specified',
+      repositories: [repository.path],
+    })
+    expect(answer).not.toHaveProperty('client_id')
+  })
+
+  it('says no more than inactive about what an application must not see, or is dead (OAUTH 138)', async () => {
+    const { tokens, account, application, refresh, revoke } = await anAuthorizedApplication(t)
+    const stranger = await anApplication(t.db)
+    const server = await anApplication(t.db, { isResourceServer: true })
+    const personal = await aPersonalToken(t.db, account)
+    const old = await tokens()
+    const pair = (await refresh(old.refresh_token)).json()
+    const see = async (asker: typeof application, token: string) =>
+      (await ask(t, asker, 'introspect', { token })).json()
+    expect(await see(stranger, pair.access_token)).toEqual({ active: false })
+    expect(await see(stranger, pair.refresh_token)).toEqual({ active: false })
+    expect(await see(application, personal)).toEqual({ active: false })
+    expect(await see(server, 'x')).toEqual({ active: false })
+    expect(await see(server, makeSecret('access'))).toEqual({ active: false })
+    await pass(t.db, 300)
+    expect(await see(application, old.access_token)).toEqual({ active: false })
+    expect(await see(application, old.refresh_token)).toEqual({ active: false })
+    await setApplicationStatus(t.db, application.clientId, 'suspended')
+    expect(await see(server, pair.access_token)).toEqual({ active: false })
+    expect(await see(server, pair.refresh_token)).toEqual({ active: false })
+    await setApplicationStatus(t.db, application.clientId, 'approved')
+    expect(await see(server, pair.access_token)).toMatchObject({ active: true })
+    await revoke(pair.refresh_token)
+    expect(await see(server, pair.access_token)).toEqual({ active: false })
+    expect(await see(server, pair.refresh_token)).toEqual({ active: false })
+  })
+
+  it('names the repositories that an authorization was given for', async () => {
+    const { account } = await anAuthorizedApplication(t)
+    const application = await anApplication(t.db, { resourceScope: 'specified' })
+    const repository = await aRepository(t.db)
+    const authorization = await anAuthorization(t.db, account, application, { repositories: [repository] })
+    const code = await aCode(t.db, authorization)
+    const pair = (await ask(t, application, 'token', { grant_type: 'authorization_code', code })).json()
+    for (const token of [pair.access_token, pair.refresh_token]) {
+      expect((await ask(t, application, 'introspect', { token })).json()).toMatchObject({
+        resource_scope: 'specified',
+        repositories: [repository.path],
+      })
+    }
+  })
+
+  it('wants the client’s authentication, and a token', async () => {
+    const { tokens, application } = await anAuthorizedApplication(t)
+    const { access_token: token } = await tokens()
+    const wrong = { basic: basicOf(application.clientId, 'wrong') }
+    expect((await ask(t, wrong, 'introspect', { token })).json().error).toBe('invalid_client')
+    expect((await ask(t, application, 'introspect', { token: '' })).json().error).toBe('invalid_request')
+  })
+})

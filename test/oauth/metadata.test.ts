@@ -1,0 +1,36 @@
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../support/app.ts'
+
+describe('GET /.well-known/oauth-authorization-server', () => {
+  const t = useApp({ AUTH_URL: 'https://auth.svc.test/' })
+  const url = '/.well-known/oauth-authorization-server'
+
+  it('describes the authorization server, built from its configured address (OAUTH 137, 139)', async () => {
+    const answer = await t.app.inject({ url, headers: { host: 'evil.test' } })
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers['content-type']).toMatch(/^application\/json/)
+    expect(answer.json()).toEqual({
+      issuer: 'https://auth.svc.test',
+      authorization_endpoint: 'https://auth.svc.test/oauth2/auth',
+      token_endpoint: 'https://auth.svc.test/oauth2/token',
+      revocation_endpoint: 'https://auth.svc.test/oauth2/revoke',
+      introspection_endpoint: 'https://auth.svc.test/oauth2/introspect',
+      response_types_supported: ['code'],
+      response_modes_supported: ['query'],
+      grant_types_supported: ['authorization_code', 'refresh_token'],
+      token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+      revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+      introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+      code_challenge_methods_supported: ['S256'],
+      scopes_supported: expect.arrayContaining(['repo-code:r', 'repo-code:rw', 'mission-manage:rw']),
+      authorization_response_iss_parameter_supported: true,
+    })
+  })
+
+  it('answers other methods with 405', async () => {
+    const answer = await t.app.inject({ method: 'POST', url })
+    expect(answer.statusCode).toBe(405)
+    expect(answer.headers['allow']).toBe('GET, HEAD')
+    expect(answer.json().error).toBe('invalid_request')
+  })
+})

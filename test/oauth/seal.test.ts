@@ -1,0 +1,29 @@
+import { describe, expect, it } from 'vitest'
+import { openSeal, sealPair } from '../../src/oauth/seal.ts'
+import { makeSecret } from '../../src/secrets.ts'
+
+describe('the sealed successor (DESIGN §5)', () => {
+  const old = makeSecret('refresh')
+  const pair = { accessToken: makeSecret('access'), refreshToken: makeSecret('refresh') }
+
+  it('opens with the refresh token it was made under', () => {
+    expect(openSeal(sealPair(pair, old), old)).toEqual(pair)
+  })
+
+  it('opens with no other token', () => {
+    expect(() => openSeal(sealPair(pair, old), makeSecret('refresh'))).toThrow()
+  })
+
+  it('opens no more when one bit was changed', () => {
+    const sealed = sealPair(pair, old)
+    for (const at of [0, 12, 28, sealed.length - 1]) {
+      const changed = Buffer.from(sealed)
+      changed.writeUInt8(changed.readUInt8(at) ^ 1, at)
+      expect(() => openSeal(changed, old)).toThrow()
+    }
+  })
+
+  it('never looks the same twice', () => {
+    expect(sealPair(pair, old).equals(sealPair(pair, old))).toBe(false)
+  })
+})
