@@ -1,12 +1,23 @@
-#!/usr/bin/env node
 import { Command } from 'commander'
+import { accountCommand } from './commands/account.ts'
+import { applicationCommand } from './commands/application.ts'
+import { groupCommand } from './commands/group.ts'
+import { memberCommand } from './commands/member.ts'
 import { migrateCommand } from './commands/migrate.ts'
+import { repositoryCommand } from './commands/repository.ts'
 import { runProgram } from './commands/run.ts'
 import { serveCommand } from './commands/serve.ts'
+import { tokenCommand } from './commands/token.ts'
 
 const program = new Command('svc')
   .description('An OAuth 2.0 authorization server and private Composer registries.')
   .addCommand(serveCommand())
   .addCommand(migrateCommand())
+  .addCommand(accountCommand())
+  .addCommand(groupCommand())
+  .addCommand(repositoryCommand())
+  .addCommand(memberCommand())
+  .addCommand(applicationCommand())
+  .addCommand(tokenCommand())
 
 process.exitCode = await runProgram(program, process.argv)

@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { sayRule } from './rules.ts'
 
 /** One clear line (more only for a list of mistakes) for whoever started a program that cannot go on. Never a stack. */
 export function explainFailure(error: unknown): string {
@@ -15,9 +16,7 @@ function explainDatabaseError(error: pg.DatabaseError): string {
   if (missingSchema.has(error.code ?? '')) {
     return `The database lacks migrations (${error.message}): run svc migrate.`
   }
-  if (!error.constraint) return `The database refused: ${error.message}.`
-  // Constraints are named after their rules, so that their names can be read.
-  return `This breaks a rule: ${error.constraint.replaceAll('_', ' ')}.`
+  return error.constraint ? sayRule(error.constraint) : `The database refused: ${error.message}.`
 }
 
 function explainSystemError(

@@ -1,0 +1,57 @@
+import { checkRedirectUri } from '../oauth/redirect-uri.ts'
+
+/** The parts of a registration that SPEC 2.1 and §8 bound. */
+export interface Registration {
+  name: string
+  description: string | null
+  website: string
+  redirectUri: string
+  logo: Buffer
+}
+
+const maxNameCharacters = 50
+const maxDescriptionCharacters = 350
+const maxWebsiteCharacters = 128
+/** "1 MB" of SPEC 2.1, read as 1 MiB. */
+const maxLogoBytes = 1_048_576
+
+/** Every bound of SPEC 2.1 and §8 that the registration breaks, in words; none when it is fine. */
+export function listMistakes({ name, description, website, redirectUri, logo }: Registration): string[] {
+  const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false })
+  return [
+    name.trim() === '' && 'the name is empty',
+    tooLong('name', name, maxNameCharacters),
+    hasControls(name) && 'the name has control characters',
+    description !== null && tooLong('description', description, maxDescriptionCharacters),
+    description !== null &&
+      hasControls(description.replaceAll(/[\n\t]/g, '')) &&
+      'the description has control characters',
+    tooLong('website', website, maxWebsiteCharacters),
+    !isWebAddress(website) && 'the website is not an http or https address',
+    redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
+    logo.length > maxLogoBytes && `the logo has ${logo.length} bytes, more than ${maxLogoBytes} (1 MB)`,
+    !isImage(logo) && 'the logo is not a PNG, JPEG, GIF or WebP image',
+  ].filter((mistake) => typeof mistake === 'string')
+}
+
+function tooLong(what: string, text: string, most: number): string | false {
+  const characters = Array.from(text).length
+  return characters > most && `the ${what} has ${characters} characters, more than ${most}`
+}
+
+function hasControls(text: string): boolean {
+  return /\p{Cc}/u.test(text)
+}
+
+function isWebAddress(text: string): boolean {
+  return /^https?:\/\/[^\s\p{Cc}/?#"<>]+[^\s\p{Cc}"<>]*$/u.test(text) && URL.canParse(text)
+}
+
+/** By its first bytes, as the schema does: the file's name says nothing. */
+function isImage(bytes: Buffer): boolean {
+  const start = bytes.toString('latin1', 0, 12)
+  const isWebp = start.startsWith('RIFF') && start.endsWith('WEBP')
+  return (
+    isWebp || ['\x89PNG\r\n\x1a\n', '\xff\xd8\xff', 'GIF87a', 'GIF89a'].some((sign) => start.startsWith(sign))
+  )
+}

@@ -1,0 +1,23 @@
+import { type Account, findAccountByUsername } from '../accounts/accounts.ts'
+import type { Queryable } from '../database.ts'
+import { findGroup, type Group } from '../registry/groups.ts'
+import { findRepositoryByPath, type Repository } from '../registry/repositories.ts'
+
+/** The account that a command line names. Throws when there is none. */
+export async function theAccount(db: Queryable, username: string): Promise<Account> {
+  return (await findAccountByUsername(db, username)) ?? missing('account', username)
+}
+
+/** The group that a command line names. Throws when there is none. */
+export async function theGroup(db: Queryable, name: string): Promise<Group> {
+  return (await findGroup(db, name)) ?? missing('group', name)
+}
+
+/** The repository that a command line names, such as `acme/php`. Throws when there is none. */
+export async function theRepository(db: Queryable, path: string): Promise<Repository> {
+  return (await findRepositoryByPath(db, path)) ?? missing('repository', path)
+}
+
+function missing(kind: string, name: string): never {
+  throw new Error(`There is no ${kind} ${JSON.stringify(name)}.`)
+}

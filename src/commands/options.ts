@@ -1,0 +1,49 @@
+import { InvalidArgumentError, Option } from 'commander'
+import { resourceScopes } from '../permissions.ts'
+import { isScope, scopeDefinitions } from '../scopes.ts'
+
+/** `--json`: every command has it. */
+export function jsonOption(): Option {
+  return new Option('--json', 'answer with one JSON object')
+}
+
+/** `--scope`: several values, repeated, or separated by commas. */
+export function scopeOption(): Option {
+  return new Option('--scope <scopes...>', 'scopes of SPEC 2.4, such as registry-package:rw')
+    .argParser(readScopes)
+    .makeOptionMandatory()
+}
+
+/** `--resource-scope`: how far an application or a token reaches. */
+export function resourceScopeOption(description: string): Option {
+  return new Option('--resource-scope <extent>', description).choices(resourceScopes)
+}
+
+/** A whole number of the given unit, within bounds. */
+export function wholeNumber(unit: string, least: number, most: number): (text: string) => number {
+  return (text) => {
+    const number = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN
+    if (number >= least && number <= most) return number
+    throw new InvalidArgumentError(`It must be a whole number of ${unit} from ${least} to ${most}.`)
+  }
+}
+
+/** The scopes there are, for a command's help. */
+export const scopesHelp = `
+Scopes (:r reads, :rw reads and writes):
+${scopeDefinitions.map(({ name, permissions }) => `  ${permissions.map((p) => `${name}:${p}`).join('  ')}`).join('\n')}
+`
+
+function readScopes(text: string, before: string[] | undefined): string[] {
+  const scopes = text.split(',').filter((scope) => scope !== '')
+  const wrong = scopes.find((scope) => !isScope(scope))
+  if (wrong !== undefined) throw new InvalidArgumentError(explainScope(wrong))
+  return [...new Set([...(before ?? []), ...scopes])]
+}
+
+function explainScope(wrong: string): string {
+  const [name] = wrong.split(':')
+  const definition = scopeDefinitions.find((one) => one.name === name)
+  if (!definition) return `There is no scope ${JSON.stringify(wrong)}: --help lists them.`
+  return `Write ${definition.permissions.map((permission) => `${name}:${permission}`).join(' or ')}.`
+}

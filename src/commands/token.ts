@@ -1,0 +1,103 @@
+import { Command, InvalidArgumentError } from 'commander'
+import type pg from 'pg'
+import { type Expiry, insertPersonalToken, revokePersonalTokenByName } from '../accounts/personal-tokens.ts'
+import type { ResourceScope } from '../permissions.ts'
+import { hashSecret, makeSecret } from '../secrets.ts'
+import { theAccount, theRepository } from './named.ts'
+import { jsonOption, resourceScopeOption, scopeOption, scopesHelp, wholeNumber } from './options.ts'
+import { answer, withDatabase } from './run.ts'
+
+interface CreateOptions {
+  name: string
+  scope: string[]
+  resourceScope?: ResourceScope
+  repository?: string[]
+  expiresInDays: number | 'never'
+  json?: boolean
+}
+
+const defaultDays = 90
+
+/** `svc token …` */
+export function tokenCommand(): Command {
+  return new Command('token')
+    .description('Personal access tokens: what Composer and curl use as the password of svc.')
+    .addCommand(createCommand())
+    .addCommand(revokeCommand())
+}
+
+function createCommand(): Command {
+  return new Command('create')
+    .description('Make a personal access token. It is printed once.')
+    .argument('<username>', 'the account that it acts for')
+    .requiredOption('--name <name>', 'what it is for')
+    .addOption(scopeOption())
+    .addOption(resourceScopeOption('how far it reaches (default: all, with --repository specified)'))
+    .option('--repository <paths...>', 'the repositories that it reaches, such as acme/php')
+    .option('--expires-in-days <days>', 'when it ends; never: only knowingly', readDays, defaultDays)
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc token create ann --name laptop --scope registry-package:rw')
+    .addHelpText('after', scopesHelp)
+    .action(createToken)
+}
+
+async function createToken(username: string, options: CreateOptions): Promise<void> {
+  const { name, scope: scopes, repository: paths = [], expiresInDays } = options
+  const resourceScope = options.resourceScope ?? (paths.length > 0 ? 'specified' : 'all')
+  if ((resourceScope === 'specified') !== paths.length > 0) {
+    throw new Error('--resource-scope specified and --repository need each other.')
+  }
+  const expiry: Expiry = expiresInDays === 'never' ? 'never' : { inDays: expiresInDays }
+  const token = makeSecret('personal')
+  const expiresAt = await withDatabase(async (db) => {
+    const { id: accountId } = await theAccount(db, username)
+    const repositoryIds = await findRepositoryIds(db, paths)
+    const tokenHash = hashSecret(token)
+    return insertPersonalToken(db, {
+      accountId,
+      name,
+      tokenHash,
+      scopes,
+      resourceScope,
+      repositoryIds,
+      expiry,
+    })
+  })
+  const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without end'
+  answer(
+    options,
+    { token, name, expires_at: expiresAt },
+    `The token ${name} works ${end}. Shown only now: ${token}`,
+  )
+}
+
+function revokeCommand(): Command {
+  return new Command('revoke')
+    .description('Revoke a personal access token at once.')
+    .argument('<username>', 'the account that it acts for')
+    .requiredOption('--name <name>', 'the name it was made with')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc token revoke ann --name laptop')
+    .action(async (username: string, options: { name: string; json?: boolean }) => {
+      const { name } = options
+      const wasThere = await withDatabase(async (db) =>
+        revokePersonalTokenByName(db, (await theAccount(db, username)).id, name),
+      )
+      if (!wasThere) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)
+      answer(options, { username, name }, `The token ${name} of ${username} is revoked.`)
+    })
+}
+
+async function findRepositoryIds(db: pg.Pool, paths: string[]): Promise<string[]> {
+  const repositories = await Promise.all(paths.map((path) => theRepository(db, path)))
+  return repositories.map(({ id }) => id)
+}
+
+function readDays(text: string): number | 'never' {
+  if (text === 'never') return 'never'
+  try {
+    return wholeNumber('days', 1, 3650)(text)
+  } catch {
+    throw new InvalidArgumentError('It must be a whole number of days from 1 to 3650, or never.')
+  }
+}

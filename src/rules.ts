@@ -1,0 +1,25 @@
+/** The schema's rules that people meet, by the name of their constraint or unique index. */
+const sentences: Record<string, string> = {
+  username_is_taken: 'This username is taken.',
+  username_is_well_formed:
+    'A username has at most 39 characters: lower-case letters and digits, with single . _ or - between them.',
+  display_name_max_100_characters: 'A name has at most 100 characters.',
+  email_is_taken: 'This email belongs to another account.',
+  email_is_an_address_max_254_characters: 'An email is an address of at most 254 characters.',
+  group_name_is_taken: 'There is a group of this name already.',
+  group_name_is_well_formed:
+    'A group’s name has at most 64 characters: lower-case letters and digits, with single . _ or - between them.',
+  group_name_is_not_the_first_segment_of_another_url:
+    'A group cannot have this name: other addresses begin with it.',
+  repository_name_is_taken: 'There is a repository of this name in the group already.',
+  repository_name_is_well_formed:
+    'A repository’s name has at most 100 characters: lower-case letters and digits, with single . _ or - between them.',
+  repository_description_max_350_characters: 'A repository’s description has at most 350 characters.',
+  personal_token_name_is_taken: 'The account has a token of this name already.',
+  personal_token_name_1_to_100_characters: 'A token’s name has 1 to 100 characters.',
+}
+
+/** A rule of the schema as a sentence. Constraints are named after their rules, so even a rare one can be read. */
+export function sayRule(constraint: string): string {
+  return sentences[constraint] ?? `This breaks a rule: ${constraint.replaceAll('_', ' ')}.`
+}

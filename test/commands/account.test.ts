@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest'
+import { isPassword } from '../../src/accounts/passwords.ts'
+import { useCommands } from '../support/commands.ts'
+import { runSvc } from '../support/program.ts'
+
+describe('svc account create', () => {
+  const svc = useCommands()
+  const opens = async (username: string, password: string) => {
+    const { rows } = await svc.db.query('select password_hash from account where username = $1', [username])
+    return isPassword(password, rows[0].password_hash)
+  }
+
+  it('makes an account with a password of its own, and prints that', async () => {
+    const made = await svc.json('account', 'create', 'ann')
+    expect(made).toEqual({ username: 'ann', password: expect.stringMatching(/^[0-9A-Za-z]{25}$/) })
+    expect(await opens('ann', made['password'] ?? '')).toBe(true)
+  })
+
+  it('keeps what it is told, in words without --json', async () => {
+    const { stdout } = await svc.run(
+      ...['account', 'create', 'bob', '--email', 'bob@example.com', '--name', 'Bob Ray', '--admin'],
+      ...['--password', 'known to bob'],
+    )
+    expect(stdout).toBe('The account bob is there.\n')
+    expect(await opens('bob', 'known to bob')).toBe(true)
+    const { rows } = await svc.db.query(
+      `select display_name, email, is_admin from account where username = 'bob'`,
+    )
+    expect(rows).toEqual([{ display_name: 'Bob Ray', email: 'bob@example.com', is_admin: true }])
+  })
+
+  it.each(['from a pipe', 'from a pipe\n', 'from a pipe\r\nand more'])(
+    'reads a password from %j',
+    async (input) => {
+      const username = `pipe${input.length}`
+      const words = ['account', 'create', username, '--password-stdin']
+      expect(await runSvc(words, svc.environment, input)).toMatchObject({ code: 0 })
+      expect(await opens(username, 'from a pipe')).toBe(true)
+    },
+  )
+
+  it('says in one line what is wrong', async () => {
+    expect(await svc.fail('account', 'create', 'ann')).toBe('svc: This username is taken.')
+    expect(await svc.fail('account', 'create', 'Ann')).toMatch(/^svc: A username has at most 39 characters/)
+    expect(await svc.fail('account', 'create', 'x', '--email', 'nowhere')).toMatch(/^svc: An email is/)
+    expect(await svc.fail('account', 'create', 'x', '--email', 'BOB@example.com')).toMatch(/another account/)
+    expect(await svc.fail('account', 'create', 'x', '--password', '')).toBe('svc: The password is empty.')
+    expect(await svc.fail('account', 'create', 'x', '--password', 'a'.repeat(1025))).toMatch(/1024 bytes/)
+    expect(await svc.fail('account', 'create', 'x', '--password', 'a', '--password-stdin')).toMatch(
+      /cannot be used/,
+    )
+  })
+
+  it('says it as JSON when asked to', async () => {
+    const line = await svc.fail('account', 'create', 'ann', '--json')
+    expect(JSON.parse(line)).toEqual({ error: 'This username is taken.' })
+  })
+})

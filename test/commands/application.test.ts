@@ -1,0 +1,183 @@
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { hashSecret, kindOfSecret } from '../../src/secrets.ts'
+import { useCommands } from '../support/commands.ts'
+
+const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
+
+describe('svc application', () => {
+  const svc = useCommands()
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'svc-test-logo-'))
+    await writeFile(join(folder, 'logo.png'), png)
+    await writeFile(join(folder, 'large.png'), Buffer.concat([png, Buffer.alloc(1_048_577 - png.length)]))
+    await writeFile(join(folder, 'text.png'), 'no image')
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+
+  const registration = (about: Record<string, string> = {}) =>
+    Object.entries({
+      '--name': 'Build Bot',
+      '--website': 'https://bot.example.com',
+      '--redirect-uri': 'https://bot.example.com/callback',
+      '--logo': join(folder, 'logo.png'),
+      '--scope': 'account-profile:r',
+      '--resource-scope': 'all',
+      ...about,
+    }).flat()
+  const register = (...words: string[]) => svc.json('application', 'new', ...words)
+  const stored = async (clientId = '') => {
+    const { rows } = await svc.db.query('select * from application where client_id = $1', [clientId])
+    return rows[0] ?? null
+  }
+  const workingSecrets = async (clientId = '') => {
+    const { rows } = await svc.db.query(
+      `select secret_hash from application_secret s join application a on a.id = s.application_id
+        where client_id = $1 and s.expires_at > now() order by s.created_at`,
+      [clientId],
+    )
+    return rows.map((row) => row.secret_hash)
+  }
+
+  it('new writes a migration that the next svc migrate applies, with the hash of the secret only', async () => {
+    const made = await register(...registration())
+    expect(made).toEqual({
+      client_id: expect.stringMatching(/^[a-z0-9]{20}$/),
+      client_secret: expect.any(String),
+      migration: expect.stringMatching(/\/\d{4}_application_build_bot\.sql$/),
+    })
+    const secret = made['client_secret'] ?? ''
+    expect(kindOfSecret(secret)).toBe('client')
+    expect(await readFile(made['migration'] ?? '', 'utf8')).not.toContain(secret.slice(5, 20))
+    expect(await stored(made['client_id'])).toBeNull()
+    const { applied } = await svc.json<{ applied: string[] }>('migrate')
+    expect(made['migration']).toContain(applied[0])
+    expect(await stored(made['client_id'])).toMatchObject({
+      status: 'approved',
+      logo: png,
+      description: null,
+    })
+    expect(await workingSecrets(made['client_id'])).toEqual([hashSecret(secret)])
+  })
+
+  it('new --apply stores every field as it was given', async () => {
+    const about = {
+      '--name': `Bob's \\ "Bot" 机器人 -- $1`,
+      '--description': `It's\ntwo lines; '' \\'`,
+      '--scope': 'registry-package:rw,repo-code:r',
+      '--resource-scope': 'specified',
+    }
+    const words = [...registration(about), '--exact-redirect', '--resource-server', '--pending', '--apply']
+    const { client_id } = await register(...words)
+    expect(await stored(client_id)).toMatchObject({
+      name: about['--name'],
+      description: about['--description'],
+      website: 'https://bot.example.com',
+      redirect_uri: 'https://bot.example.com/callback',
+      exact_redirect: true,
+      logo: png,
+      scopes: ['registry-package:rw', 'repo-code:r'],
+      resource_scope: 'specified',
+      status: 'pending',
+      is_resource_server: true,
+    })
+  })
+
+  it('new takes every bound of SPEC 2.1 to its end', async () => {
+    const about = {
+      '--name': '名'.repeat(50),
+      '--description': 'd'.repeat(350),
+      '--website': `https://bot.example.com/${'w'.repeat(104)}`,
+    }
+    const { client_id, migration } = await register(...registration(about), '--apply')
+    expect(migration).toContain(`_application_${client_id}.sql`)
+    expect(await stored(client_id)).toMatchObject({ name: about['--name'] })
+  })
+
+  it.each([
+    [{ '--name': '名'.repeat(51) }, 'the name has 51 characters, more than 50'],
+    [{ '--name': ' ' }, 'the name is empty'],
+    [{ '--name': 'a\nb' }, 'the name has control characters'],
+    [{ '--description': 'd'.repeat(351) }, 'the description has 351 characters, more than 350'],
+    [
+      { '--website': `https://bot.example.com/${'w'.repeat(105)}` },
+      'the website has 129 characters, more than 128',
+    ],
+    [{ '--website': 'bot.example.com' }, 'the website is not an http or https address'],
+    [{ '--redirect-uri': '/callback' }, 'the Redirect URL must be an absolute'],
+    [{ '--redirect-uri': 'https://bot.example.com/#top' }, 'the Redirect URL must not have a fragment'],
+    [{ '--redirect-uri': 'https://user@bot.example.com/' }, 'the Redirect URL must be'],
+    [{ '--scope': 'repo-code' }, 'Write repo-code:r or repo-code:rw.'],
+    [{ '--resource-scope': 'some' }, 'Allowed choices are all, public, specified.'],
+  ])('new refuses %j', async (about, message) => {
+    expect(await svc.fail('application', 'new', ...registration(about))).toContain(message)
+  })
+
+  it.each([
+    ['large.png', 'the logo has 1048577 bytes, more than 1048576 (1 MB)'],
+    ['text.png', 'the logo is not a PNG, JPEG, GIF or WebP image'],
+    ['none.png', 'cannot be read (ENOENT)'],
+  ])('new refuses the logo %s', async (name, message) => {
+    const words = registration({ '--logo': join(folder, name) })
+    expect(await svc.fail('application', 'new', ...words)).toContain(message)
+  })
+
+  it('new names every mistake at once, and leaves no file behind', async () => {
+    const before = await readdir(String(svc.environment['MIGRATIONS_DIR']))
+    const words = registration({ '--name': '', '--website': 'x', '--redirect-uri': 'y' })
+    expect(await svc.fail('application', 'new', ...words)).toMatch(/name.*website.*Redirect URL/)
+    expect(await readdir(String(svc.environment['MIGRATIONS_DIR']))).toEqual(before)
+  })
+
+  it('list, approve and suspend', async () => {
+    const { client_id } = await register(...registration({ '--name': 'Listed' }), '--pending', '--apply')
+    const { items } = await svc.json<{ items: { client_id: string }[] }>('application', 'list')
+    expect(items.find((item) => item.client_id === client_id)).toMatchObject({
+      name: 'Listed',
+      status: 'pending',
+      scopes: ['account-profile:r'],
+    })
+    const id = client_id ?? ''
+    expect(await svc.json('application', 'approve', id)).toEqual({ client_id, status: 'approved' })
+    expect(await svc.json('application', 'suspend', id)).toEqual({ client_id, status: 'suspended' })
+    expect(await svc.fail('application', 'approve', 'nobody')).toContain('"nobody"')
+  })
+
+  it('rotate-secret lets both secrets work as long as the operator says', async () => {
+    const { client_id, client_secret } = await register(...registration(), '--apply')
+    const id = client_id ?? ''
+    const second = await svc.json('application', 'rotate-secret', id)
+    expect(second).toMatchObject({ client_id, overlap_seconds: 86_400 })
+    const hashes = [client_secret, second['client_secret']].map((secret) => hashSecret(secret ?? ''))
+    expect(await workingSecrets(id)).toEqual(hashes)
+    const third = await svc.json('application', 'rotate-secret', id, '--overlap-seconds', '0')
+    expect(await workingSecrets(id)).toEqual([hashSecret(third['client_secret'] ?? '')])
+  })
+})
+
+describe('svc application new on a database that refuses', () => {
+  const svc = useCommands()
+
+  it('--apply takes its file away again, so that the next start does not fail on it', async () => {
+    await svc.db.query('alter table application add check (false)')
+    const folder = await mkdtemp(join(tmpdir(), 'svc-test-logo-'))
+    await writeFile(join(folder, 'logo.png'), png)
+    const words = [
+      '--name',
+      'x',
+      '--website',
+      'https://x',
+      '--redirect-uri',
+      'https://x/',
+      '--scope',
+      'repo-code:r',
+    ]
+    const more = ['--logo', join(folder, 'logo.png'), '--resource-scope', 'all', '--apply']
+    expect(await svc.fail('application', 'new', ...words, ...more)).toContain('failed')
+    expect(await readdir(String(svc.environment['MIGRATIONS_DIR']))).toEqual([])
+    await rm(folder, { recursive: true })
+  })
+})

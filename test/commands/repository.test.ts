@@ -1,0 +1,61 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { anAccount } from '../support/actors.ts'
+import { useCommands } from '../support/commands.ts'
+
+describe('svc group, repository and member', () => {
+  const svc = useCommands()
+  beforeAll(async () => {
+    await anAccount(svc.db, { username: 'ann' })
+    await anAccount(svc.db, { username: 'bob' })
+  })
+  const roleOf = async (username: string, name: string) => {
+    const { rows } = await svc.db.query(
+      `select role_of(a.id, r.id) as role from account a, repository r where a.username = $1 and r.name = $2`,
+      [username, name],
+    )
+    return rows[0].role
+  }
+
+  it('make a group whose owner is its admin, and repositories in it', async () => {
+    expect(await svc.json('group', 'create', 'acme', '--owner', 'ann')).toEqual({
+      group: 'acme',
+      owner: 'ann',
+    })
+    expect(await svc.json('repository', 'create', 'acme/php')).toEqual({
+      path: 'acme/php',
+      visibility: 'private',
+      registry_url: 'https://svc.example.com/acme/php/-/packages/',
+    })
+    const words = ['acme/open', '--visibility', 'public', '--description', 'For all']
+    expect(await svc.json('repository', 'create', ...words)).toMatchObject({ visibility: 'public' })
+    expect(await roleOf('ann', 'php')).toBe('admin')
+    expect(await roleOf('bob', 'php')).toBeNull()
+  })
+
+  it('give, change and take away roles', async () => {
+    const set = (...words: string[]) => svc.json('member', 'set', ...words)
+    expect(await set('acme', 'bob', 'guest')).toEqual({ path: 'acme', username: 'bob', role: 'guest' })
+    await set('acme/php', 'bob', 'developer')
+    expect([await roleOf('bob', 'php'), await roleOf('bob', 'open')]).toEqual(['developer', 'guest'])
+    await set('acme/php', 'bob', 'none')
+    expect(await roleOf('bob', 'php')).toBe('guest')
+    await set('acme', 'bob', 'none')
+    expect(await roleOf('bob', 'php')).toBeNull()
+  })
+
+  it.each([
+    ['group create acme --owner ann', 'There is a group of this name already.'],
+    ['group create oauth2 --owner ann', 'A group cannot have this name: other addresses begin with it.'],
+    ['group create A --owner ann', 'A group’s name has at most 64 characters'],
+    ['group create other --owner eve', 'There is no account "eve".'],
+    ['repository create acme/php', 'There is a repository of this name in the group already.'],
+    ['repository create other/php', 'There is no group "other".'],
+    ['repository create acme', 'Name the repository as <group>/<name>, such as acme/php.'],
+    ['repository create acme/php/x', 'Name the repository as <group>/<name>, such as acme/php.'],
+    ['repository create acme/x --visibility secret', 'Allowed choices are private, public.'],
+    ['member set acme/none ann guest', 'There is no repository "acme/none".'],
+    ['member set acme ann owner', 'Allowed choices are guest, developer, admin, none.'],
+  ])('refuse svc %s', async (line, message) => {
+    expect(await svc.fail(...line.split(' '))).toContain(message)
+  })
+})

@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest'
+import { useCommands } from '../support/commands.ts'
+import { runSvc } from '../support/program.ts'
+
+describe('svc', () => {
+  const svc = useCommands()
+
+  it.each([
+    [''],
+    ['serve'],
+    ['migrate'],
+    ['account'],
+    ['account create'],
+    ['group create'],
+    ['repository create'],
+    ['member set'],
+    ['application'],
+    ['application new'],
+    ['application list'],
+    ['application approve'],
+    ['application suspend'],
+    ['application rotate-secret'],
+    ['token create'],
+    ['token revoke'],
+  ])('%s --help explains itself', async (words) => {
+    const { code, stdout, stderr } = await svc.run(...words.split(' ').filter(Boolean), '--help')
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toContain(`Usage: svc ${words}`.trimEnd())
+  })
+
+  it.each([
+    ['', 'a command is missing'],
+    ['account', 'a command is missing'],
+    ['frobnicate', "unknown command 'frobnicate'"],
+    ['account delete', "unknown command 'delete'"],
+    ['account create', "missing required argument 'username'"],
+    ['account create ann bob', 'too many arguments'],
+    ['migrate --now', "unknown option '--now'"],
+  ])('%s fails with one line', async (words, message) => {
+    expect(await svc.fail(...words.split(' ').filter(Boolean))).toContain(message)
+  })
+
+  it('names every mistake of the configuration', async () => {
+    const { code, stderr } = await runSvc(['migrate'], { PORT: 'x', LOG_LEVEL: 'y' })
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^svc: The configuration cannot be used:\n {2}PORT .*\n {2}LOG_LEVEL .*\n$/)
+  })
+
+  it('says that a database does not answer, and keeps its password to itself', async () => {
+    const url = 'postgres://svc:secret@127.0.0.1:1/svc'
+    const { code, stderr } = await runSvc(['account', 'create', 'ann'], { DATABASE_URL: url })
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^svc: The database does not answer: .*127\.0\.0\.1:1\.\n$/)
+    expect(stderr).not.toContain('secret')
+  })
+
+  it('asks for svc migrate on a database that lacks the schema', async () => {
+    await svc.db.query('drop table personal_token cascade')
+    await svc.db.query(`insert into account (username, password_hash) values ('ann', 'x')`)
+    const line = await svc.fail('token', 'create', 'ann', '--name', 'x', '--scope', 'repo-code:r')
+    expect(line).toMatch(/run svc migrate\.$/)
+  })
+})

@@ -1,0 +1,86 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { hashSecret, kindOfSecret } from '../../src/secrets.ts'
+import { anAccount, aRepository } from '../support/actors.ts'
+import { useCommands } from '../support/commands.ts'
+
+describe('svc token', () => {
+  const svc = useCommands()
+  let path: string
+  beforeAll(async () => {
+    await anAccount(svc.db, { username: 'ann' })
+    path = (await aRepository(svc.db)).path
+  })
+  const create = (...words: string[]) => svc.json('token', 'create', 'ann', ...words)
+  const live = async (token = '') => {
+    const { rows } = await svc.db.query(
+      `select scopes, resource_scope, cardinality(repository_ids) as repositories, expires_at
+         from live_token where token_hash = $1`,
+      [hashSecret(token)],
+    )
+    return rows[0] ?? null
+  }
+
+  it('create makes a token for 90 days that reaches all', async () => {
+    const made = await create('--name', 'laptop', '--scope', 'registry-package:rw')
+    expect(made).toEqual({ token: expect.any(String), name: 'laptop', expires_at: expect.any(String) })
+    expect(kindOfSecret(made['token'] ?? '')).toBe('personal')
+    const days = (Date.parse(made['expires_at'] ?? '') - Date.now()) / 86_400_000
+    expect(days).toBeCloseTo(90, 1)
+    expect(await live(made['token'])).toMatchObject({
+      scopes: ['registry-package:rw'],
+      resource_scope: 'all',
+      repositories: 0,
+    })
+  })
+
+  it('create takes several scopes: one after the other, repeated, and with commas', async () => {
+    const scopes = [
+      '--scope',
+      'repo-code:r',
+      'repo-pr:r',
+      '--scope',
+      'account-email:r,account-profile:r,repo-pr:r',
+    ]
+    const { token } = await create('--name', 'many', ...scopes)
+    expect(await live(token)).toMatchObject({
+      scopes: ['repo-code:r', 'repo-pr:r', 'account-email:r', 'account-profile:r'],
+    })
+  })
+
+  it('create limits a token to repositories, and lets it live for ever only when told to', async () => {
+    const words = ['--scope', 'registry-package:r', '--repository', path, '--expires-in-days', 'never']
+    const made = await create('--name', 'limited', ...words)
+    expect(made['expires_at']).toBeNull()
+    expect(await live(made['token'])).toMatchObject({ resource_scope: 'specified', repositories: 1 })
+  })
+
+  it('revoke ends it at once', async () => {
+    const { token } = await create('--name', 'lost', '--scope', 'repo-code:r')
+    expect(await svc.json('token', 'revoke', 'ann', '--name', 'lost')).toEqual({
+      username: 'ann',
+      name: 'lost',
+    })
+    expect(await live(token)).toBeNull()
+    expect(await svc.fail('token', 'revoke', 'ann', '--name', 'lost')).toBe('svc: ann has no token "lost".')
+  })
+
+  it.each([
+    ['token create ann --name x --scope repo-code', 'Write repo-code:r or repo-code:rw.'],
+    ['token create ann --name x --scope repo-delete:r', 'Write repo-delete:rw.'],
+    ['token create ann --name x --scope all', 'There is no scope "all"'],
+    ['token create ann --name x', '--scope'],
+    ['token create ann --scope repo-code:r', '--name'],
+    ['token create eve --name x --scope repo-code:r', 'There is no account "eve".'],
+    ['token create ann --name laptop --scope repo-code:r', 'The account has a token of this name already.'],
+    ['token create ann --name x --scope repo-code:r --resource-scope specified', 'need each other'],
+    [
+      'token create ann --name x --scope repo-code:r --resource-scope all --repository a/b',
+      'need each other',
+    ],
+    ['token create ann --name x --scope repo-code:r --repository no/no', 'There is no repository "no/no".'],
+    ['token create ann --name x --scope repo-code:r --expires-in-days 0', 'from 1 to 3650, or never'],
+    ['token create ann --name x --scope repo-code:r --expires-in-days 9999', 'from 1 to 3650, or never'],
+  ])('refuses svc %s', async (line, message) => {
+    expect(await svc.fail(...line.split(' '))).toContain(message)
+  })
+})

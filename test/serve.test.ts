@@ -1,0 +1,123 @@
+import { lookup } from 'node:dns/promises'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { onServer, useDatabase } from './support/database.ts'
+import {
+  databaseUrl,
+  type Environment,
+  runSvc,
+  type Server,
+  startServer,
+  stopServer,
+} from './support/program.ts'
+
+describe('svc serve', () => {
+  const database = useDatabase()
+  const servers: Server[] = []
+  let dataDir: string
+  beforeAll(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), 'svc-test-serve-'))
+  })
+  afterEach(async () => {
+    for (const { process } of servers.splice(0)) process.kill('SIGKILL')
+  })
+  afterAll(() => rm(dataDir, { recursive: true }))
+
+  const environment = (more: Environment = {}) => ({
+    DATABASE_URL: databaseUrl(database.connection),
+    DATA_DIR: dataDir,
+    ...more,
+  })
+  const start = async (more: Environment = {}) => {
+    const server = await startServer(environment(more))
+    servers.push(server)
+    return server
+  }
+
+  it('says where it listens, in one line on standard output, and stops with 0 on SIGTERM', async () => {
+    const server = await start({ BASE_URL: 'https://svc.example.com' })
+    expect((await fetch(`${server.url}/readyz`)).status).toBe(200)
+    const { code, stdout } = await stopServer(server)
+    expect([code, stdout]).toEqual([0, 'svc listens on https://svc.example.com\n'])
+  })
+
+  it('finishes a request that runs when it is asked to stop, on every address of localhost', async () => {
+    for (const { address } of await lookup('localhost', { all: true })) {
+      const server = await start()
+      const socket = connect(Number(new URL(server.url).port), address)
+      await once(socket, 'connect')
+      let answer = ''
+      socket.on('data', (text: Buffer) => {
+        answer += text.toString()
+      })
+      const type = 'application/x-www-form-urlencoded'
+      socket.write(
+        `POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: ${type}\r\nContent-Length: 8\r\n\r\nuser`,
+      )
+      await sleep(200)
+      server.process.kill('SIGTERM')
+      await sleep(200)
+      expect(server.process.exitCode).toBeNull()
+      socket.write('name')
+      await once(socket, 'close')
+      expect(answer).toMatch(/^HTTP\/1\.1 403 /)
+      expect((await server.outcome).code).toBe(0)
+    }
+  })
+
+  it('takes a Ctrl-C that npm passes on once more for one, and a later one for force', async () => {
+    const server = await start()
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write('POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nuser')
+    await sleep(200)
+    server.process.kill('SIGINT')
+    server.process.kill('SIGINT')
+    await sleep(1200)
+    expect(server.process.exitCode).toBeNull()
+    server.process.kill('SIGINT')
+    expect((await server.outcome).code).toBe(1)
+  })
+
+  it('says in one line that its port is taken', async () => {
+    const { url } = await start()
+    const { code, stdout, stderr } = await runSvc(
+      ['serve'],
+      environment({ PORT: new URL(url).port, LOG_LEVEL: 'silent' }),
+    )
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toMatch(/^svc: Another program listens on .*: stop it, or set PORT to another number\.\n$/)
+  })
+
+  it.each([
+    [{ HOST: '192.0.2.1' }, 'This machine has no address 192.0.2.1: check HOST.'],
+    [{ HOST: 'no-such-host.invalid' }, 'A host name in the configuration is unknown'],
+    [
+      { MIGRATIONS_DIR: '/nowhere' },
+      'The migrations in /nowhere cannot be read (ENOENT): check MIGRATIONS_DIR.',
+    ],
+    [{ DATABASE_URL: 'postgres://127.0.0.1:1/svc' }, 'The database does not answer'],
+    [{ PORT: 'x' }, 'PORT must be a whole number'],
+  ])('says in one line why it cannot start with %j', async (wrong, message) => {
+    const { code, stderr } = await runSvc(['serve'], environment({ LOG_LEVEL: 'silent', ...wrong }))
+    expect(code).toBe(1)
+    expect(stderr).toContain(message)
+    expect(stderr).not.toMatch(/\n {4}at /)
+  })
+
+  it('starts twice at once on one empty database, which is migrated once', async () => {
+    const name = `${database.connection.database}_empty`
+    const server = { ...database.connection }
+    await onServer(server, `create database ${name}`)
+    const more = { DATABASE_URL: databaseUrl({ ...database.connection, database: name }) }
+    const both = await Promise.all([start(more), start(more)])
+    for (const { url } of both) expect((await fetch(`${url}/readyz`)).status).toBe(200)
+    await Promise.all(both.map(stopServer))
+    await onServer(server, `drop database ${name}`)
+  })
+})

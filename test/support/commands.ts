@@ -1,0 +1,51 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type pg from 'pg'
+import { afterAll, beforeAll } from 'vitest'
+import { useDatabase } from './database.ts'
+import { databaseUrl, type Environment, type Outcome, runSvc } from './program.ts'
+
+/** The operator's command line, on a database and a MIGRATIONS_DIR of this test file's own. */
+export interface Commands {
+  readonly db: pg.Pool
+  readonly environment: Environment
+  /** Runs `svc …`. */
+  run(...words: string[]): Promise<Outcome>
+  /** Runs `svc … --json`, which must succeed, and answers its object. */
+  json<Answer = Record<string, string>>(...words: string[]): Promise<Answer>
+  /** Runs `svc …`, which must fail, and answers its one line on stderr. */
+  fail(...words: string[]): Promise<string>
+}
+
+/** Gives a test file its command line. */
+export function useCommands(): Commands {
+  const database = useDatabase()
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+  const commands: Commands = {
+    get db() {
+      return database.db
+    },
+    get environment() {
+      const url = databaseUrl(database.connection)
+      return { DATABASE_URL: url, MIGRATIONS_DIR: folder, BASE_URL: 'https://svc.example.com' }
+    },
+    run: (...words) => runSvc(words, commands.environment),
+    async json(...words) {
+      const { code, stdout, stderr } = await commands.run(...words, '--json')
+      if (code !== 0) throw new Error(`svc ${words.join(' ')}: ${stderr}`)
+      return JSON.parse(stdout)
+    },
+    async fail(...words) {
+      const { code, stdout, stderr } = await commands.run(...words)
+      const [line = '', ...more] = stderr.trimEnd().split('\n')
+      if (code === 1 && stdout === '' && more.length === 0) return line
+      throw new Error(`svc ${words.join(' ')} did not fail with one line: ${code} ${stdout} ${stderr}`)
+    },
+  }
+  return commands
+}

@@ -1,0 +1,88 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type pg from 'pg'
+
+/** The command of package.json's "bin"; it runs what `npm run build` made. */
+const program = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
+
+/** How a program ended. */
+export interface Outcome {
+  code: number | null
+  stdout: string
+  stderr: string
+}
+
+/** The environment's variables by name, on top of a bare PATH and HOME. */
+export type Environment = Record<string, string>
+
+/** Runs `svc …` to its end. */
+export async function runSvc(words: string[], environment: Environment, input = ''): Promise<Outcome> {
+  const child = spawn(process.execPath, [program, ...words], { env: environmentOf(environment) })
+  child.stdin.end(input)
+  return outcomeOf(child)
+}
+
+/** A running `svc serve`. */
+export interface Server {
+  process: ChildProcess
+  url: string
+  /** How it ends. */
+  outcome: Promise<Outcome>
+  /** What it has printed so far. */
+  printed: () => string
+}
+
+/** Starts `svc serve` and waits until it listens. Throws with its outcome when it ends instead. */
+export async function startServer(environment: Environment): Promise<Server> {
+  const port = environment['PORT'] ?? String(await freePort())
+  const env = environmentOf({ PORT: port, ...environment })
+  const child = spawn(process.execPath, [program, 'serve'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  let printed = ''
+  child.stdout.on('data', (text: Buffer) => {
+    printed += text.toString()
+  })
+  const outcome = outcomeOf(child)
+  const ended = outcome.then((end) => Promise.reject(new Error(`svc serve ended: ${JSON.stringify(end)}`)))
+  ended.catch(() => {})
+  while (!printed.includes('listens on')) await Promise.race([sleep(20), ended])
+  return { process: child, url: `http://127.0.0.1:${port}`, outcome, printed: () => printed }
+}
+
+/** Stops a server as a supervisor does. */
+export async function stopServer(server: Server): Promise<Outcome> {
+  server.process.kill('SIGTERM')
+  return server.outcome
+}
+
+/** A connection as DATABASE_URL says it. */
+export function databaseUrl({ user, password, host = '', database }: pg.PoolConfig): string {
+  return `postgres://${user}:${String(password)}@/${database}?host=${encodeURIComponent(host)}`
+}
+
+/** A port of this machine that nobody listens on. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  return port
+}
+
+function environmentOf(environment: Environment): NodeJS.ProcessEnv {
+  return { PATH: process.env['PATH'], HOME: process.env['HOME'], ...environment }
+}
+
+async function outcomeOf(child: ChildProcess): Promise<Outcome> {
+  const outcome: Outcome = { code: null, stdout: '', stderr: '' }
+  child.stdout?.on('data', (text: Buffer) => {
+    outcome.stdout += text.toString()
+  })
+  child.stderr?.on('data', (text: Buffer) => {
+    outcome.stderr += text.toString()
+  })
+  const [code] = (await once(child, 'close')) as [number | null]
+  return { ...outcome, code }
+}
