@@ -5,7 +5,15 @@ import { redirectTo } from './redirect-uri.ts'
  * The link to the authorization endpoint cannot be followed, and its redirect URI is not proven: a page says so
  * and nothing is sent anywhere (SPEC 4.1, OAUTH 8–26). The message is for the application's author.
  */
-export class LinkError extends Error {}
+export class LinkError extends Error {
+  /** Path and query under which the same can be asked anew; null when that would not help. */
+  readonly again: string | null
+
+  constructor(reason: string, again: string | null = null) {
+    super(reason)
+    this.again = again
+  }
+}
 
 /** Where the response to an authorization request goes, once its redirect URI is proven. */
 export interface ResponseTarget {

@@ -111,9 +111,8 @@ async function findOpenRequest(
     throw new PageError(403, 'This question was put to another account. Start again from the application.')
   }
   if (pending.isAnswered) {
-    throw new LinkError(
-      'The request was already answered. To change the answer, start again from the application.',
-    )
+    // Whoever clicked twice has lost the first answer on the way, and may go on from here.
+    throw new LinkError('The request was already answered.', pending.link)
   }
   return pending
 }

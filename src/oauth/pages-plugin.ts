@@ -1,6 +1,7 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Parts } from '../app.ts'
 import { showError } from '../http/error-pages.ts'
+import { refuseOtherMethods } from '../http/other-methods.ts'
 import { PageError } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import { leavingPagePolicy, pagePolicy } from '../http/security-headers.ts'
@@ -11,7 +12,7 @@ import { AuthorizationError, LinkError, sendBack } from './authorize-errors.ts'
 import { consentRoutes } from './consent.ts'
 import { logoRoute } from './logo.ts'
 
-const linkErrorPage = page<{ reason: string }>('oauth/link-error')
+const linkErrorPage = page<{ reason: string; again: string | null }>('oauth/link-error')
 
 /** The part of OAuth that people see: the authorization endpoint, their authorizations, and the logos on both. */
 export async function oauthPages(app: FastifyInstance, parts: Parts): Promise<void> {
@@ -21,15 +22,8 @@ export async function oauthPages(app: FastifyInstance, parts: Parts): Promise<vo
       endpoint.setErrorHandler(answerRefusal(parts.config.authUrl))
       await authorizeRoute(endpoint, parts)
       await consentRoutes(endpoint, parts)
-      endpoint.route({
-        method: ['DELETE', 'OPTIONS', 'PATCH', 'PUT'],
-        url: '/oauth2/auth',
-        handler: async () => {
-          throw new PageError(405, 'This address is for browsers that follow a link.', {
-            allow: 'GET, HEAD, POST',
-          })
-        },
-      })
+      refuseOtherMethods(endpoint, '/oauth2/auth', ['GET', 'HEAD', 'POST'], methodNotAllowed)
+      refuseOtherMethods(endpoint, '/oauth2/auth/switch', ['POST'], methodNotAllowed)
     })
   })
   await app.register(async (scope) => {
@@ -45,7 +39,13 @@ function answerRefusal(issuer: string) {
     if (error instanceof AuthorizationError) {
       return sendBack(reply, error.target, issuer, { error: error.code, error_description: error.message })
     }
-    if (error instanceof LinkError) return linkErrorPage(reply.code(400), null, { reason: error.message })
+    if (error instanceof LinkError) {
+      return linkErrorPage(reply.code(400), null, { reason: error.message, again: error.again })
+    }
     return showError(error, request, reply)
   }
+}
+
+function methodNotAllowed(allow: string): PageError {
+  return new PageError(405, 'This address is for browsers that follow a link.', { allow })
 }

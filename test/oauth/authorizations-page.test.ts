@@ -80,7 +80,7 @@ describe('/settings/authorizations', () => {
     expect(redirect.statusCode).toBe(303)
     const page = await open(t, String(redirect.headers.location), cookie)
     expect(page.body).toContain(`<strong>${application.name}</strong> is withdrawn`)
-    expect(page.body).not.toContain('>Withdraw<')
+    expect(page.body).not.toContain('>Withdraw')
     expect(await isLive(id)).toBe(false)
     expect((await open(t, `/settings/authorizations?withdrawn=${id}`, cookie)).statusCode).toBe(200)
   })

@@ -87,13 +87,17 @@ describe('POST /oauth2/auth', () => {
     ['deny', 'approve'],
     ['deny', 'deny'],
   ])('after %s, %s gets a page that says so, and no code (44)', async (first, second) => {
-    const { cookie, page } = await aQuestion()
+    const { application, cookie, page } = await aQuestion()
     await answer(t, page, cookie, first)
     const before = await countCodes()
     const again = await answer(t, page, cookie, second)
     expect(again.statusCode).toBe(400)
     expect(again.headers.location).toBeUndefined()
+    expect(again.body).toContain('link is not accessible')
     expect(again.body).toContain('already answered')
+    expect(again.body).toContain(
+      `href="${authorizeLink(application, { state: 's', prompt: 'consent' })}`.replaceAll('&', '&amp;'),
+    )
     expect(await countCodes()).toBe(before)
   })
 

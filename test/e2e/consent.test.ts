@@ -1,0 +1,145 @@
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
+import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
+import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
+import { anApplication } from '../support/oauth-actors.ts'
+import { useThirdPartyApp } from '../support/third-party-app.ts'
+
+const [port, applicationPort] = [await freePort(), await freePort()]
+
+describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium is needed)', () => {
+  const t = useListeningApp(port)
+  const browser = useBrowser()
+  const thirdParty = useThirdPartyApp(applicationPort, `http://127.0.0.1:${port}`)
+
+  /** Someone with an account and a browser, sent here by an application. */
+  async function aVisit(differences: Parameters<typeof anApplication>[1] = {}) {
+    const account = await anAccount(t.db, { displayName: 'Ann Example' })
+    const application = await anApplication(t.db, { redirectUri: thirdParty.redirectUri, ...differences })
+    const page = await browser.newPage({ baseURL: `http://127.0.0.1:${port}` })
+    const visit = async (parameters: Record<string, string> = {}) =>
+      void (await page.goto(await thirdParty.begin(application.clientId, parameters)))
+    const { clientId, clientSecret } = application
+    return { account, application, page, visit, keys: [clientId, clientSecret] as const }
+  }
+
+  async function signIn(page: Page, { username }: { username: string }) {
+    await page.getByLabel('Username or email').fill(username)
+    await page.getByLabel('Password').fill(password)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+  }
+
+  const press = (page: Page, name: string) => page.getByRole('button', { name }).click()
+  const arrive = (page: Page) => page.getByText('Back at the application').waitFor()
+
+  async function works(accessToken: string): Promise<boolean> {
+    const headers = { authorization: `Bearer ${accessToken}` }
+    return (await fetch(`http://127.0.0.1:${port}/api/user`, { headers })).status === 200
+  }
+
+  it('signs in, approves, and the application exchanges, refreshes and revokes', async () => {
+    const { account, page, visit, keys } = await aVisit()
+    await visit()
+    await signIn(page, account)
+    await page.getByRole('heading', { name: 'Authorize Package Mirror?' }).waitFor()
+    expect(await page.getByText('Signed in as').innerText()).toContain(account.username)
+    await press(page, 'Authorize')
+    await arrive(page)
+
+    const first = await thirdParty.finish(...keys)
+    expect(first).toMatchObject({ token_type: 'bearer', expires_in: 28_800 })
+    expect(await works(first.access_token)).toBe(true)
+    const second = await thirdParty.refresh(...keys, String(first.refresh_token))
+    expect(await works(second.access_token)).toBe(true)
+    await thirdParty.revoke(...keys, String(second.refresh_token))
+    expect(await works(second.access_token)).toBe(false)
+  })
+
+  it('denies, and the application is told', async () => {
+    const { account, page, visit, keys } = await aVisit()
+    await visit()
+    await signIn(page, account)
+    await press(page, 'Deny')
+    await arrive(page)
+    await expect(thirdParty.finish(...keys)).rejects.toMatchObject({ error: 'access_denied' })
+  })
+
+  it('chooses repositories, which a search narrows without losing a tick', async () => {
+    const { account, page, visit, keys } = await aVisit({ resourceScope: 'specified' })
+    const [one, two] = [await aRepository(t.db), await aRepository(t.db)]
+    for (const repository of [one, two]) await aMember(t.db, account, repository, 'developer')
+    await visit()
+    await signIn(page, account)
+    await press(page, 'Authorize')
+    expect(await page.getByRole('alert').innerText()).toBe('Choose at least one repository.')
+    await page.getByRole('checkbox', { name: one.path }).check()
+    await page.getByLabel('Search your repositories').fill(two.path)
+    await page.keyboard.press('Enter')
+    await page.getByRole('checkbox', { name: two.path }).waitFor()
+    expect(await page.getByRole('checkbox', { name: one.path }).isChecked()).toBe(true)
+    await press(page, 'Authorize')
+    await arrive(page)
+    await thirdParty.finish(...keys)
+
+    await page.goto('/settings/authorizations')
+    const facts = await page.locator('dl').innerText()
+    expect(facts).toContain(one.path)
+    expect(facts).not.toContain(two.path)
+  })
+
+  it('withdraws, and the tokens stop working', async () => {
+    const { account, page, visit, keys } = await aVisit()
+    await visit()
+    await signIn(page, account)
+    await press(page, 'Authorize')
+    await arrive(page)
+    const { access_token, refresh_token } = await thirdParty.finish(...keys)
+    await page.goto('/settings/authorizations')
+    await press(page, 'Withdraw Package Mirror')
+    expect(await page.getByRole('status').innerText()).toContain('Package Mirror is withdrawn')
+    expect(await works(access_token)).toBe(false)
+    await expect(thirdParty.refresh(...keys, String(refresh_token))).rejects.toMatchObject({
+      error: 'invalid_grant',
+    })
+  })
+
+  it('does not ask twice, but lets someone else sign in when the application asks again', async () => {
+    const { account, page, visit, keys } = await aVisit()
+    const other = await anAccount(t.db)
+    await visit()
+    await signIn(page, account)
+    await press(page, 'Authorize')
+    await arrive(page)
+    await thirdParty.finish(...keys)
+    await visit()
+    await arrive(page)
+    await thirdParty.finish(...keys)
+
+    await visit({ prompt: 'consent' })
+    await press(page, 'Not you?')
+    await signIn(page, other)
+    expect(await page.getByText('Signed in as').innerText()).toContain(other.username)
+  })
+
+  it('works with the keyboard alone, at a phone’s width and without JavaScript', async () => {
+    const { account, application, keys } = await aVisit()
+    const page = await browser.newPage({ viewport: { width: 360, height: 640 }, javaScriptEnabled: false })
+    await page.goto(await thirdParty.begin(application.clientId))
+    await page.keyboard.type(account.username)
+    await page.keyboard.press('Tab')
+    await page.keyboard.type(password)
+    await page.keyboard.press('Enter')
+    const authorize = page.getByRole('button', { name: 'Authorize' })
+    await authorize.waitFor()
+    const box = await authorize.boundingBox()
+    expect((box?.x ?? 0) + (box?.width ?? 0)).toBeLessThanOrEqual(360)
+    for (let presses = 0; presses < 20; presses++) {
+      await page.keyboard.press('Tab')
+      if (await page.locator('button[value=approve]:focus').count()) break
+    }
+    await page.keyboard.press('Enter')
+    await arrive(page)
+    expect(await thirdParty.finish(...keys)).toHaveProperty('access_token')
+  })
+})

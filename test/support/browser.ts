@@ -1,0 +1,40 @@
+import { existsSync } from 'node:fs'
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
+import { afterAll, beforeAll } from 'vitest'
+
+/** Where Debian's package puts Chromium. */
+const executablePath = '/usr/bin/chromium'
+
+/** Whether browser tests can run. Under CI they must: a missing browser is a failure there, not a skip. */
+export const hasBrowser = process.env['CI'] === 'true' || existsSync(executablePath)
+
+/** A headless Chromium for one test file, with a profile of its own that is thrown away. */
+export function useBrowser(): { newPage(options?: BrowserContextOptions): Promise<Page> } {
+  let browser: Browser
+  beforeAll(async () => {
+    browser = await chromium.launch({
+      executablePath,
+      headless: true,
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+      ],
+    })
+  })
+  afterAll(async () => {
+    await browser.close()
+  })
+  return {
+    /** A page with cookies of its own. */
+    async newPage(options) {
+      const context = await browser.newContext(options)
+      context.setDefaultTimeout(10_000)
+      return await context.newPage()
+    },
+  }
+}

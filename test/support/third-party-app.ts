@@ -1,0 +1,90 @@
+import { createServer } from 'node:http'
+import * as oauth from 'oauth4webapi'
+import { afterAll, beforeAll } from 'vitest'
+
+/** Tests speak http on loopback; outside of them the library is right to refuse it. */
+const insecure = { [oauth.allowInsecureRequests]: true }
+
+/** An application of someone else's, written as its author would: it listens for the browser to come back. */
+export interface ThirdPartyApp {
+  redirectUri: string
+  /** The link for its user, with a new state and PKCE challenge. */
+  begin(clientId: string, parameters?: Record<string, string>): Promise<string>
+  /** Exchanges what the browser brought back. Throws what the authorization server refused with. */
+  finish(clientId: string, clientSecret: string): Promise<oauth.TokenEndpointResponse>
+  refresh(clientId: string, clientSecret: string, refreshToken: string): Promise<oauth.TokenEndpointResponse>
+  revoke(clientId: string, clientSecret: string, token: string): Promise<void>
+}
+
+/** Starts the application on the loopback port, for one test file. It discovers everything from the issuer. */
+export function useThirdPartyApp(port: number, issuer: string): ThirdPartyApp {
+  const redirectUri = `http://127.0.0.1:${port}/callback`
+  let came = new URL(redirectUri)
+  let state = ''
+  let verifier = ''
+  const server = createServer((request, response) => {
+    if (request.url?.startsWith('/callback')) came = new URL(request.url, redirectUri)
+    response.setHeader('content-type', 'text/html').end('<h1>Back at the application</h1>')
+  })
+  beforeAll(() => new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve)))
+  afterAll(() => new Promise<void>((resolve) => server.close(() => resolve())))
+
+  async function discover(): Promise<oauth.AuthorizationServer> {
+    const address = new URL(issuer)
+    const answer = await oauth.discoveryRequest(address, { algorithm: 'oauth2', ...insecure })
+    return await oauth.processDiscoveryResponse(address, answer)
+  }
+
+  return {
+    redirectUri,
+    async begin(clientId, parameters = {}) {
+      const { authorization_endpoint } = await discover()
+      state = oauth.generateRandomState()
+      verifier = oauth.generateRandomCodeVerifier()
+      const link = new URL(String(authorization_endpoint))
+      link.search = new URLSearchParams({
+        response_type: 'code',
+        client_id: clientId,
+        redirect_uri: redirectUri,
+        state,
+        code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
+        code_challenge_method: 'S256',
+        ...parameters,
+      }).toString()
+      return link.href
+    },
+    async finish(clientId, clientSecret) {
+      const [server, client] = [await discover(), { client_id: clientId }]
+      const response = oauth.validateAuthResponse(server, client, came, state)
+      const authentication = oauth.ClientSecretBasic(clientSecret)
+      const answer = await oauth.authorizationCodeGrantRequest(
+        server,
+        client,
+        authentication,
+        response,
+        redirectUri,
+        verifier,
+        insecure,
+      )
+      return await oauth.processAuthorizationCodeResponse(server, client, answer)
+    },
+    async refresh(clientId, clientSecret, refreshToken) {
+      const [server, client] = [await discover(), { client_id: clientId }]
+      const authentication = oauth.ClientSecretBasic(clientSecret)
+      const answer = await oauth.refreshTokenGrantRequest(
+        server,
+        client,
+        authentication,
+        refreshToken,
+        insecure,
+      )
+      return await oauth.processRefreshTokenResponse(server, client, answer)
+    },
+    async revoke(clientId, clientSecret, token) {
+      const [server, client] = [await discover(), { client_id: clientId }]
+      const authentication = oauth.ClientSecretBasic(clientSecret)
+      const answer = await oauth.revocationRequest(server, client, authentication, token, insecure)
+      await oauth.processRevocationResponse(answer)
+    },
+  }
+}
