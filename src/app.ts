@@ -14,6 +14,7 @@ import { drainOnClose } from './drain.ts'
 import { sweepRegularly } from './expired-rows.ts'
 import { healthRoutes } from './health.ts'
 import { showAddressError, showError, showPageError } from './http/error-pages.ts'
+import { inviteAdmittedBodies, PatientResponse } from './http/expect-continue.ts'
 import { notFound } from './http/page-error.ts'
 import { pages } from './http/pages.ts'
 import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
@@ -22,6 +23,7 @@ import { sendOAuthError } from './oauth/errors.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
 import { oauth } from './oauth/plugin.ts'
 import { peoplesPages } from './pages/plugin.ts'
+import { registry } from './registry/plugin.ts'
 
 /** What every feature is built from. */
 export interface Parts {
@@ -42,7 +44,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     // Slow clients: headers within 10 s (Node's own bound is 60), idle connections closed after 72 s, which
     // is longer than the 60 s of the usual proxies in front.
     keepAliveTimeout: 72_000,
-    http: { headersTimeout: 10_000 },
+    http: { headersTimeout: 10_000, ServerResponse: PatientResponse },
     forceCloseConnections: 'idle',
     // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
     return503OnClosing: false,
@@ -52,6 +54,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
   const lastUse = openLastUse(parts.db, log)
   app.addHook('onClose', lastUse.flush)
   app.addHook('onClose', sweepRegularly(parts.db, log))
+  inviteAdmittedBodies(app)
   await pages(app)
   app.setErrorHandler(showError)
   app.setNotFoundHandler((_request, reply) => {
@@ -64,6 +67,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
   await app.register(oauth, parts)
   await app.register(api, { ...parts, lastUse })
   await app.register(peoplesPages, parts)
+  await app.register(registry, { ...parts, lastUse })
   return app
 }
 

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import type pg from 'pg'
@@ -19,7 +22,9 @@ export interface TestApp {
 /** Builds the whole server on a fresh database. `environment` overrides the configuration's defaults. */
 export function useApp(environment: Record<string, string> = {}): TestApp {
   const database = useDatabase()
-  const config = readConfig({ BASE_URL: 'http://svc.test', LOG_LEVEL: 'info', ...environment })
+  const dataDir = mkdtempSync(join(tmpdir(), 'svc-test-volume-'))
+  const own = { BASE_URL: 'http://svc.test', DATA_DIR: dataDir, LOG_LEVEL: 'info' }
+  const config = readConfig({ ...own, ...environment })
   const stream = new PassThrough()
   const lines: string[] = []
   stream.on('data', (chunk: Buffer) => lines.push(chunk.toString()))
@@ -30,6 +35,7 @@ export function useApp(environment: Record<string, string> = {}): TestApp {
   })
   afterAll(async () => {
     await app.close()
+    rmSync(dataDir, { recursive: true })
   })
   return {
     config,

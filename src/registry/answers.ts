@@ -1,0 +1,64 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import pg from 'pg'
+import { sendEarly } from '../http/early-answer.ts'
+import { errcode, RegistryError } from './errors.ts'
+
+/** Composer shows the text of an answer only under exactly this type, without a charset (COMPOSER A5). */
+export const jsonType = 'application/json'
+
+/** Answers JSON in the registry's own content type. */
+export function sendJson(reply: FastifyReply, status: number, body: object): FastifyReply {
+  return reply.code(status).header('content-type', jsonType).send(encodeJson(body))
+}
+
+/** As bytes, for to the type of a text Fastify adds a charset. */
+function encodeJson(body: object): Buffer {
+  return Buffer.from(JSON.stringify(body))
+}
+
+/** Answers what a handler of the registry threw, in the dialect of SPEC §7. A bug is logged once and told without detail. */
+export function answerError(
+  thrown: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply | undefined {
+  if (request.raw.destroyed && !request.raw.complete) {
+    request.log.info({ req: request }, 'the client went away before its request was complete')
+    return reply.hijack()
+  }
+  const error = toRegistryError(thrown)
+  if (error.status >= 500) request.log.error({ err: thrown, req: request }, 'a registry request failed')
+  if (error.status === 401) reply.header('www-authenticate', 'Basic realm="svc", charset="UTF-8"')
+  if (error.status === 503) reply.header('retry-after', '5')
+  reply.code(error.status).header('content-type', jsonType).header('cache-control', 'no-store')
+  return sendEarly(request, reply, encodeJson(error.body))
+}
+
+/** The answer for everything that is not there. */
+export function notFound(errmsg = 'not found'): RegistryError {
+  return new RegistryError(errcode.notFound, errmsg)
+}
+
+function toRegistryError(thrown: FastifyError): RegistryError {
+  if (thrown instanceof RegistryError) return thrown
+  if (thrown.statusCode === 413) {
+    return new RegistryError(errcode.resourceExhausted, 'request too large', { status: 413 })
+  }
+  if (thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500) {
+    return new RegistryError(errcode.invalidArgument, 'invalid request')
+  }
+  if (isOutage(thrown)) {
+    return new RegistryError(errcode.unavailable, 'temporarily unavailable', { cause: thrown })
+  }
+  return new RegistryError(errcode.internal, 'internal error', { cause: thrown })
+}
+
+/** Whether the database cannot be reached, is shutting down or has no connection left: worth a retry. */
+function isOutage(thrown: Error): boolean {
+  if (thrown instanceof pg.DatabaseError) return /^(?:08|53|57P)/.test(thrown.code ?? '')
+  const code = 'code' in thrown ? thrown.code : undefined
+  return (
+    ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE'].includes(String(code)) ||
+    /timeout exceeded when trying to connect|Connection terminated/.test(thrown.message)
+  )
+}

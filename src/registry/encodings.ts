@@ -1,0 +1,47 @@
+import { promisify } from 'node:util'
+import { brotliCompress, constants, gzip } from 'node:zlib'
+
+/** The content codings a document is stored in, best first. */
+export const encodings = ['br', 'gzip', 'identity'] as const
+export type Encoding = (typeof encodings)[number]
+
+/** A document's bytes in every coding. */
+export interface EncodedDocument {
+  identity: Buffer
+  gzip: Buffer
+  br: Buffer
+}
+
+/** From this size on, time matters more than the last percent. */
+const largeBytes = 128 * 1024
+
+/** Compresses a document off the event loop: well when it is small, quickly when it is large. */
+export async function encodeDocument(text: string): Promise<EncodedDocument> {
+  const identity = Buffer.from(text)
+  const isLarge = identity.length > largeBytes
+  const [gzipped, br] = await Promise.all([
+    promisify(gzip)(identity, { level: isLarge ? 6 : 9 }),
+    promisify(brotliCompress)(identity, {
+      params: {
+        [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
+        [constants.BROTLI_PARAM_QUALITY]: isLarge ? 5 : 9,
+        [constants.BROTLI_PARAM_SIZE_HINT]: identity.length,
+      },
+    }),
+  ])
+  return { identity, gzip: gzipped, br }
+}
+
+/** The best coding that an Accept-Encoding header takes (RFC 9110 §12.5.3); identity when it takes none of ours. */
+export function chooseEncoding(header: string | undefined): Encoding {
+  if (header === undefined) return 'identity'
+  const taken = new Map(header.split(',').map(readCoding))
+  const takes = (encoding: string) => taken.get(encoding) ?? taken.get('*') ?? false
+  return (['br', 'gzip'] as const).find(takes) ?? 'identity'
+}
+
+/** `gzip;q=0` is a refusal; any other weight counts as yes. */
+function readCoding(item: string): [string, boolean] {
+  const [coding = '', ...parameters] = item.split(';').map((part) => part.trim().toLowerCase())
+  return [coding, !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter))]
+}

@@ -1,0 +1,82 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { jsonType, sendJson } from './answers.ts'
+import type { DocumentCache } from './document-cache.ts'
+import { type FoundDocument, findPackageDocument, findRootDocument } from './documents.ts'
+import { param, readDoor } from './door.ts'
+import { chooseEncoding, type Encoding } from './encodings.ts'
+import { errcode } from './errors.ts'
+import type { RegistryParts } from './parts.ts'
+import { registryUrl } from './repositories.ts'
+import { rootText } from './root.ts'
+
+const noPackage = { errcode: errcode.notFound, errmsg: 'package not found' }
+
+/** packages.json and p2: one indexed read, access included; the bytes stand ready (COMPOSER A2, A3, A5). */
+export async function metadataRoutes(app: FastifyInstance, { config, db, cache, admit }: RegistryParts) {
+  app.get('/packages.json', async (request, reply) => {
+    const door = readDoor(request)
+    const path = `${door.group}/${door.name}`
+    const document = await readDocument(request, cache, path, (encoding, knownRevision) =>
+      findRootDocument(db, door, encoding, knownRevision),
+    )
+    admit(door, document, 'pull')
+    setCaching(reply)
+    if (document.revision !== null) return sendDocument(request, reply, document)
+    const text = rootText(registryUrl(config.baseUrl, path), [])
+    return reply.header('content-type', jsonType).send(Buffer.from(text))
+  })
+
+  app.get('/p2/:vendor/:file', async (request, reply) => {
+    const door = readDoor(request)
+    const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
+    const path = `${door.group}/${door.name}/${wanted.packageName}${wanted.isDev ? '~dev' : ''}`
+    const document = await readDocument(request, cache, path, (encoding, knownRevision) =>
+      findPackageDocument(db, door, wanted, encoding, knownRevision),
+    )
+    admit(door, document, 'pull')
+    setCaching(reply)
+    if (document.revision === null) return sendJson(reply, 404, noPackage)
+    return sendDocument(request, reply, document)
+  })
+}
+
+/** `lib.json` or `lib~dev.json`. A name that no package can have is simply not found. */
+function readDocumentName(vendor: string, file: string): { packageName: string; isDev: boolean } {
+  const [, name, dev] = /^([^~]+)(~dev)?\.json$/.exec(file) ?? []
+  return { packageName: name === undefined ? '' : `${vendor}/${name}`, isDev: dev !== undefined }
+}
+
+/** A document with its bytes, from memory where the database says that they are still the same. */
+async function readDocument(
+  request: FastifyRequest,
+  cache: DocumentCache,
+  path: string,
+  find: (encoding: Encoding, knownRevision: string | null) => Promise<FoundDocument>,
+) {
+  const encoding = chooseEncoding(request.headers['accept-encoding'])
+  const known = cache.get(path, encoding)
+  const found = await find(encoding, known?.revision ?? null)
+  if (found.revision !== null && found.bytes !== null) {
+    cache.set(path, encoding, { revision: found.revision, bytes: found.bytes })
+  }
+  return { ...found, encoding, bytes: found.bytes ?? known?.bytes }
+}
+
+function sendDocument(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { lastModified, bytes, encoding }: { lastModified: Date; bytes: Buffer | undefined; encoding: Encoding },
+): FastifyReply {
+  const date = lastModified.toUTCString()
+  reply.header('last-modified', date)
+  // As a string, for that is how clients keep it; "not later than" would miss a document that was put back.
+  if (request.headers['if-modified-since'] === date) return reply.code(304).send()
+  reply.header('content-type', jsonType)
+  if (encoding !== 'identity') reply.header('content-encoding', encoding)
+  return reply.send(bytes)
+}
+
+/** The registry is the unit of permission: behind one address every token sees the same. */
+function setCaching(reply: FastifyReply): void {
+  reply.header('cache-control', 'private, no-cache').header('vary', 'Authorization, Accept-Encoding')
+}

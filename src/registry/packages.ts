@@ -1,0 +1,84 @@
+import type pg from 'pg'
+
+/** A package whose row the transaction holds: nobody else changes its versions and documents meanwhile. */
+export interface HeldPackage {
+  id: string
+  repositoryId: string
+  /** The repository's path, `acme/php`. */
+  path: string
+  name: string
+  /** Composer's `abandoned`: true, or the name of the replacement; null while it is kept up. */
+  abandoned: true | string | null
+  /** True when this very transaction made it. */
+  isNew: boolean
+}
+
+const heldColumns = `p.id, p.repository_id as "repositoryId", p.name, p.created_at = now() as "isNew",
+  case when p.abandoned_at is not null then coalesce(to_json(p.replacement), 'true') end as abandoned,
+  (select g.name || '/' || r.name from repository r join repository_group g on g.id = r.group_id
+    where r.id = p.repository_id) as path`
+
+/** Makes the package if there is none of that name, and holds its row until the transaction ends. */
+export async function claimPackage(
+  tx: pg.PoolClient,
+  repositoryId: string,
+  name: string,
+): Promise<HeldPackage> {
+  const { rows } = await tx.query<HeldPackage>({
+    name: 'claim-package',
+    text: `insert into package as p (repository_id, name) values ($1, $2)
+           on conflict (repository_id, name) do update set name = excluded.name
+           returning ${heldColumns}`,
+    values: [repositoryId, name],
+  })
+  return rows[0] as HeldPackage
+}
+
+/** Holds the package's row until the transaction ends. Null when there is none. */
+export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise<HeldPackage | null> {
+  const { rows } = await tx.query<HeldPackage>(
+    `select ${heldColumns} from package p where p.id = $1 for no key update`,
+    [packageId],
+  )
+  return rows[0] ?? null
+}
+
+/** Says of a package what its newest listed version says; releases come before development versions. */
+export async function describePackage(tx: pg.PoolClient, packageId: string): Promise<void> {
+  await tx.query({
+    name: 'describe-package',
+    text: `update package p
+              set description = coalesce(v.metadata ->> 'description', ''),
+                  type = coalesce(v.metadata ->> 'type', 'library'),
+                  keywords = array(select json_array_elements_text(v.metadata -> 'keywords')),
+                  provides = array(select json_object_keys(v.metadata -> 'provide'))
+             from (select metadata from package_version
+                    where package_id = $1 and is_listed
+                    order by is_dev, sort_key desc, published_at desc, id desc limit 1) v
+            where p.id = $1`,
+    values: [packageId],
+  })
+}
+
+/** All names that were ever published to the repository: also those without versions stay claimed. */
+export async function listClaimedNames(tx: pg.PoolClient, repositoryId: string): Promise<string[]> {
+  const { rows } = await tx.query<{ name: string }>(
+    `select name from package where repository_id = $1 order by name collate "C"`,
+    [repositoryId],
+  )
+  return rows.map(({ name }) => name)
+}
+
+/** Holds the repository's list of packages until the transaction ends. Null when the repository is gone. */
+export async function holdRepository(
+  tx: pg.PoolClient,
+  repositoryId: string,
+): Promise<{ path: string } | null> {
+  const { rows } = await tx.query<{ path: string }>(
+    `select g.name || '/' || r.name as path
+       from repository r join repository_group g on g.id = r.group_id
+      where r.id = $1 for no key update of r`,
+    [repositoryId],
+  )
+  return rows[0] ?? null
+}

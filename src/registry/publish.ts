@@ -1,0 +1,102 @@
+import type pg from 'pg'
+import { transaction } from '../database.ts'
+import { errcode, RegistryError } from './errors.ts'
+import { type Author, insertEvent } from './events.ts'
+import type { JsonObject } from './manifest-json.ts'
+import { claimPackage, describePackage, type HeldPackage } from './packages.ts'
+import { relinkVersion, renderDocument, renderRoot } from './render.ts'
+import type { PublishedVersion } from './version.ts'
+import {
+  type ArchiveDigest,
+  findTakenVersion,
+  insertArchive,
+  insertVersion,
+  type TakenVersion,
+} from './versions.ts'
+
+/** A judged upload, its archive already on the volume. */
+export interface Publication {
+  repositoryId: string
+  packageName: string
+  version: PublishedVersion
+  metadata: JsonObject
+  archive: ArchiveDigest
+  author: Author
+  baseUrl: string
+}
+
+/**
+ * Publishes a version: the version, the documents that show it and the event, all in one transaction, so that the
+ * next request sees all of it. Of racing uploads of one version the first commits `published`; the others answer
+ * as `settleRepeat` says.
+ */
+export async function publishVersion(
+  pool: pg.Pool,
+  publication: Publication,
+): Promise<'published' | 'repeated'> {
+  return transaction(pool, async (tx) => {
+    const { repositoryId, packageName, version, metadata, archive, author, baseUrl } = publication
+    const held = await claimPackage(tx, repositoryId, packageName)
+    await insertArchive(tx, archive)
+    const uploaderId = author.accountId
+    const fresh = { packageId: held.id, version, metadata, sha256: archive.sha256, uploaderId }
+    const versionId = await insertVersion(tx, fresh)
+    if (versionId === null) {
+      const taken = await findTakenVersion(tx, repositoryId, packageName, version.normalized)
+      return settleRepeat(taken as TakenVersion, publication)
+    }
+    await relinkVersion(tx, held, versionId, baseUrl)
+    await describePackage(tx, held.id)
+    await renderDocuments(tx, held, version, baseUrl)
+    const details = { sha256: archive.sha256, size: archive.size }
+    const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
+    await insertEvent(tx, author, event)
+    return 'published'
+  })
+}
+
+/**
+ * Versions are immutable: the same bytes again are no mistake, for build servers retry. Throws errcode 6 for other
+ * bytes, for another version that Composer takes for the same, and for one that was deleted.
+ */
+export function settleRepeat(
+  taken: TakenVersion,
+  { version, archive }: Pick<Publication, 'version' | 'archive'>,
+): 'repeated' {
+  if (taken.isDeleted) {
+    throw alreadyThere(
+      `version ${taken.version} was deleted`,
+      'Its number stays taken: upload another version.',
+    )
+  }
+  if (taken.version !== version.version) {
+    throw alreadyThere(
+      `version ${taken.version} exists`,
+      `Composer takes ${version.version} for the same version.`,
+    )
+  }
+  if (taken.sha256 !== archive.sha256) {
+    throw alreadyThere(
+      `version ${taken.version} exists with other content`,
+      'Published versions never change: upload another version.',
+    )
+  }
+  return 'repeated'
+}
+
+/** A name's first version makes both documents: an answer for either says that the name is taken. */
+async function renderDocuments(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  { isDev }: PublishedVersion,
+  baseUrl: string,
+): Promise<void> {
+  await renderDocument(tx, held, isDev, baseUrl)
+  if (!held.isNew) return
+  await renderDocument(tx, held, !isDev, baseUrl)
+  await renderRoot(tx, held.repositoryId, baseUrl)
+}
+
+function alreadyThere(errmsg: string, warning: string): RegistryError {
+  return new RegistryError(errcode.alreadyExists, errmsg, { warning })
+}

@@ -1,0 +1,126 @@
+import { Readable } from 'node:stream'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { type Admission, findAccess } from './access.ts'
+import { sendJson } from './answers.ts'
+import { judgeArchive } from './archive.ts'
+import { discardArchive, keepArchive, type ReceivedArchive, receiveArchive } from './archive-volume.ts'
+import { param, readDoor } from './door.ts'
+import { distUrl } from './entry.ts'
+import { errcode, RegistryError } from './errors.ts'
+import { readManifest } from './manifest.ts'
+import { isMultipart, receiveMultipart } from './multipart.ts'
+import { readPackageName } from './package-name.ts'
+import type { RegistryParts } from './parts.ts'
+import { publishVersion, settleRepeat } from './publish.ts'
+import { registryUrl } from './repositories.ts'
+import { type PublishedVersion, readVersion } from './version.ts'
+import { findTakenVersion } from './versions.ts'
+
+/** An upload that may read its body. */
+interface AdmittedUpload extends Admission {
+  /** The repository's path. */
+  path: string
+  packageName: string
+  version: PublishedVersion
+  contentType: string | undefined
+}
+
+/** What a form adds to the archive it carries. */
+const formBytes = 64 * 1024
+
+/**
+ * Package upload (SPEC 4.4; its method is not shown there: PUT, as curl -T sends it, and POST). Credentials, right,
+ * name and version are judged in onRequest, before the client is told to send its archive. curl appends the file's
+ * name to an address that ends with a slash.
+ */
+export async function uploadRoutes(app: FastifyInstance, parts: RegistryParts) {
+  app.removeAllContentTypeParsers()
+  // Whatever the type says, or if there is none: the body is the archive, and is never held in memory.
+  app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
+  app.decorateRequest('upload', null)
+  for (const url of ['/upload/:vendor/:package/:version', '/upload/:vendor/:package/:version/:fileName']) {
+    app.route({
+      method: ['PUT', 'POST'],
+      url,
+      onRequest: async (request) => request.setDecorator('upload', await admitUpload(request, parts)),
+      handler: async (request, reply) => {
+        const upload = request.getDecorator<AdmittedUpload>('upload')
+        const archive = await receive(request, upload, parts)
+        try {
+          const { outcome, warnings } = await publish(request, upload, archive, parts)
+          const { version } = upload.version
+          const registry = registryUrl(parts.config.baseUrl, upload.path)
+          return sendJson(reply, outcome === 'published' ? 201 : 200, {
+            errcode: 0,
+            errmsg: 'ok',
+            name: upload.packageName,
+            version,
+            sha256: archive.sha256,
+            shasum: archive.sha1,
+            size: archive.size,
+            url: distUrl(registry, upload.packageName, version, archive.sha256),
+            ...(warnings.length > 0 && { details: warnings }),
+          })
+        } finally {
+          await discardArchive(archive)
+        }
+      },
+    })
+  }
+}
+
+async function admitUpload(
+  request: FastifyRequest,
+  { config, db, admit }: RegistryParts,
+): Promise<AdmittedUpload> {
+  const door = readDoor(request)
+  const admission = admit(door, await findAccess(db, door), 'push')
+  const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
+  const version = readVersion(param(request, 'version'))
+  if (Number(request.headers['content-length'] ?? 0) > config.maxArchiveBytes + formBytes) {
+    const errmsg = `archive too large: more than ${config.maxArchiveBytes} bytes`
+    throw new RegistryError(errcode.resourceExhausted, errmsg, { status: 413 })
+  }
+  const contentType = request.headers['content-type']
+  // Fastify would refuse a type that it cannot parse. To an upload the type says nothing, unless it is a form's.
+  delete request.raw.headers['content-type']
+  return { ...admission, path: `${door.group}/${door.name}`, packageName, version, contentType }
+}
+
+function receive(
+  request: FastifyRequest,
+  { contentType }: AdmittedUpload,
+  { config, volume }: RegistryParts,
+): Promise<ReceivedArchive> {
+  const options = { maxBytes: config.maxArchiveBytes }
+  if (isMultipart(contentType)) {
+    return receiveMultipart(volume, { request: request.raw, contentType }, options)
+  }
+  return receiveArchive(volume, request.body instanceof Readable ? request.body : Readable.from([]), options)
+}
+
+/** Judges what was received, keeps it on the volume, and only then names it in the database. */
+async function publish(
+  request: FastifyRequest,
+  { repositoryId, actor, packageName, version }: AdmittedUpload,
+  archive: ReceivedArchive,
+  { config, db, volume }: RegistryParts,
+) {
+  const judged = await judgeArchive(archive.path)
+  const { metadata, warnings } = readManifest(judged.manifest, packageName, version)
+  const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
+  if (taken) return { outcome: settleRepeat(taken, { version, archive }), warnings: [] }
+  await keepArchive(volume, archive)
+  const author = { accountId: actor?.accountId ?? null, token: actor, address: request.ip }
+  const publication = {
+    repositoryId,
+    packageName,
+    version,
+    metadata,
+    archive,
+    author,
+    baseUrl: config.baseUrl,
+  }
+  const outcome = await publishVersion(db, publication)
+  return { outcome, warnings: [...judged.warnings, ...warnings] }
+}
