@@ -14,6 +14,8 @@ import { useDatabase } from './database.ts'
 export interface TestApp {
   readonly app: FastifyInstance
   readonly db: pg.Pool
+  /** Leads another process to the same database. */
+  readonly connection: pg.PoolConfig
   readonly config: Config
   /** All log lines so far. */
   log(): string
@@ -39,6 +41,7 @@ export function useApp(environment: Record<string, string> = {}): TestApp {
   })
   return {
     config,
+    connection: database.connection,
     log: () => lines.join(''),
     get app() {
       return app

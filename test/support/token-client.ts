@@ -38,30 +38,32 @@ export function postForm(
   })
 }
 
+/** What an application asks of the token and revocation endpoints. */
+export function tokenClient(t: Pick<Server, 'app'>, application: Pick<ApplicationActor, 'basic'>) {
+  return {
+    exchange: (code: string, form: Form = {}) =>
+      ask(t, application, 'token', { grant_type: 'authorization_code', code, ...form }),
+    refresh: (refreshToken: string, form: Form = {}) =>
+      ask(t, application, 'token', { grant_type: 'refresh_token', refresh_token: refreshToken, ...form }),
+    revoke: (token: string, form: Form = {}) => ask(t, application, 'revoke', { token, ...form }),
+  }
+}
+
 /** An account that has authorized an application, and what the application does about it. */
-export async function anAuthorizedApplication(
-  t: Server,
-  { application, scopes }: { application?: ApplicationActor; scopes?: string[] } = {},
-) {
-  const account = await anAccount(t.db, { displayName: 'Ann', email: `${Math.random()}@example.com` })
-  const client = application ?? (await anApplication(t.db))
-  const authorization = await anAuthorization(t.db, account, client, scopes ? { scopes } : {})
-  const exchange = (code: string, form: Form = {}) =>
-    ask(t, client, 'token', { grant_type: 'authorization_code', code, ...form })
+export async function anAuthorizedApplication(t: Server, { scopes }: { scopes?: string[] } = {}) {
+  const account = await anAccount(t.db, { displayName: 'Ann' })
+  const application = await anApplication(t.db)
+  const authorization = await anAuthorization(t.db, account, application, scopes ? { scopes } : {})
+  const client = tokenClient(t, application)
+  const newCode = (differences: Parameters<typeof aCode>[2] = {}) => aCode(t.db, authorization, differences)
   return {
     account,
-    application: client,
+    application,
     authorization,
-    newCode: (differences: Parameters<typeof aCode>[2] = {}) => aCode(t.db, authorization, differences),
-    exchange,
-    refresh: (refreshToken: string, form: Form = {}) =>
-      ask(t, client, 'token', { grant_type: 'refresh_token', refresh_token: refreshToken, ...form }),
-    revoke: (token: string, form: Form = {}) => ask(t, client, 'revoke', { token, ...form }),
+    ...client,
+    newCode,
     /** A first pair, from a new code. */
-    tokens: async (): Promise<TokenResponse> => {
-      const answer = await exchange(await aCode(t.db, authorization))
-      return answer.json()
-    },
+    tokens: async (): Promise<TokenResponse> => (await client.exchange(await newCode())).json(),
   }
 }
 
