@@ -4,6 +4,7 @@ import { openForServer } from './chosen-database.ts'
 import type { Config } from './config.ts'
 import { openLog } from './log.ts'
 import { migrate } from './migrate.ts'
+import { rerenderDocuments } from './registry/rerender.ts'
 
 /** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or go on. */
 export async function serve(config: Config): Promise<void> {
@@ -18,6 +19,9 @@ export async function serve(config: Config): Promise<void> {
   try {
     const applied = await migrate(database.db, config.migrationsDir)
     if (applied.length > 0) log.info({ applied }, 'the database is migrated')
+    const rendered = await rerenderDocuments(database.db, config.baseUrl)
+    if (rendered > 0)
+      log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')
     const app = await buildApp({ config, db: database.db }, log)
     await listen(app, config)
     say(`svc listens on ${config.baseUrl}`)
