@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { accountCommand } from './commands/account.ts'
 import { applicationCommand } from './commands/application.ts'
+import { demoCommand } from './commands/demo.ts'
 import { groupCommand } from './commands/group.ts'
 import { memberCommand } from './commands/member.ts'
 import { migrateCommand } from './commands/migrate.ts'
@@ -13,6 +14,7 @@ const program = new Command('svc')
   .description('An OAuth 2.0 authorization server and private Composer registries.')
   .addCommand(serveCommand())
   .addCommand(migrateCommand())
+  .addCommand(demoCommand())
   .addCommand(accountCommand())
   .addCommand(groupCommand())
   .addCommand(repositoryCommand())

@@ -1,7 +1,10 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import { hasNoAccounts } from './accounts/accounts.ts'
 import { buildApp } from './app.ts'
-import { openForServer } from './chosen-database.ts'
+import { type ChosenDatabase, openForServer } from './chosen-database.ts'
 import type { Config } from './config.ts'
+import { type Demo, makeDemo } from './demo.ts'
+import { describeWalk } from './demo-walk.ts'
 import { openLog } from './log.ts'
 import { migrate } from './migrate.ts'
 import { rerenderDocuments } from './registry/rerender.ts'
@@ -17,14 +20,11 @@ export async function serve(config: Config): Promise<void> {
   })
   const database = await openForServer(config, log)
   try {
-    const applied = await migrate(database.db, config.migrationsDir)
-    if (applied.length > 0) log.info({ applied }, 'the database is migrated')
-    const rendered = await rerenderDocuments(database.db, config.baseUrl)
-    if (rendered > 0)
-      log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')
+    const demo = await prepare(database, config, log)
     const app = await buildApp({ config, db: database.db }, log)
     await listen(app, config)
     say(`svc listens on ${config.baseUrl}`)
+    if (demo) say(describeWalk(demo, config))
     const failure = await Promise.race([signal, database.gone])
     log.info('stopping')
     await app.close()
@@ -32,6 +32,19 @@ export async function serve(config: Config): Promise<void> {
   } finally {
     await database.close()
   }
+}
+
+/** Brings the database up to date. Answers the demo that it made, because the database was empty and its own. */
+async function prepare(
+  { db, isEmbedded }: ChosenDatabase,
+  config: Config,
+  log: FastifyBaseLogger,
+): Promise<Demo | null> {
+  const applied = await migrate(db, config.migrationsDir)
+  if (applied.length > 0) log.info({ applied }, 'the database is migrated')
+  const rendered = await rerenderDocuments(db, config.baseUrl)
+  if (rendered > 0) log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')
+  return isEmbedded && (await hasNoAccounts(db)) ? makeDemo(db) : null
 }
 
 async function listen(app: FastifyInstance, { host, port }: Config): Promise<void> {

@@ -25,6 +25,13 @@ export async function runSvc(words: string[], environment: Environment, input = 
   return outcomeOf(child)
 }
 
+/** Pastes lines into a shell of a user whose home folder is `home`. */
+export async function paste(lines: string, home: string): Promise<Outcome> {
+  const child = spawn('bash', ['-e'], { cwd: home, env: environmentOf({ HOME: home, NO_COLOR: '1' }) })
+  child.stdin.end(lines)
+  return outcomeOf(child)
+}
+
 /** A running `svc serve`. */
 export interface Server {
   process: ChildProcess

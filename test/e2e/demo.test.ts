@@ -1,0 +1,58 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { makeDataDir, removeDataDir } from '../support/postgres.ts'
+import { paste, type Server, startServer, stopServer } from '../support/program.ts'
+import { has } from '../support/requires.ts'
+
+const isComplete = hasBrowser && has('composer', 'php', 'unzip', 'curl', 'bash')
+
+describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, unzip and curl)', () => {
+  const browser = useBrowser()
+  let dataDir: string
+  let home: string
+  let server: Server
+  beforeAll(async () => {
+    dataDir = await makeDataDir()
+    home = await mkdtemp(join(tmpdir(), 'svc-test-home-'))
+    server = await startServer({ DATA_DIR: dataDir, LOG_LEVEL: 'warn' })
+    while (!server.printed().includes('Hello::say')) await sleep(20)
+  })
+  afterAll(async () => {
+    await stopServer(server)
+    await removeDataDir(dataDir)
+    await rm(home, { recursive: true })
+  })
+
+  it('prints commands that do the main job when they are pasted as they are', async () => {
+    const walk = server.printed().replace(/^svc listens on .*\n/, '')
+    const [link = ''] = /http:\S*\/oauth2\/auth\S*/.exec(walk) ?? []
+    const [, password = ''] = /password {2}(\S+)/.exec(walk) ?? []
+    const pasted = paste(walk, home)
+
+    const page = await browser.newPage()
+    await page.goto(link)
+    await page.getByLabel('Username or email').fill('demo')
+    await page.getByLabel('Password').fill(password)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('button', { name: 'Authorize' }).click()
+    await page.getByText('Back to the shell.').waitFor()
+
+    const { code, stdout, stderr } = await pasted
+    expect(stderr).not.toMatch(/error/i)
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/"access_token":"svca_[0-9A-Za-z]{49}"/)
+    expect(stdout).toMatch(/"sha256":"[0-9a-f]{64}"/)
+    expect(stdout).toMatch(/Hello from demo\/php\n$/)
+  })
+
+  it('is followed by starts that keep what is there, and print no secret again', async () => {
+    await stopServer(server)
+    server = await startServer({ DATA_DIR: dataDir, LOG_LEVEL: 'warn' })
+    await sleep(200)
+    expect(server.printed()).toBe(`svc listens on ${server.url.replace('127.0.0.1', 'localhost')}\n`)
+  })
+})
