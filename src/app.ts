@@ -18,6 +18,7 @@ import { inviteAdmittedBodies, PatientResponse } from './http/expect-continue.ts
 import { notFound } from './http/page-error.ts'
 import { pages } from './http/pages.ts'
 import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
+import { answerUnreadable } from './http/unreadable-requests.ts'
 import { openLastUse } from './last-use.ts'
 import { sendOAuthError } from './oauth/errors.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
@@ -49,6 +50,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
     return503OnClosing: false,
     frameworkErrors: answerUnroutable,
+    clientErrorHandler: answerUnreadable,
   })
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(parts.db, log)

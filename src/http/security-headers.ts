@@ -12,12 +12,14 @@ export const pagePolicy = `${commonPolicy}; form-action 'self'`
  */
 export const leavingPagePolicy = commonPolicy
 
-/** The headers of every page and every redirect between pages. */
+/**
+ * The headers of every page and every redirect between pages. No Cross-Origin-Opener-Policy: an application may
+ * run its authorization in a window of its own, and would lose that window at the first page that has one.
+ */
 export function setPageHeaders(reply: FastifyReply, policy: string): void {
   reply.headers({
     'cache-control': 'no-store',
     'content-security-policy': policy,
-    'cross-origin-opener-policy': 'same-origin',
     'referrer-policy': 'no-referrer',
     'x-content-type-options': 'nosniff',
     'x-frame-options': 'DENY',

@@ -45,17 +45,14 @@ export interface Answer {
   state: string | null
 }
 
-/** Keeps a request until it is answered. The account's requests of yesterday are removed on the way. */
+/** Keeps a request until it is answered or expires. */
 export async function insertAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,
   request: NewAuthorizationRequest,
 ): Promise<void> {
   await db.query(
-    `with over as (
-       delete from authorization_request where account_id = $2 and expires_at < now() - interval '1 day'
-     )
-     insert into authorization_request (id_hash, account_id, application_id, link, redirect_uri, state, scopes,
+    `insert into authorization_request (id_hash, account_id, application_id, link, redirect_uri, state, scopes,
                                         resource_scope, code_challenge, expires_at)
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, now() + make_interval(secs => $10))`,
     [

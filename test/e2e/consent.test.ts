@@ -43,7 +43,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     await visit()
     await signIn(page, account)
     await page.getByRole('heading', { name: 'Authorize Package Mirror?' }).waitFor()
-    expect(await page.getByText('Signed in as').innerText()).toContain(account.username)
+    expect(await page.getByText('Signed in as').textContent()).toContain(account.username)
     await press(page, 'Authorize')
     await arrive(page)
 
@@ -72,7 +72,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     await visit()
     await signIn(page, account)
     await press(page, 'Authorize')
-    expect(await page.getByRole('alert').innerText()).toBe('Choose at least one repository.')
+    expect(await page.getByRole('alert').textContent()).toContain('Choose at least one repository.')
     await page.getByRole('checkbox', { name: one.path }).check()
     await page.getByLabel('Search your repositories').fill(two.path)
     await page.keyboard.press('Enter')
@@ -83,7 +83,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     await thirdParty.finish(...keys)
 
     await page.goto('/settings/authorizations')
-    const facts = await page.locator('dl').innerText()
+    const facts = await page.locator('dl').textContent()
     expect(facts).toContain(one.path)
     expect(facts).not.toContain(two.path)
   })
@@ -97,7 +97,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     const { access_token, refresh_token } = await thirdParty.finish(...keys)
     await page.goto('/settings/authorizations')
     await press(page, 'Withdraw Package Mirror')
-    expect(await page.getByRole('status').innerText()).toContain('Package Mirror is withdrawn')
+    expect(await page.getByRole('status').textContent()).toContain('Package Mirror is withdrawn')
     expect(await works(access_token)).toBe(false)
     await expect(thirdParty.refresh(...keys, String(refresh_token))).rejects.toMatchObject({
       error: 'invalid_grant',
@@ -119,13 +119,29 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     await visit({ prompt: 'consent' })
     await press(page, 'Not you?')
     await signIn(page, other)
-    expect(await page.getByText('Signed in as').innerText()).toContain(other.username)
+    expect(await page.getByText('Signed in as').textContent()).toContain(other.username)
+  })
+
+  it('runs in a window that the application opens beside itself, which can still tell it the end', async () => {
+    const { account, application, page, keys } = await aVisit()
+    await page.goto(thirdParty.redirectUri)
+    const link = await thirdParty.begin(application.clientId)
+    const [popup] = await Promise.all([
+      page.waitForEvent('popup'),
+      page.evaluate((address) => void open(address), link),
+    ])
+    await signIn(popup, account)
+    await press(popup, 'Authorize')
+    await arrive(popup)
+    expect(await popup.evaluate(() => opener !== null)).toBe(true)
+    expect(await thirdParty.finish(...keys)).toHaveProperty('access_token')
   })
 
   it('works with the keyboard alone, at a phone’s width and without JavaScript', async () => {
     const { account, application, keys } = await aVisit()
     const page = await browser.newPage({ viewport: { width: 360, height: 640 }, javaScriptEnabled: false })
     await page.goto(await thirdParty.begin(application.clientId))
+    await page.locator('#username:focus').waitFor()
     await page.keyboard.type(account.username)
     await page.keyboard.press('Tab')
     await page.keyboard.type(password)
