@@ -1,0 +1,66 @@
+import * as oauth from 'oauth4webapi'
+import type { ClientLibrary, Tokens } from './client.ts'
+
+/** The tests speak http on loopback; outside of them the library is right to refuse it. */
+const insecure = { [oauth.allowInsecureRequests]: true }
+
+/** oauth4webapi: discovery, PKCE, HTTP Basic with everything percent-encoded, `iss` checked. */
+export const oauth4webapi: ClientLibrary = async ({ issuer, clientId, clientSecret, redirectUri }) => {
+  const discovery = await oauth.discoveryRequest(new URL(issuer), { algorithm: 'oauth2', ...insecure })
+  const server = await oauth.processDiscoveryResponse(new URL(issuer), discovery)
+  const client = { client_id: clientId }
+  const authentication = oauth.ClientSecretBasic(clientSecret)
+  const state = oauth.generateRandomState()
+  const verifier = oauth.generateRandomCodeVerifier()
+  let last: Tokens
+  const keep = (answer: oauth.TokenEndpointResponse) =>
+    (last = { accessToken: answer.access_token, refreshToken: String(answer.refresh_token) })
+  return {
+    async begin() {
+      const link = new URL(String(server.authorization_endpoint))
+      link.search = new URLSearchParams({
+        response_type: 'code',
+        client_id: clientId,
+        redirect_uri: redirectUri,
+        state,
+        code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
+        code_challenge_method: 'S256',
+      }).toString()
+      return link.href
+    },
+    async finish(callback) {
+      const response = oauth.validateAuthResponse(server, client, new URL(callback), state)
+      const answer = await oauth.authorizationCodeGrantRequest(
+        server,
+        client,
+        authentication,
+        response,
+        redirectUri,
+        verifier,
+        insecure,
+      )
+      return keep(await oauth.processAuthorizationCodeResponse(server, client, answer))
+    },
+    async refresh() {
+      const { refreshToken } = last
+      const answer = await oauth.refreshTokenGrantRequest(
+        server,
+        client,
+        authentication,
+        refreshToken,
+        insecure,
+      )
+      return keep(await oauth.processRefreshTokenResponse(server, client, answer))
+    },
+    async revoke() {
+      const answer = await oauth.revocationRequest(
+        server,
+        client,
+        authentication,
+        last.refreshToken,
+        insecure,
+      )
+      await oauth.processRevocationResponse(answer)
+    },
+  }
+}

@@ -1,0 +1,39 @@
+/** What the tests use of client libraries that come without types. */
+declare module 'simple-oauth2' {
+  export interface AccessToken {
+    token: { access_token: string; refresh_token: string }
+    refresh(): Promise<AccessToken>
+    revokeAll(): Promise<void>
+  }
+  export class AuthorizationCode {
+    constructor(options: {
+      client: { id: string; secret: string }
+      auth: { tokenHost: string; tokenPath: string; revokePath: string; authorizePath: string }
+    })
+    authorizeURL(parameters: Record<string, string>): string
+    getToken(parameters: { code: string; redirect_uri: string }): Promise<AccessToken>
+  }
+}
+
+declare module 'passport-oauth2' {
+  type Done = (error: unknown, user: object) => void
+  export class Strategy {
+    constructor(
+      options: Record<'authorizationURL' | 'tokenURL' | 'clientID' | 'clientSecret' | 'callbackURL', string>,
+      verify: (accessToken: string, refreshToken: string, profile: unknown, done: Done) => void,
+    )
+    authenticate(request: { query: Record<string, string> }, options: { state?: string }): void
+    redirect: (url: string) => void
+    success: (user: object) => void
+    fail: (challenge: unknown) => void
+    error: (error: Error) => void
+    /** What passport-oauth2-refresh and strategies of one's own call. */
+    _oauth2: {
+      getOAuthAccessToken(
+        code: string,
+        parameters: Record<string, string>,
+        done: (error: unknown, accessToken: string, refreshToken: string) => void,
+      ): void
+    }
+  }
+}
