@@ -1,31 +1,44 @@
 import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { PatientResponse } from './expect-continue.ts'
 
 /** How long a client may take to notice the answer, and how much it may send on meanwhile. */
 const lingerMilliseconds = 2_000
 const lingerBytes = 1024 * 1024
+const quietMilliseconds = 400
 
 /**
  * Sends an answer though the request's body may still be on its way, and then closes the connection without reading
  * it all. A connection closed with bytes unread is reset, and a reset can overtake the answer: so for a moment what
- * comes is read and dropped, until the client has understood and hangs up.
+ * comes is read and dropped, until the client has understood and hangs up or falls silent.
  */
 export function sendEarly(request: FastifyRequest, reply: FastifyReply, body: Buffer): FastifyReply {
   if (request.raw.complete || request.raw.readableEnded) return reply.send(body)
   reply.header('connection', 'close').header('content-length', body.length)
+  // A client that was never invited has sent nothing of its body.
+  if (reply.raw instanceof PatientResponse && reply.raw.isAsked) return reply.send(body)
   return reply.send(Readable.from(linger(request.raw, body), { objectMode: false }))
 }
 
 async function* linger(incoming: IncomingMessage, body: Buffer): AsyncGenerator<Buffer, void, void> {
   yield body
   let dropped = 0
+  let hasEnded = false
+  const ended = Promise.race([once(incoming, 'end'), once(incoming, 'close')]).catch(() => {})
+  const noted = ended.then(() => {
+    hasEnded = true
+  })
   incoming.on('data', (chunk: Buffer) => {
     dropped += chunk.length
     if (dropped > lingerBytes) incoming.pause()
   })
   incoming.resume()
-  const signal = AbortSignal.timeout(lingerMilliseconds)
-  await Promise.race([once(incoming, 'end', { signal }), once(incoming, 'close', { signal })]).catch(() => {})
+  const deadline = Date.now() + lingerMilliseconds
+  for (let before = -1; !hasEnded && before < dropped && Date.now() < deadline; ) {
+    before = dropped
+    await Promise.race([noted, sleep(quietMilliseconds)])
+  }
 }

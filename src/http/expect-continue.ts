@@ -15,6 +15,11 @@ export class PatientResponse<
     this.#isAsked = true
   }
 
+  /** Whether the client still waits for an invitation. */
+  get isAsked(): boolean {
+    return this.#isAsked
+  }
+
   /** Sends `100 Continue` if the client waits for it. */
   invite(): void {
     if (this.#isAsked) super.writeContinue()
