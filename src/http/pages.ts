@@ -4,7 +4,7 @@ import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { projectRoot } from '../config.ts'
 import { type Assets, serveAssets } from './assets.ts'
-import { wordDay, wordMoment } from './moments.ts'
+import { wordDay, wordMoment, wordSize } from './words.ts'
 
 /** Who looks at a page: what its head shows and what its forms need. */
 export interface Visitor {
@@ -13,6 +13,9 @@ export interface Visitor {
   /** Goes into every form, as the field that csrf.ts reads. */
   csrfToken: string
 }
+
+/** Somebody who is not signed in, on a page without forms: it needs no cookie. */
+export const nobody: Visitor = { account: null, csrfToken: '' }
 
 /** Sends one page: `reply` may already carry a status and headers. */
 export type Page<Content extends object> = (
@@ -37,6 +40,6 @@ export async function pages(app: FastifyInstance): Promise<void> {
     templates: resolve(projectRoot, 'views'),
     production: true,
     viewExt: 'eta',
-    defaultContext: { assets, wordDay, wordMoment },
+    defaultContext: { assets, wordDay, wordMoment, wordSize },
   })
 }

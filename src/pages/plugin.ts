@@ -5,10 +5,16 @@ import { wrongMethod } from '../http/page-error.ts'
 import { pagePolicy } from '../http/security-headers.ts'
 import { speakHtml } from '../http/speak-html.ts'
 import { homeRoutes } from './home.ts'
+import { packageRoutes } from './package.ts'
+import { repositoryRoutes } from './repository.ts'
 
 /** The pages for people who use the registries (DESIGN §4). */
 export async function peoplesPages(app: FastifyInstance, parts: Parts): Promise<void> {
   await speakHtml(app, parts.config, pagePolicy)
   await homeRoutes(app, parts)
-  refuseOtherMethods(app, '/', ['GET', 'HEAD'], wrongMethod)
+  await repositoryRoutes(app, parts)
+  await packageRoutes(app, parts)
+  for (const url of ['/', '/:group/:name', '/:group/:name/packages/:vendor/:package']) {
+    refuseOtherMethods(app, url, ['GET', 'HEAD'], wrongMethod)
+  }
 }

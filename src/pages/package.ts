@@ -1,0 +1,62 @@
+import type { FastifyInstance } from 'fastify'
+import { readSession } from '../accounts/visitor.ts'
+import type { Parts } from '../app.ts'
+import { notFound } from '../http/page-error.ts'
+import { field, readQuery } from '../http/page-form.ts'
+import { nobody, page } from '../http/pages.ts'
+import { distUrl } from '../registry/entry.ts'
+import {
+  findPackage,
+  findVersionOnPage,
+  findVisibleRepository,
+  type ListedVersion,
+  listVersionsOnPage,
+  type PackageOnPage,
+  type VersionOnPage,
+  type VisibleRepository,
+} from '../registry/package-listing.ts'
+import { type Manifest, readManifest } from './manifest.ts'
+import { type SetUp, setUpOf } from './repository.ts'
+
+/** More versions than anybody reads; Composer knows them all. */
+const versionsShown = 300
+
+const packagePage = page<{
+  repository: VisibleRepository
+  about: PackageOnPage
+  shown: VersionOnPage
+  manifest: Manifest
+  versions: ListedVersion[]
+  archiveUrl: string
+  setUp: SetUp
+}>('pages/package')
+
+interface Params {
+  group: string
+  name: string
+  vendor: string
+  package: string
+}
+
+/** `GET /<group>/<name>/packages/<vendor>/<package>`: its versions, requirements and how to install it (DESIGN §4). */
+export async function packageRoutes(app: FastifyInstance, { config, db }: Parts): Promise<void> {
+  app.get<{ Params: Params }>('/:group/:name/packages/:vendor/:package', async (request, reply) => {
+    const { params } = request
+    const session = await readSession({ config, db }, request)
+    const repository = await findVisibleRepository(db, params, session?.account.id ?? null)
+    const about = repository && (await findPackage(db, repository.id, `${params.vendor}/${params.package}`))
+    const asked = field(readQuery(request), 'version') || null
+    const shown = about && (await findVersionOnPage(db, about.id, asked))
+    if (!repository || !about || !shown) throw notFound()
+    const setUp = setUpOf(config.baseUrl, repository.path)
+    return packagePage(reply, session ?? nobody, {
+      repository,
+      about,
+      shown,
+      manifest: readManifest(shown.metadata),
+      versions: await listVersionsOnPage(db, about.id, versionsShown),
+      archiveUrl: distUrl(setUp.registryUrl, about.name, shown.version, shown.sha256),
+      setUp,
+    })
+  })
+}

@@ -1,0 +1,64 @@
+import type { FastifyInstance } from 'fastify'
+import { readSession } from '../accounts/visitor.ts'
+import type { Parts } from '../app.ts'
+import { notFound } from '../http/page-error.ts'
+import { field, readQuery } from '../http/page-form.ts'
+import { nobody, page } from '../http/pages.ts'
+import { isAtLeast } from '../permissions.ts'
+import {
+  findVisibleRepository,
+  type ListedPackage,
+  listPackages,
+  type VisibleRepository,
+} from '../registry/package-listing.ts'
+import { registryUrl } from '../registry/repositories.ts'
+
+const packagesPerPage = 50
+
+const repositoryPage = page<{
+  repository: VisibleRepository
+  mayPush: boolean
+  packages: ListedPackage[]
+  search: string
+  /** The name that the next page starts after; null on the last one. */
+  next: string | null
+  setUp: SetUp
+}>('pages/repository')
+
+/** What the commands on a page are made of. */
+export interface SetUp {
+  /** {registry_url} */
+  registryUrl: string
+  /** Composer keeps credentials by host and port… */
+  host: string
+  /** …netrc by host alone. */
+  hostname: string
+  isHttps: boolean
+}
+
+/** `GET /<group>/<name>`: a repository's packages, and how to use its registry (DESIGN §4, SPEC 4.5, 4.6). */
+export async function repositoryRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
+  app.get<{ Params: { group: string; name: string } }>('/:group/:name', async (request, reply) => {
+    const session = await readSession(parts, request)
+    const repository = await findVisibleRepository(parts.db, request.params, session?.account.id ?? null)
+    if (!repository) throw notFound()
+    const query = readQuery(request)
+    const [search, after] = [field(query, 'q').trim(), field(query, 'after')]
+    const found = await listPackages(parts.db, repository.id, { search, after, limit: packagesPerPage + 1 })
+    const packages = found.slice(0, packagesPerPage)
+    return repositoryPage(reply, session ?? nobody, {
+      repository,
+      mayPush: isAtLeast(repository.role, 'developer'),
+      packages,
+      search,
+      next: found.length > packagesPerPage ? (packages.at(-1)?.name ?? null) : null,
+      setUp: setUpOf(parts.config.baseUrl, repository.path),
+    })
+  })
+}
+
+/** What a repository's commands are made of, from the public address of the service. */
+export function setUpOf(baseUrl: string, path: string): SetUp {
+  const { host, hostname, protocol } = new URL(baseUrl)
+  return { registryUrl: registryUrl(baseUrl, path), host, hostname, isHttps: protocol === 'https:' }
+}
