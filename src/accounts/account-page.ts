@@ -69,7 +69,7 @@ async function showAccount(
 
 /** Why a password cannot be chosen; null when it can (NIST SP 800-63B §5.1.1.2: length, and no other rules). */
 function problemWith(chosen: string, repeated: string): string | null {
-  if ([...chosen].length < minPasswordCharacters) {
+  if (Array.from(chosen).length < minPasswordCharacters) {
     return `The new password needs at least ${minPasswordCharacters} characters.`
   }
   if (Buffer.byteLength(chosen) > maxPasswordBytes) return 'The new password is too long.'

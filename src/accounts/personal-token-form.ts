@@ -66,7 +66,7 @@ export function sentForm(body: unknown): TokenForm {
 /** What was chosen, or in a sentence why it cannot be. */
 export function readChoice(form: TokenForm, mine: readonly RepositoryOfAccount[]): TokenChoice | string {
   const { name, scopes } = form
-  if (name === '' || [...name].length > 100) return 'Give the token a name of 1 to 100 characters.'
+  if (name === '' || Array.from(name).length > 100) return 'Give the token a name of 1 to 100 characters.'
   if (scopes.length === 0) return 'Choose at least one permission.'
   if (!scopes.every(isScope)) return 'One of the permissions does not exist.'
   const resourceScope = resourceScopes.find((one) => one === form.resourceScope)
@@ -79,25 +79,26 @@ export function readChoice(form: TokenForm, mine: readonly RepositoryOfAccount[]
     return 'You chose repositories: choose also that the token reaches only those, or none of them.'
   }
   const expiry = readExpiry(form)
-  if (typeof expiry === 'string' && expiry !== 'never') return expiry
+  if (typeof expiry === 'object' && 'problem' in expiry) return expiry.problem
   const repositoryIds = isSpecified ? chosen.map(({ id }) => id) : []
   return { name, scopes: withoutCovered(scopes), resourceScope, repositoryIds, expiry }
 }
 
 /** When the token ends. A date, which counts to its end in UTC, goes before a number of days. */
-function readExpiry({ lifetimeInDays, expiresOn, neverExpires }: TokenForm): Expiry | string {
+function readExpiry({ lifetimeInDays, expiresOn, neverExpires }: TokenForm): Expiry | { problem: string } {
   if (neverExpires) {
-    return expiresOn === '' ? 'never' : 'Either give the token an end or let it work without one, not both.'
+    if (expiresOn === '') return 'never'
+    return { problem: 'Either give the token an end or let it work without one, not both.' }
   }
   if (expiresOn !== '') {
     const end = new Date(`${expiresOn}T23:59:59Z`)
     // 31 February would be read as a day of March.
     const isDay = !Number.isNaN(end.getTime()) && end.toISOString().slice(0, 10) === expiresOn
-    if (!isDay) return 'The date cannot be read: write it as year-month-day, such as 2027-01-31.'
-    return end.getTime() > Date.now() ? { at: end } : 'The date is in the past.'
+    if (!isDay) return { problem: 'The date cannot be read: write it as year-month-day, such as 2027-01-31.' }
+    return end.getTime() > Date.now() ? { at: end } : { problem: 'The date is in the past.' }
   }
   const inDays = lifetimesInDays.find((days) => `${days}` === lifetimeInDays)
-  return inDays ? { inDays } : 'Choose when the token ends.'
+  return inDays ? { inDays } : { problem: 'Choose when the token ends.' }
 }
 
 /** The first day that the form's date field offers, as it spells days. */

@@ -37,16 +37,11 @@ export function showPageError(error: PageError, reply: FastifyReply): FastifyRep
 }
 
 /** Answers an address that cannot be read, before Fastify knows which scope it goes to: its reply knows no `view`. */
-export async function showAddressError(
-  _error: FastifyError,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
-  const error = new PageError(400, 'This address cannot be read.')
+export function showAddressError(_error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  const content = contentOf(new PageError(400, 'This address cannot be read.'))
   setPageHeaders(reply, pagePolicy)
-  const content = { ...contentOf(error), visitor: null, path: '' }
-  const html = await request.server.view('error', content)
-  await reply.code(400).type('text/html; charset=utf-8').send(html)
+  void reply.code(400).type('text/html; charset=utf-8')
+  void request.server.view('error', { ...content, visitor: null, path: '' }).then((html) => reply.send(html))
 }
 
 function contentOf({ status, message }: PageError) {
