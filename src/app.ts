@@ -85,11 +85,9 @@ const dialects = [
 ] as const
 
 /** Answers a URL that cannot be decoded. It reaches no scope, so how it begins tells who answers. */
-async function answerUnroutable(
-  error: FastifyError,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
+function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
   const dialect = dialects.find(({ prefix }) => request.url.startsWith(prefix))
-  await (dialect?.answer ?? showAddressError)(error, request, reply)
+  const answer: (...refused: Parameters<typeof answerUnroutable>) => void =
+    dialect?.answer ?? showAddressError
+  answer(error, request, reply)
 }

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Parts } from '../app.ts'
 import { refuseOtherMethods } from '../http/other-methods.ts'
-import { wrongMethod } from '../http/page-error.ts'
+import { notFound, wrongMethod } from '../http/page-error.ts'
 import { pagePolicy } from '../http/security-headers.ts'
 import { speakHtml } from '../http/speak-html.ts'
 import { homeRoutes } from './home.ts'
@@ -11,6 +11,10 @@ import { repositoryRoutes } from './repository.ts'
 /** The pages for people who use the registries (DESIGN §4). */
 export async function peoplesPages(app: FastifyInstance, parts: Parts): Promise<void> {
   await speakHtml(app, parts.config, pagePolicy)
+  app.addHook('onRequest', async (request) => {
+    // PostgreSQL's texts know no NUL, so nothing is named with one.
+    if (request.url.includes('%00')) throw notFound()
+  })
   await homeRoutes(app, parts)
   await repositoryRoutes(app, parts)
   await packageRoutes(app, parts)

@@ -1,0 +1,70 @@
+import { describe, expect, it } from 'vitest'
+import { signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
+  const t = useApp()
+
+  /** A package with three versions, and a browser that looks at its page. */
+  async function aPackage() {
+    const publisher = await aPublisher(t)
+    const manifest = {
+      description: 'Counts things',
+      license: 'MIT',
+      homepage: 'https://acme.example/lib',
+      require: { php: '>=8.2' },
+      'require-dev': { 'phpunit/phpunit': '^11' },
+    }
+    for (const version of ['1.0.0', '1.1.0', '2.0.0-foo']) await publisher.push(version, { manifest })
+    const cookie = await signIn(t.app, publisher.account)
+    const path = `/${publisher.repository.path}/packages/acme/lib`
+    const look = (query = '') => t.app.inject({ url: path + query, headers: { cookie } })
+    return { ...publisher, path, look }
+  }
+
+  it('shows versions, requirements and how to install the newest release', async () => {
+    const { account, look } = await aPackage()
+    const { body, statusCode } = await look()
+    expect(statusCode).toBe(200)
+    expect(body).toContain('composer require acme/lib<')
+    expect(body).toContain('phpunit/phpunit')
+    expect(body).toContain('&gt;=8.2')
+    expect(body).toContain('href="https://acme.example/lib"')
+    const versions = [...body.matchAll(/\?version=([^"]+)"/g)].map(([, version]) => version)
+    expect(versions).toEqual(['1.1.0', '1.0.0', '2.0.0-foo'])
+    expect(body).toContain(`>${account.username}<`)
+  })
+
+  it('shows an older version, and one that Composer knows by another name, with what to require', async () => {
+    const { look } = await aPackage()
+    expect((await look('?version=1.0.0')).body).toContain('composer require acme/lib:1.0.0')
+    expect((await look('?version=2.0.0-foo')).body).toContain('composer require acme/lib:dev-2.0.0-foo')
+  })
+
+  it('says of an abandoned package what to use instead, and of a quarantined version why', async () => {
+    const { repository, look } = await aPackage()
+    await t.db.query(
+      `update package set abandoned_at = now(), replacement = 'acme/new' where repository_id = $1`,
+      [repository.id],
+    )
+    await t.db.query(
+      `update package_version set quarantined_at = now(), quarantine_reason = 'Stolen key'
+        where version = '1.0.0' and package_id = (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    expect((await look()).body).toContain('acme/new')
+    expect((await look('?version=1.0.0')).body).toContain('Stolen key')
+  })
+
+  it('is not there for somebody who may not see the repository, nor once all versions are deleted', async () => {
+    const { path, repository, look } = await aPackage()
+    expect((await t.app.inject(path)).statusCode).toBe(404)
+    expect((await look('?version=9.9.9')).statusCode).toBe(404)
+    await t.db.query(
+      'update package_version set deleted_at = now() where package_id in (select id from package where repository_id = $1)',
+      [repository.id],
+    )
+    expect((await look()).statusCode).toBe(404)
+  })
+})

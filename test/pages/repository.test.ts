@@ -1,0 +1,110 @@
+import { describe, expect, it } from 'vitest'
+import { aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+describe('GET /<group>/<name>', () => {
+  const t = useApp({ BASE_URL: 'http://svc.test:8080' })
+
+  const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
+
+  it('lists the packages with their newest release', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    const manifest = { description: 'Counts <things> & more' }
+    for (const version of ['1.9.0', '1.10.0', '2.0.0-foo']) {
+      expect((await push(version, { name: 'acme/lib', manifest })).statusCode).toBe(201)
+    }
+    const { body, statusCode } = await look(`/${repository.path}`, await signIn(t.app, account))
+    expect(statusCode).toBe(200)
+    expect(body).toContain(`href="/${repository.path}/packages/acme/lib"`)
+    expect(body).toContain('Counts &lt;things&gt; &amp; more')
+    expect(body).toContain('<code>1.10.0</code>')
+  })
+
+  it('shows the commands of SPEC 4.5 and 4.6 with the address and the port of this registry', async () => {
+    const { repository, account } = await aPublisher(t)
+    const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
+    const url = `http://svc.test:8080/${repository.path}/-/packages/`
+    expect(body).toContain(`composer ${url}\n`)
+    expect(body).toContain('composer config -g repo.packagist false')
+    expect(body).toContain('composer config -g http-basic.svc.test:8080 svc &lt;SVC_TOKEN&gt;')
+    expect(body).toContain('machine svc.test\nlogin svc\npassword &lt;SVC_TOKEN&gt;')
+    expect(body).toContain(`-T package.zip ${url}upload/&lt;vendor&gt;/&lt;package&gt;/&lt;version&gt;`)
+    expect(body).toContain('composer archive --format=zip --file=package')
+  })
+
+  it('leaves out how to publish for somebody who may not', async () => {
+    const { repository, account } = await aPublisher(t, { role: 'guest' })
+    const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
+    expect(body).not.toContain('composer archive')
+  })
+
+  it('shows a public repository to anybody', async () => {
+    const repository = await aRepository(t.db, { visibility: 'public' })
+    const answer = await look(`/${repository.path}`)
+    expect(answer.statusCode).toBe(200)
+    expect(answer.body).toContain('href="/login"')
+  })
+
+  it('says the same of a private repository of others and of none', async () => {
+    const account = await anAccount(t.db)
+    const { path } = await aRepository(t.db, { name: 'theirs' })
+    for (const cookie of ['', await signIn(t.app, account)]) {
+      const hidden = await look(`/${path}`, cookie)
+      const none = await look('/no-such/theirs', cookie)
+      expect(hidden.statusCode).toBe(404)
+      expect(hidden.body).toBe(none.body)
+    }
+  })
+
+  it('finds packages by name and description, and pages through them by name', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/one', manifest: { description: 'Apples' } })
+    await t.db.query(
+      `with more as (
+         insert into package (repository_id, name, description)
+         select $1, 'acme/p' || to_char(n, 'FM000'), 'Pears' from generate_series(1, 60) n
+         returning id)
+       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
+         from more, (select sort_key, sha256 from package_version limit 1) v`,
+      [repository.id],
+    )
+    const cookie = await signIn(t.app, account)
+    const names = (body: string) => [...body.matchAll(/packages\/(acme\/\w+)"/g)].map(([, name]) => name)
+    const apples = await look(`/${repository.path}?q=APPLES`, cookie)
+    expect(names(apples.body)).toEqual(['acme/one'])
+    const first = await look(`/${repository.path}?q=acme%2F`, cookie)
+    expect(names(first.body)).toHaveLength(50)
+    const next = /href="([^"]+after=[^"]+)"/.exec(first.body)?.[1]?.replaceAll('&amp;', '&') as string
+    expect(names((await look(next, cookie)).body)).toHaveLength(11)
+  })
+
+  it.each(['/a%00b/c', '/acme/php?q=%00', '/acme/php?q=a&q=b', '/ACME/PHP', '/acme/%20'])(
+    'answers %s with a page',
+    async (url) => {
+      const answer = await look(url)
+      expect([400, 404]).toContain(answer.statusCode)
+      expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+    },
+  )
+
+  it('fills in a token for this very repository', async () => {
+    const { repository, account } = await aPublisher(t)
+    const cookie = await signIn(t.app, account)
+    const { body } = await look(`/${repository.path}`, cookie)
+    const link = /href="(\/settings\/tokens\?preset=pull[^"#]+)/.exec(body)?.[1]?.replaceAll('&amp;', '&')
+    const form = await look(link as string, cookie)
+    expect(form.body).toContain(`value="${repository.path}" checked`)
+  })
+
+  it('takes back what a removed member could see', async () => {
+    const account = await anAccount(t.db)
+    const repository = await aRepository(t.db)
+    await aMember(t.db, account, repository, 'guest')
+    const cookie = await signIn(t.app, account)
+    expect((await look(`/${repository.path}`, cookie)).statusCode).toBe(200)
+    await t.db.query('delete from repository_member where repository_id = $1', [repository.id])
+    expect((await look(`/${repository.path}`, cookie)).statusCode).toBe(404)
+  })
+})
