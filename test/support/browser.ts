@@ -1,12 +1,12 @@
-import { existsSync } from 'node:fs'
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll } from 'vitest'
+import { has } from './requires.ts'
 
 /** Where Debian's package puts Chromium. */
 const executablePath = '/usr/bin/chromium'
 
-/** Whether browser tests can run. Under CI they must: a missing browser is a failure there, not a skip. */
-export const hasBrowser = process.env['CI'] === 'true' || existsSync(executablePath)
+/** Whether browser tests can run. */
+export const hasBrowser = has('chromium')
 
 /** A headless Chromium for one test file, with a profile of its own that is thrown away. */
 export function useBrowser(): { newPage(options?: BrowserContextOptions): Promise<Page> } {

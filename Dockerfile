@@ -1,0 +1,30 @@
+FROM node:24-bookworm-slim AS build
+WORKDIR /svc
+COPY package.json package-lock.json ./
+RUN npm ci
+COPY tsconfig.json ./
+COPY src ./src
+RUN npm run build
+
+FROM node:24-bookworm-slim AS dependencies
+WORKDIR /svc
+COPY package.json package-lock.json ./
+# Without the embedded PostgreSQL, which is optional: a container has DATABASE_URL.
+RUN npm ci --omit=dev --omit=optional
+
+FROM node:24-bookworm-slim
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/var/lib/svc
+WORKDIR /svc
+COPY --from=dependencies /svc ./
+COPY --from=build /svc/dist ./dist
+COPY bin ./bin
+COPY migrations ./migrations
+COPY views ./views
+# Archives live on a volume that belongs to the user who writes them.
+RUN ln -s /svc/bin/svc.js /usr/local/bin/svc && install -d -o node -g node /var/lib/svc
+VOLUME /var/lib/svc
+USER node
+EXPOSE 3000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/healthz`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
+CMD ["node", "dist/main.js"]
