@@ -4,7 +4,7 @@ import type { Parts } from '../app.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
-import { distUrl } from '../registry/entry.ts'
+import { openArchiveVolume } from '../registry/archive-volume.ts'
 import {
   findPackage,
   findVersionOnPage,
@@ -15,8 +15,8 @@ import {
   type VersionOnPage,
   type VisibleRepository,
 } from '../registry/package-listing.ts'
+import { readReadme } from '../registry/readme.ts'
 import { type Manifest, readManifest } from './manifest.ts'
-import { type SetUp, setUpOf } from './repository.ts'
 
 /** More versions than anybody reads; Composer knows them all. */
 const versionsShown = 300
@@ -27,8 +27,8 @@ const packagePage = page<{
   shown: VersionOnPage
   manifest: Manifest
   versions: ListedVersion[]
-  archiveUrl: string
-  setUp: SetUp
+  /** As text; null when the archive has none. */
+  readme: string | null
 }>('pages/package')
 
 interface Params {
@@ -39,24 +39,25 @@ interface Params {
 }
 
 /** `GET /<group>/<name>/packages/<vendor>/<package>`: its versions, requirements and how to install it (DESIGN §4). */
-export async function packageRoutes(app: FastifyInstance, { config, db }: Parts): Promise<void> {
+export async function packageRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
+  const { config, db } = parts
+  const volume = await openArchiveVolume(config.dataDir)
+
   app.get<{ Params: Params }>('/:group/:name/packages/:vendor/:package', async (request, reply) => {
     const { params } = request
-    const session = await readSession({ config, db }, request)
+    const session = await readSession(parts, request)
     const repository = await findVisibleRepository(db, params, session?.account.id ?? null)
     const about = repository && (await findPackage(db, repository.id, `${params.vendor}/${params.package}`))
     const asked = field(readQuery(request), 'version') || null
     const shown = about && (await findVersionOnPage(db, about.id, asked))
     if (!repository || !about || !shown) throw notFound()
-    const setUp = setUpOf(config.baseUrl, repository.path)
     return packagePage(reply, session ?? nobody, {
       repository,
       about,
       shown,
       manifest: readManifest(shown.metadata),
       versions: await listVersionsOnPage(db, about.id, versionsShown),
-      archiveUrl: distUrl(setUp.registryUrl, about.name, shown.version, shown.sha256),
-      setUp,
+      readme: await readReadme(volume, shown.sha256),
     })
   })
 }

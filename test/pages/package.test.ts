@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher } from '../support/registry-actors.ts'
+import { aZip } from '../support/zip.ts'
 
 describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
   const t = useApp()
@@ -40,6 +41,23 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     const { look } = await aPackage()
     expect((await look('?version=1.0.0')).body).toContain('composer require acme/lib:1.0.0')
     expect((await look('?version=2.0.0-foo')).body).toContain('composer require acme/lib:dev-2.0.0-foo')
+  })
+
+  it.each([
+    ['at the top', ''],
+    ['in the only folder', 'lib-1.0.0/'],
+  ])('shows the README beside composer.json %s, as text', async (_where, folder) => {
+    const { repository, push, account } = await aPublisher(t)
+    const payload = aZip({
+      [`${folder}composer.json`]: JSON.stringify({ name: 'acme/lib' }),
+      [`${folder}README.md`]: '# Lib <script>alert(1)</script>\n',
+      [`${folder}docs/README.md`]: 'Not this one',
+    })
+    expect((await push('1.0.0', { payload })).statusCode).toBe(201)
+    const cookie = await signIn(t.app, account)
+    const { body } = await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })
+    expect(body).toContain('# Lib &lt;script&gt;alert(1)&lt;/script&gt;')
+    expect(body).not.toContain('Not this one')
   })
 
   it('says of an abandoned package what to use instead, and of a quarantined version why', async () => {
