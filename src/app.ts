@@ -24,6 +24,7 @@ import { sendOAuthError } from './oauth/errors.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
 import { oauth } from './oauth/plugin.ts'
 import { peoplesPages } from './pages/plugin.ts'
+import { answerError } from './registry/answers.ts'
 import { registry } from './registry/plugin.ts'
 
 /** What every feature is built from. */
@@ -80,13 +81,14 @@ function trustedProxies(setting: Config['trustProxy']) {
 
 /** Whose dialect answers below a path; pages answer everywhere else. */
 const dialects = [
-  { prefix: '/oauth2/', answer: sendOAuthError },
-  { prefix: '/api/', answer: sendApiError },
+  { path: /^\/oauth2\//, answer: sendOAuthError },
+  { path: /^\/api\//, answer: sendApiError },
+  { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: answerError },
 ] as const
 
 /** Answers a URL that cannot be decoded. It reaches no scope, so how it begins tells who answers. */
 function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
-  const dialect = dialects.find(({ prefix }) => request.url.startsWith(prefix))
+  const dialect = dialects.find(({ path }) => path.test(request.url))
   const answer: (...refused: Parameters<typeof answerUnroutable>) => void =
     dialect?.answer ?? showAddressError
   answer(error, request, reply)

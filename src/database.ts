@@ -44,3 +44,13 @@ export async function transaction<T>(pool: pg.Pool, work: (tx: pg.PoolClient) =>
 export function brokenConstraint(error: unknown): string | null {
   return error instanceof pg.DatabaseError ? (error.constraint ?? null) : null
 }
+
+/** Whether the database cannot be reached, is shutting down or has no connection left: worth a retry. */
+export function isOutage(thrown: Error): boolean {
+  if (thrown instanceof pg.DatabaseError) return /^(?:08|53|57P)/.test(thrown.code ?? '')
+  const code = 'code' in thrown ? thrown.code : undefined
+  return (
+    ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE'].includes(String(code)) ||
+    /timeout exceeded when trying to connect|Connection terminated/.test(thrown.message)
+  )
+}

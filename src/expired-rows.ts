@@ -3,8 +3,8 @@ import type { Queryable } from './database.ts'
 
 /** How many rows of a table one sweep takes at most, so that none holds locks for long. */
 const rowsPerSweep = 2_000
-/** An hour between sweeps, give or take a half, so that many processes do not come at once. */
-const sweepMilliseconds = 3_600_000
+/** Between sweeps, give or take a half, so that many processes do not come at once. A seal outlives its grace by no more. */
+const sweepMilliseconds = 300_000
 /** Names the sweep among the advisory locks of this database. */
 const sweepLock = 7_338_001
 
@@ -75,6 +75,7 @@ export async function sweepExpired(db: Queryable): Promise<number> {
 /** Sweeps now and then for as long as the process lives. Answers the way to stop, which waits for a running sweep. */
 export function sweepRegularly(db: Queryable, log: FastifyBaseLogger): () => Promise<void> {
   let running: Promise<void> = Promise.resolve()
+  let isStopped = false
   let timer: NodeJS.Timeout
   function schedule(): void {
     timer = setTimeout(
@@ -87,14 +88,18 @@ export function sweepRegularly(db: Queryable, log: FastifyBaseLogger): () => Pro
   }
   async function sweep(): Promise<void> {
     try {
-      const swept = await sweepExpired(db)
-      if (swept > 0) log.info({ swept }, 'expired rows were removed')
+      let swept: number
+      do {
+        swept = await sweepExpired(db)
+        if (swept > 0) log.info({ swept }, 'expired rows were removed')
+      } while (swept >= rowsPerSweep && !isStopped)
     } catch (error) {
       log.warn({ err: error }, 'expired rows could not be removed')
     }
   }
   schedule()
   return async () => {
+    isStopped = true
     clearTimeout(timer)
     await running
   }

@@ -1,4 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { isOutage } from '../database.ts'
 
 /** Numbers of gRPC, as the registry answers them too (DESIGN §6, §7). */
 export const errcodes = {
@@ -8,6 +9,7 @@ export const errcodes = {
   resourceExhausted: 8,
   unimplemented: 12,
   internal: 13,
+  unavailable: 14,
   unauthenticated: 16,
 } as const
 
@@ -61,8 +63,9 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
   return reply.send({ errcode: error.errcode, errmsg: error.message })
 }
 
-/** Fastify's own refusals of a request that it could not read. */
-function translate({ code, statusCode = 500 }: Partial<FastifyError>): ApiError {
+/** What Fastify or the database threw. */
+function translate(thrown: Error & Partial<FastifyError>): ApiError {
+  const { code, statusCode = 500 } = thrown
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
     return new ApiError(413, errcodes.resourceExhausted, 'the request body is too large')
   }
@@ -70,6 +73,9 @@ function translate({ code, statusCode = 500 }: Partial<FastifyError>): ApiError 
     return new ApiError(415, errcodes.invalidArgument, 'the request body must be application/json')
   }
   if (statusCode < 500) return invalidArgument('the request cannot be read')
+  if (isOutage(thrown)) {
+    return new ApiError(503, errcodes.unavailable, 'temporarily unavailable', { 'retry-after': '5' })
+  }
   return new ApiError(500, errcodes.internal, 'internal error')
 }
 

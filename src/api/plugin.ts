@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Parts } from '../app.ts'
 import { refuseOtherMethods } from '../http/other-methods.ts'
+import { refuseOtherPaths } from '../http/other-paths.ts'
 import type { LastUse } from '../last-use.ts'
 import { ApiError, errcodes, sendApiError } from './errors.ts'
 import { userRoutes } from './user.ts'
@@ -14,12 +15,10 @@ export async function api(app: FastifyInstance, parts: Parts & { lastUse: LastUs
       scope.addHook('onRequest', async (_request, reply) => {
         reply.header('cache-control', 'private, no-store')
       })
-      scope.setNotFoundHandler(() => {
-        throw new ApiError(404, errcodes.notFound, 'there is no such interface')
-      })
       await userRoutes(scope, parts)
       refuseOtherMethods(scope, '/user', ['GET', 'HEAD', 'PATCH'], methodNotAllowed)
       refuseOtherMethods(scope, '/user/emails', ['GET', 'HEAD'], methodNotAllowed)
+      refuseOtherPaths(scope, noSuchInterface)
     },
     { prefix: '/api' },
   )
@@ -27,4 +26,8 @@ export async function api(app: FastifyInstance, parts: Parts & { lastUse: LastUs
 
 function methodNotAllowed(allow: string): ApiError {
   return new ApiError(405, errcodes.unimplemented, `the method must be one of ${allow}`, { allow })
+}
+
+function noSuchInterface(): ApiError {
+  return new ApiError(404, errcodes.notFound, 'there is no such interface')
 }

@@ -1,4 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { isOutage } from '../database.ts'
 
 /** The status of each error of RFC 6749 §5.2, and of those of §4.1.2.1 that these endpoints borrow. */
 const statuses = {
@@ -56,13 +57,21 @@ export function sendOAuthError(thrown: Error, request: FastifyRequest, reply: Fa
   return sendJson(reply, { error: error.code, error_description: error.message })
 }
 
-/** Fastify's own refusals of a request that it could not read, in words that obey RFC 6749 §5.2. */
-function translate(thrown: Partial<FastifyError>): OAuthError {
+/** What Fastify or the database threw, in words that obey RFC 6749 §5.2. */
+function translate(thrown: Error & Partial<FastifyError>): OAuthError {
   if (thrown.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
     return new OAuthError('invalid_request', 'The request body is too large.', { status: 413 })
   }
   if (thrown.statusCode !== undefined && thrown.statusCode < 500) {
     return new OAuthError('invalid_request', 'The request cannot be read.')
+  }
+  if (isOutage(thrown)) {
+    const options = { status: 503, headers: { 'retry-after': '5' } }
+    return new OAuthError(
+      'temporarily_unavailable',
+      'The server cannot answer now. Try again later.',
+      options,
+    )
   }
   return new OAuthError('server_error', 'The server failed to answer this request.')
 }

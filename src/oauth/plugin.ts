@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Parts } from '../app.ts'
 import { refuseOtherMethods } from '../http/other-methods.ts'
+import { refuseOtherPaths } from '../http/other-paths.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
 import { acceptOnlyForms } from './form.ts'
 import { introspectRoute } from './introspect.ts'
@@ -25,9 +26,7 @@ export async function oauth(app: FastifyInstance, parts: Parts): Promise<void> {
       for (const url of ['/token', '/revoke', '/introspect']) {
         refuseOtherMethods(scope, url, ['POST'], methodNotAllowed)
       }
-      scope.setNotFoundHandler(() => {
-        throw new OAuthError('invalid_request', 'There is no such endpoint.', { status: 404 })
-      })
+      refuseOtherPaths(scope, noSuchEndpoint)
     },
     { prefix: '/oauth2' },
   )
@@ -46,4 +45,8 @@ function methodNotAllowed(allow: string): OAuthError {
     status: 405,
     headers: { allow },
   })
+}
+
+function noSuchEndpoint(): OAuthError {
+  return new OAuthError('invalid_request', 'There is no such endpoint.', { status: 404 })
 }

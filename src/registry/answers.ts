@@ -1,5 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import pg from 'pg'
+import { isOutage } from '../database.ts'
 import { sendEarly } from '../http/early-answer.ts'
 import { errcode, RegistryError } from './errors.ts'
 
@@ -51,14 +51,4 @@ function toRegistryError(thrown: FastifyError): RegistryError {
     return new RegistryError(errcode.unavailable, 'temporarily unavailable', { cause: thrown })
   }
   return new RegistryError(errcode.internal, 'internal error', { cause: thrown })
-}
-
-/** Whether the database cannot be reached, is shutting down or has no connection left: worth a retry. */
-function isOutage(thrown: Error): boolean {
-  if (thrown instanceof pg.DatabaseError) return /^(?:08|53|57P)/.test(thrown.code ?? '')
-  const code = 'code' in thrown ? thrown.code : undefined
-  return (
-    ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE'].includes(String(code)) ||
-    /timeout exceeded when trying to connect|Connection terminated/.test(thrown.message)
-  )
 }
