@@ -130,9 +130,10 @@ begin
     return;
   end if;
 
-  -- Read only now: what was true before the lock may have been undone by who held it.
+  -- Read only now, and by the clock of now: now() is when this call began, which may be before who held the lock
+  -- set the pair's end.
   select p.id, p.code_hash, p.refresh_scopes, p.superseded_at, p.successor_id, p.sealed_successor,
-         p.refresh_expires_at > now() as is_live
+         p.refresh_expires_at > clock_timestamp() as is_live
     into pair
     from token_pair p
    where p.refresh_hash = the_refresh_hash;
