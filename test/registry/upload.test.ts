@@ -237,6 +237,8 @@ describe('every other address and method below the registry', () => {
         { errcode: 5, errmsg: 'not found' },
       ])
     }
+    const undecodable = await ask('upload/acme/lib/%zz', { method: 'PUT' })
+    expect([undecodable.statusCode, undecodable.json().errcode]).toEqual([400, 3])
     const wrong = await ask('packages.json', { method: 'DELETE' })
     expect([wrong.statusCode, wrong.json().errcode, wrong.headers['allow']]).toEqual([405, 12, 'GET, HEAD'])
     const read = await ask('upload/acme/lib/1.0.0')

@@ -1,0 +1,229 @@
+import { execFile } from 'node:child_process'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterEach, describe, expect, it } from 'vitest'
+import fragments from '../fixtures/composer-manifests.json' with { type: 'json' }
+import {
+  aComposerProject,
+  type ComposerProject,
+  hasComposerClient,
+  requestsIn,
+  useRegistries,
+} from '../support/composer-project.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
+import { aPublisher, type Publisher } from '../support/registry-actors.ts'
+import { aZip } from '../support/zip.ts'
+
+const port = await freePort()
+const baseUrl = `http://127.0.0.1:${port}`
+
+describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unzip and curl)', () => {
+  const t = useListeningApp(port)
+  const projects: ComposerProject[] = []
+  afterEach(async () => {
+    for (const project of projects.splice(0)) await project.remove()
+  })
+
+  async function aProject(publisher: Publisher, ...more: Publisher[]): Promise<ComposerProject> {
+    const project = await aComposerProject()
+    projects.push(project)
+    const paths = [publisher, ...more].map(({ repository }) => repository.path)
+    await useRegistries(project, baseUrl, publisher.token, ...paths)
+    return project
+  }
+
+  /** What the registry of the publisher was asked while something was done: `200 packages.json`. */
+  async function asked({ path }: Publisher, act: () => Promise<unknown>): Promise<string[]> {
+    const before = requestsIn(t.log()).length
+    await act()
+    return requestsIn(t.log())
+      .slice(before)
+      .filter((request) => request.includes(path))
+      .map((request) => request.replace(/ (GET|POST) \/.*?\/-\/packages\//, ' '))
+      .toSorted()
+  }
+
+  async function run({ composer }: ComposerProject, ...words: string[]): Promise<string> {
+    const { code, output } = await composer(...words)
+    expect([code, output]).toEqual([0, output])
+    return output
+  }
+
+  it('archives, curl uploads, Composer requires, PHP runs (SPEC 4.4, 4.5, 4.6)', async () => {
+    const publisher = await aPublisher(t)
+    const library = await aProject(publisher)
+    await library.write('composer.json', {
+      name: 'acme/hello',
+      autoload: { 'psr-4': { 'Acme\\': 'src/' } },
+      archive: { exclude: ['auth.json', 'composer.lock', 'vendor'] },
+    })
+    await mkdir(join(library.folder, 'src'))
+    await library.write('src/Hello.php', '<?php namespace Acme; class Hello { const WORLD = "hello world"; }')
+    await library.write('auth.json', '{}')
+    await run(library, 'archive', '--format=zip', '--file=package')
+    const address = `${baseUrl}${publisher.path}upload/acme/hello/1.0.0`
+    const words = ['-sS', '-u', `svc:${publisher.token}`, '-T', 'package.zip', address]
+    const { stdout } = await promisify(execFile)('curl', words, { cwd: library.folder })
+    expect(JSON.parse(stdout)).toMatchObject({ errcode: 0, name: 'acme/hello', version: '1.0.0' })
+
+    const project = await aProject(publisher)
+    await run(project, 'require', 'acme/hello:^1.0')
+    expect(await project.php('require "vendor/autoload.php"; echo Acme\\Hello::WORLD;')).toBe('hello world')
+
+    const warm = await asked(publisher, () => run(project, 'update'))
+    expect(warm).toEqual(['304 p2/acme/hello.json', '304 packages.json'])
+
+    await project.forget('cache', 'vendor')
+    const cold = await asked(publisher, () => run(project, 'install'))
+    expect(cold).toEqual([
+      expect.stringMatching(/^200 dist\/acme\/hello\/1.0.0\/[0-9a-f]{64}.zip$/),
+      '200 downloads',
+    ])
+    expect(await project.php('require "vendor/autoload.php"; echo Acme\\Hello::WORLD;')).toBe('hello world')
+    await expect
+      .poll(async () => (await publisher.ask('search.json?q=hello')).json().results[0].downloads)
+      .toBe(2)
+  })
+
+  it('is not harmed by versions that it cannot parse, and can install them (COMPOSER G2)', async () => {
+    const publisher = await aPublisher(t)
+    for (const version of [
+      '1.0.0',
+      '1.1.0-foo',
+      '100000.0.0',
+      '1.0.1-0.3.7',
+      '1.2.0-beta.1',
+      '1.0.2+build',
+    ]) {
+      expect((await publisher.push(version)).statusCode).toBe(201)
+    }
+    const project = await aProject(publisher)
+    expect(await run(project, 'require', 'acme/lib:^1.0')).toContain('Locking acme/lib (1.0.2+build)')
+    for (const version of ['dev-1.1.0-foo', 'dev-100000.0.0', 'dev-1.0.1-0.3.7', '1.2.0-beta.1']) {
+      expect(await run(project, 'require', `acme/lib:${version}`)).toContain(`=> ${version})`)
+    }
+    await project.forget('cache', 'vendor')
+    await run(project, 'install')
+  })
+
+  it('is not harmed by what a composer.json may say (COMPOSER G5)', async () => {
+    const publisher = await aPublisher(t)
+    const accepted: string[] = []
+    for (const { case: name, fragment } of fragments) {
+      const packageName = `acme/${name.replaceAll('_', '-').toLowerCase()}`
+      const answer = await publisher.push('1.0.0', { name: packageName, manifest: fragment })
+      expect([name, answer.statusCode]).toEqual([name, expect.toBeOneOf([201, 400])])
+      if (answer.statusCode === 201) accepted.push(packageName)
+    }
+    expect(accepted.length).toBeGreaterThan(10)
+    const project = await aProject(publisher)
+    for (const name of accepted) {
+      await project.write('composer.json', {
+        ...JSON.parse(await project.read('composer.json')),
+        require: { [name]: '*' },
+      })
+      const { code, output } = await project.composer('update', '--no-install', '--ignore-platform-reqs')
+      const isHarmed = code !== 0 && !/could not be found in any version|requires .* -> /.test(output)
+      expect(isHarmed, `${name}: ${output}`).toBe(false)
+    }
+  }, 240_000)
+
+  it('unpacks an archive with everything in one folder, as the push plugin makes it (COMPOSER G6)', async () => {
+    const publisher = await aPublisher(t)
+    const payload = aZip({
+      'lib-1.0.0/composer.json': '{"name":"acme/lib","autoload":{"psr-4":{"Acme\\\\":"src/"}}}',
+      'lib-1.0.0/src/Lib.php': '<?php namespace Acme; class Lib { const NAME = "folded"; }',
+    })
+    expect((await publisher.push('1.0.0', { payload })).statusCode).toBe(201)
+    const project = await aProject(publisher)
+    await run(project, 'require', 'acme/lib:^1.0')
+    expect(await project.php('require "vendor/autoload.php"; echo Acme\\Lib::NAME;')).toBe('folded')
+  })
+
+  it('shows our warning to a wrong and to a revoked token (COMPOSER G8)', async () => {
+    const publisher = await aPublisher(t)
+    await publisher.push('1.0.0')
+    const project = await aProject(publisher)
+    await run(project, 'require', 'acme/lib:^1.0')
+    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [
+      publisher.account.id,
+    ])
+    await project.forget('cache', 'vendor')
+    for (const command of ['update', 'install']) {
+      const { code, output } = await project.composer(command)
+      expect(code).not.toBe(0)
+      expect(output).toContain('unknown, expired or revoked')
+    }
+  })
+
+  it('uses two registries of one host with one token, and is refused a third (COMPOSER G8)', async () => {
+    const one = await aPublisher(t)
+    const two = await aPublisher(t)
+    const three = await aPublisher(t)
+    await one.push('1.0.0', { name: 'acme/one' })
+    await two.push('2.0.0', { name: 'acme/two' })
+    await t.db.query(
+      `insert into repository_member (repository_id, account_id, role) values ($1, $2, 'guest')`,
+      [two.repository.id, one.account.id],
+    )
+    const project = await aProject(one, two)
+    await run(project, 'require', 'acme/one', 'acme/two')
+    const stranger = await aProject(one, three)
+    const { code, output } = await stranger.composer('require', 'acme/one')
+    expect(code).not.toBe(0)
+    expect(output).toContain('There is no repository at this address')
+  })
+
+  it('searches, shows and reports abandoned packages (COMPOSER G9)', async () => {
+    const publisher = await aPublisher(t)
+    await publisher.push('1.0.0', { manifest: { description: 'does a thing' } })
+    await publisher.push('1.1.0', { manifest: { description: 'does a thing' } })
+    const project = await aProject(publisher)
+    expect(await run(project, 'search', 'thing')).toMatch(/acme\/lib\s+does a thing/)
+    expect(await run(project, 'search', '-N', 'lib')).toContain('acme/lib')
+    expect(await run(project, 'show', '-a', 'acme/lib')).toMatch(/versions : (\* )?1\.1\.0, 1\.0\.0/)
+    await run(project, 'require', 'acme/lib:1.0.0')
+    expect(await run(project, 'outdated')).toMatch(
+      /acme\/lib\s+1\.0\.0\s+! 1\.1\.0|acme\/lib\s+1\.0\.0\s+\S?\s*1\.1\.0/,
+    )
+  })
+
+  it('asks an empty registry for nothing but packages.json (COMPOSER G10)', async () => {
+    const publisher = await aPublisher(t)
+    const other = await aPublisher(t)
+    await other.push('1.0.0')
+    await t.db.query(
+      `insert into repository_member (repository_id, account_id, role) values ($1, $2, 'guest')`,
+      [other.repository.id, publisher.account.id],
+    )
+    const project = await aProject(publisher, other)
+    const requests = await asked(publisher, () => run(project, 'require', 'acme/lib'))
+    expect([...new Set(requests)]).toEqual(['200 packages.json'])
+  })
+
+  it('updates sixty packages of ten versions cold, warm and from the lock', async () => {
+    const publisher = await aPublisher(t)
+    const names = Array.from({ length: 60 }, (_, i) => `acme/p${i}`)
+    for (const name of names) {
+      await Promise.all(
+        Array.from({ length: 10 }, (_, i) =>
+          publisher.push(`1.${i}.0`, { name, manifest: { type: `t${i}` } }),
+        ),
+      )
+    }
+    const project = await aProject(publisher)
+    const require = Object.fromEntries(names.map((name) => [name, '^1.0']))
+    await project.write('composer.json', { ...JSON.parse(await project.read('composer.json')), require })
+    const cold = await asked(publisher, () => run(project, 'update', '--no-install'))
+    expect(cold).toEqual(['200 packages.json', ...names.map((name) => `200 p2/${name}.json`)].toSorted())
+    const locked = JSON.parse(await project.read('composer.lock')) as { packages: { version: string }[] }
+    expect(locked.packages.map(({ version }) => version)).toEqual(names.map(() => '1.9.0'))
+    const warm = await asked(publisher, () => run(project, 'update', '--no-install'))
+    expect(warm.every((request) => request.startsWith('304 '))).toBe(true)
+    expect(warm).toHaveLength(61)
+    const installed = await asked(publisher, () => run(project, 'install'))
+    expect(installed.filter((request) => request.startsWith('200 dist/'))).toHaveLength(60)
+    expect(installed).toHaveLength(61)
+  }, 120_000)
+})
