@@ -65,15 +65,6 @@ export async function deleteSession(db: Queryable, idHash: SecretHash): Promise<
   await db.query(`delete from session where id_hash = $1`, [idHash])
 }
 
-/** Ends every session of an account but the given one. */
-export async function deleteOtherSessions(
-  db: Queryable,
-  accountId: string,
-  idHash: SecretHash,
-): Promise<void> {
-  await db.query(`delete from session where account_id = $1 and id_hash <> $2`, [accountId, idHash])
-}
-
 /** Ends every session of an account. */
 export async function deleteSessions(db: Queryable, accountId: string): Promise<void> {
   await db.query(`delete from session where account_id = $1`, [accountId])
