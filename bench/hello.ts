@@ -1,0 +1,7 @@
+import Fastify from 'fastify'
+
+/** The least that a Fastify server can do. */
+const app = Fastify()
+app.get('/', async () => ({ hello: 'world' }))
+process.once('SIGTERM', () => void app.close())
+await app.listen({ host: '127.0.0.1', port: Number(process.env['PORT']) })

@@ -1,0 +1,40 @@
+import { cpuSeconds, postgresCpuSeconds } from './cpu.ts'
+import { type Load, type LoadResult, runLoad } from './load.ts'
+import type { Listener } from './server.ts'
+import { figure } from './table.ts'
+
+/** A load's result, and what it cost the server. */
+export interface Measured extends LoadResult {
+  perSecond: number
+  /** Microseconds of processor time a request; null where /proc does not tell. */
+  cpuMicros: number | null
+  postgresMicros: number | null
+}
+
+/** Runs a load against a server and reads what it has cost. */
+export async function measure(
+  server: Listener & { postmasterPid?: number },
+  load: Omit<Load, 'port'>,
+): Promise<Measured> {
+  const read = () => [
+    cpuSeconds(server.pid),
+    server.postmasterPid === undefined ? 0 : postgresCpuSeconds(server.postmasterPid),
+  ]
+  const before = read()
+  const result = await runLoad({ ...load, port: server.port })
+  const [cpuMicros = null, postgresMicros = null] = read().map((after, i) => {
+    const start = before[i] ?? null
+    return after === null || start === null ? null : ((after - start) * 1e6) / result.count
+  })
+  return { ...result, perSecond: result.count / result.seconds, cpuMicros, postgresMicros }
+}
+
+/** The cells of a table that show a measurement. */
+export const measuredHead = ['req/s', 'median ms', 'p99 ms', 'CPU µs', 'of it PostgreSQL']
+export function measuredCells({ perSecond, medianMs, p99Ms, cpuMicros, postgresMicros }: Measured): string[] {
+  const micros =
+    cpuMicros === null || postgresMicros === null
+      ? ['?', '?']
+      : [figure(cpuMicros + postgresMicros), figure(postgresMicros)]
+  return [figure(perSecond), figure(medianMs), figure(p99Ms), ...micros]
+}

@@ -1,0 +1,48 @@
+import { spawnSync } from 'node:child_process'
+import { mkdir, utimes, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { freePort } from '../test/support/program.ts'
+import { type Listener, startListener } from './server.ts'
+
+/** A file that nginx serves as it is. */
+export interface StaticFile {
+  /** Without the slash in front. */
+  path: string
+  bytes: Buffer
+  lastModified: Date
+}
+
+/** Starts nginx, one process as svc is one, with the given files below `folder`. Null when it is not installed. */
+export async function startNginx(folder: string, files: readonly StaticFile[]): Promise<Listener | null> {
+  if (spawnSync('nginx', ['-v']).error) return null
+  for (const { path, bytes, lastModified } of files) {
+    const file = join(folder, 'root', path)
+    await mkdir(dirname(file), { recursive: true })
+    for (const [name, content] of [[file, bytes] as const, [`${file}.gz`, gzipSync(bytes)] as const]) {
+      await writeFile(name, content)
+      await utimes(name, lastModified, lastModified)
+    }
+  }
+  const port = await freePort()
+  const configuration = join(folder, 'nginx.conf')
+  await writeFile(configuration, configurationOf(folder, port))
+  return startListener(['-c', configuration, '-p', folder], port, {
+    command: 'nginx',
+    log: join(folder, 'out.log'),
+  })
+}
+
+function configurationOf(folder: string, port: number): string {
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+  return `
+    daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/error.log crit;
+    events { worker_connections 1024; }
+    http {
+      ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
+      types { application/json json; application/zip zip; }
+      sendfile on; tcp_nopush on; open_file_cache max=1000; access_log ${folder}/access.log;
+      keepalive_requests 1000000;
+      server { listen 127.0.0.1:${port}; root ${folder}/root; location / { gzip_static on; } }
+    }`
+}

@@ -1,0 +1,130 @@
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { aZip } from '../test/support/zip.ts'
+import { requestText } from './load.ts'
+import { type Measured, measure, measuredCells, measuredHead } from './measure.ts'
+import { type StaticFile, startNginx } from './nginx.ts'
+import { aManifest, aRegistry, claimPackages, growPackage, type Registry } from './seed.ts'
+import { type Server, startHello } from './server.ts'
+import { ratio, table } from './table.ts'
+
+/** One kind of pull. */
+interface Pull {
+  name: string
+  /** Below the registry's address. */
+  path: string
+  headers: Record<string, string>
+  status: number
+}
+
+const name = 'bench/lib'
+const connections = 32
+
+/** What pulls cost, anonymous and with a token, beside nginx with the same bytes and a bare Fastify. */
+export async function measurePulls(server: Server, folder: string, count: number): Promise<string> {
+  const open = await seed(server, 'public')
+  const closed = await seed(server, 'private')
+  const pulls = await listPulls(server, open)
+  const nginx = await startNginx(join(folder, 'nginx'), await copyFiles(server, open, pulls))
+  const hello = await startHello(folder)
+  try {
+    const rows: string[][] = []
+    for (const pull of pulls) {
+      const plain = nginx && (await run(nginx, { ...pull, path: `/${pull.path}` }, count))
+      if (plain) rows.push([`${pull.name}, nginx`, ...measuredCells(plain), ''])
+      const anonymous = await run(server, { ...pull, path: open.path + pull.path }, count)
+      rows.push([`${pull.name}, anonymous`, ...measuredCells(anonymous), compare(anonymous, plain)])
+      const headers: Record<string, string> = { ...pull.headers, authorization: closed.authorization }
+      const lastModified = await lastModifiedOf(server, closed, pull)
+      if (pull.status === 304) headers['if-modified-since'] = lastModified
+      const token = await run(server, { ...pull, path: closed.path + pull.path, headers }, count)
+      rows.push([`${pull.name}, token`, ...measuredCells(token), compare(token, plain)])
+    }
+    const greeting = await run(hello, { name: '', path: '/', headers: {}, status: 200 }, count)
+    rows.push(['hello of a bare Fastify', ...measuredCells(greeting), ''])
+    if (!nginx) rows.push(['nginx: not installed, skipped', '', '', '', '', '', ''])
+    return table(['pull', ...measuredHead, 'of nginx'], rows)
+  } finally {
+    await hello.stop()
+    await nginx?.stop()
+  }
+}
+
+async function run(
+  server: Parameters<typeof measure>[0],
+  { path, headers, status }: Pull,
+  count: number,
+): Promise<Measured> {
+  const load = { connections, status, requests: [requestText(path, { headers })] }
+  await measure(server, { ...load, count: Math.min(count, 1000) })
+  return measure(server, { ...load, count })
+}
+
+/** 200 names, one of them with 20 versions and one archive of 8 KB. */
+async function seed(server: Server, visibility: 'public' | 'private'): Promise<Registry> {
+  const registry = await aRegistry(server.db, visibility)
+  const { baseUrl, db } = server
+  await growPackage(db, registry.repository.id, { name, to: 20, baseUrl })
+  await claimPackages(db, registry.repository.id, { vendor: 'bench', count: 199, baseUrl })
+  const { authorization } = registry
+  const answer = await fetch(`${baseUrl}${registry.path}upload/${name}/2.0.0`, {
+    method: 'PUT',
+    headers: { authorization },
+    body: archive,
+  })
+  if (answer.status !== 201) throw new Error(await answer.text())
+  return registry
+}
+
+/** One for both repositories, so that both serve it at the same address. */
+const archive = new Uint8Array(
+  aZip({ 'composer.json': JSON.stringify(aManifest(name)), 'src/Noise.php': randomBytes(8000) }),
+)
+
+async function listPulls(server: Server, open: Registry): Promise<Pull[]> {
+  const { packages } = (await (await ask(server, open, `p2/${name}.json`)).json()) as {
+    packages: Record<string, { dist: { url: string } }[]>
+  }
+  const [, dist = ''] = packages[name]?.[0]?.dist.url.split('/-/packages/') ?? []
+  const gzip = { 'accept-encoding': 'gzip' }
+  const document = { path: `p2/${name}.json`, headers: gzip }
+  const unchanged = {
+    'if-modified-since': await lastModifiedOf(server, open, document),
+    'accept-encoding': 'gzip',
+  }
+  return [
+    { name: 'packages.json', path: 'packages.json', headers: gzip, status: 200 },
+    { name: 'p2', ...document, status: 200 },
+    { name: 'p2, 304', path: document.path, headers: unchanged, status: 304 },
+    { name: 'p2, 404', path: 'p2/bench/unknown.json', headers: gzip, status: 404 },
+    { name: 'archive of 8 KB', path: dist, headers: {}, status: 200 },
+  ]
+}
+
+/** The bytes that svc answers, for nginx to answer too. */
+async function copyFiles(server: Server, open: Registry, pulls: Pull[]): Promise<StaticFile[]> {
+  const paths = [...new Set(pulls.filter(({ status }) => status === 200).map(({ path }) => path))]
+  return Promise.all(
+    paths.map(async (path) => {
+      const answer = await ask(server, open, path)
+      const lastModified = new Date(answer.headers.get('last-modified') ?? Date.now())
+      return { path, bytes: Buffer.from(await answer.arrayBuffer()), lastModified }
+    }),
+  )
+}
+
+async function lastModifiedOf(
+  server: Server,
+  registry: Registry,
+  { path }: { path: string },
+): Promise<string> {
+  return (await ask(server, registry, path)).headers.get('last-modified') ?? ''
+}
+
+function ask(server: Server, { path, authorization }: Registry, below: string): Promise<Response> {
+  return fetch(server.baseUrl + path + below, { headers: { authorization } })
+}
+
+function compare(mine: Measured, its: Measured | null): string {
+  return its ? ratio(mine.perSecond / its.perSecond) : ''
+}

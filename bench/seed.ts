@@ -1,0 +1,115 @@
+import type pg from 'pg'
+import { transaction } from '../src/database.ts'
+import { claimPackage, describePackage } from '../src/registry/packages.ts'
+import { relinkDocument, renderDocument, renderRoot } from '../src/registry/render.ts'
+import type { Repository } from '../src/registry/repositories.ts'
+import { readVersion } from '../src/registry/version.ts'
+import { insertArchive, insertVersion } from '../src/registry/versions.ts'
+import { aMember, anAccount, aPersonalToken, aRepository } from '../test/support/actors.ts'
+import { basic } from '../test/support/registry-actors.ts'
+
+/** A repository, and the Authorization header of somebody who may push to it. */
+export interface Registry {
+  repository: Repository
+  /** Of the registry, below the host: it ends with a slash. */
+  path: string
+  authorization: string
+}
+
+/** What composer.json says, in the size that it usually has. */
+export function aManifest(name: string): Record<string, string | string[] | Record<string, string>> {
+  return {
+    name,
+    description: 'A package that is as large as packages are, with a sentence that tells what it is for.',
+    keywords: ['http', 'message', 'client', 'psr-7', 'psr-18'],
+    homepage: 'https://packages.example.com/a-package',
+    type: 'library',
+    license: ['MIT'],
+    require: { php: '>=8.1', 'ext-json': '*', 'psr/log': '^3.0', 'psr/http-message': '^2.0' },
+    'require-dev': { 'phpunit/phpunit': '^10.5', 'phpstan/phpstan': '^1.11' },
+    suggest: { 'ext-curl': 'For requests that are answered sooner.' },
+  }
+}
+
+/** An empty repository with a developer and his token. */
+export async function aRegistry(db: pg.Pool, visibility: Repository['visibility']): Promise<Registry> {
+  const repository = await aRepository(db, { visibility })
+  const account = await anAccount(db)
+  await aMember(db, account, repository, 'developer')
+  const authorization = basic(await aPersonalToken(db, account))
+  return { repository, path: `/${repository.path}/-/packages/`, authorization }
+}
+
+/** What a server holds besides: 1,000 repositories of 10 packages, 10,000 accounts, 100,000 tokens of each kind. */
+export async function seedCrowd(db: pg.Pool): Promise<void> {
+  await db.query(`
+    with accounts as (
+      insert into account (username, password_hash) select 'crowd' || i, '' from generate_series(1, 10000) i
+      returning id
+    ), groups as (
+      insert into repository_group (name) select 'crowd' || i from generate_series(1, 100) i returning id
+    ), repositories as (
+      insert into repository (group_id, name) select id, 'repo' || i from groups, generate_series(1, 10) i
+      returning id
+    ), members as (
+      insert into repository_member (repository_id, account_id, role)
+      select r.id, a.id, 'developer' from repositories r join accounts a on a.id % 1000 = r.id % 1000
+    ), packages as (
+      insert into package (repository_id, name) select id, 'crowd/lib' || i from repositories, generate_series(1, 10) i
+    ), personal as (
+      insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at)
+      select id, 't' || i, sha256(('p' || id || ' ' || i)::bytea), '{registry-package:r}', 'all', now() + interval '90 days'
+        from accounts, generate_series(1, 10) i
+    ), application as (
+      insert into application (client_id, name, website, redirect_uri, logo, scopes, resource_scope, status)
+      values ('crowdcrowd', 'Crowd', 'https://crowd.example.com', 'https://crowd.example.com/', '\\x89504e470d0a1a0a',
+              '{account-profile:r}', 'all', 'approved')
+      returning id
+    ), authorizations as (
+      insert into account_authorization (account_id, application_id, scopes, resource_scope)
+      select accounts.id, application.id, '{account-profile:r}', 'all' from accounts, application returning id
+    )
+    insert into token_pair (authorization_id, access_hash, access_scopes, access_expires_at,
+                            refresh_hash, refresh_scopes, refresh_expires_at)
+    select id, sha256(('a' || id || ' ' || i)::bytea), '{account-profile:r}', now() + interval '8 hours',
+           sha256(('r' || id || ' ' || i)::bytea), '{account-profile:r}', now() + interval '180 days'
+      from authorizations, generate_series(1, 10) i`)
+}
+
+/** Gives a package the versions 1.0.<from> to 1.0.<to - 1> at one stroke, with the rows and documents that pushes make. */
+export async function growPackage(
+  db: pg.Pool,
+  repositoryId: string,
+  { name, from = 0, to, baseUrl }: { name: string; from?: number; to: number; baseUrl: string },
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    const held = await claimPackage(tx, repositoryId, name)
+    for (let patch = from; patch < to; patch += 1) {
+      const sha256 = Buffer.from(`${name} ${patch}`).toString('hex').padEnd(64, '0').slice(-64)
+      await insertArchive(tx, { sha256, sha1: sha256.slice(-40), size: 1 })
+      await insertVersion(tx, {
+        packageId: held.id,
+        version: readVersion(`1.0.${patch}`),
+        metadata: aManifest(name),
+        sha256,
+        uploaderId: null,
+      })
+    }
+    await relinkDocument(tx, held, false, baseUrl)
+    await describePackage(tx, held.id)
+    await renderDocument(tx, held, false, baseUrl)
+    await renderDocument(tx, held, true, baseUrl)
+  })
+}
+
+/** Claims names, `<vendor>/lib<i>`, and makes the packages.json that lists them. */
+export async function claimPackages(
+  db: pg.Pool,
+  repositoryId: string,
+  { vendor, count, baseUrl }: { vendor: string; count: number; baseUrl: string },
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    for (let i = 0; i < count; i += 1) await claimPackage(tx, repositoryId, `${vendor}/lib${i}`)
+    await renderRoot(tx, repositoryId, baseUrl)
+  })
+}

@@ -1,0 +1,104 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { openSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import { projectRoot } from '../src/config.ts'
+import { openDatabase } from '../src/database.ts'
+import { clusterPaths } from '../src/embedded-postgres/layout.ts'
+import { readPostmaster } from '../src/embedded-postgres/postmaster.ts'
+import { findEmbeddedPostgres } from '../src/embedded-postgres.ts'
+import { freePort } from '../test/support/program.ts'
+
+/** A program that listens on a loopback port. */
+export interface Listener {
+  port: number
+  pid: number
+  stop: () => Promise<void>
+}
+
+/** A running svc, as `npm start` runs it, and a pool on its database to seed it with. */
+export interface Server extends Listener {
+  baseUrl: string
+  /** Of its embedded PostgreSQL. */
+  postmasterPid: number
+  db: pg.Pool
+}
+
+/** Starts the built server with an embedded PostgreSQL of its own below the folder; its log goes to a file there. */
+export async function startServer(folder: string): Promise<Server> {
+  const port = await freePort()
+  const dataDir = join(folder, 'data')
+  const environment = { DATA_DIR: dataDir, HOST: '127.0.0.1', PORT: String(port) }
+  const program = [join(projectRoot, 'dist/main.js')]
+  const listener = await startListener(program, port, { environment, log: join(folder, 'svc.log') })
+  const connection = await findEmbeddedPostgres(dataDir)
+  const postmaster = await readPostmaster(clusterPaths(dataDir).cluster)
+  if (!connection || !postmaster) throw new Error('the server runs without its PostgreSQL')
+  const db = openDatabase(connection, () => {})
+  return {
+    ...listener,
+    baseUrl: `http://127.0.0.1:${port}`,
+    postmasterPid: postmaster.pid,
+    db,
+    async stop() {
+      await db.end()
+      await listener.stop()
+    },
+  }
+}
+
+/** Starts a Fastify that only says hello: what the framework itself costs. */
+export async function startHello(folder: string): Promise<Listener> {
+  const port = await freePort()
+  const program = ['--import', 'tsx', join(projectRoot, 'bench/hello.ts')]
+  const environment = { PORT: String(port) }
+  return startListener(program, port, { environment, log: join(folder, 'hello.log') })
+}
+
+interface Surroundings {
+  environment?: Record<string, string>
+  /** The file that takes what the program prints. */
+  log: string
+  command?: string
+}
+
+/** Starts a program and waits until its port answers. Throws when it ends instead. */
+export async function startListener(
+  words: string[],
+  port: number,
+  { environment = {}, log, command = process.execPath }: Surroundings,
+): Promise<Listener> {
+  const output = openSync(log, 'a')
+  const { PATH, HOME } = process.env
+  const child = spawn(command, words, {
+    cwd: projectRoot,
+    env: { PATH, HOME, ...environment },
+    stdio: ['ignore', output, output],
+  })
+  const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${command} ended: see ${log}`)))
+  ended.catch(() => {})
+  for (let attempt = 0; !(await answers(port)); attempt += 1) {
+    if (attempt === 1200) throw new Error(`${command} does not listen: see ${log}`)
+    await Promise.race([sleep(50), ended])
+  }
+  return { port, pid: child.pid ?? 0, stop: () => stop(child) }
+}
+
+async function answers(port: number): Promise<boolean> {
+  return fetch(`http://127.0.0.1:${port}/healthz`).then(
+    async (answer) => {
+      await answer.arrayBuffer()
+      return true
+    },
+    () => false,
+  )
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null) return
+  const exit = once(child, 'exit')
+  child.kill('SIGTERM')
+  await exit
+}
