@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
+import { refreshPair } from '../../src/oauth/tokens.ts'
 import { hashSecret, makeSecret } from '../../src/secrets.ts'
 import { useApp } from '../support/app.ts'
-import { anAuthorizedApplication } from '../support/token-client.ts'
+import { anAuthorizedApplication, pass } from '../support/token-client.ts'
 
 describe('the functions of the token endpoints (DESIGN §5)', () => {
   const t = useApp()
@@ -24,6 +25,34 @@ describe('the functions of the token endpoints (DESIGN §5)', () => {
       ],
     )
     expect(rows.map(({ outcome }) => outcome)).toEqual(['issued', 'invalid_grant', 'issued', 'replayed'])
+  })
+
+  it('see what ended a pair while they waited, though they began before it (OAUTH 116)', async () => {
+    const { application, refresh, tokens } = await anAuthorizedApplication(t)
+    const first = await tokens()
+    const pair = (await refresh(first.refresh_token)).json()
+    await pass(t.db, 300)
+    const early = await t.db.connect()
+    await early.query('begin')
+    await refresh(first.refresh_token)
+    const { outcome } = await refreshPair(early, {
+      client: {
+        clientId: application.clientId,
+        secretHash: hashSecret(application.clientSecret),
+        address: '192.0.2.1',
+      },
+      refreshHash: hashSecret(pair.refresh_token),
+      scopes: null,
+      accessHash: hashSecret(makeSecret('access')),
+      nextRefreshHash: hashSecret(makeSecret('refresh')),
+      sealedSuccessor: Buffer.from('x'),
+      accessSeconds: 60,
+      refreshSeconds: 60,
+      graceSeconds: 300,
+    })
+    await early.query('rollback')
+    early.release()
+    expect(outcome).toBe('invalid_grant')
   })
 
   it('find a live token by its hash’s index, whatever kind it is of', async () => {
