@@ -1,21 +1,31 @@
+import { access, constants } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Parts } from './app.ts'
-import { pendingMigrations } from './migrate.ts'
+import { pendingMigrations, readMigrations } from './migrate.ts'
 
-/** `/healthz`: the process lives. `/readyz`: the database answers and its migrations are applied (DESIGN §4). */
+/**
+ * `/healthz`: the process lives. `/readyz`: database and volume answer, and the migrations that were there when the
+ * process started are applied (DESIGN §4). One that is written later waits for `svc migrate`; the process does
+ * without it.
+ */
 export async function healthRoutes(app: FastifyInstance, { config, db }: Parts) {
+  const migrations = await readMigrations(config.migrationsDir)
+
   app.get('/healthz', { logLevel: 'warn' }, async () => ({ status: 'ok' }))
 
   app.get('/readyz', { logLevel: 'warn' }, async (request, reply) => {
-    try {
-      const pending = await pendingMigrations(db, config.migrationsDir)
-      if (pending.length === 0) return { status: 'ready' }
-      return reply
-        .code(503)
-        .send({ status: 'not ready', reason: `migrations to apply: ${pending.join(', ')}` })
-    } catch (error) {
-      request.log.error(error, 'the database does not answer')
-      return reply.code(503).send({ status: 'not ready', reason: 'the database does not answer' })
-    }
+    const reason = await findObstacle().catch((error: unknown) => {
+      request.log.error(error, 'the database or the volume does not answer')
+      return 'the database or the volume does not answer'
+    })
+    if (reason === null) return { status: 'ready' }
+    return reply.code(503).send({ status: 'not ready', reason })
   })
+
+  /** Why no request can be served; null when all is well. */
+  async function findObstacle(): Promise<string | null> {
+    await access(config.dataDir, constants.W_OK)
+    const pending = await pendingMigrations(db, migrations)
+    return pending.length === 0 ? null : `migrations to apply: ${pending.join(', ')}`
+  }
 }

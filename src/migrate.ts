@@ -41,13 +41,12 @@ export async function migrate(pool: pg.Pool, migrationsDir: string): Promise<str
   }
 }
 
-/** The migrations that are still to be applied, by name; none on a database that is up to date. */
-export async function pendingMigrations(pool: pg.Pool, migrationsDir: string): Promise<string[]> {
-  const migrations = await readMigrations(migrationsDir)
+/** The names of those migrations that this database lacks. */
+export async function pendingMigrations(pool: pg.Pool, migrations: readonly Migration[]): Promise<string[]> {
   const names = migrations.map(({ name }) => name)
   if (!(await isMigrated(pool))) return names
-  const { rows: applied } = await pool.query<{ name: string }>('select name from applied_migration')
-  return names.filter((name) => !applied.some((row) => row.name === name))
+  const { rows } = await pool.query<{ name: string }>('select name from applied_migration')
+  return names.filter((name) => !rows.some((row) => row.name === name))
 }
 
 /** False for a database that no migration was ever applied to. */

@@ -1,3 +1,6 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { useApp } from './support/app.ts'
 
@@ -21,5 +24,23 @@ describe('GET /healthz and /readyz', () => {
     const answer = await t.app.inject('/readyz')
     expect(answer.statusCode).toBe(503)
     expect(answer.json().reason).toContain('0004_tokens.sql')
+  })
+
+  it('is not ready while the volume is gone', async () => {
+    await rm(t.config.dataDir, { recursive: true })
+    const answer = await t.app.inject('/readyz')
+    expect(answer.statusCode).toBe(503)
+    await mkdir(t.config.dataDir)
+  })
+})
+
+describe('GET /readyz with a migration that was written after the start', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))
+  const t = useApp({ MIGRATIONS_DIR: folder })
+
+  it('stays ready: the process does without it', async () => {
+    await writeFile(join(folder, '0900_later.sql'), 'select 1')
+    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
+    await rm(folder, { recursive: true })
   })
 })
