@@ -30,3 +30,20 @@ export async function countDownloads(
     ],
   })
 }
+
+/** The installations of one day (UTC). */
+export interface DailyDownloads {
+  /** Such as 2026-01-31. */
+  day: string
+  count: number
+}
+
+/** A version's installations on each day that had any: the last 400 such days, the latest first. */
+export async function listDailyDownloads(db: Queryable, versionId: string): Promise<DailyDownloads[]> {
+  const { rows } = await db.query<DailyDownloads>(
+    `select day::text, count::float8 as count from package_download
+      where version_id = $1 order by day desc limit 400`,
+    [versionId],
+  )
+  return rows
+}

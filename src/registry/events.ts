@@ -1,5 +1,6 @@
 import type { Queryable } from '../database.ts'
 import type { UsedToken } from '../last-use.ts'
+import type { ListPart } from './list-part.ts'
 
 /** Who acts: an account, with which token (none in a browser or on the command line), from which address. */
 export interface Author {
@@ -20,11 +21,16 @@ export type RegistryAction =
   | 'release'
   | 'advise'
   | 'withdraw'
+  | 'set-member'
+  | 'remove-member'
+  | 'change-repository'
+  | 'delete-repository'
 
 /** An event to be noted. */
 export interface NewEvent {
   repositoryId: string
-  packageName: string
+  /** Null when it is about the repository. */
+  packageName: string | null
   /** Null when it is about the package as a whole. */
   version: string | null
   action: RegistryAction
@@ -52,4 +58,37 @@ export async function insertEvent(db: Queryable, author: Author, event: NewEvent
       JSON.stringify(details),
     ],
   })
+}
+
+/** An event as it was noted. */
+export interface RegistryEvent {
+  id: string
+  happenedAt: Date
+  packageName: string | null
+  version: string | null
+  action: RegistryAction
+  /** Null when no account did it, or one that is gone. */
+  username: string | null
+  tokenKind: UsedToken['kind'] | null
+  tokenId: string | null
+  address: string | null
+  details: Record<string, unknown>
+}
+
+/** The events of a repository, the latest first; `after` is the id of one of them. */
+export async function listEvents(
+  db: Queryable,
+  repositoryId: string,
+  { after, limit }: ListPart,
+): Promise<RegistryEvent[]> {
+  const before = /^\d{1,18}$/.test(after ?? '') ? after : null
+  const { rows } = await db.query<RegistryEvent>(
+    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action, u.username,
+            e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details
+       from registry_event e left join account u on u.id = e.account_id
+      where e.repository_id = $1 and ($2::bigint is null or e.id < $2)
+      order by e.id desc limit $3`,
+    [repositoryId, before, limit],
+  )
+  return rows
 }

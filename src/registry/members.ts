@@ -1,5 +1,6 @@
 import type { Queryable } from '../database.ts'
 import type { Role } from '../permissions.ts'
+import type { ListPart } from './list-part.ts'
 
 /** A member of a repository. */
 export interface Member {
@@ -56,19 +57,40 @@ export async function removeRepositoryMember(
   return rowCount === 1
 }
 
+const memberColumns = `a.username, a.display_name as "displayName", greatest(g.role, m.role) as role,
+  g.role as "groupRole", m.role as "repositoryRole"`
+const memberTables = `repository r
+  join account a on true
+  left join group_member g on g.group_id = r.group_id and g.account_id = a.id
+  left join repository_member m on m.repository_id = r.id and m.account_id = a.id`
+const isMember = `a.id in (select account_id from group_member where group_id = r.group_id
+                     union select account_id from repository_member where repository_id = r.id)`
+
 /** Everyone with a role on the repository, through it or its group, by username. */
-export async function listMembers(db: Queryable, repositoryId: string): Promise<Member[]> {
+export async function listMembers(
+  db: Queryable,
+  repositoryId: string,
+  { after, limit }: ListPart = { after: null, limit: 1000 },
+): Promise<Member[]> {
   const { rows } = await db.query<Member>(
-    `select a.username, a.display_name as "displayName", greatest(g.role, m.role) as role,
-            g.role as "groupRole", m.role as "repositoryRole"
-       from repository r
-       join account a on true
-       left join group_member g on g.group_id = r.group_id and g.account_id = a.id
-       left join repository_member m on m.repository_id = r.id and m.account_id = a.id
-      where r.id = $1 and a.id in (select account_id from group_member where group_id = r.group_id
-                             union select account_id from repository_member where repository_id = r.id)
-      order by a.username`,
-    [repositoryId],
+    `select ${memberColumns} from ${memberTables}
+      where r.id = $1 and ${isMember} and a.username > $2
+      order by a.username limit $3`,
+    [repositoryId, after ?? '', limit],
   )
   return rows
+}
+
+/** A member of the repository, through it or its group. Null when the account has no role. */
+export async function findMember(
+  db: Queryable,
+  repositoryId: string,
+  username: string,
+): Promise<Member | null> {
+  const { rows } = await db.query<Member>(
+    `select ${memberColumns} from ${memberTables}
+      where r.id = $1 and a.username = $2 and (g.role is not null or m.role is not null)`,
+    [repositoryId, username],
+  )
+  return rows[0] ?? null
 }

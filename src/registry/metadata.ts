@@ -7,7 +7,7 @@ import { chooseEncoding, type Encoding } from './encodings.ts'
 import { errcode } from './errors.ts'
 import type { RegistryParts } from './parts.ts'
 import { registryUrl } from './repositories.ts'
-import { rootText } from './root.ts'
+import { emptyRootText } from './root.ts'
 
 const noPackage = { errcode: errcode.notFound, errmsg: 'package not found' }
 
@@ -22,7 +22,7 @@ export async function metadataRoutes(app: FastifyInstance, { config, db, cache, 
     admit(door, document, 'pull')
     setCaching(reply)
     if (document.revision !== null) return sendDocument(request, reply, document)
-    const text = rootText(registryUrl(config.baseUrl, path), [])
+    const text = emptyRootText(registryUrl(config.baseUrl, path))
     return reply.header('content-type', jsonType).send(Buffer.from(text))
   })
 

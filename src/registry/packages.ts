@@ -43,6 +43,33 @@ export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise
   return rows[0] ?? null
 }
 
+/** Holds the row of a repository's package until the transaction ends. Null when there is none of that name. */
+export async function holdNamedPackage(
+  tx: pg.PoolClient,
+  repositoryId: string,
+  name: string,
+): Promise<HeldPackage | null> {
+  const { rows } = await tx.query<HeldPackage>(
+    `select ${heldColumns} from package p where p.repository_id = $1 and p.name = $2 for no key update`,
+    [repositoryId, name],
+  )
+  return rows[0] ?? null
+}
+
+/** Notes whether a package is abandoned, as Composer's `abandoned` has it: null for one that is kept up. */
+export async function saveAbandonment(
+  tx: pg.PoolClient,
+  packageId: string,
+  abandoned: true | string | null,
+): Promise<void> {
+  await tx.query(
+    `update package
+        set abandoned_at = case when $2 then coalesce(abandoned_at, now()) end, replacement = $3
+      where id = $1`,
+    [packageId, abandoned !== null, typeof abandoned === 'string' ? abandoned : null],
+  )
+}
+
 /** Says of a package what its newest listed version says; releases come before development versions. */
 export async function describePackage(tx: pg.PoolClient, packageId: string): Promise<void> {
   await tx.query({

@@ -12,7 +12,17 @@ import { notifyRoutes } from './notify.ts'
 import { refuseOtherMethods } from './other-methods.ts'
 import type { RegistryParts } from './parts.ts'
 import { searchRoutes } from './search.ts'
+import { securityAdvisoryRoutes } from './security-advisories.ts'
 import { uploadRoutes } from './upload.ts'
+
+const everyRoute = [
+  metadataRoutes,
+  downloadRoutes,
+  notifyRoutes,
+  searchRoutes,
+  securityAdvisoryRoutes,
+  uploadRoutes,
+]
 
 /** How much of the documents' bytes a process remembers. */
 const cacheBytes = 64 * 1024 * 1024
@@ -31,7 +41,7 @@ export async function registry(app: FastifyInstance, given: Parts & { lastUse: L
   }
 
   async function addRoutes(scope: FastifyInstance): Promise<void> {
-    for (const routes of [metadataRoutes, downloadRoutes, notifyRoutes, searchRoutes, uploadRoutes]) {
+    for (const routes of everyRoute) {
       await scope.register(routes, parts)
     }
   }

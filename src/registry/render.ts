@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { listAdvisories } from './advisories.ts'
 import { savePackageDocument, saveRootDocument } from './documents.ts'
 import { encodeDocument } from './encodings.ts'
 import { type EntrySource, entryOf } from './entry.ts'
@@ -6,7 +7,9 @@ import { difference } from './minify.ts'
 import { type HeldPackage, holdRepository, listClaimedNames } from './packages.ts'
 import { registryUrl } from './repositories.ts'
 import { rootText } from './root.ts'
+import { hasQuarantined, listQuarantined } from './version-states.ts'
 import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from './versions.ts'
+import { warningsOf } from './warnings.ts'
 
 /**
  * Puts a version into its document, or takes it out, as `is_listed` says. Only this entry and the next older one
@@ -44,8 +47,13 @@ export async function renderDocument(
   baseUrl: string,
 ): Promise<void> {
   const entries = await joinDifferences(tx, held.id, isDev)
+  const warnings = warningsOf(
+    await listAdvisories(tx, held.id),
+    await listQuarantined(tx, held.id),
+    `${baseUrl}/${held.path}/packages/${held.name}`,
+  )
   // An empty list says: the name is taken here. A 404 would send Composer to the next repository.
-  const text = `{"packages":{${JSON.stringify(held.name)}:${entries}},"minified":"composer/2.0"}`
+  const text = `{"packages":{${JSON.stringify(held.name)}:${entries}},"minified":"composer/2.0",${warnings}}`
   await savePackageDocument(tx, { packageId: held.id, isDev, baseUrl }, await encodeDocument(text))
 }
 
@@ -54,7 +62,8 @@ export async function renderRoot(tx: pg.PoolClient, repositoryId: string, baseUr
   const repository = await holdRepository(tx, repositoryId)
   if (!repository) return
   const names = await listClaimedNames(tx, repositoryId)
-  const text = rootText(registryUrl(baseUrl, repository.path), names)
+  const isQuarantining = await hasQuarantined(tx, repositoryId)
+  const text = rootText(registryUrl(baseUrl, repository.path), { names, isQuarantining })
   await saveRootDocument(tx, { repositoryId, baseUrl }, await encodeDocument(text))
 }
 

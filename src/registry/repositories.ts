@@ -35,6 +35,41 @@ export async function findRepositoryByPath(db: Queryable, path: string): Promise
   return rows[0] ?? null
 }
 
+/** The repository of an id, with the moment it was made. Null when it is gone. */
+export async function findRepository(
+  db: Queryable,
+  id: string,
+): Promise<(Repository & { createdAt: Date }) | null> {
+  const { rows } = await db.query<Repository & { createdAt: Date }>(
+    `select ${columns}, r.created_at as "createdAt" from ${tables} where r.id = $1`,
+    [id],
+  )
+  return rows[0] ?? null
+}
+
+/** Changes what is not null. Null when the repository is gone. */
+export async function changeRepository(
+  db: Queryable,
+  id: string,
+  { description, visibility }: { description: string | null; visibility: Visibility | null },
+): Promise<(Repository & { createdAt: Date }) | null> {
+  const { rows } = await db.query<Repository & { createdAt: Date }>(
+    `update repository r
+        set description = coalesce($2, r.description), visibility = coalesce($3, r.visibility)
+       from repository_group g
+      where r.id = $1 and g.id = r.group_id
+      returning ${columns}, r.created_at as "createdAt"`,
+    [id, description, visibility],
+  )
+  return rows[0] ?? null
+}
+
+/** Removes a repository with its packages; the archives' bytes are garbage then. False when it was gone already. */
+export async function deleteRepository(db: Queryable, id: string): Promise<boolean> {
+  const { rowCount } = await db.query('delete from repository where id = $1', [id])
+  return rowCount === 1
+}
+
 /** What a new repository is made of. */
 export interface NewRepository {
   groupId: string

@@ -1,0 +1,171 @@
+import type pg from 'pg'
+
+/** A version whose state has just changed. */
+export interface ChangedVersion {
+  id: string
+  isDev: boolean
+}
+
+const changed = 'id, is_dev as "isDev"'
+
+/** Marks a version deleted. Null when there is none, or none that is still undeleted. */
+export async function markDeleted(
+  tx: pg.PoolClient,
+  packageId: string,
+  version: string,
+): Promise<ChangedVersion | null> {
+  const { rows } = await tx.query<ChangedVersion>(
+    `update package_version set deleted_at = now(), difference = null
+      where package_id = $1 and version = $2 and deleted_at is null
+      returning ${changed}`,
+    [packageId, version],
+  )
+  return rows[0] ?? null
+}
+
+/** Marks all versions deleted that are not yet, and notes the moment on the package. Answers which. */
+export async function markAllDeleted(tx: pg.PoolClient, packageId: string): Promise<string[]> {
+  const { rows } = await tx.query<{ version: string }>(
+    `with noted as (update package set deleted_at = now() where id = $1)
+     update package_version set deleted_at = now(), difference = null
+      where package_id = $1 and deleted_at is null
+      returning version`,
+    [packageId],
+  )
+  return rows.map(({ version }) => version)
+}
+
+/** Takes the deletion of a version back. Null when there is none that is deleted and not purged. */
+export async function unmarkDeleted(
+  tx: pg.PoolClient,
+  packageId: string,
+  version: string,
+): Promise<ChangedVersion | null> {
+  const { rows } = await tx.query<ChangedVersion>(
+    `update package_version set deleted_at = null
+      where package_id = $1 and version = $2 and deleted_at is not null and purged_at is null
+      returning ${changed}`,
+    [packageId, version],
+  )
+  return rows[0] ?? null
+}
+
+/** Takes back what the last deletion of the whole package took, unless it is purged. Answers which versions. */
+export async function unmarkAllDeleted(tx: pg.PoolClient, packageId: string): Promise<string[]> {
+  const { rows } = await tx.query<{ version: string }>(
+    `with last as (select deleted_at from package where id = $1),
+          cleared as (update package set deleted_at = null where id = $1)
+     update package_version v set deleted_at = null
+       from last
+      where v.package_id = $1 and v.deleted_at = last.deleted_at and v.purged_at is null
+      returning v.version`,
+    [packageId],
+  )
+  return rows.map(({ version }) => version)
+}
+
+/** Marks a version purged, and deleted if it was not. Null when there is none that is not purged yet. */
+export async function markPurged(
+  tx: pg.PoolClient,
+  packageId: string,
+  version: string,
+): Promise<ChangedVersion | null> {
+  const { rows } = await tx.query<ChangedVersion>(
+    `update package_version
+        set purged_at = now(), deleted_at = coalesce(deleted_at, now()), difference = null
+      where package_id = $1 and version = $2 and purged_at is null
+      returning ${changed}`,
+    [packageId, version],
+  )
+  return rows[0] ?? null
+}
+
+/** Marks all versions purged that are not yet, and deleted those that were not. Answers which. */
+export async function markAllPurged(tx: pg.PoolClient, packageId: string): Promise<string[]> {
+  const { rows } = await tx.query<{ version: string }>(
+    `with noted as (update package set deleted_at = now() where id = $1)
+     update package_version
+        set purged_at = now(), deleted_at = coalesce(deleted_at, now()), difference = null
+      where package_id = $1 and purged_at is null
+      returning version`,
+    [packageId],
+  )
+  return rows.map(({ version }) => version)
+}
+
+/** Quarantines a version, or gives its quarantine another reason. Null when there is none of that number. */
+export async function markQuarantined(
+  tx: pg.PoolClient,
+  packageId: string,
+  version: string,
+  reason: string,
+): Promise<ChangedVersion | null> {
+  const { rows } = await tx.query<ChangedVersion>(
+    `update package_version
+        set quarantined_at = coalesce(quarantined_at, now()), quarantine_reason = $3, difference = null
+      where package_id = $1 and version = $2
+      returning ${changed}`,
+    [packageId, version, reason],
+  )
+  return rows[0] ?? null
+}
+
+/** Ends a version's quarantine. Null when there is none in quarantine. */
+export async function unmarkQuarantined(
+  tx: pg.PoolClient,
+  packageId: string,
+  version: string,
+): Promise<ChangedVersion | null> {
+  const { rows } = await tx.query<ChangedVersion>(
+    `update package_version set quarantined_at = null, quarantine_reason = null
+      where package_id = $1 and version = $2 and quarantined_at is not null
+      returning ${changed}`,
+    [packageId, version],
+  )
+  return rows[0] ?? null
+}
+
+/** A version in quarantine, as Composer is told of it. */
+export interface QuarantinedVersion {
+  id: string
+  normalized: string
+  reason: string
+}
+
+/** The package's versions in quarantine, deleted ones too: a lock file may name them. */
+export async function listQuarantined(tx: pg.PoolClient, packageId: string): Promise<QuarantinedVersion[]> {
+  const { rows } = await tx.query<QuarantinedVersion>({
+    name: 'list-quarantined',
+    text: `select id, normalized, quarantine_reason as reason
+             from package_version
+            where package_id = $1 and quarantined_at is not null
+            order by id`,
+    values: [packageId],
+  })
+  return rows
+}
+
+/** Whether any version of the repository is in quarantine. */
+export async function hasQuarantined(tx: pg.PoolClient, repositoryId: string): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `select from package_version v join package p on p.id = v.package_id
+      where p.repository_id = $1 and v.quarantined_at is not null limit 1`,
+    [repositoryId],
+  )
+  return rowCount === 1
+}
+
+/** Why a version is not there: null when the package never had it. */
+export async function findVersionState(
+  tx: pg.PoolClient,
+  packageId: string,
+  version: string,
+): Promise<'listed' | 'quarantined' | 'deleted' | 'purged' | null> {
+  const { rows } = await tx.query<{ state: 'listed' | 'quarantined' | 'deleted' | 'purged' }>(
+    `select case when purged_at is not null then 'purged' when deleted_at is not null then 'deleted'
+                 when quarantined_at is not null then 'quarantined' else 'listed' end as state
+       from package_version where package_id = $1 and version = $2`,
+    [packageId, version],
+  )
+  return rows[0]?.state ?? null
+}
