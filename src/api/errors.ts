@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { isOutage } from '../database.ts'
+import { RegistryError } from '../registry/errors.ts'
 
 /** Numbers of gRPC, as the registry answers them too (DESIGN §6, §7). */
 export const errcodes = {
@@ -55,6 +56,11 @@ export function invalidArgument(errmsg: string): ApiError {
   return new ApiError(400, errcodes.invalidArgument, errmsg)
 }
 
+/** What is not there, or what the token may not see: one answer for both. */
+export function notFound(errmsg: string): ApiError {
+  return new ApiError(404, errcodes.notFound, errmsg)
+}
+
 /** Answers whatever was thrown in the interfaces' dialect. What is no refusal is a fault of ours: logged, told to nobody. */
 export function sendApiError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const error = thrown instanceof ApiError ? thrown : translate(thrown)
@@ -63,8 +69,9 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
   return reply.send({ errcode: error.errcode, errmsg: error.message })
 }
 
-/** What Fastify or the database threw. */
+/** What the registry's verbs, Fastify or the database threw. */
 function translate(thrown: Error & Partial<FastifyError>): ApiError {
+  if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
   const { code, statusCode = 500 } = thrown
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
     return new ApiError(413, errcodes.resourceExhausted, 'the request body is too large')

@@ -1,27 +1,80 @@
-import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../app.ts'
+import type { FastifyInstance, RouteOptions } from 'fastify'
 import { refuseOtherMethods } from '../http/other-methods.ts'
 import { refuseOtherPaths } from '../http/other-paths.ts'
-import type { LastUse } from '../last-use.ts'
-import { ApiError, errcodes, sendApiError } from './errors.ts'
+import { advisoryRoutes } from './advisories.ts'
+import { ApiError, errcodes, notFound, sendApiError } from './errors.ts'
+import { eventRoutes } from './events.ts'
+import { groupRoutes } from './groups.ts'
+import { memberRoutes } from './members.ts'
+import { type DescribedRoute, describeInterfaces } from './openapi.ts'
+import { packageRoutes } from './packages.ts'
+import type { ApiParts } from './parts.ts'
+import { quarantineRoutes } from './quarantine.ts'
+import { repositoryRoutes } from './repositories.ts'
 import { userRoutes } from './user.ts'
+import { versionRoutes } from './versions.ts'
+
+const everyRoute = [
+  userRoutes,
+  groupRoutes,
+  repositoryRoutes,
+  memberRoutes,
+  eventRoutes,
+  packageRoutes,
+  advisoryRoutes,
+  versionRoutes,
+  quarantineRoutes,
+]
 
 /** The interfaces for tokens (DESIGN §6): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */
-export async function api(app: FastifyInstance, parts: Parts & { lastUse: LastUse }): Promise<void> {
+export async function api(app: FastifyInstance, parts: ApiParts): Promise<void> {
   await app.register(
     async (scope) => {
       scope.setErrorHandler(sendApiError)
-      // What a token is shown is nobody else's (RFC 6750 §5.3).
-      scope.addHook('onRequest', async (_request, reply) => {
+      acceptEmptyBodies(scope)
+      scope.addHook('onRequest', async (request, reply) => {
+        // What a token is shown is nobody else's (RFC 6750 §5.3).
         reply.header('cache-control', 'private, no-store')
+        // PostgreSQL's texts know no NUL, so nothing is named with one.
+        if (request.url.includes('%00')) throw notFound('not found')
       })
-      await userRoutes(scope, parts)
-      refuseOtherMethods(scope, '/user', ['GET', 'HEAD', 'PATCH'], methodNotAllowed)
-      refuseOtherMethods(scope, '/user/emails', ['GET', 'HEAD'], methodNotAllowed)
+      const added: RouteOptions[] = []
+      scope.addHook('onRoute', (route) => void added.push(route))
+      for (const routes of everyRoute) await routes(scope, parts)
+      const document = describeInterfaces(added.flatMap(describedRoute), parts.config)
+      scope.get('/openapi.json', async () => document)
+      for (const [url, methods] of methodsByUrl([...added])) {
+        refuseOtherMethods(scope, url, methods, methodNotAllowed)
+      }
       refuseOtherPaths(scope, noSuchInterface)
     },
     { prefix: '/api' },
   )
+}
+
+/** Many clients name the type of a body that they do not send; a handler that needs one says so. */
+function acceptEmptyBodies(scope: FastifyInstance): void {
+  const parseJson = scope.getDefaultJsonParser('error', 'error')
+  scope.addContentTypeParser<string>(
+    'application/json',
+    { parseAs: 'string' },
+    (request, body, done) => void (body === '' ? done(null, undefined) : parseJson(request, body, done)),
+  )
+}
+
+function describedRoute({ method, url, config }: RouteOptions): DescribedRoute[] {
+  const about = config?.interface
+  // Fastify adds a HEAD to every GET.
+  return about && method !== 'HEAD' ? [{ method: String(method), url, about }] : []
+}
+
+/** The methods of each address, which is told without the scope's prefix. */
+function methodsByUrl(routes: (RouteOptions & { routePath?: string })[]): Map<string, string[]> {
+  const methods = new Map<string, string[]>()
+  for (const { method, routePath = '' } of routes) {
+    methods.set(routePath, [...(methods.get(routePath) ?? []), ...[method].flat()].sort())
+  }
+  return methods
 }
 
 function methodNotAllowed(allow: string): ApiError {
@@ -29,5 +82,5 @@ function methodNotAllowed(allow: string): ApiError {
 }
 
 function noSuchInterface(): ApiError {
-  return new ApiError(404, errcodes.notFound, 'there is no such interface')
+  return notFound('there is no such interface')
 }

@@ -1,10 +1,13 @@
 import type { Queryable } from '../database.ts'
 import type { UsedToken } from '../last-use.ts'
+import type { TokenGrant } from '../permissions.ts'
 import type { SecretHash } from '../secrets.ts'
 
 /** The account behind a live token, and what the token may do. */
 export interface TokenHolder extends UsedToken {
   scopes: string[]
+  resourceScope: TokenGrant['resourceScope']
+  repositoryIds: string[]
   accountId: string
   username: string
   displayName: string
@@ -12,7 +15,8 @@ export interface TokenHolder extends UsedToken {
   createdAt: Date
 }
 
-const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authorizationId", t.scopes`
+const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authorizationId", t.scopes,
+  t.resource_scope as "resourceScope", t.repository_ids as "repositoryIds"`
 const account = `u.id as "accountId", u.username, u.display_name as "displayName", u.email, u.created_at as "createdAt"`
 
 /** The holder of a live token, in one statement; null when no live token has that hash. */

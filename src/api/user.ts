@@ -1,57 +1,69 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { Parts } from '../app.ts'
-import type { LastUse } from '../last-use.ts'
-import { readBearer, requireScope } from './bearer.ts'
-import { invalidArgument, invalidToken } from './errors.ts'
-import { findTokenHolder, renameTokenHolder, type TokenHolder } from './token-holders.ts'
+import { holdersOf } from './admission.ts'
+import { readBearer } from './bearer.ts'
+import { invalidToken } from './errors.ts'
+import { addInterface } from './interface.ts'
+import type { ApiParts } from './parts.ts'
+import { plainText } from './plain-text.ts'
+import { renameTokenHolder, type TokenHolder } from './token-holders.ts'
 
-/** As the schema's constraint on display names. */
-const maxNameLength = 100
-
-const Changes = z.object({
-  name: z
-    .string()
-    .trim()
-    .refine((name) => Array.from(name).length <= maxNameLength && !/\p{Cc}|\p{Cs}/u.test(name)),
+const User = z.object({
+  id: z.int(),
+  username: z.string(),
+  name: z.string(),
+  created_at: z.iso.datetime(),
 })
 
+/** As the schema's constraint on display names. */
+const Changes = z.object({ name: plainText(100) })
+
+const Email = z.object({ email: z.string(), primary: z.boolean(), verified: z.boolean() })
+
 /** The account behind the token: `/api/user` and `/api/user/emails` (DESIGN §6). */
-export async function userRoutes(app: FastifyInstance, parts: Parts & { lastUse: LastUse }): Promise<void> {
-  app.get('/user', async (request) => describe(await holderOf(parts, request, 'account-profile:r')))
+export async function userRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
+  addInterface(
+    app,
+    {
+      method: 'GET',
+      url: '/user',
+      summary: 'The account behind the token',
+      entrance: holdersOf(parts, 'account-profile:r'),
+      answer: User,
+    },
+    async ({ admitted }) => describe(admitted),
+  )
 
-  app.patch('/user', async (request) => {
-    await holderOf(parts, request, 'account-profile:rw')
-    const changes = Changes.safeParse(request.body)
-    if (!changes.success) {
-      throw invalidArgument(
-        `name must be text of at most ${maxNameLength} characters, without control characters`,
-      )
-    }
-    const renamed = await renameTokenHolder(parts.db, readBearer(request), changes.data.name)
-    if (!renamed) throw invalidToken()
-    return describe(renamed)
-  })
+  addInterface(
+    app,
+    {
+      method: 'PATCH',
+      url: '/user',
+      summary: 'Change the display name of the account behind the token',
+      entrance: holdersOf(parts, 'account-profile:rw'),
+      body: Changes,
+      answer: User,
+    },
+    async ({ request, body }) => {
+      const renamed = await renameTokenHolder(parts.db, readBearer(request), body.name)
+      if (!renamed) throw invalidToken()
+      return describe(renamed)
+    },
+  )
 
-  app.get('/user/emails', async (request) => {
-    const { email } = await holderOf(parts, request, 'account-email:r')
-    return email === null ? [] : [{ email, primary: true, verified: true }]
-  })
+  addInterface(
+    app,
+    {
+      method: 'GET',
+      url: '/user/emails',
+      summary: 'The verified email of the account behind the token',
+      entrance: holdersOf(parts, 'account-email:r'),
+      answer: z.array(Email),
+    },
+    async ({ admitted: { email } }) => (email === null ? [] : [{ email, primary: true, verified: true }]),
+  )
 }
 
-/** The holder of the request's token. Throws RFC 6750's refusals: no token, a dead one, or one without the scope. */
-async function holderOf(
-  { db, lastUse }: Parts & { lastUse: LastUse },
-  request: FastifyRequest,
-  scope: string,
-): Promise<TokenHolder> {
-  const holder = await findTokenHolder(db, readBearer(request))
-  if (!holder) throw invalidToken()
-  lastUse.note(holder)
-  requireScope(holder.scopes, scope)
-  return holder
-}
-
-function describe({ accountId, username, displayName, createdAt }: TokenHolder): object {
+function describe({ accountId, username, displayName, createdAt }: TokenHolder): z.input<typeof User> {
   return { id: Number(accountId), username, name: displayName, created_at: createdAt.toISOString() }
 }

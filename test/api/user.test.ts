@@ -200,7 +200,7 @@ describe('GET /api/user/emails', () => {
 describe('the interfaces', () => {
   const t = useApp()
 
-  it.each(['/api', '/api/', '/api/nothing', '/api/user/', '/api/groups/x/repositories', '/api/%zz'])(
+  it.each(['/api', '/api/', '/api/nothing', '/api/user/', '/api/groups/x/y', '/api/%zz'])(
     'know no %s, and say so in JSON',
     async (url) => {
       const answer = await t.app.inject(url)

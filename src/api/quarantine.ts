@@ -1,0 +1,43 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { liftQuarantine, quarantineVersion } from '../registry/quarantine.ts'
+import { allowedTo, versionChangeOf } from './admission.ts'
+import { addInterface } from './interface.ts'
+import type { ApiParts } from './parts.ts'
+import { plainText } from './plain-text.ts'
+import { versionUrl } from './versions.ts'
+
+const Quarantine = z.object({
+  reason: plainText(500).min(1).default('quarantined by its registry'),
+})
+
+/** The quarantine of a version: `…/<version>/quarantine` (DESIGN §6). */
+export async function quarantineRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
+  const url = `${versionUrl}/quarantine`
+  const entrance = allowedTo('push', parts)
+
+  addInterface(
+    app,
+    {
+      method: 'POST',
+      url,
+      summary: 'Put a version into quarantine: Composer is no longer offered it, and told to refuse it',
+      entrance,
+      body: Quarantine,
+      answer: z.object({ version: z.string(), quarantine_reason: z.string() }),
+    },
+    async ({ request, admitted, body }) => {
+      const change = versionChangeOf(request, admitted)
+      await quarantineVersion(parts.db, change, body.reason)
+      return { version: change.version, quarantine_reason: body.reason }
+    },
+  )
+
+  addInterface(
+    app,
+    { method: 'DELETE', url, summary: 'Lift the quarantine of a version', entrance },
+    async ({ request, admitted }) => {
+      await liftQuarantine(parts.db, versionChangeOf(request, admitted))
+    },
+  )
+}
