@@ -45,12 +45,19 @@ create table repository_member (
 );
 create index on repository_member (account_id);
 
--- The stronger of the group's and the repository's role counts; null when the account has neither.
-create function role_of(the_account_id bigint, the_repository_id bigint) returns member_role
+-- The stronger of the group's and the repository's role counts; null when the account has neither. One row always:
+-- as a function in `from` it becomes a part of the statement that calls it.
+create function account_role(the_account_id bigint, the_repository_id bigint) returns table (role member_role)
 language sql stable parallel safe as $$
   select greatest(
     (select 'admin'::member_role from account where id = the_account_id and is_admin),
-    (select role from repository_member where repository_id = the_repository_id and account_id = the_account_id),
+    (select m.role from repository_member m where m.repository_id = the_repository_id and m.account_id = the_account_id),
     (select m.role from group_member m join repository r on r.group_id = m.group_id
       where r.id = the_repository_id and m.account_id = the_account_id))
+$$;
+
+-- The same as a value, where it is not called often.
+create function role_of(the_account_id bigint, the_repository_id bigint) returns member_role
+language sql stable parallel safe as $$
+  select role from account_role(the_account_id, the_repository_id)
 $$;

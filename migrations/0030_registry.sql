@@ -145,10 +145,11 @@ returns table (
   account_id bigint, authorization_id bigint, scopes text[], resource_scope resource_scope, repository_ids bigint[]
 )
 language sql stable parallel safe as $$
-  select r.id, r.visibility, role_of(t.account_id, r.id), t.kind, t.token_id,
+  select r.id, r.visibility, own.role, t.kind, t.token_id,
          t.account_id, t.authorization_id, t.scopes, t.resource_scope, t.repository_ids
     from (values (true)) as request (is_one)
     left join (repository_group g join repository r on r.group_id = g.id)
       on g.name = group_name and r.name = repository_name
     left join live_token t on t.token_hash = presented_hash
+    left join lateral account_role(t.account_id, r.id) own on true
 $$;

@@ -1,0 +1,147 @@
+import { describe, expect, it } from 'vitest'
+import { type Act, judge, type ResourceScope, type Role, type Visibility } from '../../src/permissions.ts'
+import { type Access, findAccess } from '../../src/registry/access.ts'
+import { hashSecret, makeSecret } from '../../src/secrets.ts'
+import { aGroupMember, aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { basic } from '../support/registry-actors.ts'
+
+/*
+ * The permission rule of DESIGN §1, stated here once more in other words than in src/permissions.ts, and compared with
+ * what the database and the doors answer in every combination.
+ */
+type Standing = { inGroup?: Role; inRepository?: Role; isAdmin?: true }
+
+const standings: Standing[] = [
+  {},
+  { inRepository: 'guest' },
+  { inRepository: 'developer' },
+  { inRepository: 'admin' },
+  { inGroup: 'guest' },
+  { inGroup: 'developer', inRepository: 'guest' },
+  { inGroup: 'guest', inRepository: 'developer' },
+  { inGroup: 'admin', inRepository: 'guest' },
+  { isAdmin: true },
+]
+const visibilities: Visibility[] = ['private', 'public']
+const scopes = [
+  'registry-package:r',
+  'registry-package:rw',
+  'registry-package-delete:rw',
+  'registry-manage:r',
+  'registry-manage:rw',
+  'registry-delete:rw',
+  'repo-basic-info:r',
+  'repo-code:rw',
+]
+const reaches = ['all', 'public', 'this one', 'another one'] as const
+
+/** For each act the scopes of which one is enough, and what the least powerful who may do it is. */
+const rules: Record<Act, { scopes: string[]; least: Role }> = {
+  describe: { scopes: ['repo-basic-info:r'], least: 'guest' },
+  pull: { scopes: ['registry-package:r', 'registry-package:rw'], least: 'guest' },
+  push: { scopes: ['registry-package:rw'], least: 'developer' },
+  deletePackage: { scopes: ['registry-package-delete:rw'], least: 'admin' },
+  readSettings: { scopes: ['registry-manage:r', 'registry-manage:rw'], least: 'admin' },
+  manage: { scopes: ['registry-manage:rw'], least: 'admin' },
+  deleteRepository: { scopes: ['registry-delete:rw'], least: 'admin' },
+}
+const power = { none: 0, guest: 1, developer: 2, admin: 3 }
+
+interface Case {
+  standing: Standing
+  visibility: Visibility
+  scope: string
+  reach: (typeof reaches)[number]
+}
+
+function powerOf({ inGroup, inRepository, isAdmin }: Standing): number {
+  return isAdmin ? power.admin : Math.max(power[inGroup ?? 'none'], power[inRepository ?? 'none'])
+}
+
+function isReached({ reach, visibility }: Case): boolean {
+  return reach === 'all' || reach === 'this one' || (reach === 'public' && visibility === 'public')
+}
+
+/** A private repository is there only for its members, and of their tokens only for those that reach it. */
+function isSeen(one: Case): boolean {
+  return one.visibility === 'public' || (powerOf(one.standing) > 0 && isReached(one))
+}
+
+function isAllowed(one: Case, act: Act): boolean {
+  if (act === 'pull' && one.visibility === 'public') return true
+  const ownPower = Math.max(powerOf(one.standing), one.visibility === 'public' ? power.guest : 0)
+  return rules[act].scopes.includes(one.scope) && isReached(one) && ownPower >= power[rules[act].least]
+}
+
+const t = useApp()
+
+async function aSubject({ standing, visibility }: Pick<Case, 'standing' | 'visibility'>) {
+  const repository = await aRepository(t.db, { visibility })
+  const other = await aRepository(t.db)
+  const account = await anAccount(t.db, { isAdmin: standing.isAdmin ?? false })
+  if (standing.inGroup) await aGroupMember(t.db, account, repository.group, standing.inGroup)
+  if (standing.inRepository) await aMember(t.db, account, repository, standing.inRepository)
+
+  function grantOf({ scope, reach }: Case) {
+    const resourceScope: ResourceScope = reach === 'all' || reach === 'public' ? reach : 'specified'
+    const chosen = { 'this one': [repository], 'another one': [other], all: [], public: [] }[reach]
+    return { scopes: [scope], resourceScope, repositories: chosen }
+  }
+
+  /** The same grant to an application, and to the account itself. */
+  async function tokensFor(one: Case): Promise<string[]> {
+    const { repositories, ...grant } = grantOf(one)
+    const repositoryIds = repositories.map(({ id }) => id)
+    const application = await anApplication(t.db, { scopes: grant.scopes })
+    const authorization = await anAuthorization(t.db, account, application, { ...grant, repositories })
+    const access = makeSecret('access')
+    await t.db.query(
+      `insert into token_pair (authorization_id, access_hash, access_scopes, access_expires_at,
+                               refresh_hash, refresh_scopes, refresh_expires_at)
+       values ($1, $2, $3, now() + interval '1 hour', $4, $3, now() + interval '1 hour')`,
+      [authorization.id, hashSecret(access), grant.scopes, hashSecret(makeSecret('refresh'))],
+    )
+    return [access, await aPersonalToken(t.db, account, { ...grant, repositoryIds })]
+  }
+
+  return { repository, tokensFor }
+}
+
+describe.each(standings)('an account that is %j', (standing) => {
+  it.each(visibilities)(
+    'may do with a %s repository what DESIGN §1 says, and nothing else',
+    async (visibility) => {
+      const { repository, tokensFor } = await aSubject({ standing, visibility })
+      const [group = '', name = ''] = repository.path.split('/')
+      for (const [scope, reach] of scopes.flatMap((each) => reaches.map((one) => [each, one] as const))) {
+        const one: Case = { standing, visibility, scope, reach }
+        for (const token of await tokensFor(one)) {
+          const access = await findAccess(t.db, { group, name, tokenHash: hashSecret(token) })
+          for (const act of Object.keys(rules) as Act[]) {
+            const allowed = verdictOf(access, act) === 'allowed'
+            expect(allowed, `${token.slice(0, 5)} ${JSON.stringify(one)} ${act}`).toBe(isAllowed(one, act))
+          }
+          expect(await doorsFor(token, repository.path), JSON.stringify(one)).toEqual({
+            pull: isAllowed(one, 'pull') ? 200 : isSeen(one) ? 403 : 404,
+            push: isAllowed(one, 'push') ? 400 : isSeen(one) ? 403 : 404,
+          })
+        }
+      }
+    },
+  )
+})
+
+function verdictOf(access: Access, act: Act): string {
+  return judge(access, { ...access, id: access.repositoryId as string }, act)
+}
+
+/** How the registry answers a pull, and an upload of no archive: with 400 once it is admitted. */
+async function doorsFor(token: string, path: string): Promise<{ pull: number; push: number }> {
+  const headers = { authorization: basic(token) }
+  const pull = await t.app.inject({ url: `/${path}/-/packages/packages.json`, headers })
+  const url = `/${path}/-/packages/upload/acme/lib/1.0.0`
+  const push = await t.app.inject({ method: 'PUT', url, headers, payload: 'no zip' })
+  return { pull: pull.statusCode, push: push.statusCode }
+}
