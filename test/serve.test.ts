@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -10,6 +11,7 @@ import { onServer, useDatabase } from './support/database.ts'
 import {
   databaseUrl,
   type Environment,
+  freePort,
   runSvc,
   type Server,
   startServer,
@@ -82,6 +84,21 @@ describe('svc serve', () => {
     expect(server.process.exitCode).toBeNull()
     server.process.kill('SIGINT')
     expect((await server.outcome).code).toBe(1)
+  })
+
+  it('is stopped by a signal to the npm start that runs it', async () => {
+    const port = String(await freePort())
+    const env = { PATH: process.env['PATH'], HOME: dataDir, ...environment({ PORT: port }) }
+    // Its prestart would build anew, under the feet of other tests.
+    const npm = spawn('npm', ['start', '--ignore-scripts'], { env, stdio: ['ignore', 'pipe', 'ignore'] })
+    let printed = ''
+    npm.stdout.on('data', (text: Buffer) => {
+      printed += text.toString()
+    })
+    while (!printed.includes('listens on')) await once(npm.stdout, 'data')
+    npm.kill('SIGTERM')
+    expect(await once(npm, 'close')).toEqual([0, null])
+    await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow()
   })
 
   it('says in one line that its port is taken', async () => {

@@ -1,18 +1,13 @@
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { judgeArchive } from '../../src/registry/archive.ts'
+import { has } from '../support/requires.ts'
 import { aZip } from '../support/zip.ts'
 
 const json = '{"name":"acme/lib","autoload":{"psr-4":{"Acme\\\\":"src/"}}}'
-
-/** Whether a program is there. With CI=true those the suite installs must be; the others are a welcome check. */
-function has(program: 'composer' | 'unzip' | 'git' | 'python3' | 'zip'): boolean {
-  const isInstalled = process.env['CI'] === 'true' && ['composer', 'unzip'].includes(program)
-  return isInstalled || spawnSync(program, ['--version']).error === undefined
-}
 
 let directory: string
 const inDirectory = (...segments: string[]) => join(directory, ...segments)
