@@ -20,6 +20,7 @@ import { pages } from './http/pages.ts'
 import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
 import { answerUnreadable } from './http/unreadable-requests.ts'
 import { openLastUse } from './last-use.ts'
+import { logAnswersOnly } from './log.ts'
 import { sendOAuthError } from './oauth/errors.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
 import { oauth } from './oauth/plugin.ts'
@@ -40,6 +41,7 @@ const drainSeconds = 10
 export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<FastifyInstance> {
   const app = Fastify({
     loggerInstance: log,
+    logController: logAnswersOnly(),
     trustProxy: trustedProxies(parts.config.trustProxy),
     bodyLimit: 64 * 1024,
     routerOptions: { maxParamLength: 500 },

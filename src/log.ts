@@ -1,4 +1,4 @@
-import type { FastifyBaseLogger, FastifyRequest } from 'fastify'
+import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
 import { type DestinationStream, pino } from 'pino'
 import type { Config } from './config.ts'
 
@@ -17,6 +17,21 @@ export function openLog(level: Config['logLevel'], stream?: DestinationStream): 
     },
   }
   return pino(options, stream ?? pino.destination(2))
+}
+
+/**
+ * Makes Fastify log each request once, when it is answered, instead of also when it comes: one line costs a write to
+ * the disk or to a pipe, and tells it all.
+ */
+export function logAnswersOnly(): LogController {
+  return Object.assign(new LogController(), {
+    incomingRequest() {},
+    requestCompleted(error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
+      const answered = { req: request, res: reply, milliseconds: Math.round(reply.elapsedTime * 100) / 100 }
+      if (error) reply.log.error({ ...answered, err: error }, 'the answer could not be sent')
+      else reply.log.info(answered, 'answered')
+    },
+  })
 }
 
 function describeRequest(request: FastifyRequest) {
