@@ -48,6 +48,8 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     // Slow clients: headers within 10 s (Node's own bound is 60), idle connections closed after 72 s, which
     // is longer than the 60 s of the usual proxies in front.
     keepAliveTimeout: 72_000,
+    // A connection on which nothing moves for a minute is closed: an upload that has stalled, a reader that sleeps.
+    connectionTimeout: 60_000,
     http: { headersTimeout: 10_000, ServerResponse: PatientResponse },
     forceCloseConnections: 'idle',
     // What still arrives while the server stops is answered, not turned away in Fastify's dialect.

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { type Admission, findAccess } from './access.ts'
+import { type Door, findAccess } from './access.ts'
 import { sendJson } from './answers.ts'
 import { judgeArchive } from './archive.ts'
 import { discardArchive, keepArchive, type ReceivedArchive, receiveArchive } from './archive-volume.ts'
@@ -17,9 +17,8 @@ import { type PublishedVersion, readVersion } from './version.ts'
 import { findTakenVersion } from './versions.ts'
 
 /** An upload that may read its body. */
-interface AdmittedUpload extends Admission {
-  /** The repository's path. */
-  path: string
+interface AdmittedUpload {
+  door: Door
   packageName: string
   version: PublishedVersion
   contentType: string | undefined
@@ -49,7 +48,7 @@ export async function uploadRoutes(app: FastifyInstance, parts: RegistryParts) {
         try {
           const { outcome, warnings } = await publish(request, upload, archive, parts)
           const { version } = upload.version
-          const registry = registryUrl(parts.config.baseUrl, upload.path)
+          const registry = registryUrl(parts.config.baseUrl, `${upload.door.group}/${upload.door.name}`)
           return sendJson(reply, outcome === 'published' ? 201 : 200, {
             errcode: 0,
             errmsg: 'ok',
@@ -74,17 +73,18 @@ async function admitUpload(
   { config, db, admit }: RegistryParts,
 ): Promise<AdmittedUpload> {
   const door = readDoor(request)
-  const admission = admit(door, await findAccess(db, door), 'push')
+  admit(door, await findAccess(db, door), 'push')
   const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
   const version = readVersion(param(request, 'version'))
-  if (Number(request.headers['content-length'] ?? 0) > config.maxArchiveBytes + formBytes) {
+  const contentType = request.headers['content-type']
+  const maxBytes = config.maxArchiveBytes + (isMultipart(contentType) ? formBytes : 0)
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) {
     const errmsg = `archive too large: more than ${config.maxArchiveBytes} bytes`
     throw new RegistryError(errcode.resourceExhausted, errmsg, { status: 413 })
   }
-  const contentType = request.headers['content-type']
   // Fastify would refuse a type that it cannot parse. To an upload the type says nothing, unless it is a form's.
   delete request.raw.headers['content-type']
-  return { ...admission, path: `${door.group}/${door.name}`, packageName, version, contentType }
+  return { door, packageName, version, contentType }
 }
 
 function receive(
@@ -102,12 +102,14 @@ function receive(
 /** Judges what was received, keeps it on the volume, and only then names it in the database. */
 async function publish(
   request: FastifyRequest,
-  { repositoryId, actor, packageName, version }: AdmittedUpload,
+  { door, packageName, version }: AdmittedUpload,
   archive: ReceivedArchive,
-  { config, db, volume }: RegistryParts,
+  { config, db, volume, admit }: RegistryParts,
 ) {
   const judged = await judgeArchive(archive.path)
   const { metadata, warnings } = readManifest(judged.manifest, packageName, version)
+  // The archive may have travelled for minutes: who has lost the right meanwhile publishes nothing.
+  const { repositoryId, actor } = admit(door, await findAccess(db, door), 'push')
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
   if (taken) return { outcome: settleRepeat(taken, { version, archive }), warnings: [] }
   await keepArchive(volume, archive)

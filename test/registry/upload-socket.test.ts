@@ -147,6 +147,23 @@ describe('an upload whose body is already on its way', () => {
     await expect.poll(() => t.log().match(/the client went away/g)).toHaveLength(2)
     expect(t.log()).not.toContain('"level":50')
   })
+
+  it('publishes nothing when the token is revoked meanwhile', async () => {
+    const publisher = await aPublisher(t)
+    const zip = aPackageZip('acme/lib')
+    const head = { Authorization: publisher.authorization, 'Content-Length': String(zip.length) }
+    const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, { ...head, Connection: 'close' })
+    socket.write(zip.subarray(0, 100))
+    await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
+    const { id } = publisher.account
+    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [id])
+    socket.write(zip.subarray(100))
+    expect(await text(socket)).toMatch(/^HTTP\/1.1 401 .*"errcode":16/s)
+    const { rows } = await t.db.query('select from package where repository_id = $1', [
+      publisher.repository.id,
+    ])
+    expect(rows).toEqual([])
+  })
 })
 
 describe('curl (SPEC 4.4, 4.6)', () => {
