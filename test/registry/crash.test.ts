@@ -1,0 +1,133 @@
+import { createHash } from 'node:crypto'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
+import { useDatabase } from '../support/database.ts'
+import { databaseUrl, type Server, startServer } from '../support/program.ts'
+import { aPackageZip, basic } from '../support/registry-actors.ts'
+
+describe('an upload whose server is killed (kill -9)', () => {
+  const database = useDatabase()
+  const servers: Server[] = []
+  let dataDir: string
+  beforeAll(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), 'svc-test-crash-'))
+  })
+  afterAll(() => rm(dataDir, { recursive: true }))
+
+  afterEach(async () => {
+    for (const server of servers.splice(0)) await kill(server)
+  })
+
+  async function start(): Promise<Server> {
+    const url = databaseUrl(database.connection)
+    const server = await startServer({ DATABASE_URL: url, DATA_DIR: dataDir })
+    servers.push(server)
+    return server
+  }
+
+  async function kill(server: Server): Promise<void> {
+    server.process.kill('SIGKILL')
+    await server.outcome
+  }
+
+  async function aRegistry() {
+    const repository = await aRepository(database.db)
+    const zip = aPackageZip('acme/lib', { description: repository.path })
+    const account = await anAccount(database.db)
+    await aMember(database.db, account, repository, 'developer')
+    const headers = { authorization: basic(await aPersonalToken(database.db, account)) }
+    const below = (server: Server, path: string) => `${server.url}/${repository.path}/-/packages/${path}`
+    return {
+      zip,
+      path: `/${repository.path}/-/packages/upload/acme/lib/1.0.0`,
+      headers,
+      push: (server: Server) =>
+        fetch(below(server, 'upload/acme/lib/1.0.0'), { method: 'PUT', headers, body: new Uint8Array(zip) }),
+      pull: (server: Server, path: string) => fetch(below(server, path), { headers }),
+    }
+  }
+
+  /** Holds uploads where they want to change the table, or read it too, while the test acts. */
+  async function whileLocked(table: string, mode: string, act: () => Promise<unknown>): Promise<void> {
+    const holder = await database.db.connect()
+    await holder.query('begin')
+    await holder.query(`lock table ${table} in ${mode} mode`)
+    await act()
+    await holder.query('rollback')
+    holder.release()
+  }
+
+  async function untilItWaits(): Promise<void> {
+    const waiting = async () => (await database.db.query('select from pg_locks where not granted')).rowCount
+    await expect.poll(waiting).toBeGreaterThan(0)
+  }
+
+  const listFiles = (folder: string) => readdir(join(dataDir, folder), { recursive: true })
+
+  async function expectNothingPublished({
+    pull,
+    push,
+  }: Awaited<ReturnType<typeof aRegistry>>): Promise<void> {
+    const server = await start()
+    expect((await pull(server, 'p2/acme/lib.json')).status).toBe(404)
+    expect((await push(server)).status).toBe(201)
+    expect((await pull(server, 'p2/acme/lib.json')).status).toBe(200)
+  }
+
+  it('has published nothing while the archive was on its way, or received and not yet kept', async () => {
+    for (const isWhole of [false, true]) {
+      const registry = await aRegistry()
+      const { zip } = registry
+      const server = await start()
+      const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+      socket.on('error', () => {})
+      const { authorization } = registry.headers
+      socket.write(`PUT ${registry.path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${authorization}\r\n`)
+      socket.write(`Content-Length: ${zip.length}\r\n\r\n`)
+      socket.write(zip.subarray(0, 100))
+      await expect.poll(() => listFiles('tmp')).not.toEqual([])
+      await whileLocked('repository_group', 'access exclusive', async () => {
+        if (isWhole) {
+          socket.write(zip.subarray(100))
+          await untilItWaits()
+        }
+        await kill(server)
+      })
+      await expectNothingPublished(registry)
+      await rm(join(dataDir, 'tmp'), { recursive: true })
+    }
+  })
+
+  it.each([
+    ['the archive was kept and not yet named', 'package'],
+    ['the version was named and not yet shown', 'package_document'],
+    ['all was done but the commit', 'registry_event'],
+  ])('has published nothing while %s', async (_, table) => {
+    const registry = await aRegistry()
+    const server = await start()
+    await whileLocked(table, 'exclusive', async () => {
+      const answer = registry.push(server).catch(() => 'none')
+      await untilItWaits()
+      const sha256 = createHash('sha256').update(registry.zip).digest('hex')
+      expect(await listFiles('archives')).toContain(join(sha256.slice(0, 2), `${sha256}.zip`))
+      await kill(server)
+      expect(await answer).toBe('none')
+    })
+    await expectNothingPublished(registry)
+  })
+
+  it('has lost nothing once it has answered', async () => {
+    const { push, pull, zip } = await aRegistry()
+    const server = await start()
+    const { url } = (await (await push(server)).json()) as { url: string }
+    await kill(server)
+    const next = await start()
+    expect(await (await pull(next, 'p2/acme/lib.json')).text()).toContain('"version":"1.0.0"')
+    const dist = new URL(url).pathname.split('/-/packages/')[1] as string
+    expect(Buffer.from(await (await pull(next, dist)).arrayBuffer()).equals(zip)).toBe(true)
+  })
+})
