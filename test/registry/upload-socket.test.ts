@@ -105,6 +105,20 @@ describe('an upload whose body is already on its way', () => {
     expect(taken).toBeLessThan(bytes / 2)
   })
 
+  it('is not reset under a client that has not yet noticed the answer', async () => {
+    const { path, authorization } = await aPublisher(t)
+    const bytes = 300 * 1024
+    const head = { Authorization: authorization, 'Content-Length': String(bytes) }
+    const socket = await sendHead(`${path}upload/acme/lib/v1`, head)
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    expect(answer.toString()).toMatch(/^HTTP\/1.1 400 /)
+    const ended = once(socket.resume(), 'close')
+    for (let sent = 0; sent < bytes; sent += 1024) {
+      await new Promise((resolve) => socket.write(Buffer.alloc(1024), resolve))
+    }
+    expect(await ended).toEqual([false])
+  })
+
   it('is refused at once when it says that it is too large (errcode 8)', async () => {
     const publisher = await aPublisher(t)
     const head = { Authorization: publisher.authorization, 'Content-Length': String(100 * maxBytes) }
