@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { accountCommand } from './commands/account.ts'
 import { applicationCommand } from './commands/application.ts'
+import { collectGarbageCommand } from './commands/collect-garbage.ts'
 import { demoCommand } from './commands/demo.ts'
 import { groupCommand } from './commands/group.ts'
 import { memberCommand } from './commands/member.ts'
@@ -9,6 +10,7 @@ import { repositoryCommand } from './commands/repository.ts'
 import { runProgram } from './commands/run.ts'
 import { serveCommand } from './commands/serve.ts'
 import { tokenCommand } from './commands/token.ts'
+import { verifyArchivesCommand } from './commands/verify-archives.ts'
 
 const program = new Command('svc')
   .description('An OAuth 2.0 authorization server and private Composer registries.')
@@ -21,5 +23,7 @@ const program = new Command('svc')
   .addCommand(memberCommand())
   .addCommand(applicationCommand())
   .addCommand(tokenCommand())
+  .addCommand(collectGarbageCommand())
+  .addCommand(verifyArchivesCommand())
 
 process.exitCode = await runProgram(program, process.argv)

@@ -1,0 +1,35 @@
+import { Command } from 'commander'
+import { openArchiveVolume } from '../registry/archive-volume.ts'
+import { type Verification, verifyArchives } from '../registry/verify-archives.ts'
+import { jsonOption } from './options.ts'
+import { answer, withDatabase } from './run.ts'
+
+/** `svc verify-archives`: looks for damage, and repairs nothing. Exits with 1 when it finds any. */
+export function verifyArchivesCommand(): Command {
+  return new Command('verify-archives')
+    .description('Compare every archive with its hash and every version with its archive; repair nothing.')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nIt reads every archive. Exit code 1 says that something is wrong.')
+    .action(async (options: { json?: boolean }) => {
+      const verification = await withDatabase(async (db, { dataDir }) =>
+        verifyArchives(db, await openArchiveVolume(dataDir)),
+      )
+      answer(options, verification, wordVerification(verification))
+      const { length } = verification.problems
+      if (length > 0)
+        throw new Error(`${length} ${length === 1 ? 'archive has' : 'archives have'} a problem.`)
+    })
+}
+
+function wordVerification({ archives, problems }: Verification): string {
+  const lines = problems.map(({ sha256, problem, versions }) =>
+    [`${sha256} is ${wording[problem]}`, ...versions.map((version) => `  ${version}`)].join('\n'),
+  )
+  return [...lines, `Read ${archives} archives.`].join('\n')
+}
+
+const wording = {
+  damaged: 'damaged: its bytes are not what its name says',
+  missing: 'missing on the volume',
+  'wrong size': 'not of the size that was published',
+} as const

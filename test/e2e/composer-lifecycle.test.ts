@@ -1,0 +1,105 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { aCaller, type Caller } from '../support/api-actors.ts'
+import {
+  aComposerProject,
+  type ComposerProject,
+  hasComposerClient,
+  useRegistries,
+} from '../support/composer-project.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
+
+const port = await freePort()
+const lib = '/packages/acme/lib'
+
+describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it', () => {
+  const t = useListeningApp(port)
+  const projects: ComposerProject[] = []
+  afterEach(async () => {
+    for (const project of projects.splice(0)) await project.remove()
+  })
+
+  /** A project that may read the registries of all callers, and asks the first one first. */
+  async function aProject(caller: Caller, ...more: Caller[]): Promise<ComposerProject> {
+    for (const { repository } of more) {
+      await t.db.query(
+        `insert into repository_member (repository_id, account_id, role) values ($1, $2, 'guest')`,
+        [repository.id, caller.account.id],
+      )
+    }
+    const project = await aComposerProject()
+    projects.push(project)
+    // `composer config` puts each repository before the ones that are there.
+    const paths = [...more, caller].map(({ repository }) => repository.path)
+    await useRegistries(project, `http://127.0.0.1:${port}`, caller.token, ...paths)
+    return project
+  }
+
+  async function run({ composer }: ComposerProject, ...words: string[]): Promise<string> {
+    const { code, output } = await composer(...words)
+    expect([code, output]).toEqual([0, output])
+    return output
+  }
+
+  it('never takes a name from another repository once it was published here (COMPOSER G7)', async () => {
+    const mine = await aCaller(t)
+    const others = await aCaller(t)
+    await mine.push('1.0.0')
+    await others.push('9.0.0')
+    const project = await aProject(mine, others)
+    await run(project, 'require', 'acme/lib:>=1.0')
+    await mine.call('DELETE', `${lib}/1.0.0`)
+    const { code, output } = await project.composer('update')
+    expect([code === 0, output]).toEqual([false, expect.not.stringContaining('9.0.0')])
+    expect(await project.read('composer.lock')).toContain('"version": "1.0.0"')
+
+    // The lock file still installs, with nothing in the cache.
+    await project.forget('cache', 'vendor')
+    expect(await run(project, 'install')).toContain('Installing acme/lib (1.0.0)')
+    await mine.call('POST', `${lib}/1.0.0/restore`)
+    expect(await run(project, 'update')).toContain('Nothing to modify in lock file')
+    await mine.call('DELETE', `${lib}/1.0.0?purge=true`)
+    await project.forget('cache', 'vendor')
+    expect((await project.composer('install')).code).not.toBe(0)
+  })
+
+  it('warns of an abandoned package, and names its replacement (COMPOSER G9)', async () => {
+    const caller = await aCaller(t)
+    await caller.push('1.0.0')
+    await caller.call('PATCH', lib, { abandoned: true, replacement: 'acme/better' })
+    const project = await aProject(caller)
+    expect(await run(project, 'require', 'acme/lib')).toContain(
+      'Package acme/lib is abandoned, you should avoid using it. Use acme/better instead.',
+    )
+    await caller.call('PATCH', lib, { abandoned: false })
+    await project.forget('cache', 'vendor')
+    expect(await run(project, 'update')).not.toContain('abandoned')
+  })
+
+  it('audits by the advisories of the registry (COMPOSER A8)', async () => {
+    const caller = await aCaller(t)
+    for (const version of ['1.0.0', '1.1.0']) await caller.push(version)
+    await caller.push('1.0.0', { name: 'acme/clean' })
+    const project = await aProject(caller)
+    await run(project, 'require', 'acme/lib:1.0.0', 'acme/clean')
+    expect(await run(project, 'audit')).toContain('No security vulnerability advisories found')
+    const advisory = { title: 'It leaks', affected_versions: '<1.1', cve: 'CVE-2026-12345', severity: 'high' }
+    const { advisory_id } = (await caller.call('POST', `${lib}/advisories`, advisory)).json()
+    const found = await project.composer('audit')
+    expect(found.code).not.toBe(0)
+    for (const text of ['It leaks', 'CVE-2026-12345', 'acme/lib']) expect(found.output).toContain(text)
+    expect(await run(project, 'require', 'acme/lib:1.1.0')).not.toContain('It leaks')
+    expect(await run(project, 'audit')).toContain('No security vulnerability advisories found')
+    await caller.call('DELETE', `${lib}/advisories/${advisory_id}`)
+  })
+
+  it('is not offered a version in quarantine, and is again once it is lifted', async () => {
+    const caller = await aCaller(t)
+    for (const version of ['1.0.0', '1.1.0']) await caller.push(version)
+    await caller.call('POST', `${lib}/1.1.0/quarantine`, { reason: 'steals passwords' })
+    const project = await aProject(caller)
+    expect(await run(project, 'require', 'acme/lib:^1.0')).toContain('Locking acme/lib (1.0.0)')
+    expect((await project.composer('require', 'acme/lib:1.1.0')).code).not.toBe(0)
+    await caller.call('DELETE', `${lib}/1.1.0/quarantine`)
+    expect(await run(project, 'update')).toContain('Upgrading acme/lib (1.0.0 => 1.1.0)')
+  })
+})
