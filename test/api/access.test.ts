@@ -1,0 +1,215 @@
+import { describe, expect, it } from 'vitest'
+import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
+import { aCaller, callApi, everyScope, type Method } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+
+const t = useApp()
+
+/** Every interface about a repository: its scope, and the weakest role that may call it (DESIGN §1, §6). */
+const interfaces: [Method, string, string, 'guest' | 'developer' | 'admin', object?][] = [
+  ['GET', '', 'repo-basic-info:r', 'guest'],
+  ['PATCH', '', 'registry-manage:rw', 'admin', {}],
+  ['DELETE', '', 'registry-delete:rw', 'admin'],
+  ['GET', '/packages', 'registry-package:r', 'guest'],
+  ['GET', '/packages/acme/lib', 'registry-package:r', 'guest'],
+  ['GET', '/packages/acme/lib/1.0.0', 'registry-package:r', 'guest'],
+  ['GET', '/packages/acme/lib/advisories', 'registry-package:r', 'guest'],
+  ['PATCH', '/packages/acme/lib', 'registry-package:rw', 'developer', {}],
+  [
+    'POST',
+    '/packages/acme/lib/advisories',
+    'registry-package:rw',
+    'developer',
+    { title: 'x', affected_versions: '*' },
+  ],
+  ['DELETE', '/packages/acme/lib/advisories/x', 'registry-package:rw', 'developer'],
+  ['POST', '/packages/acme/lib/1.0.0/quarantine', 'registry-package:rw', 'developer'],
+  ['DELETE', '/packages/acme/lib/1.0.0/quarantine', 'registry-package:rw', 'developer'],
+  ['DELETE', '/packages/acme/lib', 'registry-package-delete:rw', 'admin'],
+  ['DELETE', '/packages/acme/lib/1.0.0', 'registry-package-delete:rw', 'admin'],
+  ['DELETE', '/packages/acme/lib/1.0.0?purge=true', 'registry-package-delete:rw', 'admin'],
+  ['POST', '/packages/acme/lib/restore', 'registry-package-delete:rw', 'admin'],
+  ['POST', '/packages/acme/lib/1.0.0/restore', 'registry-package-delete:rw', 'admin'],
+  ['GET', '/members', 'registry-manage:r', 'admin'],
+  ['GET', '/members/x', 'registry-manage:r', 'admin'],
+  ['PUT', '/members/x', 'registry-manage:rw', 'admin', { role: 'guest' }],
+  ['DELETE', '/members/x', 'registry-manage:rw', 'admin'],
+  ['GET', '/events', 'registry-manage:r', 'admin'],
+]
+const roles = ['guest', 'developer', 'admin'] as const
+
+describe.each(interfaces)('%s /api/repositories/<group>/<name>%s', (method, below, scope, weakest, body) => {
+  it('asks for credentials, without an error attribute (RFC 6750 §3.1)', async () => {
+    const { repository } = await aCaller(t, { visibility: 'public' })
+    const answer = await t.app.inject({ method, url: `/api/repositories/${repository.path}${below}` })
+    expect(answer.statusCode).toBe(401)
+    expect(answer.headers['www-authenticate']).toBe('Bearer realm="svc"')
+    expect(answer.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
+  })
+
+  it('names the scope that a token lacks, also where everyone may pull', async () => {
+    for (const visibility of ['private', 'public'] as const) {
+      const scopes = everyScope.filter((one) => !one.startsWith(scope.replace(/:.*/, ':')))
+      const { call } = await aCaller(t, { visibility, scopes })
+      const answer = await call(method, below, body)
+      expect(answer.statusCode).toBe(403)
+      expect(answer.headers['www-authenticate']).toBe(
+        `Bearer realm="svc", error="insufficient_scope", scope="${scope}"`,
+      )
+      expect(answer.json()).toEqual({ errcode: 7, errmsg: `the scope ${scope} is required` })
+    }
+  })
+
+  it(`lets in a ${weakest} and nobody weaker`, async () => {
+    for (const role of roles) {
+      const { call } = await aCaller(t, { role, scopes: [scope] })
+      const { statusCode, headers, body: text } = await call(method, below, body)
+      const isAllowed = roles.indexOf(role) >= roles.indexOf(weakest)
+      expect([role, statusCode === 403]).toEqual([role, !isAllowed])
+      if (isAllowed) expect(text).not.toContain('repository not found')
+      else expect(headers['www-authenticate']).toBeUndefined()
+    }
+  })
+
+  it('hides a private repository from strangers, and from tokens that do not reach it', async () => {
+    const { repository, account } = await aCaller(t)
+    const { repository: other } = await aCaller(t)
+    const stranger = await aPersonalToken(t.db, await anAccount(t.db), { scopes: everyScope })
+    const publicOnly = await aPersonalToken(t.db, account, { scopes: everyScope, resourceScope: 'public' })
+    const specified = await aPersonalToken(t.db, account, {
+      scopes: everyScope,
+      resourceScope: 'specified',
+      repositoryIds: [other.id],
+    })
+    const unscoped = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:r'] })
+    for (const token of [stranger, publicOnly, specified, unscoped]) {
+      const answer = await callApi(t, token, method, `/api/repositories/${repository.path}${below}`, body)
+      expect([answer.statusCode, answer.json()]).toEqual([
+        404,
+        { errcode: 5, errmsg: 'repository not found' },
+      ])
+    }
+  })
+})
+
+describe('the interfaces about repositories', () => {
+  it('judge who may come in before what they ask', async () => {
+    const { call } = await aCaller(t, { role: 'guest' })
+    expect((await call('PATCH', '', { visibility: 'nonsense' })).statusCode).toBe(403)
+    expect((await call('PUT', '/members/x', { role: 'nonsense' })).statusCode).toBe(403)
+    expect((await call('GET', '/packages?limit=nonsense')).statusCode).toBe(400)
+  })
+
+  it('answer 404 for what cannot be there, and 405 with Allow for other methods', async () => {
+    const { call, repository } = await aCaller(t)
+    for (const below of ['/packages/acme/%00', '/packages/acme/lib%00/1.0.0', '/nothing', '/packages/acme']) {
+      const answer = await call('GET', below)
+      expect([below, answer.statusCode, answer.json().errcode]).toEqual([below, 404, 5])
+    }
+    const answer = await call('POST', '/members/x')
+    expect([answer.statusCode, answer.headers['allow']]).toEqual([405, 'DELETE, GET, HEAD, PUT'])
+    expect((await call('PUT', '/packages')).headers['allow']).toBe('GET, HEAD')
+    expect(repository.path).toContain('/')
+  })
+
+  it('take a body of no bytes for none, whatever its type', async () => {
+    const { push, token, repository } = await aCaller(t)
+    await push('1.0.0')
+    const answer = await t.app.inject({
+      method: 'POST',
+      url: `/api/repositories/${repository.path}/packages/acme/lib/1.0.0/quarantine`,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    })
+    expect([answer.statusCode, answer.json().quarantine_reason]).toEqual([200, 'quarantined by its registry'])
+  })
+})
+
+describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositories', () => {
+  const scopes = ['repo-basic-info:r', 'group-resource:r']
+
+  it('show what the account has a role on, as far as the token reaches', async () => {
+    const account = await anAccount(t.db)
+    const mine = await aRepository(t.db, { visibility: 'private', description: 'mine' })
+    const open = await aRepository(t.db, { visibility: 'public' })
+    const others = await aRepository(t.db, { group: mine.group, visibility: 'private' })
+    const othersOpen = await aRepository(t.db, { group: mine.group, visibility: 'public' })
+    await aMember(t.db, account, mine, 'developer')
+    await aMember(t.db, account, open, 'guest')
+    const lists = async (about: Parameters<typeof aPersonalToken>[2]) => {
+      const token = await aPersonalToken(t.db, account, { scopes, ...about })
+      const get = async (url: string) => {
+        const answer = await callApi(t, token, 'GET', url)
+        return answer.statusCode === 200 ? answer.json() : answer.statusCode
+      }
+      const paths = (found: { path: string }[] | number) =>
+        typeof found === 'number' ? found : found.map(({ path }) => path).toSorted()
+      return {
+        repositories: paths(await get('/api/repositories')),
+        groups: (await get('/api/groups')).map(({ name }: { name: string }) => name).toSorted(),
+        ofMine: paths(await get(`/api/groups/${mine.group.name}/repositories`)),
+      }
+    }
+    const both = [mine.group.name, open.group.name].toSorted()
+    expect(await lists({})).toEqual({
+      repositories: [mine.path, open.path].toSorted(),
+      groups: both,
+      ofMine: [mine.path, othersOpen.path].toSorted(),
+    })
+    expect(await lists({ resourceScope: 'public' })).toEqual({
+      repositories: [open.path],
+      groups: [open.group.name],
+      ofMine: [othersOpen.path],
+    })
+    expect(await lists({ resourceScope: 'specified', repositoryIds: [mine.id] })).toEqual({
+      repositories: [mine.path],
+      groups: [mine.group.name],
+      ofMine: [mine.path, othersOpen.path].toSorted(),
+    })
+    expect(others.path).not.toBe(mine.path)
+    const token = await aPersonalToken(t.db, account, { scopes })
+    expect((await callApi(t, token, 'GET', '/api/repositories')).json()).toContainEqual({
+      path: mine.path,
+      visibility: 'private',
+      description: 'mine',
+      role: 'developer',
+      registry_url: `http://svc.test/${mine.path}/-/packages/`,
+      created_at: expect.any(String),
+    })
+  })
+
+  it('show an administrator of the service everything, in parts', async () => {
+    const admin = await anAccount(t.db, { isAdmin: true })
+    const token = await aPersonalToken(t.db, admin, { scopes })
+    for (const list of ['/api/repositories', '/api/groups']) {
+      const seen: string[] = []
+      for (let url = `${list}?limit=7`; url !== ''; ) {
+        const answer = await callApi(t, token, 'GET', url)
+        seen.push(...answer.json().map(({ path, name }: Record<string, string>) => path ?? name))
+        url = /<http:\/\/svc\.test(.*)>/.exec(String(answer.headers.link))?.[1] ?? ''
+      }
+      const table = list.endsWith('groups') ? 'repository_group' : 'repository'
+      const { rows } = await t.db.query(`select count(*)::int as count from ${table}`)
+      expect([list, seen.length, new Set(seen).size]).toEqual([list, rows[0].count, rows[0].count])
+    }
+  })
+
+  it('hide groups in which there is nothing to see, and want their scopes', async () => {
+    const { group } = await aRepository(t.db)
+    const account = await anAccount(t.db)
+    const token = await aPersonalToken(t.db, account, { scopes })
+    for (const name of [group.name, 'nothing', 'no%2Fthing']) {
+      const answer = await callApi(t, token, 'GET', `/api/groups/${name}/repositories`)
+      expect([answer.statusCode, answer.json().errcode]).toEqual([404, 5])
+    }
+    const unscoped = await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })
+    for (const [url, scope] of [
+      ['/api/repositories', 'repo-basic-info:r'],
+      ['/api/groups', 'group-resource:r'],
+      [`/api/groups/${group.name}/repositories`, 'group-resource:r'],
+    ] as const) {
+      const answer = await callApi(t, unscoped, 'GET', url)
+      expect([answer.statusCode, answer.json().errmsg]).toEqual([403, `the scope ${scope} is required`])
+      expect((await t.app.inject(url)).statusCode).toBe(401)
+    }
+  })
+})

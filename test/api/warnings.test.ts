@@ -1,0 +1,210 @@
+import { describe, expect, it } from 'vitest'
+import { aCaller } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+import { expand } from '../support/registry-actors.ts'
+
+const t = useApp()
+const lib = '/packages/acme/lib'
+const leak = { title: 'It leaks', affected_versions: '>=1.0,<1.2' }
+
+/** A caller whose package acme/lib has these versions. */
+async function aPackage(...versions: string[]) {
+  const caller = await aCaller(t)
+  for (const version of versions) await caller.push(version)
+  const document = async (file = 'acme/lib.json') => (await caller.ask(`p2/${file}`)).json()
+  const askAdvisories = (form: string) =>
+    caller.ask('security-advisories', {
+      method: 'POST',
+      payload: form,
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    })
+  return { ...caller, document, askAdvisories }
+}
+
+describe('POST and DELETE …/advisories', () => {
+  it('publish and withdraw an advisory, in both documents and in full (COMPOSER A8)', async () => {
+    const { call, document } = await aPackage('1.0.0')
+    expect((await document())['security-advisories']).toEqual([])
+    const about = { cve: 'CVE-2026-1234', link: 'https://acme.example/1', severity: 'critical' }
+    const made = await call('POST', `${lib}/advisories`, { ...leak, ...about })
+    expect(made.statusCode).toBe(201)
+    expect(made.json()).toEqual({
+      advisory_id: expect.stringMatching(/^SVC-[a-z2-7]{4}-[a-z2-7]{4}-[a-z2-7]{4}$/),
+      package: 'acme/lib',
+      ...leak,
+      ...about,
+      reported_at: expect.any(String),
+    })
+    const { advisory_id } = made.json()
+    for (const file of ['acme/lib.json', 'acme/lib~dev.json']) {
+      expect((await document(file))['security-advisories']).toEqual([
+        {
+          advisoryId: advisory_id,
+          packageName: 'acme/lib',
+          affectedVersions: '>=1.0,<1.2',
+          title: 'It leaks',
+          ...about,
+          reportedAt: expect.stringMatching(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/),
+          sources: [{ name: 'svc', remoteId: advisory_id }],
+        },
+      ])
+    }
+    expect((await call('GET', `${lib}/advisories`)).json()).toEqual([made.json()])
+    expect((await call('DELETE', `${lib}/advisories/${advisory_id}`)).statusCode).toBe(204)
+    expect((await document())['security-advisories']).toEqual([])
+    expect((await call('DELETE', `${lib}/advisories/${advisory_id}`)).statusCode).toBe(404)
+  })
+
+  it('keep the advisories when a version is published after them', async () => {
+    const { call, push, document } = await aPackage('1.0.0')
+    await call('POST', `${lib}/advisories`, leak)
+    await push('1.1.0')
+    expect((await document())['security-advisories']).toHaveLength(1)
+  })
+
+  it.each([
+    {},
+    { ...leak, title: '' },
+    { ...leak, title: 'a\u001b[31mb' },
+    { ...leak, title: 'x'.repeat(256) },
+    { ...leak, affected_versions: 'not a version!!' },
+    { ...leak, affected_versions: '' },
+    { ...leak, affected_versions: '1.0 '.repeat(2000) },
+    { ...leak, cve: '2026-1' },
+    { ...leak, link: 'javascript:alert(1)' },
+    { ...leak, severity: 'awful' },
+  ])('refuse %j: a broken one would break every project', async (body) => {
+    const { call, document } = await aPackage('1.0.0')
+    const answer = await call('POST', `${lib}/advisories`, body)
+    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    expect((await document())['security-advisories']).toEqual([])
+  })
+
+  it('withdraw only what is the package’s own', async () => {
+    const { call, push } = await aPackage('1.0.0')
+    await push('1.0.0', { name: 'acme/other' })
+    const { advisory_id } = (await call('POST', `${lib}/advisories`, leak)).json()
+    expect((await call('DELETE', `/packages/acme/other/advisories/${advisory_id}`)).statusCode).toBe(404)
+    expect((await call('POST', '/packages/acme/none/advisories', leak)).statusCode).toBe(404)
+  })
+})
+
+describe('POST security-advisories (COMPOSER A8)', () => {
+  it('answers the advisories of the asked packages, an empty list for clean ones, nothing for others', async () => {
+    const { call, push, askAdvisories, ask, path } = await aPackage('1.0.0')
+    await push('1.0.0', { name: 'acme/clean' })
+    await call('POST', `${lib}/advisories`, leak)
+    const root = (await ask('packages.json')).json()
+    expect(root['security-advisories']).toEqual({
+      metadata: true,
+      'api-url': `http://svc.test${path}security-advisories`,
+    })
+    const answer = await askAdvisories(
+      'packages%5B0%5D=acme%2Fclean&packages[]=Acme/Lib&packages[7]=monolog/monolog',
+    )
+    expect([answer.statusCode, answer.headers['content-type']]).toEqual([200, 'application/json'])
+    expect(answer.json()).toEqual({
+      advisories: {
+        'acme/clean': [],
+        'acme/lib': [expect.objectContaining({ affectedVersions: '>=1.0,<1.2', title: 'It leaks' })],
+      },
+    })
+  })
+
+  it('bears any body, and refuses to answer for more packages than it looks at', async () => {
+    const { askAdvisories } = await aPackage('1.0.0')
+    for (const form of [
+      '',
+      'packages=acme/lib',
+      'x',
+      '%',
+      'packages[]=%00',
+      '{"packages":[]}',
+      'packages[]=%ff',
+    ]) {
+      expect((await askAdvisories(form)).json()).toEqual({ advisories: {} })
+    }
+    const many = (count: number) =>
+      Array.from({ length: count }, (_, i) => `packages[${i}]=acme/p${i}`).join('&')
+    expect((await askAdvisories(many(1000))).statusCode).toBe(200)
+    const answer = await askAdvisories(many(1001))
+    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    expect((await askAdvisories('x'.repeat(600_000))).statusCode).toBe(413)
+  })
+
+  it('is asked with the rights of a pull', async () => {
+    const { ask } = await aPackage('1.0.0')
+    const answer = await ask('security-advisories', { method: 'POST', headers: { authorization: undefined } })
+    expect(answer.statusCode).toBe(401)
+  })
+})
+
+describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
+  it('take a version out of the metadata, and tell a current Composer to refuse it', async () => {
+    const { call, document, ask, path } = await aPackage('1.0.0', '1.1.0-beta.2', '1.2.0')
+    const before = await document()
+    const root = async () => (await ask('packages.json')).json()
+    expect((await root())['filter']).toBeUndefined()
+    const reason = 'steals passwords'
+    const answer = await call('POST', `${lib}/1.1.0-beta.2/quarantine`, { reason })
+    expect([answer.statusCode, answer.json()]).toEqual([
+      200,
+      { version: '1.1.0-beta.2', quarantine_reason: reason },
+    ])
+    const during = await document()
+    expect(expand(JSON.stringify(during)).map(({ version }) => version)).toEqual(['1.2.0', '1.0.0'])
+    const filter = {
+      malware: [
+        {
+          constraint: '==1.1.0.0-beta2',
+          reason,
+          id: expect.stringMatching(/^quarantine-\d+$/),
+          url: `http://svc.test${path.replace('/-/packages/', '')}/packages/acme/lib`,
+        },
+      ],
+    }
+    expect([during.filter, (await document('acme/lib~dev.json')).filter]).toEqual([filter, filter])
+    expect((await root())['filter']).toEqual({ metadata: true, lists: { malware: { enabled: true } } })
+    expect((await call('GET', `${lib}/1.1.0-beta.2`)).json()).toMatchObject({
+      quarantined_at: expect.any(String),
+      quarantine_reason: reason,
+    })
+
+    expect((await call('DELETE', `${lib}/1.1.0-beta.2/quarantine`)).statusCode).toBe(204)
+    expect(await document()).toEqual(before)
+    expect((await root())['filter']).toBeUndefined()
+    const again = await call('DELETE', `${lib}/1.1.0-beta.2/quarantine`)
+    expect([again.statusCode, again.json().errcode]).toEqual([409, 9])
+  })
+
+  it('outlive deletion, restore and purge', async () => {
+    const { call, document } = await aPackage('1.0.0')
+    await call('POST', `${lib}/1.0.0/quarantine`)
+    await call('DELETE', `${lib}/1.0.0`)
+    await call('POST', `${lib}/1.0.0/restore`)
+    expect((await document()).packages['acme/lib']).toEqual([])
+    await call('DELETE', `${lib}/1.0.0?purge=true`)
+    expect((await document()).filter.malware).toHaveLength(1)
+  })
+
+  it('write a dev- version as Composer’s constraint has it', async () => {
+    const { call, document } = await aPackage('1.0.0-foo')
+    await call('POST', `${lib}/1.0.0-foo/quarantine`)
+    expect((await document('acme/lib~dev.json')).filter.malware[0].constraint).toBe('==dev-1.0.0-foo')
+  })
+
+  it.each([{ reason: '' }, { reason: 'x'.repeat(501) }, { reason: 'a\nb' }, { reason: 1 }])(
+    'refuse %j',
+    async (body) => {
+      const { call } = await aPackage('1.0.0')
+      expect((await call('POST', `${lib}/1.0.0/quarantine`, body)).statusCode).toBe(400)
+    },
+  )
+
+  it('answer 404 for a version that is not there', async () => {
+    const { call } = await aPackage('1.0.0')
+    for (const method of ['POST', 'DELETE'] as const) {
+      expect((await call(method, `${lib}/3.0.0/quarantine`)).statusCode).toBe(404)
+    }
+  })
+})
