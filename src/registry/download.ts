@@ -1,3 +1,4 @@
+import type { FileHandle } from 'node:fs/promises'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { notFound } from './answers.ts'
@@ -7,6 +8,9 @@ import { param, readDoor } from './door.ts'
 import { errcode, RegistryError } from './errors.ts'
 import type { RegistryParts } from './parts.ts'
 import { findDownload } from './versions.ts'
+
+/** How much of an archive is held in memory at once. */
+const oneReadBytes = 256 * 1024
 
 /**
  * Archives (COMPOSER E4). An address names the bytes by their hash, so what it answers is for ever; also that of a
@@ -67,8 +71,20 @@ async function sendArchive(
   }
   const { start, end } = range ?? { start: 0, end: size - 1 }
   if (range) reply.code(206).header('content-range', `bytes ${start}-${end}/${size}`)
-  reply.header('content-type', 'application/zip').header('content-length', end - start + 1)
-  return reply.send(file.createReadStream({ start, end, highWaterMark: 256 * 1024 }))
+  const length = end - start + 1
+  reply.header('content-type', 'application/zip').header('content-length', length)
+  // Most archives are one read, and a stream would cost more than their bytes.
+  if (length <= oneReadBytes) return reply.send(await readAtOnce(file, start, length))
+  return reply.send(file.createReadStream({ start, end, highWaterMark: oneReadBytes }))
+}
+
+async function readAtOnce(file: FileHandle, start: number, length: number): Promise<Buffer> {
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(length), 0, length, start)
+    return buffer.subarray(0, bytesRead)
+  } finally {
+    await file.close()
+  }
 }
 
 function matches(header: string | undefined, etag: string): boolean {

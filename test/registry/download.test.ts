@@ -1,14 +1,15 @@
+import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
 import { aPackageZip, aPublisher } from '../support/registry-actors.ts'
+import { aZip } from '../support/zip.ts'
 
 const t = useApp()
 
-async function aPublishedArchive() {
+async function aPublishedArchive(zip = aPackageZip('acme/lib')) {
   const publisher = await aPublisher(t)
-  const zip = aPackageZip('acme/lib')
   const { sha256 } = (await publisher.push('1.0.0', { payload: zip })).json()
   return { ...publisher, zip, sha256: sha256 as string, dist: `dist/acme/lib/1.0.0/${sha256}.zip` }
 }
@@ -31,6 +32,15 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
       'content-disposition': 'attachment; filename="acme-lib-1.0.0.zip"',
     })
     expect(answer.headers['content-encoding']).toBeUndefined()
+  })
+
+  it('answers the very bytes of an archive that is too large for one read', async () => {
+    const noise = randomBytes(700_000)
+    const large = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': noise })
+    const { ask, dist } = await aPublishedArchive(large)
+    expect((await ask(dist)).rawPayload.equals(large)).toBe(true)
+    const part = await ask(dist, { headers: { range: 'bytes=1000-600999' } })
+    expect(part.rawPayload.equals(large.subarray(1000, 601_000))).toBe(true)
   })
 
   it('answers HEAD with the same headers and no body', async () => {
