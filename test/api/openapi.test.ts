@@ -28,12 +28,10 @@ describe('GET /api/openapi.json', () => {
 
   it('describes every interface that there is, and no other', async () => {
     const { paths } = await read()
-    const described = Object.entries(paths).map(([path, operations]) => [
-      path,
-      Object.keys(operations)
-        .map((method) => method.toUpperCase())
-        .toSorted(),
-    ])
+    const described = Object.entries(paths).map(([path, operations]) => {
+      const methods = Object.keys(operations).map((method) => method.toUpperCase())
+      return `${path} ${methods.toSorted().join(' ')}`
+    })
     const answering: string[] = []
     for (const path of listPaths(t.app.printRoutes({ commonPrefix: false }))) {
       const { headers } = await t.app.inject({ method: 'OPTIONS', url: path.replaceAll(/[{}]/g, '') })
