@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import type { Queryable } from '../database.ts'
 import type { UsedToken } from '../last-use.ts'
 import type { ListPart } from './list-part.ts'
@@ -54,10 +55,16 @@ export async function insertEvent(db: Queryable, author: Author, event: NewEvent
       accountId,
       token?.kind,
       token?.tokenId,
-      address,
+      address === null ? null : inetOf(address),
       JSON.stringify(details),
     ],
   })
+}
+
+/** What PostgreSQL takes for an address: proxies are believed in what they write, and may write anything. */
+function inetOf(address: string): string | null {
+  const bare = address.replace(/%.*$/, '')
+  return isIP(bare) === 0 ? null : bare
 }
 
 /** An event as it was noted. */

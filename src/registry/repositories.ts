@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../database.ts'
 import type { Role, Visibility } from '../permissions.ts'
 
@@ -65,8 +66,10 @@ export async function changeRepository(
 }
 
 /** Removes a repository with its packages; the archives' bytes are garbage then. False when it was gone already. */
-export async function deleteRepository(db: Queryable, id: string): Promise<boolean> {
-  const { rowCount } = await db.query('delete from repository where id = $1', [id])
+export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
+  // Packages before their repository, as every change of one locks them: two who lock the other way round wait for ever.
+  await tx.query('select from package where repository_id = $1 order by id for update', [id])
+  const { rowCount } = await tx.query('delete from repository where id = $1', [id])
   return rowCount === 1
 }
 

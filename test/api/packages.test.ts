@@ -205,6 +205,44 @@ describe('DELETE …/packages/<vendor>/<package>/<version>', () => {
   })
 })
 
+describe('changes that race', () => {
+  it('let one of ten deletions win, and one of ten restores', async () => {
+    const { call } = await aPackage('1.0.0', '1.1.0')
+    const ten = (act: () => ReturnType<typeof call>) => Promise.all(Array.from({ length: 10 }, act))
+    const statuses = (answers: { statusCode: number }[]) =>
+      answers.map(({ statusCode }) => statusCode).toSorted((a, b) => a - b)
+    const deleted = await ten(() => call('DELETE', `${lib}/1.0.0`))
+    expect(statuses(deleted)).toEqual([204, ...Array(9).fill(404)])
+    const restored = await ten(() => call('POST', `${lib}/1.0.0/restore`))
+    expect(statuses(restored)).toEqual([200, ...Array(9).fill(409)])
+  })
+
+  it('leave documents that are what the versions are', async () => {
+    const numbers = Array.from({ length: 8 }, (_, i) => `1.${i}.0`)
+    const { call, push, offered } = await aPackage(...numbers)
+    await Promise.all([
+      ...numbers.slice(0, 4).map((version) => call('DELETE', `${lib}/${version}`)),
+      ...numbers.map((_, i) => push(`2.${i}.0`, { manifest: { type: `t${i}` } })),
+      call('POST', `${lib}/1.5.0/quarantine`),
+      call('PATCH', lib, { abandoned: true }),
+    ])
+    const expected = ['1.7.0', '1.6.0', '1.4.0']
+    expect(await offered()).toEqual([200, ...numbers.map((_, i) => `2.${i}.0`).toReversed(), ...expected])
+  })
+
+  it('delete a repository under them without waiting for each other for ever', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const { call } = await aPackage('1.0.0', '1.1.0')
+      const [quarantined, deleted] = await Promise.all([
+        call('POST', `${lib}/1.0.0/quarantine`),
+        call('DELETE'),
+      ])
+      expect(deleted.statusCode).toBe(204)
+      expect([200, 404]).toContain(quarantined.statusCode)
+    }
+  })
+})
+
 describe('POST …/<version>/restore', () => {
   it('brings a deleted version back as it was', async () => {
     const { call, offered, ask } = await aPackage('1.0.0', '1.1.0-foo')
