@@ -28,22 +28,23 @@ export async function measurePulls(server: Server, folder: string, count: number
   const nginx = await startNginx(join(folder, 'nginx'), await copyFiles(server, open, pulls))
   const hello = await startHello(folder)
   try {
-    const rows: string[][] = []
+    const greeting = await run(hello, { name: '', path: '/', headers: {}, status: 200 }, count)
+    const rows = [['a bare Fastify’s hello', ...measuredCells(greeting), '', '']]
+    if (!nginx) rows.push(['nginx: skipped, for it is not installed', '', '', '', '', '', '', ''])
     for (const pull of pulls) {
       const plain = nginx && (await run(nginx, { ...pull, path: `/${pull.path}` }, count))
-      if (plain) rows.push([`${pull.name}, nginx`, ...measuredCells(plain), ''])
-      const anonymous = await run(server, { ...pull, path: open.path + pull.path }, count)
-      rows.push([`${pull.name}, anonymous`, ...measuredCells(anonymous), compare(anonymous, plain)])
+      const add = (who: string, measured: Measured) => {
+        const ratios = [plain, greeting].map((other) => compare(measured, other))
+        rows.push([`${pull.name}, ${who}`, ...measuredCells(measured), ...ratios])
+      }
+      if (plain) add('nginx', plain)
+      add('anonymous', await run(server, { ...pull, path: open.path + pull.path }, count))
       const headers: Record<string, string> = { ...pull.headers, authorization: closed.authorization }
       const lastModified = await lastModifiedOf(server, closed, pull)
       if (pull.status === 304) headers['if-modified-since'] = lastModified
-      const token = await run(server, { ...pull, path: closed.path + pull.path, headers }, count)
-      rows.push([`${pull.name}, token`, ...measuredCells(token), compare(token, plain)])
+      add('token', await run(server, { ...pull, path: closed.path + pull.path, headers }, count))
     }
-    const greeting = await run(hello, { name: '', path: '/', headers: {}, status: 200 }, count)
-    rows.push(['hello of a bare Fastify', ...measuredCells(greeting), ''])
-    if (!nginx) rows.push(['nginx: not installed, skipped', '', '', '', '', '', ''])
-    return table(['pull', ...measuredHead, 'of nginx'], rows)
+    return table(['pull', ...measuredHead, 'of nginx', 'of hello'], rows)
   } finally {
     await hello.stop()
     await nginx?.stop()

@@ -77,6 +77,7 @@ export async function startListener(
     env: { PATH, HOME, ...environment },
     stdio: ['ignore', output, output],
   })
+  process.once('exit', () => child.kill())
   const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${command} ended: see ${log}`)))
   ended.catch(() => {})
   for (let attempt = 0; !(await answers(port)); attempt += 1) {
