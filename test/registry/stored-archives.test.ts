@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { appendFile, rm, truncate, utimes, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, rm, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type ArchiveVolume, openArchiveVolume } from '../../src/registry/archive-volume.ts'
@@ -142,11 +142,14 @@ describe('verifyArchives', () => {
   it('tells of a damaged archive that no version names, and of a wrong size', async () => {
     const { kept } = await twoVersions()
     const stray = 'ab'.repeat(32)
-    await rm(pathOf(stray), { force: true })
-    await openArchiveVolume(t.config.dataDir)
+    await mkdir(join(volume.directory, 'archives', 'ab'), { recursive: true })
+    await writeFile(pathOf(stray), 'not these bytes')
     await t.db.query('update archive set size = size + 1 where encode(sha256, $2) = $1', [kept, 'hex'])
     const { problems } = await verifyArchives(t.db, volume)
-    expect(problems).toMatchObject([{ sha256: kept, problem: 'wrong size' }])
+    expect(problems).toMatchObject([
+      { sha256: kept, problem: 'wrong size' },
+      { sha256: stray, problem: 'damaged', versions: [] },
+    ])
   })
 })
 
