@@ -5,7 +5,6 @@ import Fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify'
-import type pg from 'pg'
 import { accounts } from './accounts/plugin.ts'
 import { sendApiError } from './api/errors.ts'
 import { api } from './api/plugin.ts'
@@ -25,14 +24,9 @@ import { sendOAuthError } from './oauth/errors.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
 import { oauth } from './oauth/plugin.ts'
 import { peoplesPages } from './pages/plugin.ts'
+import type { Parts } from './parts.ts'
 import { answerError } from './registry/answers.ts'
 import { registry } from './registry/plugin.ts'
-
-/** What every feature is built from. */
-export interface Parts {
-  config: Config
-  db: pg.Pool
-}
 
 /** How long a stop waits for running requests. */
 const drainSeconds = 10

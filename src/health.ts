@@ -1,7 +1,7 @@
 import { access, constants } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from './app.ts'
 import { pendingMigrations, readMigrations } from './migrate.ts'
+import type { Parts } from './parts.ts'
 
 /**
  * `/healthz`: the process lives. `/readyz`: database and volume answer, and the migrations that were there when the

@@ -7,7 +7,7 @@ import { type Demo, makeDemo } from './demo.ts'
 import { describeWalk } from './demo-walk.ts'
 import { openLog } from './log.ts'
 import { migrate } from './migrate.ts'
-import { rerenderDocuments } from './registry/rerender.ts'
+import { rerenderDocuments } from './registry/documents/rerender.ts'
 
 /** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or go on. */
 export async function serve(config: Config): Promise<void> {

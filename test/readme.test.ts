@@ -59,8 +59,13 @@ describe('the files that the README’s map names', () => {
       'oauth/token.ts',
       'oauth/codes.ts',
     ],
-    ...['oauth/seal.ts', 'accounts/login.ts', 'registry/upload.ts', 'registry/archive-volume.ts'],
-    ...['registry/archive.ts', 'registry/manifest.ts', 'registry/publish.ts'],
+    ...['oauth/seal.ts', 'accounts/login.ts', 'registry/upload.ts', 'registry/archives/archive-volume.ts'],
+    ...[
+      'registry/archives/archive.ts',
+      'registry/manifest/manifest.ts',
+      'registry/publish.ts',
+      'registry/lifecycle/change.ts',
+    ],
   ])('src/%s is there', async (path) => {
     expect((await read('README.md')).includes(path.replace('registry/', ''))).toBe(true)
     expect(await read(`src/${path}`)).not.toBe('')

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Parts } from '../app.ts'
 import { readCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
 import type { Visitor } from '../http/pages.ts'
+import type { Parts } from '../parts.ts'
 import { findSession, type Session } from './sessions.ts'
 import { rememberReturn } from './sign-in-returns.ts'
 

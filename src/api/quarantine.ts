@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { liftQuarantine, quarantineVersion } from '../registry/quarantine.ts'
+import { liftQuarantine, quarantineVersion } from '../registry/lifecycle/quarantine.ts'
 import { allowedTo, versionChangeOf } from './admission.ts'
 import { addInterface } from './interface.ts'
 import type { ApiParts } from './parts.ts'

@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import { openArchiveVolume } from '../registry/archive-volume.ts'
-import { collectGarbage } from '../registry/collect-garbage.ts'
+import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
+import { collectGarbage } from '../registry/archives/collect-garbage.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 

@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import { openArchiveVolume } from '../registry/archive-volume.ts'
-import { type Verification, verifyArchives } from '../registry/verify-archives.ts'
+import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
+import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 

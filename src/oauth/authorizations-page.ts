@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { askToSignIn, readSession } from '../accounts/visitor.ts'
-import type { Parts } from '../app.ts'
 import { notFound, PageError } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
+import type { Parts } from '../parts.ts'
 import { type WordedScopes, wordResourceScope, wordScopes } from '../scope-wording.ts'
 import {
   type Authorization,

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../accounts/sessions.ts'
 import { askToSignIn, readSession } from '../accounts/visitor.ts'
-import type { Parts } from '../app.ts'
+import type { Parts } from '../parts.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../secrets.ts'
 import { insertAuthorizationRequest } from './authorization-requests.ts'
 import { issueCodeAgain } from './authorizations.ts'

@@ -2,10 +2,10 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { deleteSession, type Session } from '../accounts/sessions.ts'
 import { rememberReturn } from '../accounts/sign-in-returns.ts'
 import { readSession } from '../accounts/visitor.ts'
-import type { Parts } from '../app.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { PageError } from '../http/page-error.ts'
 import { field, fields } from '../http/page-form.ts'
+import type { Parts } from '../parts.ts'
 import { hashSecret, makeSecret } from '../secrets.ts'
 import {
   type AuthorizationRequest,

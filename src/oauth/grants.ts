@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
-import type { Parts } from '../app.ts'
+import type { Parts } from '../parts.ts'
 import { hashSecret, makeSecret } from '../secrets.ts'
 import { type PresentedClient, refuseClient } from './client-auth.ts'
 import { exchangeCode } from './codes.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../app.ts'
+import type { Parts } from '../parts.ts'
 import { hashSecret } from '../secrets.ts'
 import { readClient, refuseClient } from './client-auth.ts'
 import { sendJson } from './errors.ts'

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../app.ts'
 import { refuseOtherMethods } from '../http/other-methods.ts'
 import { refuseOtherPaths } from '../http/other-paths.ts'
+import type { Parts } from '../parts.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
 import { acceptOnlyForms } from './form.ts'
 import { introspectRoute } from './introspect.ts'

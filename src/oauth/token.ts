@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../app.ts'
+import type { Parts } from '../parts.ts'
 import { readClient } from './client-auth.ts'
 import { OAuthError, sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { readSession } from '../accounts/visitor.ts'
-import type { Parts } from '../app.ts'
 import { page } from '../http/pages.ts'
+import type { Parts } from '../parts.ts'
 import { listRepositoriesOf, type RepositoryOfAccount } from '../registry/repositories.ts'
 
 const frontPage = page<object>('pages/front')

@@ -1,4 +1,4 @@
-import { isJsonObject, type Json, type JsonObject } from '../registry/manifest-json.ts'
+import { isJsonObject, type Json, type JsonObject } from '../registry/manifest/manifest-json.ts'
 
 /** What a package's page shows of its composer.json. */
 export interface Manifest {

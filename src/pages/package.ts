@@ -1,10 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 import { readSession } from '../accounts/visitor.ts'
-import type { Parts } from '../app.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
-import { openArchiveVolume } from '../registry/archive-volume.ts'
+import type { Parts } from '../parts.ts'
+import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
+import { readReadme } from '../registry/archives/readme.ts'
 import {
   findPackage,
   findVersionOnPage,
@@ -15,7 +16,6 @@ import {
   type VersionOnPage,
   type VisibleRepository,
 } from '../registry/package-listing.ts'
-import { readReadme } from '../registry/readme.ts'
 import { type Manifest, readManifest } from './manifest.ts'
 
 /** More versions than anybody reads; Composer knows them all. */

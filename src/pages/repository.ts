@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { readSession } from '../accounts/visitor.ts'
-import type { Parts } from '../app.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
+import type { Parts } from '../parts.ts'
 import { isAtLeast } from '../permissions.ts'
 import {
   findVisibleRepository,

@@ -1,13 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { jsonType, sendJson } from './answers.ts'
-import type { DocumentCache } from './document-cache.ts'
-import { type FoundDocument, findPackageDocument, findRootDocument } from './documents.ts'
+import type { DocumentCache } from './documents/document-cache.ts'
+import { type FoundDocument, findPackageDocument, findRootDocument } from './documents/documents.ts'
+import { chooseEncoding, type Encoding } from './documents/encodings.ts'
+import { emptyRootText } from './documents/root.ts'
 import { param, readDoor } from './door.ts'
-import { chooseEncoding, type Encoding } from './encodings.ts'
 import { errcode } from './errors.ts'
 import type { RegistryParts } from './parts.ts'
 import { registryUrl } from './repositories.ts'
-import { emptyRootText } from './root.ts'
 
 const noPackage = { errcode: errcode.notFound, errmsg: 'package not found' }
 

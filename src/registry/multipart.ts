@@ -1,7 +1,12 @@
 import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import { Busboy } from '@fastify/busboy'
-import { type ArchiveVolume, discardArchive, type ReceivedArchive, receiveArchive } from './archive-volume.ts'
+import {
+  type ArchiveVolume,
+  discardArchive,
+  type ReceivedArchive,
+  receiveArchive,
+} from './archives/archive-volume.ts'
 import { errcode, RegistryError } from './errors.ts'
 
 const field = 'package'

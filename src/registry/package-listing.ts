@@ -1,6 +1,6 @@
 import type { Queryable } from '../database.ts'
 import type { Role } from '../permissions.ts'
-import type { JsonObject } from './manifest-json.ts'
+import type { JsonObject } from './manifest/manifest-json.ts'
 import type { Repository } from './repositories.ts'
 
 /** A repository as it stands to whoever looks at its page. */

@@ -1,7 +1,7 @@
-import type { Parts } from '../app.ts'
+import type { Parts } from '../parts.ts'
 import type { admit } from './access.ts'
-import type { ArchiveVolume } from './archive-volume.ts'
-import type { DocumentCache } from './document-cache.ts'
+import type { ArchiveVolume } from './archives/archive-volume.ts'
+import type { DocumentCache } from './documents/document-cache.ts'
 
 /** What the registry's endpoints are built from. */
 export interface RegistryParts extends Parts {

@@ -1,11 +1,11 @@
 import type pg from 'pg'
 import { transaction } from '../database.ts'
+import { relinkVersion, renderDocument, renderRoot } from './documents/render.ts'
 import { errcode, RegistryError } from './errors.ts'
 import { type Author, insertEvent } from './events.ts'
-import type { JsonObject } from './manifest-json.ts'
+import type { JsonObject } from './manifest/manifest-json.ts'
+import type { PublishedVersion } from './manifest/version.ts'
 import { claimPackage, describePackage, type HeldPackage } from './packages.ts'
-import { relinkVersion, renderDocument, renderRoot } from './render.ts'
-import type { PublishedVersion } from './version.ts'
 import {
   type ArchiveDigest,
   findTakenVersion,

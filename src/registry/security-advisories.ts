@@ -2,11 +2,11 @@ import type { FastifyInstance } from 'fastify'
 import { findAccess } from './access.ts'
 import { listAdvisoriesOf } from './advisories.ts'
 import { sendJson } from './answers.ts'
+import { composerAdvisory } from './documents/warnings.ts'
 import { readDoor } from './door.ts'
 import { errcode, RegistryError } from './errors.ts'
-import { toLowerAscii } from './package-name.ts'
+import { toLowerAscii } from './manifest/package-name.ts'
 import type { RegistryParts } from './parts.ts'
-import { composerAdvisory } from './warnings.ts'
 
 /** As many as Composer's own registry answers at once. */
 const maxNames = 1000

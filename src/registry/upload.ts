@@ -2,18 +2,23 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { type Door, findAccess } from './access.ts'
 import { sendJson } from './answers.ts'
-import { judgeArchive } from './archive.ts'
-import { discardArchive, keepArchive, type ReceivedArchive, receiveArchive } from './archive-volume.ts'
+import { judgeArchive } from './archives/archive.ts'
+import {
+  discardArchive,
+  keepArchive,
+  type ReceivedArchive,
+  receiveArchive,
+} from './archives/archive-volume.ts'
+import { distUrl } from './documents/entry.ts'
 import { param, readDoor } from './door.ts'
-import { distUrl } from './entry.ts'
 import { errcode, RegistryError } from './errors.ts'
-import { readManifest } from './manifest.ts'
+import { readManifest } from './manifest/manifest.ts'
+import { readPackageName } from './manifest/package-name.ts'
+import { type PublishedVersion, readVersion } from './manifest/version.ts'
 import { isMultipart, receiveMultipart } from './multipart.ts'
-import { readPackageName } from './package-name.ts'
 import type { RegistryParts } from './parts.ts'
 import { publishVersion, settleRepeat } from './publish.ts'
 import { registryUrl } from './repositories.ts'
-import { type PublishedVersion, readVersion } from './version.ts'
 import { findTakenVersion } from './versions.ts'
 
 /** An upload that may read its body. */

@@ -1,10 +1,10 @@
 import type pg from 'pg'
 import type { Queryable } from '../database.ts'
 import { type Access, accessColumns, accessTable, type Door, doorValues } from './access.ts'
-import type { EntrySource } from './entry.ts'
-import type { JsonObject } from './manifest-json.ts'
-import type { PublishedVersion } from './version.ts'
-import { versionSortKey } from './version-order.ts'
+import type { EntrySource } from './documents/entry.ts'
+import { versionSortKey } from './documents/version-order.ts'
+import type { JsonObject } from './manifest/manifest-json.ts'
+import type { PublishedVersion } from './manifest/version.ts'
 
 /** What is known of an archive's bytes; the hashes in lower-case hex. */
 export interface ArchiveDigest {

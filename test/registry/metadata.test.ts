@@ -1,6 +1,6 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { rerenderDocuments } from '../../src/registry/rerender.ts'
+import { rerenderDocuments } from '../../src/registry/documents/rerender.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, basic, expand } from '../support/registry-actors.ts'
 

@@ -1,0 +1,109 @@
+import type pg from 'pg'
+import type { Queryable } from '../../database.ts'
+import { type Access, accessColumns, accessTable, type Door, doorValues } from '../access.ts'
+import type { EncodedDocument, Encoding } from './encodings.ts'
+
+/** A document as one statement answers it, with the access to it. */
+export interface FoundDocument extends Access {
+  /** Changes with every change of the document; null when there is no such document. */
+  revision: string | null
+  lastModified: Date
+  /** Null when the caller knows this revision already. */
+  bytes: Buffer | null
+}
+
+const columns: Record<Encoding, string> = { br: 'brotli', gzip: 'gzip', identity: 'plain' }
+
+function documentColumns(encoding: Encoding, knownRevision: string): string {
+  return `${accessColumns}, d.revision, d.last_modified as "lastModified",
+    case when d.revision is distinct from ${knownRevision}::bigint then d.${columns[encoding]} end as bytes`
+}
+
+/** A package's document, `p2/<name>.json` or `p2/<name>~dev.json`, in one coding. */
+export async function findPackageDocument(
+  db: Queryable,
+  door: Door,
+  document: { packageName: string; isDev: boolean },
+  encoding: Encoding,
+  knownRevision: string | null,
+): Promise<FoundDocument> {
+  const { rows } = await db.query<FoundDocument>({
+    name: `find-package-document-${encoding}`,
+    text: `select ${documentColumns(encoding, '$6')}
+             from ${accessTable}
+             left join package p on p.repository_id = a.repository_id and p.name = $4
+             left join package_document d on d.package_id = p.id and d.is_dev = $5`,
+    values: [...doorValues(door), document.packageName, document.isDev, knownRevision],
+  })
+  return rows[0] as FoundDocument
+}
+
+/** A repository's packages.json in one coding. */
+export async function findRootDocument(
+  db: Queryable,
+  door: Door,
+  encoding: Encoding,
+  knownRevision: string | null,
+): Promise<FoundDocument> {
+  const { rows } = await db.query<FoundDocument>({
+    name: `find-root-document-${encoding}`,
+    text: `select ${documentColumns(encoding, '$4')}
+             from ${accessTable}
+             left join root_document d on d.repository_id = a.repository_id`,
+    values: [...doorValues(door), knownRevision],
+  })
+  return rows[0] as FoundDocument
+}
+
+/** Replaces a package's document. Its Last-Modified grows by a second at least: that is all an HTTP date can tell. */
+export async function savePackageDocument(
+  tx: pg.PoolClient,
+  document: { packageId: string; isDev: boolean; baseUrl: string },
+  { identity, gzip, br }: EncodedDocument,
+): Promise<void> {
+  await tx.query({
+    name: 'save-package-document',
+    text: `insert into package_document as d (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+           values ($1, $2, $3, date_trunc('second', now()), $4, $5, $6)
+           on conflict (package_id, is_dev) do update
+              set base_url = excluded.base_url, plain = excluded.plain, gzip = excluded.gzip,
+                  brotli = excluded.brotli, revision = excluded.revision,
+                  last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second')`,
+    values: [document.packageId, document.isDev, document.baseUrl, identity, gzip, br],
+  })
+}
+
+/** Replaces a repository's packages.json. Its Last-Modified grows by a second at least. */
+export async function saveRootDocument(
+  tx: pg.PoolClient,
+  document: { repositoryId: string; baseUrl: string },
+  { identity, gzip, br }: EncodedDocument,
+): Promise<void> {
+  await tx.query(
+    `insert into root_document as d (repository_id, base_url, last_modified, plain, gzip, brotli)
+     values ($1, $2, date_trunc('second', now()), $3, $4, $5)
+     on conflict (repository_id) do update
+        set base_url = excluded.base_url, plain = excluded.plain, gzip = excluded.gzip,
+            brotli = excluded.brotli, revision = excluded.revision,
+            last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second')`,
+    [document.repositoryId, document.baseUrl, identity, gzip, br],
+  )
+}
+
+/** The packages of which a document holds links built from another address; the first thousand. */
+export async function listOutdatedPackages(db: Queryable, baseUrl: string): Promise<string[]> {
+  const { rows } = await db.query<{ packageId: string }>(
+    `select distinct package_id as "packageId" from package_document where base_url <> $1 limit 1000`,
+    [baseUrl],
+  )
+  return rows.map(({ packageId }) => packageId)
+}
+
+/** The repositories of which packages.json holds links built from another address. */
+export async function listOutdatedRoots(db: Queryable, baseUrl: string): Promise<string[]> {
+  const { rows } = await db.query<{ repositoryId: string }>(
+    `select repository_id as "repositoryId" from root_document where base_url <> $1`,
+    [baseUrl],
+  )
+  return rows.map(({ repositoryId }) => repositoryId)
+}

@@ -1,0 +1,18 @@
+import type pg from 'pg'
+import { saveAbandonment } from '../packages.ts'
+import { changePackage, type PackageChange, showPackage } from './change.ts'
+
+/** Says that a package is kept up no more, or again; Composer warns whoever installs an abandoned one. */
+export async function setAbandoned(
+  pool: pg.Pool,
+  change: PackageChange,
+  /** What Composer's `abandoned` says: true, or the name of the replacement; null for a package that is kept up. */
+  abandoned: true | string | null,
+): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    await saveAbandonment(tx, held.id, abandoned)
+    await showPackage(tx, { ...held, abandoned }, change.baseUrl)
+    const details = typeof abandoned === 'string' ? { replacement: abandoned } : {}
+    return { action: abandoned === null ? 'unabandon' : 'abandon', version: null, details }
+  })
+}

@@ -1,0 +1,85 @@
+import type pg from 'pg'
+import { transaction } from '../../database.ts'
+import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { type Author, insertEvent, type RegistryAction } from '../events.ts'
+import { describePackage, type HeldPackage, holdNamedPackage } from '../packages.ts'
+
+/** A change of a published package: which, by whom, and the address that links are built from. */
+export interface PackageChange {
+  repositoryId: string
+  packageName: string
+  author: Author
+  baseUrl: string
+}
+
+/** A change of one version of it. */
+export interface VersionChange extends PackageChange {
+  /** As in the address of its upload. */
+  version: string
+}
+
+/** What a change did, for the event. */
+export interface Deed {
+  action: RegistryAction
+  /** Null when it is about the package as a whole. */
+  version: string | null
+  details?: Record<string, unknown>
+}
+
+/**
+ * Runs a change in one transaction, under the lock that every change of the package takes: what it alters, the
+ * documents that show it and the event become visible together. Throws errcode 5 for an unknown package.
+ */
+export async function changePackage<D extends Deed>(
+  pool: pg.Pool,
+  { repositoryId, packageName, author }: PackageChange,
+  alter: (tx: pg.PoolClient, held: HeldPackage) => Promise<D>,
+): Promise<D> {
+  return transaction(pool, async (tx) => {
+    const held = await holdNamedPackage(tx, repositoryId, packageName)
+    if (!held) throw noPackage()
+    const deed = await alter(tx, held)
+    await insertEvent(tx, author, { repositoryId, packageName, ...deed })
+    return deed
+  })
+}
+
+/** Shows, or hides, one version whose `is_listed` has just changed. */
+export async function showVersion(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  { id, isDev }: { id: string; isDev: boolean },
+  baseUrl: string,
+): Promise<void> {
+  await relinkVersion(tx, held, id, baseUrl)
+  await describePackage(tx, held.id)
+  await renderDocument(tx, held, isDev, baseUrl)
+}
+
+/** Shows a package of which more than one version has just changed. */
+export async function showPackage(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
+  for (const isDev of [false, true]) await relinkDocument(tx, held, isDev, baseUrl)
+  await describePackage(tx, held.id)
+  await renderDocuments(tx, held, baseUrl)
+}
+
+/** Publishes both documents of a package, its entries being as they were. */
+export async function renderDocuments(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
+  for (const isDev of [false, true]) await renderDocument(tx, held, isDev, baseUrl)
+}
+
+/** The refusal for a package that the repository never had, or of which nothing is left. */
+export function noPackage(): RegistryError {
+  return new RegistryError(errcode.notFound, 'package not found')
+}
+
+/** The refusal for a version that the package never had, or that is not in the state which the change needs. */
+export function noVersion(): RegistryError {
+  return new RegistryError(errcode.notFound, 'version not found')
+}
+
+/** The refusal of a change that what is there does not allow: errcode 9, HTTP 409. */
+export function notNow(errmsg: string): RegistryError {
+  return new RegistryError(errcode.failedPrecondition, errmsg, { status: 409 })
+}

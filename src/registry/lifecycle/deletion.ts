@@ -1,0 +1,96 @@
+import type pg from 'pg'
+import type { RegistryError } from '../errors.ts'
+import {
+  findVersionState,
+  markAllDeleted,
+  markAllPurged,
+  markDeleted,
+  markPurged,
+  unmarkAllDeleted,
+  unmarkDeleted,
+} from '../version-states.ts'
+import {
+  changePackage,
+  noPackage,
+  notNow,
+  noVersion,
+  type PackageChange,
+  showPackage,
+  showVersion,
+  type VersionChange,
+} from './change.ts'
+
+/**
+ * Deletes a version softly (DESIGN §7): it leaves the metadata at once; its archive stays for lock files, its number
+ * stays taken. Throws errcode 5 when there is none.
+ */
+export async function deleteVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const deleted = await markDeleted(tx, held.id, change.version)
+    if (!deleted) throw noVersion()
+    await showVersion(tx, held, deleted, change.baseUrl)
+    return { action: 'delete', version: change.version }
+  })
+}
+
+/** Deletes every version of a package softly; its name stays claimed. Throws errcode 5 when there is nothing to delete. */
+export async function deletePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const versions = await markAllDeleted(tx, held.id)
+    if (versions.length === 0) throw noPackage()
+    await showPackage(tx, held, change.baseUrl)
+    return { action: 'delete', version: null, details: { versions } }
+  })
+}
+
+/** Brings a deleted version back as it was. Throws errcode 5 when there is none, errcode 9 when it is not deleted, or purged. */
+export async function restoreVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const restored = await unmarkDeleted(tx, held.id, change.version)
+    if (!restored) throw await whyNotRestored(tx, held.id, change.version)
+    await showVersion(tx, held, restored, change.baseUrl)
+    return { action: 'restore', version: change.version }
+  })
+}
+
+/**
+ * Brings back what the last deletion of the whole package took; versions deleted one by one before stay deleted.
+ * Throws errcode 9 when there is nothing to bring back.
+ */
+export async function restorePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const versions = await unmarkAllDeleted(tx, held.id)
+    if (versions.length === 0) throw notNow('the package was not deleted as a whole, or is purged')
+    await showPackage(tx, held, change.baseUrl)
+    return { action: 'restore', version: null, details: { versions } }
+  })
+}
+
+/**
+ * Purges a version for good, deleted before or not: its archive is no longer served, and its bytes are garbage
+ * unless another version has the same. Its number stays taken for ever. Throws errcode 5 when there is none.
+ */
+export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const purged = await markPurged(tx, held.id, change.version)
+    if (!purged) throw noVersion()
+    await showVersion(tx, held, purged, change.baseUrl)
+    return { action: 'purge', version: change.version }
+  })
+}
+
+/** Purges every version of a package for good; its name stays claimed. Throws errcode 5 when there is nothing to purge. */
+export async function purgePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const versions = await markAllPurged(tx, held.id)
+    if (versions.length === 0) throw noPackage()
+    await showPackage(tx, held, change.baseUrl)
+    return { action: 'purge', version: null, details: { versions } }
+  })
+}
+
+async function whyNotRestored(tx: pg.PoolClient, packageId: string, version: string): Promise<RegistryError> {
+  const state = await findVersionState(tx, packageId, version)
+  if (state === null) return noVersion()
+  return notNow(`version ${version} is ${state === 'purged' ? 'purged' : 'not deleted'}`)
+}

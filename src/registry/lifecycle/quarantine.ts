@@ -1,0 +1,46 @@
+import type pg from 'pg'
+import { relinkVersion, renderRoot } from '../documents/render.ts'
+import { describePackage, type HeldPackage } from '../packages.ts'
+import { findVersionState, markQuarantined, unmarkQuarantined } from '../version-states.ts'
+import { changePackage, notNow, noVersion, renderDocuments, type VersionChange } from './change.ts'
+
+/**
+ * Puts a version into quarantine (COMPOSER A8): it leaves the metadata, so that no Composer chooses it, and a current
+ * one refuses it also where a lock file names it. Its archive stays. Throws errcode 5 when there is none.
+ */
+export async function quarantineVersion(pool: pg.Pool, change: VersionChange, reason: string): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const { baseUrl, version } = change
+    const quarantined = await markQuarantined(tx, held.id, version, reason)
+    if (!quarantined) throw noVersion()
+    await showChange(tx, held, quarantined.id, baseUrl)
+    return { action: 'quarantine', version, details: { reason } }
+  })
+}
+
+/** Lifts a quarantine. Throws errcode 5 when there is no such version, errcode 9 when it is not in quarantine. */
+export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const { baseUrl, version } = change
+    const released = await unmarkQuarantined(tx, held.id, version)
+    if (!released) {
+      const state = await findVersionState(tx, held.id, version)
+      throw state === null ? noVersion() : notNow(`version ${version} is not in quarantine`)
+    }
+    await showChange(tx, held, released.id, baseUrl)
+    return { action: 'release', version }
+  })
+}
+
+/** Both documents tell of the package's quarantines, and packages.json whether the repository has any. */
+async function showChange(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  versionId: string,
+  baseUrl: string,
+): Promise<void> {
+  await relinkVersion(tx, held, versionId, baseUrl)
+  await describePackage(tx, held.id)
+  await renderDocuments(tx, held, baseUrl)
+  await renderRoot(tx, held.repositoryId, baseUrl)
+}

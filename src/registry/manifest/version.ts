@@ -1,0 +1,79 @@
+import { errcode, RegistryError } from '../errors.ts'
+import { compareNormalized, isReadAlike, normalizeVersion, stabilityOf } from './composer-version.ts'
+
+/** An uploaded version, and what Composer is told about it. */
+export interface PublishedVersion {
+  /** As uploaded: strict SemVer 2.0.0. */
+  version: string
+  /** The `version` of the p2 entry: the version itself, or `dev-<version>` where Composer cannot parse it. */
+  composerVersion: string
+  /** What Composer makes of `composerVersion`: the entry's `version_normalized`, and what must be unique. */
+  normalized: string
+  /** Whether the entry belongs into `<package>~dev.json`. */
+  isDev: boolean
+}
+
+/** Longer versions are refused, whatever they say: a version is part of URLs and file names. */
+export const maxVersionLength = 255
+
+const identifier = '(?:0|[1-9]\\d*|\\d*[a-zA-Z-][0-9a-zA-Z-]*)'
+const semver = new RegExp(
+  '^(?:0|[1-9]\\d*)\\.(?:0|[1-9]\\d*)\\.(?:0|[1-9]\\d*)' +
+    `(?:-${identifier}(?:\\.${identifier})*)?` +
+    '(?:\\+[0-9a-zA-Z-]+(?:\\.[0-9a-zA-Z-]+)*)?$',
+)
+
+/** Whether a string is a version by SemVer 2.0.0, to the letter: no `v`, no missing part, no leading zero. */
+export function isSemver(version: string): boolean {
+  return version.length <= maxVersionLength && semver.test(version)
+}
+
+/** Reads the version of an upload. Throws errcode 3 with the errmsg of SPEC 7 when it is not SemVer 2.0.0. */
+export function readVersion(version: string): PublishedVersion {
+  if (!isSemver(version)) throw badVersion(version)
+  const normalized = isReadAlike(version) ? normalizeVersion(version) : null
+  const composerVersion = normalized === null ? `dev-${version}` : version
+  return {
+    version,
+    composerVersion,
+    normalized: normalized ?? composerVersion,
+    isDev: normalized === null || stabilityOf(normalized) === 'dev',
+  }
+}
+
+/** Whether a `version` in composer.json names the version that was uploaded: `v1.0` is 1.0.0 to Composer. */
+export function isSameVersion(text: string, { version, normalized }: PublishedVersion): boolean {
+  return text === version || (normalizeVersion(text) ?? `dev-${text}`) === normalized
+}
+
+function badVersion(version: string): RegistryError {
+  const rest = version.slice(1)
+  const hint = /^v/i.test(version) && isSemver(rest) ? `did you mean ${rest}?` : undefined
+  const rule =
+    'a version must be SemVer 2.0.0: major.minor.patch, such as 1.0.0 or 1.1.0-beta.2, without a "v"'
+  return new RegistryError(errcode.invalidArgument, `validate [Version:${version}] failed`, {
+    warning: hint ?? rule,
+    details: hint === undefined ? [rule] : [hint, rule],
+  })
+}
+
+/**
+ * Orders versions newest first, as Packagist lists them: by version, `dev-` ones below all releases, then by
+ * date. Where Composer finds two equal it takes the first.
+ */
+export function compareNewestFirst(a: ListedVersion, b: ListedVersion): number {
+  return (
+    compareNormalized(comparable(b), comparable(a)) ||
+    b.publishedAt.getTime() - a.publishedAt.getTime() ||
+    Number(a.normalized > b.normalized) - Number(a.normalized < b.normalized)
+  )
+}
+
+interface ListedVersion {
+  normalized: string
+  publishedAt: Date
+}
+
+function comparable({ normalized }: ListedVersion): string {
+  return normalized.startsWith('dev-') ? '0.0.0-alpha' : normalized
+}

@@ -1,0 +1,179 @@
+import { existsSync } from 'node:fs'
+import { appendFile, mkdir, rm, truncate, utimes, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { type ArchiveVolume, openArchiveVolume } from '../../../src/registry/archives/archive-volume.ts'
+import { collectGarbage } from '../../../src/registry/archives/collect-garbage.ts'
+import { verifyArchives } from '../../../src/registry/archives/verify-archives.ts'
+import { aCaller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { databaseUrl, runSvc } from '../../support/program.ts'
+import { aPackageZip } from '../../support/registry-actors.ts'
+
+const t = useApp()
+let volume: ArchiveVolume
+beforeEach(async () => {
+  volume = await openArchiveVolume(t.config.dataDir)
+  for (const name of ['archives', 'tmp']) {
+    await rm(join(volume.directory, name), { recursive: true })
+  }
+  await openArchiveVolume(t.config.dataDir)
+  await t.db.query('delete from package_version')
+})
+
+const pathOf = (sha256: string) => join(volume.directory, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
+
+async function age(path: string, hours: number): Promise<void> {
+  const then = new Date(Date.now() - hours * 60 * 60 * 1000)
+  await utimes(path, then, then)
+}
+
+/** A publisher of two versions of acme/lib, whose archives nobody has touched for two days. */
+async function twoVersions() {
+  const caller = await aCaller(t)
+  const [kept, gone] = await Promise.all(
+    ['1.0.0', '2.0.0'].map(async (version) => {
+      const answer = await caller.push(version, { manifest: { description: Math.random().toString() } })
+      const { sha256 } = answer.json() as { sha256: string }
+      await age(pathOf(sha256), 48)
+      return sha256
+    }),
+  )
+  return { ...caller, kept: kept ?? '', gone: gone ?? '' }
+}
+
+describe('collectGarbage', () => {
+  it('removes the archives of purged versions, and keeps those of deleted ones', async () => {
+    const { call, kept, gone } = await twoVersions()
+    await call('DELETE', '/packages/acme/lib/1.0.0')
+    expect(await collectGarbage(t.db, volume)).toEqual({ archives: 0, temporaryFiles: 0, bytes: 0 })
+    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    const collected = await collectGarbage(t.db, volume)
+    expect(collected).toMatchObject({ archives: 1, temporaryFiles: 0 })
+    expect(collected.bytes).toBeGreaterThan(100)
+    expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([true, false])
+  })
+
+  it('removes what a deleted repository has left', async () => {
+    const { call, kept, gone } = await twoVersions()
+    expect((await call('DELETE')).statusCode).toBe(204)
+    expect((await collectGarbage(t.db, volume)).archives).toBe(2)
+    expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([false, false])
+  })
+
+  it('keeps an archive that another version has too', async () => {
+    const { call, kept } = await twoVersions()
+    const payload = aPackageZip('acme/same')
+    const one = await aCaller(t)
+    const two = await aCaller(t)
+    const { sha256 } = (await one.push('1.0.0', { name: 'acme/same', payload })).json()
+    await two.push('1.0.0', { name: 'acme/same', payload })
+    await age(pathOf(sha256), 48)
+    await one.call('DELETE', '/packages/acme/same?purge=true')
+    await collectGarbage(t.db, volume)
+    expect([existsSync(pathOf(kept)), existsSync(pathOf(sha256))]).toEqual([true, true])
+    await two.call('DELETE', '/packages/acme/same?purge=true')
+    await call('DELETE')
+    await collectGarbage(t.db, volume)
+    expect(existsSync(pathOf(sha256))).toBe(false)
+  })
+
+  it('leaves alone what was touched within a day: an upload may be about to name it', async () => {
+    const { call, gone } = await twoVersions()
+    await call('DELETE', '/packages/acme/lib?purge=true')
+    await age(pathOf(gone), 23)
+    await writeFile(join(volume.directory, 'tmp', 'running'), 'x')
+    await writeFile(join(volume.directory, 'tmp', 'crashed'), 'xx')
+    await age(join(volume.directory, 'tmp', 'crashed'), 25)
+    expect(await collectGarbage(t.db, volume)).toMatchObject({ archives: 1, temporaryFiles: 1 })
+    expect(existsSync(pathOf(gone))).toBe(true)
+    expect(existsSync(join(volume.directory, 'tmp', 'running'))).toBe(true)
+  })
+
+  it('takes nothing from uploads that run beside it, even of bytes that are garbage', async () => {
+    const before = await aCaller(t)
+    const payload = aPackageZip('acme/again')
+    for (let round = 0; round < 10; round += 1) {
+      const publisher = await aCaller(t)
+      const { sha256 } = (await before.push(`1.${round}.0`, { name: 'acme/again', payload })).json()
+      await before.call('DELETE', '/packages/acme/again?purge=true')
+      await age(pathOf(sha256), 48)
+      const [pushed] = await Promise.all([
+        publisher.push('1.0.0', { name: 'acme/again', payload }),
+        collectGarbage(t.db, volume),
+        collectGarbage(t.db, volume),
+      ])
+      const { url } = pushed.json() as { url: string }
+      const pulled = await publisher.ask(url.slice(`http://svc.test${publisher.path}`.length))
+      expect([pushed.statusCode, pulled.statusCode]).toEqual([201, 200])
+      await publisher.call('DELETE')
+    }
+  })
+})
+
+describe('verifyArchives', () => {
+  it('finds nothing wrong with what is right, purged versions and garbage included', async () => {
+    const { call, gone } = await twoVersions()
+    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    await rm(pathOf(gone))
+    expect(await verifyArchives(t.db, volume)).toEqual({ archives: 1, problems: [] })
+  })
+
+  it('tells of every damaged, missing or cut archive, and which versions it hurts', async () => {
+    const { push, repository, kept, gone } = await twoVersions()
+    const { sha256: cut } = (await push('3.0.0', { manifest: { description: 'cut' } })).json()
+    const names = (version: string) => [`${repository.path}: acme/lib ${version}`]
+    await appendFile(pathOf(kept), 'x')
+    await rm(pathOf(gone))
+    await truncate(pathOf(cut), 10)
+    const { archives, problems } = await verifyArchives(t.db, volume)
+    expect(archives).toBe(2)
+    expect(problems).toHaveLength(3)
+    expect(problems).toEqual(
+      expect.arrayContaining([
+        { sha256: kept, problem: 'damaged', versions: names('1.0.0') },
+        { sha256: gone, problem: 'missing', versions: names('2.0.0') },
+        { sha256: cut, problem: 'damaged', versions: names('3.0.0') },
+      ]),
+    )
+    expect(existsSync(pathOf(kept))).toBe(true)
+  })
+
+  it('tells of a damaged archive that no version names, and of a wrong size', async () => {
+    const { kept } = await twoVersions()
+    const stray = 'ab'.repeat(32)
+    await mkdir(join(volume.directory, 'archives', 'ab'), { recursive: true })
+    await writeFile(pathOf(stray), 'not these bytes')
+    await t.db.query('update archive set size = size + 1 where encode(sha256, $2) = $1', [kept, 'hex'])
+    const { problems } = await verifyArchives(t.db, volume)
+    expect(problems).toMatchObject([
+      { sha256: kept, problem: 'wrong size' },
+      { sha256: stray, problem: 'damaged', versions: [] },
+    ])
+  })
+})
+
+describe('svc collect-garbage and svc verify-archives', () => {
+  const svc = (...words: string[]) =>
+    runSvc(words, { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir })
+
+  it('say what they did, and exit with 1 when an archive has a problem', async () => {
+    const { call, kept, repository } = await twoVersions()
+    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    const collected = await svc('collect-garbage', '--json')
+    expect(JSON.parse(collected.stdout)).toMatchObject({ archives: 1, temporary_files: 0 })
+    expect((await svc('collect-garbage')).stdout).toBe('Removed 0 archives and 0 temporary files: 0 bytes.\n')
+    const sound = await svc('verify-archives', '--json')
+    expect([sound.code, JSON.parse(sound.stdout)]).toEqual([0, { archives: 1, problems: [] }])
+    await rm(pathOf(kept))
+    const broken = await svc('verify-archives', '--json')
+    expect(broken.code).toBe(1)
+    expect(JSON.parse(broken.stdout)).toEqual({
+      archives: 0,
+      problems: [{ sha256: kept, problem: 'missing', versions: [`${repository.path}: acme/lib 1.0.0`] }],
+    })
+    const { code, stdout, stderr } = await svc('verify-archives')
+    expect([code, stderr]).toEqual([1, 'svc: 1 archive has a problem.\n'])
+    expect(stdout).toContain(`${kept} is missing on the volume\n  ${repository.path}: acme/lib 1.0.0`)
+  })
+})

@@ -1,0 +1,115 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  compareNormalized,
+  hasControlCharacters,
+  normalizeVersion,
+  stabilityOf,
+} from '../../../src/registry/manifest/composer-version.ts'
+import { isConstraint } from '../../../src/registry/manifest/constraint.ts'
+import { isPackageName, isPlatformName } from '../../../src/registry/manifest/package-name.ts'
+import { readVersion } from '../../../src/registry/manifest/version.ts'
+import { askComposer, hasComposer } from '../../support/composer-oracle.ts'
+import { constraintLike, semvers, versionLike } from './composer-strings.ts'
+
+/** COMPOSER_SAMPLES=100000 for the long run. */
+const samples = Number(process.env['COMPOSER_SAMPLES'] ?? 3000)
+
+function sample<T>(arbitrary: fc.Arbitrary<T>): T[] {
+  return [...new Set(fc.sample(arbitrary, samples))]
+}
+
+/** Composer 2.6 and newer read more as dates. Ours is the older grammar: what that accepts, they all accept. */
+const readsLongDates = hasComposer && askComposer([['normalize', '100000.0.0']])[0] !== null
+
+describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and composer)', () => {
+  it('normalises every version as Composer does', () => {
+    const versions = sample(fc.oneof(versionLike, semvers)).filter((v) => !readsLongDates || !/\d{4}/.test(v))
+    const answers = askComposer(versions.map((version) => ['normalize', version]))
+    const ours = versions.map((version) => ({ version, normalized: normalizeVersion(version) }))
+    const theirs = versions.map((version, i) => ({
+      version,
+      normalized: hasControlCharacters(version) ? null : answers[i],
+    }))
+    expect(ours).toEqual(theirs)
+    expect(answers.filter((answer) => answer !== null).length).toBeGreaterThan(versions.length / 5)
+    expect(answers.filter((answer) => answer === null).length).toBeGreaterThan(versions.length / 5)
+  })
+
+  it('finds the stability that Composer finds', () => {
+    const normalized = sample(fc.oneof(versionLike, semvers)).flatMap(
+      (version) => normalizeVersion(version) ?? [],
+    )
+    const answers = askComposer(normalized.map((version) => ['stability', version]))
+    expect(normalized.map((version) => [version, stabilityOf(version)])).toEqual(
+      normalized.map((version, i) => [version, answers[i]]),
+    )
+  })
+
+  it('takes for the name of a package or a part of the platform what Composer takes', () => {
+    const part = fc.constantFrom(
+      'a',
+      'b1',
+      '-',
+      '--',
+      '.',
+      '_',
+      '/',
+      'ext-',
+      'php',
+      'con',
+      'nul',
+      '.json',
+      'lib-x',
+      'A',
+    )
+    const names = sample(fc.array(part, { minLength: 1, maxLength: 6 }).map((parts) => parts.join('')))
+    const answers = askComposer(names.map((name) => ['misnames', name]))
+    // Of the platform, upper case and all: Composer asks for nothing else but lower case.
+    const ours = names.map((name) => [name, isPackageName(name) || isPlatformName(name.toLowerCase())])
+    expect(ours).toEqual(names.map((name, i) => [name, answers[i] === null]))
+  })
+
+  it('orders versions as PHP does', () => {
+    const normalized = sample(versionLike)
+      .flatMap((version) => normalizeVersion(version) ?? [])
+      // PHP takes all numbers beyond 64 bits for one.
+      .filter((version) => !version.startsWith('dev-') && !/\d{19}/.test(version))
+    const pairs = normalized.map((a, i) => [a, normalized[(i * 7 + 1) % normalized.length] ?? a] as const)
+    const answers = askComposer(pairs.map(([a, b]) => ['compare', a, b]))
+    expect(pairs.map(([a, b]) => [a, b, compareNormalized(a, b)])).toEqual(
+      pairs.map(([a, b], i) => [a, b, answers[i]]),
+    )
+  })
+
+  it('accepts the constraints that Composer accepts, and no others', () => {
+    const constraints = sample(constraintLike)
+    const answers = askComposer(constraints.map((constraint) => ['accepts', constraint]))
+    const ours = constraints.map((constraint) => ({ constraint, accepted: isConstraint(constraint) }))
+    const theirs = constraints.map((constraint, i) => ({
+      constraint,
+      accepted:
+        answers[i] === true &&
+        !hasControlCharacters(constraint) &&
+        !(readsLongDates && /\d{4}/.test(constraint) && !isConstraint(constraint)),
+    }))
+    expect(ours).toEqual(theirs)
+    expect(answers.filter((answer) => answer !== null).length).toBeGreaterThan(constraints.length / 8)
+    expect(answers.filter((answer) => answer === null).length).toBeGreaterThan(constraints.length / 8)
+  })
+
+  it('publishes every SemVer version so that Composer reads what we say it reads', () => {
+    const published = sample(semvers).map(readVersion)
+    const normalized = askComposer(published.map(({ composerVersion }) => ['normalize', composerVersion]))
+    const required = askComposer(published.map(({ composerVersion }) => ['accepts', composerVersion]))
+    const stability = askComposer(published.map((version) => ['stability', version.normalized]))
+    expect(published).toEqual(
+      published.map((version, i) => ({
+        ...version,
+        normalized: normalized[i],
+        isDev: stability[i] === 'dev',
+      })),
+    )
+    expect(required).not.toContain(null)
+  })
+})

@@ -1,0 +1,481 @@
+import { readFileSync } from 'node:fs'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { RegistryError } from '../../../src/registry/errors.ts'
+import { maxMetadataBytes, readManifest } from '../../../src/registry/manifest/manifest.ts'
+import {
+  type JsonObject,
+  maxManifestBytes,
+  maxManifestDepth,
+} from '../../../src/registry/manifest/manifest-json.ts'
+import { readVersion } from '../../../src/registry/manifest/version.ts'
+import { askComposer, hasComposer } from '../../support/composer-oracle.ts'
+import { manifests } from './manifests.ts'
+
+const bytesOf = (text: string) => new TextEncoder().encode(text)
+
+function readText(text: string, version = '1.0.0') {
+  return readManifest(bytesOf(text), 'acme/lib', readVersion(version))
+}
+
+function read(fields: unknown, version?: string) {
+  return readText(JSON.stringify({ name: 'acme/lib', ...(fields as object) }), version)
+}
+
+/** What a refused manifest's uploader reads. */
+function refusal(act: () => unknown): string {
+  try {
+    act()
+  } catch (error) {
+    if (error instanceof RegistryError) return `${error.errcode}/${error.status} ${error.errmsg}`
+    throw error
+  }
+  return 'not refused'
+}
+
+describe('the samples of COMPOSER E2', () => {
+  interface Sample {
+    case: string
+    fragment: Record<string, unknown>
+    rc: Record<string, number>
+  }
+  const samples: Sample[] = JSON.parse(
+    readFileSync(new URL('../../fixtures/composer-manifests.json', import.meta.url), 'utf8'),
+  )
+  const breaking = samples.filter(({ rc }) => Object.values(rc).some((code) => code !== 0))
+  const harmless = samples.filter((sample) => !breaking.includes(sample) && sample.case !== 'name_other')
+
+  it.each(breaking)('refuses $case, which breaks consumers, naming the field', ({ fragment }) => {
+    const [field] = Object.keys(fragment)
+    expect(refusal(() => read(fragment))).toMatch(`3/400 composer.json: ${field}`)
+  })
+
+  it.each(harmless)('accepts $case, which harms nobody', ({ fragment }) => {
+    expect(() => read(fragment)).not.toThrow()
+  })
+})
+
+describe('the file', () => {
+  it.each([
+    ['no JSON', '{"name": "acme/lib",}', 'is not valid JSON'],
+    ['an empty file', '', 'is not valid JSON'],
+    ['a byte order mark', '\ufeff{"name": "acme/lib"}', 'is not valid JSON'],
+    ['a list', '["acme/lib"]', 'must be a JSON object'],
+    ['null', 'null', 'must be a JSON object'],
+    ['a key twice', '{"name":"acme/lib","type":"a","type":"b"}', 'type stands twice in the same object'],
+    ['a key twice, escaped', '{"name":"acme/lib","type":"a","t\\u0079pe" : "b"}', 'type stands twice'],
+    ['a key twice, deep', '{"name":"acme/lib","extra":[{"a":{"b":1,"b":1}}]}', 'b stands twice'],
+  ])('is refused with %s', (_, text, reason) => {
+    expect(refusal(() => readText(text))).toMatch(/^3\/400 composer\.json:? /)
+    expect(refusal(() => readText(text))).toContain(reason)
+  })
+
+  it('may hold a key again in another object, and as a value', () => {
+    expect(
+      readText('{"name":"acme/lib","extra":{"a":{"x":"a\\":"},"b":[{"x":"x"},{"x":"a"}]}}').metadata,
+    ).toEqual({
+      extra: { a: { x: 'a":' }, b: [{ x: 'x' }, { x: 'a' }] },
+    })
+  })
+
+  it('is refused unless it is UTF-8', () => {
+    const latin1 = Uint8Array.from(Buffer.from('{"name":"acme/lib","description":"Größe"}', 'latin1'))
+    expect(refusal(() => readManifest(latin1, 'acme/lib', readVersion('1.0.0')))).toContain('is not UTF-8')
+  })
+
+  it('has 1 MiB at most', () => {
+    const largest = '{"name":"acme/lib"}'.padEnd(maxManifestBytes)
+    expect(readText(largest).metadata).toEqual({})
+    expect(refusal(() => readText(`${largest} `))).toMatch('8/413 composer.json is larger than 1048576 bytes')
+  })
+
+  it('nests 64 levels at most', () => {
+    const nested = (levels: number) =>
+      `{"name":"acme/lib","extra":{"a":${'['.repeat(levels)}${']'.repeat(levels)}}}`
+    expect(() => readText(nested(maxManifestDepth - 2))).not.toThrow()
+    expect(refusal(() => readText(nested(maxManifestDepth - 1)))).toContain('nests deeper than 64 levels')
+    expect(refusal(() => readText(nested(400_000)))).toContain('nests deeper than 64 levels')
+  })
+
+  it('has 256 KiB to publish at most', () => {
+    const extra = (length: number) => ({ extra: { a: 'x'.repeat(length) } })
+    const frame = JSON.stringify(extra(0)).length
+    expect(() => read(extra(maxMetadataBytes - frame))).not.toThrow()
+    expect(refusal(() => read(extra(maxMetadataBytes - frame + 1)))).toMatch('8/413')
+    expect(() => read({ scripts: { a: 'x'.repeat(maxMetadataBytes) } })).not.toThrow()
+  })
+})
+
+describe('name', () => {
+  it.each([
+    [{ name: null }, 'name must be "acme/lib"'],
+    [{ name: 7 }, 'name must be "acme/lib"'],
+    [{ name: 'evil/other' }, 'name must be "acme/lib", not "evil/other"'],
+    [{ name: 'acme/lib ' }, 'not "acme/lib "'],
+    [{ name: '\u001b[2Jx' }, 'not "?[2Jx"'],
+  ])('of %j is refused', (fields, reason) => {
+    expect(refusal(() => read(fields))).toContain(reason)
+  })
+
+  it('may be in upper case', () => {
+    expect(() => read({ name: 'Acme/Lib' })).not.toThrow()
+  })
+
+  it('is compared as Composer does: the Kelvin sign is no k', () => {
+    const kit = bytesOf('{"name":"acme/\u212ait"}')
+    expect(refusal(() => readManifest(kit, 'acme/kit', readVersion('1.0.0')))).toContain(
+      'name must be "acme/kit"',
+    )
+  })
+})
+
+describe('version', () => {
+  it.each(['1.0.0', 'v1.0.0', '1.0', 1])('%j is accepted for 1.0.0, with a warning', (version) => {
+    expect(read({ version })).toEqual({
+      metadata: {},
+      warnings: [expect.stringContaining('version is better left out')],
+    })
+  })
+
+  it.each(['1.0.1', 'dev-main', 'nonsense', 2, '1.0.0-dev'])(
+    '%j is refused for 1.0.0 (COMPOSER E3)',
+    (version) => {
+      expect(refusal(() => read({ version }))).toContain(
+        `version must be "1.0.0" or absent, not "${version}"`,
+      )
+    },
+  )
+
+  it.each([[['1.0.0']], [{ a: 1 }], [true]])('%j is refused', (version) => {
+    expect(refusal(() => read({ version }))).toContain('version must be a string')
+  })
+
+  it('null is no version', () => {
+    expect(read({ version: null }).warnings).toEqual([])
+  })
+})
+
+describe('links', () => {
+  it('are published as they were written', () => {
+    const links = {
+      require: {
+        php: '>=8.2',
+        'ext-JSON': '*',
+        'Acme/Other': '^1.0 || ^2.0@dev',
+        'acme/b': 'dev-main#abc as 1.0',
+      },
+      'require-dev': { 'acme/c': '~1.0' },
+      conflict: { 'acme/d': '<2.0' },
+      replace: { 'acme/e': 'self.version' },
+      provide: { 'psr/log-implementation': '1.0' },
+      suggest: { 'ext-foo': 'is faster', anything: '' },
+    }
+    expect(read(links)).toEqual({ metadata: links, warnings: [] })
+  })
+
+  it.each(['require', 'require-dev', 'conflict', 'replace', 'provide'])('of %s must be sound', (type) => {
+    const wrong = (links: unknown) => refusal(() => read({ [type]: links }))
+    expect(wrong({ 'a/b': 'nope!' })).toContain(`${type}.a/b must be a version constraint`)
+    expect(wrong({ 'a/b': ' self.version' })).toContain(`${type}.a/b must be a version constraint`)
+    expect(wrong({ 'a/b': null })).toContain(`${type}.a/b must be a string`)
+    expect(wrong({ 'a/b': 1 })).toContain(`${type}.a/b must be a string`)
+    expect(wrong({ '../b': '1' })).toContain(`${type}.../b is not the name`)
+    expect(wrong({ 'acme/\u212ait': '1' })).toContain('is not the name')
+    expect(wrong({ foo: '1' })).toContain(`${type}.foo is not the name`)
+    expect(wrong({ 7: '1' })).toContain(`${type}.7 is not the name`)
+    for (const value of ['a/b', '', true, 0, ['a/b']])
+      expect(wrong(value)).toContain(`${type} must be an object`)
+    for (const value of [null, [], {}]) expect(read({ [type]: value }).metadata).toEqual({})
+  })
+
+  it('to the package itself are left out', () => {
+    const { metadata, warnings } = read({
+      require: { 'Acme/Lib': '^1', 'acme/b': '1' },
+      conflict: { 'acme/lib': '1' },
+    })
+    expect(metadata).toEqual({ require: { 'acme/b': '1' } })
+    expect(warnings).toHaveLength(2)
+  })
+
+  it('that contradict each other are worth a warning', () => {
+    expect(read({ conflict: { 'a/b': '1' }, replace: { 'a/b': '1' } }).warnings).toEqual([
+      expect.stringContaining('conflict.a/b'),
+    ])
+  })
+
+  it('of suggest are texts under names', () => {
+    expect(read({ suggest: { 'a/\u001b[1mb': '\u001b[31mred\nline' } }).metadata).toEqual({
+      suggest: { 'a/b': 'red line' },
+    })
+    expect(refusal(() => read({ suggest: { 7: 'x' } }))).toContain('suggest.7 must be the name')
+    expect(refusal(() => read({ suggest: { a: null } }))).toContain('suggest.a must be a string')
+  })
+})
+
+describe('installation', () => {
+  it('is published as it was written, lists in one form', () => {
+    const installation = {
+      type: 'symfony-bundle',
+      autoload: {
+        'psr-4': { 'Acme\\': 'src/', '': ['lib/', ''] },
+        'psr-0': { Acme: 'old/' },
+        classmap: ['a/', 'b.php'],
+        files: ['functions.php'],
+        'exclude-from-classmap': ['/Tests/'],
+      },
+      'include-path': ['lib/'],
+      'php-ext': { 'extension-name': 'acme' },
+    }
+    expect(read(installation)).toEqual({ metadata: installation, warnings: [] })
+    expect(read({ 'target-dir': 'Acme/Lib', bin: 'bin/x' }).metadata).toEqual({
+      'target-dir': 'Acme/Lib',
+      bin: ['bin/x'],
+    })
+    expect(read({ bin: { a: 'bin/x', b: '' } }).metadata).toEqual({ bin: ['bin/x'] })
+  })
+
+  it.each([
+    [{ type: ['library'] }, 'type must be a string'],
+    [{ type: 'lib\u001b[1m' }, 'type must not contain control characters'],
+    [{ 'target-dir': 'a/../../b' }, 'target-dir must not contain ".."'],
+    [{ 'target-dir': 'a', autoload: { 'psr-4': { 'A\\': '' } } }, 'target-dir can not be used together'],
+    [{ bin: 'a/..' }, 'bin must not contain ".."'],
+    [{ bin: ['a', '..\\b'] }, 'bin must not contain ".."'],
+    [{ bin: 7 }, 'bin must be a list of strings'],
+    [{ bin: [null] }, 'bin.0 must be a string'],
+    [{ bin: ['a\nb'] }, 'bin.0 must not contain control characters'],
+    [{ bin: ['a\u0000b'] }, 'bin.0 must not contain control characters'],
+    [{ autoload: 'src/' }, 'autoload must be an object'],
+    [{ autoload: ['src/'] }, 'autoload must be an object'],
+    [{ autoload: { 'psr-4': ['src/'] } }, 'autoload.psr-4 must be an object'],
+    [{ autoload: { 'psr-4': { 'A\\': { a: 'src/' } } } }, 'autoload.psr-4.A\\ must be a string'],
+    [{ autoload: { 'psr-4': { 'A\\': [['src/']] } } }, 'autoload.psr-4.A\\ must be a string'],
+    [
+      { autoload: { 'psr-4': { 'A\u0001\\': 'src/' } } },
+      'autoload.psr-4.A?\\ must not contain control characters',
+    ],
+    [{ autoload: { 'psr-0': ['src/'] } }, 'autoload.psr-0 must be an object'],
+    [{ autoload: { 'psr-0': { 0: 'src/' } } }, 'autoload.psr-0.0 must be a namespace'],
+    [{ autoload: { classmap: 'src/' } }, 'autoload.classmap must be a list of strings'],
+    [{ autoload: { files: [['a.php']] } }, 'autoload.files.0 must be a string'],
+    [{ 'include-path': 'lib/' }, 'include-path must be a list of strings'],
+    [{ 'include-path': [1] }, 'include-path.0 must be a string'],
+    [{ 'php-ext': ['x'] }, 'php-ext must be an object'],
+  ])('%j is refused', (fields, reason) => {
+    expect(refusal(() => read(fields))).toContain(`3/400 composer.json: ${reason}`)
+  })
+
+  it('warns of what Composer passes over', () => {
+    expect(read({ type: 'a_b', autoload: { 'psr-2': 'src/' } })).toEqual({
+      metadata: { type: 'a_b' },
+      warnings: [expect.stringContaining('autoload.psr-2'), expect.stringContaining('type "a_b"')],
+    })
+  })
+
+  it('of a plugin needs what Composer needs of it', () => {
+    const plugin = {
+      type: 'Composer-Plugin',
+      require: { 'Composer-Plugin-API': '^2' },
+      extra: { class: 'A\\Plugin' },
+    }
+    expect(() => read(plugin)).not.toThrow()
+    expect(() => read({ ...plugin, extra: { class: ['A', 'B'] } })).not.toThrow()
+    expect(() => read({ type: 'composer-installer', extra: { class: 'A' } })).not.toThrow()
+    for (const extra of [undefined, 'x', {}, { class: '' }, { class: [] }, { class: [1] }, { class: {} }]) {
+      expect(refusal(() => read({ ...plugin, extra }))).toContain(
+        'extra.class must name the class of a composer-plugin',
+      )
+    }
+    expect(refusal(() => read({ ...plugin, require: {} }))).toContain(
+      'require.composer-plugin-api must be there',
+    )
+  })
+})
+
+describe('description', () => {
+  it('is published as it was written, when it is in order', () => {
+    const description = {
+      description: 'Größe, 大きさ 👩‍👩‍👧',
+      keywords: ['a', 'b c'],
+      homepage: 'https://acme.example/?a=b#c',
+      license: ['MIT', 'proprietary'],
+      authors: [
+        { name: 'A', email: 'a@acme.example', homepage: 'http://a.example', role: 'Dev' },
+        { name: 'B' },
+      ],
+      support: {
+        email: 'a@b.example',
+        irc: 'irc://irc.example/acme',
+        issues: 'https://x.example',
+        rss: 'https://r.example',
+      },
+      funding: [{ type: 'github', url: 'https://github.com/sponsors/acme' }],
+      time: '2026-01-02T03:04:05+00:00',
+      extra: { a: { b: ['x\n\ty', 1, true, null, 1.5] } },
+    }
+    expect(read(description)).toEqual({ metadata: description, warnings: [] })
+  })
+
+  it.each([
+    [
+      { description: '\u001b[31mred\u001b[0m\r\nand\u0000 \u009bblue\u202e ' },
+      { description: 'red and blue' },
+    ],
+    [{ description: 'a\ud800b\u0007' }, { description: 'ab' }],
+    [{ keywords: ['a', 7, true, null, '', '\u001b[1mb'] }, { keywords: ['a', '7', 'b'] }],
+    [{ keywords: { a: 'x' } }, { keywords: ['x'] }],
+    [{ license: ' MIT ' }, { license: ['MIT'] }],
+    [{ license: ['MIT', ['x'], { a: 1 }, ''] }, { license: ['MIT'] }],
+    [
+      { authors: ['me', { name: 1 }, { role: 'x' }, { name: 'A', homepage: 'javascript:1', email: 'x' }] },
+      { authors: [{ name: 'A' }] },
+    ],
+    [
+      { authors: [{ name: 'A', secret: 'x', homepage: 'https://a.example' }] },
+      { authors: [{ name: 'A', homepage: 'https://a.example' }] },
+    ],
+    [
+      { support: { issues: 'ftp://x', source: 'https://s.example', other: 'https://x.example', docs: 7 } },
+      { support: { source: 'https://s.example' } },
+    ],
+    [
+      { funding: [{ type: 'x' }, { url: 'data:x' }, 'x', { url: 'https://f.example' }] },
+      { funding: [{ url: 'https://f.example' }] },
+    ],
+    [{ time: '2026-01-02' }, { time: '2026-01-02T00:00:00+00:00' }],
+    [{ time: '2026-01-02 03:04' }, { time: '2026-01-02T03:04:00+00:00' }],
+    [{ time: '2026-01-02T03:04:05.678+02:00' }, { time: '2026-01-02T01:04:05+00:00' }],
+    [
+      { extra: { a: '\u001b[31mx', 'k\u0000': 1, 'branch-alias': { 'dev-main': '2.x-dev' } } },
+      { extra: { a: 'x', k: 1 } },
+    ],
+  ])('%j is cleaned', (fields, metadata) => {
+    expect(read(fields)).toEqual({ metadata, warnings: [] })
+  })
+
+  it.each([
+    ['description', 7],
+    ['description', '\u0000'],
+    ['keywords', 'a, b'],
+    ['homepage', 'javascript:alert(1)'],
+    ['homepage', 'https://'],
+    ['homepage', 'https://a b'],
+    ['homepage', 'https:\\\\x'],
+    ['homepage', `https://${'x'.repeat(2100)}`],
+    ['homepage', { x: 1 }],
+    ['license', 7],
+    ['authors', 'me'],
+    ['support', ['https://x.example']],
+    ['funding', 'https://x.example'],
+    ['time', 'yesterday'],
+    ['time', '2026-13-01'],
+    ['time', '1700000000'],
+    ['extra', 'x'],
+    ['extra', ['x']],
+  ])('%s %j is left out, with a warning', (field, value) => {
+    expect(read({ [field]: value })).toEqual({
+      metadata: {},
+      warnings: [expect.stringContaining(`${field} is left out`)],
+    })
+  })
+
+  it.each([
+    [{ keywords: ['a', ['b']] }, 'keywords.1 must be a string'],
+    [{ support: 'x' }, 'support must be an object'],
+    [{ support: 7 }, 'support must be an object'],
+    [{ time: 1700000000 }, 'time must be a string'],
+  ])('%j is refused, for Composer would stop at it', (fields, reason) => {
+    expect(refusal(() => read(fields))).toContain(reason)
+  })
+
+  it('has no trap for those who copy it', () => {
+    const { metadata } = readText(
+      '{"name":"acme/lib","extra":{"__proto__":{"x":1},"a":{"__proto__":1,"b":2}}}',
+    )
+    expect(JSON.stringify(metadata)).toBe('{"extra":{"a":{"b":2}}}')
+  })
+})
+
+describe('the published metadata', () => {
+  it('leaves out what is the registry’s to say, and what only a root package needs', () => {
+    const foreign = {
+      ...{
+        'notification-url': 'x',
+        dist: {},
+        source: { type: 'git' },
+        version_normalized: '9',
+        uid: 1,
+        abandoned: true,
+      },
+      ...{
+        'transport-options': {},
+        'default-branch': true,
+        'installation-source': 'dist',
+        'published-time': 'x',
+      },
+      ...{
+        repositories: [],
+        config: {},
+        scripts: {},
+        'autoload-dev': {},
+        'minimum-stability': 'dev',
+        archive: {},
+      },
+      ...{ _comment: 'x', $schema: 'x', security: 'x' },
+    }
+    expect(read(foreign)).toEqual({ metadata: {}, warnings: [] })
+  })
+
+  it.each(['description', 'type', 'target-dir'])('never has "__unset" for %s', (field) => {
+    expect(read({ [field]: '__unset' }).metadata).toEqual({})
+  })
+
+  it('never has "__unset" after cleaning either', () => {
+    expect(read({ description: '__un\u0000set' }).metadata).toEqual({})
+  })
+
+  it('is harmless, whatever was uploaded, and reads the same again', () => {
+    const known = new Set(
+      [
+        'description keywords homepage license authors support funding time extra type target-dir bin autoload',
+        'include-path php-ext require require-dev conflict replace provide suggest',
+      ].flatMap((names) => names.split(' ')),
+    )
+    let accepted = 0
+    fc.assert(
+      fc.property(manifests, (fields) => {
+        const metadata = metadataOf(fields)
+        if (metadata === null) return
+        accepted++
+        expect(Object.keys(metadata).filter((key) => !known.has(key))).toEqual([])
+        expect(Object.values(metadata)).not.toContain('__unset')
+        expect(JSON.stringify(metadata).replace(/\\[nt]/g, '')).not.toMatch(/\\u|\p{Cc}/u)
+        expect(read(metadata).metadata).toEqual(metadata)
+      }),
+      { numRuns: 2000 },
+    )
+    expect(accepted).toBeGreaterThan(200)
+  })
+
+  it.skipIf(!hasComposer)('loads in Composer, whatever was uploaded (needs php and composer)', () => {
+    const published = fc
+      .sample(manifests, Number(process.env['COMPOSER_SAMPLES'] ?? 3000))
+      .flatMap((fields) => {
+        const metadata = metadataOf(fields)
+        return metadata === null ? [] : [{ ...metadata, name: 'acme/lib', version: 'dev-1.0.0-foo' }]
+      })
+    const answers = askComposer(published.map((version) => ['load', version]))
+    expect(published.filter((_, i) => answers[i] !== 'acme/lib')).toEqual([])
+    expect(published.length).toBeGreaterThan(200)
+  })
+})
+
+/** The metadata of a manifest, null when it is refused. */
+function metadataOf(fields: unknown): JsonObject | null {
+  try {
+    return read(fields).metadata
+  } catch (error) {
+    expect(error).toBeInstanceOf(RegistryError)
+    return null
+  }
+}
