@@ -38,7 +38,8 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     logController: logAnswersOnly(),
     trustProxy: trustedProxies(parts.config.trustProxy),
     bodyLimit: 64 * 1024,
-    routerOptions: { maxParamLength: 500 },
+    // As long as an address can be at all: each scope says itself, in its own words, what is too long.
+    routerOptions: { maxParamLength: 16_384 },
     // Slow clients: headers within 10 s (Node's own bound is 60), idle connections closed after 72 s, which
     // is longer than the 60 s of the usual proxies in front.
     keepAliveTimeout: 72_000,

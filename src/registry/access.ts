@@ -63,7 +63,8 @@ export async function findAccess(db: Queryable, door: Door): Promise<Access> {
  * The registry's dialect of the permission rule (DESIGN §1, §7). Throws errcode 16 with 401 when credentials are
  * missing or bad, errcode 5 for a repository that the token may not see, and errcode 16 with 403 when it may see the
  * repository but not do this. Without credentials a private repository looks like an unknown one, so that Composer
- * asks for them and nobody learns what exists.
+ * asks for them and nobody learns what exists. An upload to a hidden repository keeps the body that SPEC 7 gives to a
+ * missing permission, and of "not there" only the status.
  */
 export function admit(door: Door, access: Access, act: Act): Admission {
   const actor = actorOf(access)
@@ -73,7 +74,7 @@ export function admit(door: Door, access: Access, act: Act): Admission {
   const verdict = standing === null ? 'hidden' : judge(actor && access, standing, act)
   if (standing !== null && verdict === 'allowed') return { repositoryId: standing.id, actor }
   if (!actor) throw badCredentials('Credentials are missing: the username svc and a token as the password.')
-  if (verdict === 'hidden') throw noRepository()
+  if (verdict === 'hidden') throw act === 'push' ? nowhereToPush() : noRepository()
   throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
 }
 
@@ -87,9 +88,13 @@ function reasonOf(verdict: string, act: Act): string {
     : 'The role of the account, or the repositories its token was made for, do not allow this.'
 }
 
+const hiddenOrMissing = 'There is no repository at this address, or the token may not see it.'
+
 /** One answer for what does not exist and for what this token may not see. */
 export function noRepository(): RegistryError {
-  return new RegistryError(errcode.notFound, 'repository not found', {
-    warning: 'There is no repository at this address, or the token may not see it.',
-  })
+  return new RegistryError(errcode.notFound, 'repository not found', { warning: hiddenOrMissing })
+}
+
+function nowhereToPush(): RegistryError {
+  return notAuthorized({ status: 404, warning: hiddenOrMissing })
 }

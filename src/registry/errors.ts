@@ -45,7 +45,7 @@ export interface RegistryErrorBody {
 }
 
 interface RegistryErrorOptions {
-  /** An HTTP status other than the errcode's own: 413 or 507 for 8, 403 for 16. */
+  /** An HTTP status other than the errcode's own: 413 or 507 for 8, 403 or 404 for 16. */
   status?: number
   warning?: string
   details?: readonly string[]
@@ -83,7 +83,12 @@ export class RegistryError extends Error {
   }
 }
 
-/** The refusal of SPEC 7 for a missing or bad credential (401), and for a good one without the right (403). */
-export function notAuthorized(options: Omit<RegistryErrorOptions, 'status'> & { status?: 401 | 403 } = {}) {
+/**
+ * The refusal of SPEC 7 for a missing or bad credential (401), for a good one without the right (403), and for one that
+ * may not even see where it uploads (404).
+ */
+export function notAuthorized(
+  options: Omit<RegistryErrorOptions, 'status'> & { status?: 401 | 403 | 404 } = {},
+) {
   return new RegistryError(errcode.unauthenticated, 'not authorized', options)
 }

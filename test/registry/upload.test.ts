@@ -109,11 +109,22 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect(answer.headers['www-authenticate']).toBeUndefined()
   })
 
-  it('hides a private repository from a token that may not see it', async () => {
+  it('refuses a token that may not see the repository as not authorized, and hides the repository (SPEC 7)', async () => {
     const mine = await aPublisher(t)
     const others = await aPublisher(t)
-    const answer = await others.push('1.0.0', { headers: { authorization: mine.authorization } })
-    expect([answer.statusCode, answer.json().errcode]).toEqual([404, 5])
+    const { authorization } = mine
+    const answer = await others.push('1.0.0', { headers: { authorization } })
+    expect(answer.statusCode).toBe(404)
+    expect(answer.body).toMatch(notAuthorized)
+    const url = '/acme/nowhere/-/packages/upload/acme/lib/1.0.0'
+    const nowhere = await t.app.inject({ method: 'PUT', url, headers: { authorization } })
+    expect([nowhere.statusCode, nowhere.body]).toEqual([404, answer.body])
+  })
+
+  it('refuses an endless version by the same rule as any other', async () => {
+    const { push } = await aPublisher(t)
+    const answer = await push('a'.repeat(5000))
+    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
   })
 
   it.each(['v1.0.0', '1.0', '01.0.0', 'latest', '1.0.0-', '%201.0.0', '1.0.0%00'])(
