@@ -7,7 +7,7 @@ import Fastify, {
 } from 'fastify'
 import { accounts } from './accounts/plugin.ts'
 import { sendApiError } from './api/errors.ts'
-import { api } from './api/plugin.ts'
+import { api, noSuchInterface } from './api/plugin.ts'
 import type { Config } from './config.ts'
 import { drainOnClose } from './drain.ts'
 import { sweepRegularly } from './expired-rows.ts'
@@ -22,10 +22,10 @@ import { openLastUse } from './last-use.ts'
 import { logAnswersOnly } from './log.ts'
 import { sendOAuthError } from './oauth/errors.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
-import { oauth } from './oauth/plugin.ts'
+import { noSuchEndpoint, oauth } from './oauth/plugin.ts'
 import { peoplesPages } from './pages/plugin.ts'
 import type { Parts } from './parts.ts'
-import { answerError } from './registry/answers.ts'
+import { answerError, notFound as notInRegistry } from './registry/answers.ts'
 import { registry } from './registry/plugin.ts'
 
 /** How long a stop waits for running requests. */
@@ -59,10 +59,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
   inviteAdmittedBodies(app)
   await pages(app)
   app.setErrorHandler(showError)
-  app.setNotFoundHandler((_request, reply) => {
-    setPageHeaders(reply, pagePolicy)
-    return showPageError(notFound(), reply)
-  })
+  app.setNotFoundHandler(answerUnknown)
   await app.register(healthRoutes, parts)
   await app.register(accounts, parts)
   await app.register(oauthPages, parts)
@@ -78,17 +75,39 @@ function trustedProxies(setting: Config['trustProxy']) {
   return typeof setting === 'number' ? (_address: string, hop: number) => hop < setting : setting
 }
 
-/** Whose dialect answers below a path; pages answer everywhere else. */
-const dialects = [
-  { path: /^\/oauth2\//, answer: sendOAuthError },
-  { path: /^\/api\//, answer: sendApiError },
-  { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: answerError },
-] as const
+/** How a part of the server refuses. */
+interface Dialect {
+  /** The addresses it answers for. */
+  path: RegExp
+  answer: (error: Error, request: FastifyRequest, reply: FastifyReply) => unknown
+  nothingHere: () => Error
+}
 
-/** Answers a URL that cannot be decoded. It reaches no scope, so how it begins tells who answers. */
+/** Pages answer everywhere else. */
+const dialects: readonly Dialect[] = [
+  { path: /^\/oauth2\//, answer: sendOAuthError, nothingHere: noSuchEndpoint },
+  { path: /^\/api\//, answer: sendApiError, nothingHere: noSuchInterface },
+  { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: answerError, nothingHere: notInRegistry },
+]
+
+/** What reaches no scope is answered by whom its address belongs to. */
+function dialectOf(request: FastifyRequest): Dialect | undefined {
+  return dialects.find(({ path }) => path.test(request.url))
+}
+
+/** Answers a URL that cannot be decoded. */
 function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
-  const dialect = dialects.find(({ path }) => path.test(request.url))
-  const answer: (...refused: Parameters<typeof answerUnroutable>) => void =
-    dialect?.answer ?? showAddressError
+  const answer = dialectOf(request)?.answer ?? showAddressError
   answer(error, request, reply)
+}
+
+/** Answers what no route takes: an unknown address, or a method that the router does not know. */
+function answerUnknown(request: FastifyRequest, reply: FastifyReply): void {
+  const dialect = dialectOf(request)
+  if (dialect) {
+    dialect.answer(dialect.nothingHere(), request, reply)
+    return
+  }
+  setPageHeaders(reply, pagePolicy)
+  showPageError(notFound(), reply)
 }

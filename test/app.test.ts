@@ -30,6 +30,28 @@ describe('a URL that cannot be decoded', () => {
   })
 })
 
+describe('a method that nobody knows', () => {
+  const t = useApp()
+
+  it.each([
+    ['/oauth2/token', 'application/json;charset=UTF-8', { error: 'invalid_request' }],
+    ['/api/user', 'application/json; charset=utf-8', { errcode: 5 }],
+    ['/acme/php/-/packages/packages.json', 'application/json', { errcode: 5 }],
+  ])('is answered in the dialect of its door: %s', async (url, type, body) => {
+    const answer = await t.app.inject({ method: 'PROPFIND', url })
+    expect(answer.statusCode).toBe(404)
+    expect(answer.headers['content-type']).toBe(type)
+    expect(answer.json()).toMatchObject(body)
+  })
+
+  it('is answered with a page everywhere else', async () => {
+    const answer = await t.app.inject({ method: 'PROPFIND', url: '/acme/php' })
+    expect(answer.statusCode).toBe(404)
+    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+    expect(answer.headers['content-security-policy']).toBeDefined()
+  })
+})
+
 describe('a database that cannot be reached', () => {
   const t = useApp()
 

@@ -81,6 +81,7 @@ function methodNotAllowed(allow: string): ApiError {
   return new ApiError(405, errcodes.unimplemented, `the method must be one of ${allow}`, { allow })
 }
 
-function noSuchInterface(): ApiError {
+/** The answer for every address under /api that is none. */
+export function noSuchInterface(): ApiError {
   return notFound('there is no such interface')
 }

@@ -47,6 +47,7 @@ function methodNotAllowed(allow: string): OAuthError {
   })
 }
 
-function noSuchEndpoint(): OAuthError {
+/** The answer for every address under /oauth2 that is none. */
+export function noSuchEndpoint(): OAuthError {
   return new OAuthError('invalid_request', 'There is no such endpoint.', { status: 404 })
 }

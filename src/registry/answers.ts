@@ -18,7 +18,7 @@ function encodeJson(body: object): Buffer {
 
 /** Answers what a handler of the registry threw, in the dialect of SPEC §7. A bug is logged once and told without detail. */
 export function answerError(
-  thrown: FastifyError,
+  thrown: Error & Partial<FastifyError>,
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply | undefined {
@@ -39,7 +39,7 @@ export function notFound(errmsg = 'not found'): RegistryError {
   return new RegistryError(errcode.notFound, errmsg)
 }
 
-function toRegistryError(thrown: FastifyError): RegistryError {
+function toRegistryError(thrown: Error & Partial<FastifyError>): RegistryError {
   if (thrown instanceof RegistryError) return thrown
   if (thrown.statusCode === 413) {
     return new RegistryError(errcode.resourceExhausted, 'request too large', { status: 413 })
