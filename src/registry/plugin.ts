@@ -4,6 +4,7 @@ import type { Parts } from '../parts.ts'
 import { admit } from './access.ts'
 import { answerError, notFound } from './answers.ts'
 import { openArchiveVolume } from './archives/archive-volume.ts'
+import { changesRoute } from './changes.ts'
 import { makeDocumentCache } from './documents/document-cache.ts'
 import { param } from './door.ts'
 import { downloadRoutes } from './download.ts'
@@ -20,6 +21,7 @@ const everyRoute = [
   downloadRoutes,
   notifyRoutes,
   searchRoutes,
+  changesRoute,
   securityAdvisoryRoutes,
   uploadRoutes,
 ]

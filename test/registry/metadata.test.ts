@@ -22,6 +22,7 @@ describe('GET packages.json', () => {
       search: `${registry}search.json?q=%query%&type=%type%`,
       list: `${registry}list.json`,
       'providers-api': `${registry}providers/%package%.json`,
+      'metadata-changes-url': `${registry}metadata/changes.json`,
       'security-advisories': { metadata: true, 'api-url': `${registry}security-advisories` },
       warnings: [{ versions: '<2.0', message: expect.stringContaining('Composer 1') }],
     })

@@ -55,6 +55,41 @@ export async function findRootDocument(
   return rows[0] as FoundDocument
 }
 
+/** A document that changed, as mirrors are told: `~dev` after the name of the one for development versions. */
+export interface DocumentChange {
+  type: 'update'
+  package: string
+  /** Seconds since 1970. */
+  time: number
+}
+
+/**
+ * The package documents that changed since then, in ten-thousandths of a second, and the moment to ask from next time.
+ * That lies a minute back, because a change that is being committed bears the time at which it began.
+ */
+export async function listChanges(
+  db: Queryable,
+  door: Door,
+  since: number | null,
+): Promise<Access & { actions: DocumentChange[]; timestamp: number }> {
+  const { rows } = await db.query<Access & { actions: DocumentChange[]; timestamp: number }>({
+    name: 'list-changes',
+    text: `select ${accessColumns},
+                  (extract(epoch from date_trunc('second', now()) - interval '1 minute') * 10000)::float8 as timestamp,
+                  (select coalesce(json_agg(json_build_object(
+                            'type', 'update', 'package', p.name || case when d.is_dev then '~dev' else '' end,
+                            'time', extract(epoch from d.last_modified)::bigint)
+                            order by d.last_modified, p.name collate "C", d.is_dev), '[]')
+                     from package p
+                     join package_document d on d.package_id = p.id
+                    where p.repository_id = a.repository_id
+                      and d.last_modified >= to_timestamp($4::float8 / 10000)) as actions
+             from ${accessTable}`,
+    values: [...doorValues(door), since],
+  })
+  return rows[0] as Access & { actions: DocumentChange[]; timestamp: number }
+}
+
 /** Replaces a package's document. Its Last-Modified grows by a second at least: that is all an HTTP date can tell. */
 export async function savePackageDocument(
   tx: pg.PoolClient,

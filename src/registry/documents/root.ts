@@ -30,6 +30,7 @@ export function rootText(registryUrl: string, { names, isQuarantining }: RootCon
     search: `${registryUrl}search.json?q=%query%&type=%type%`,
     list: `${registryUrl}list.json`,
     'providers-api': `${registryUrl}providers/%package%.json`,
+    'metadata-changes-url': `${registryUrl}metadata/changes.json`,
     'security-advisories': { metadata: true, 'api-url': `${registryUrl}security-advisories` },
     // Costs a current Composer a request for each locked package, so it is said only when there is something to see.
     ...(isQuarantining && { filter: { metadata: true, lists: { [quarantineList]: { enabled: true } } } }),
