@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 /** What each kind of secret starts with (DESIGN §5), so that none is taken for another. */
@@ -37,7 +37,7 @@ export function kindOfSecret(secret: string): SecretKind | null {
 
 /** The stored form. A slow hash would add nothing: every secret is made here, of 256 random bits. */
 export function hashSecret(secret: string): SecretHash {
-  return createHash('sha256').update(secret).digest() as SecretHash
+  return hash('sha256', secret, 'buffer') as SecretHash
 }
 
 /** A new identifier for sessions, pending requests and the like: 32 random bytes, base64url. */

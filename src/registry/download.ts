@@ -1,35 +1,39 @@
 import type { FileHandle } from 'node:fs/promises'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import { shareStatements } from '../shared-statements.ts'
 import { notFound } from './answers.ts'
-import { type ArchiveVolume, openArchive } from './archives/archive-volume.ts'
+import { openArchive } from './archives/archive-volume.ts'
 import { readRange } from './byte-range.ts'
 import { param, readDoor } from './door.ts'
 import { errcode, RegistryError } from './errors.ts'
 import type { RegistryParts } from './parts.ts'
-import { findDownload } from './versions.ts'
+import { listDownloads } from './versions.ts'
 
-/** How much of an archive is held in memory at once. */
+/** How much of an archive is read at once, and at most held in memory of each. */
 const oneReadBytes = 256 * 1024
 
 /**
  * Archives (COMPOSER E4). An address names the bytes by their hash, so what it answers is for ever; also that of a
  * deleted version, for the lock files that name it.
  */
-export async function downloadRoutes(app: FastifyInstance, { db, volume, admit }: RegistryParts) {
+export async function downloadRoutes(app: FastifyInstance, parts: RegistryParts) {
+  const { db, admit } = parts
+  const findDownload = shareStatements(listDownloads.bind(null, db))
+
   app.get('/dist/:vendor/:package/:version/:file', async (request, reply) => {
     const door = readDoor(request)
     const packageName = `${param(request, 'vendor')}/${param(request, 'package')}`
     const version = param(request, 'version')
     const [, sha256 = ''] = /^([0-9a-f]{64})\.zip$/.exec(param(request, 'file')) ?? []
-    const found = await findDownload(db, door, { packageName, version, sha256 })
+    const found = await findDownload({ door, packageName, version, sha256 })
     admit(door, found, 'pull')
     if (!found.isThere) throw notFound('archive not found')
 
     const etag = `"${sha256}"`
     setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
     if (matches(request.headers['if-none-match'], etag)) return reply.code(304).send()
-    return sendArchive(reply, volume, sha256, rangeHeader(request.headers, etag))
+    return sendArchive(reply, parts, sha256, rangeHeader(request.headers, etag))
   })
 }
 
@@ -54,16 +58,15 @@ function rangeHeader(headers: IncomingHttpHeaders, etag: string): string | undef
 
 async function sendArchive(
   reply: FastifyReply,
-  volume: ArchiveVolume,
+  parts: RegistryParts,
   sha256: string,
   header: string | undefined,
 ): Promise<FastifyReply> {
-  const archive = await openArchive(volume, sha256)
-  if (!archive) throw new RegistryError(errcode.dataLoss, `archive ${sha256} is missing on the volume`)
-  const { file, size } = archive
+  const archive = parts.archiveCache.get(sha256) ?? (await openToSend(parts, sha256))
+  const size = 'bytes' in archive ? archive.bytes.length : archive.size
   const range = readRange(header, size)
   if (range === 'unsatisfiable') {
-    await file.close()
+    if ('file' in archive) await archive.file.close()
     reply.header('content-range', `bytes */${size}`)
     throw new RegistryError(errcode.outOfRange, 'the range lies beyond the end of the archive', {
       status: 416,
@@ -71,19 +74,25 @@ async function sendArchive(
   }
   const { start, end } = range ?? { start: 0, end: size - 1 }
   if (range) reply.code(206).header('content-range', `bytes ${start}-${end}/${size}`)
-  const length = end - start + 1
-  reply.header('content-type', 'application/zip').header('content-length', length)
-  // Most archives are one read, and a stream would cost more than their bytes.
-  if (length <= oneReadBytes) return reply.send(await readAtOnce(file, start, length))
-  return reply.send(file.createReadStream({ start, end, highWaterMark: oneReadBytes }))
+  reply.header('content-type', 'application/zip').header('content-length', end - start + 1)
+  if ('bytes' in archive) return reply.send(archive.bytes.subarray(start, end + 1))
+  return reply.send(archive.file.createReadStream({ start, end, highWaterMark: oneReadBytes }))
 }
 
-async function readAtOnce(file: FileHandle, start: number, length: number): Promise<Buffer> {
+/** A small archive's bytes, which are remembered, or a larger one open for reading. */
+async function openToSend(
+  { volume, archiveCache }: RegistryParts,
+  sha256: string,
+): Promise<{ bytes: Buffer } | { file: FileHandle; size: number }> {
+  const opened = await openArchive(volume, sha256)
+  if (!opened) throw new RegistryError(errcode.dataLoss, `archive ${sha256} is missing on the volume`)
+  if (opened.size > oneReadBytes) return opened
   try {
-    const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(length), 0, length, start)
-    return buffer.subarray(0, bytesRead)
+    const small = { bytes: await opened.file.readFile() }
+    archiveCache.set(sha256, small)
+    return small
   } finally {
-    await file.close()
+    await opened.file.close()
   }
 }
 

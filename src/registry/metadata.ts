@@ -1,7 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { shareStatements } from '../shared-statements.ts'
 import { jsonType, sendJson } from './answers.ts'
-import type { DocumentCache } from './documents/document-cache.ts'
-import { type FoundDocument, findPackageDocument, findRootDocument } from './documents/documents.ts'
+import {
+  type FoundDocument,
+  listPackageDocuments,
+  listRootDocuments,
+  type WantedDocument,
+} from './documents/documents.ts'
 import { chooseEncoding, type Encoding } from './documents/encodings.ts'
 import { emptyRootText } from './documents/root.ts'
 import { param, readDoor } from './door.ts'
@@ -12,13 +17,17 @@ import { registryUrl } from './repositories.ts'
 const noPackage = { errcode: errcode.notFound, errmsg: 'package not found' }
 
 /** packages.json and p2: one indexed read, access included; the bytes stand ready (COMPOSER A2, A3, A5). */
-export async function metadataRoutes(app: FastifyInstance, { config, db, cache, admit }: RegistryParts) {
+export async function metadataRoutes(
+  app: FastifyInstance,
+  { config, db, documentCache, admit }: RegistryParts,
+) {
+  const findRoot = shareStatements(listRootDocuments.bind(null, db))
+  const findPackage = shareStatements(listPackageDocuments.bind(null, db))
+
   app.get('/packages.json', async (request, reply) => {
     const door = readDoor(request)
     const path = `${door.group}/${door.name}`
-    const document = await readDocument(request, cache, path, (encoding, knownRevision) =>
-      findRootDocument(db, door, encoding, knownRevision),
-    )
+    const document = await readDocument(request, documentCache, path, (bytes) => findRoot({ door, ...bytes }))
     admit(door, document, 'pull')
     setCaching(reply)
     if (document.revision !== null) return sendDocument(request, reply, document)
@@ -30,8 +39,8 @@ export async function metadataRoutes(app: FastifyInstance, { config, db, cache, 
     const door = readDoor(request)
     const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
     const path = `${door.group}/${door.name}/${wanted.packageName}${wanted.isDev ? '~dev' : ''}`
-    const document = await readDocument(request, cache, path, (encoding, knownRevision) =>
-      findPackageDocument(db, door, wanted, encoding, knownRevision),
+    const document = await readDocument(request, documentCache, path, (bytes) =>
+      findPackage({ door, ...wanted, ...bytes }),
     )
     admit(door, document, 'pull')
     setCaching(reply)
@@ -49,15 +58,16 @@ function readDocumentName(vendor: string, file: string): { packageName: string; 
 /** A document with its bytes, from memory where the database says that they are still the same. */
 async function readDocument(
   request: FastifyRequest,
-  cache: DocumentCache,
+  cache: RegistryParts['documentCache'],
   path: string,
-  find: (encoding: Encoding, knownRevision: string | null) => Promise<FoundDocument>,
+  find: (bytes: Omit<WantedDocument, 'door'>) => Promise<FoundDocument>,
 ) {
   const encoding = chooseEncoding(request.headers['accept-encoding'])
-  const known = cache.get(path, encoding)
-  const found = await find(encoding, known?.revision ?? null)
+  const key = `${encoding} ${path}`
+  const known = cache.get(key)
+  const found = await find({ encoding, knownRevision: known?.revision ?? null })
   if (found.revision !== null && found.bytes !== null) {
-    cache.set(path, encoding, { revision: found.revision, bytes: found.bytes })
+    cache.set(key, { revision: found.revision, bytes: found.bytes })
   }
   return { ...found, encoding, bytes: found.bytes ?? known?.bytes }
 }

@@ -4,8 +4,8 @@ import type { Parts } from '../parts.ts'
 import { admit } from './access.ts'
 import { answerError, notFound } from './answers.ts'
 import { openArchiveVolume } from './archives/archive-volume.ts'
+import { makeByteCache } from './byte-cache.ts'
 import { changesRoute } from './changes.ts'
-import { makeDocumentCache } from './documents/document-cache.ts'
 import { param } from './door.ts'
 import { downloadRoutes } from './download.ts'
 import { metadataRoutes } from './metadata.ts'
@@ -26,7 +26,7 @@ const everyRoute = [
   uploadRoutes,
 ]
 
-/** How much of the documents' bytes a process remembers. */
+/** How much of the documents' bytes a process remembers, and as much of the archives'. */
 const cacheBytes = 64 * 1024 * 1024
 
 /** The Composer registries of all repositories: everything below {registry_url}, in one dialect (DESIGN §7). */
@@ -34,7 +34,8 @@ export async function registry(app: FastifyInstance, given: Parts & { lastUse: L
   const parts: RegistryParts = {
     ...given,
     volume: await openArchiveVolume(given.config.dataDir),
-    cache: makeDocumentCache(cacheBytes),
+    documentCache: makeByteCache(cacheBytes),
+    archiveCache: makeByteCache(cacheBytes),
     admit(...request) {
       const admission = admit(...request)
       if (admission.actor) given.lastUse.note(admission.actor)

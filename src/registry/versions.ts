@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../database.ts'
-import { type Access, accessColumns, accessTable, type Door, doorValues } from './access.ts'
+import { type Access, accessColumns, accessOfEach, type Door, doorArrays } from './access.ts'
 import type { EntrySource } from './documents/entry.ts'
 import { versionSortKey } from './documents/version-order.ts'
 import type { JsonObject } from './manifest/manifest-json.ts'
@@ -160,20 +160,34 @@ export interface FoundDownload extends Access {
   isThere: boolean
 }
 
-/** The archive of a version, deleted or not, as long as it is not purged. */
-export async function findDownload(
+/** An archive as its address names it. */
+export interface WantedDownload {
+  door: Door
+  packageName: string
+  version: string
+  /** In lower-case hex. */
+  sha256: string
+}
+
+/** Archives of versions, deleted or not, as long as they are not purged: an answer for each that is wanted, in that order. */
+export async function listDownloads(
   db: Queryable,
-  door: Door,
-  { packageName, version, sha256 }: { packageName: string; version: string; sha256: string },
-): Promise<FoundDownload> {
+  wanted: readonly WantedDownload[],
+): Promise<FoundDownload[]> {
   const { rows } = await db.query<FoundDownload>({
-    name: 'find-download',
+    name: 'list-downloads',
     text: `select ${accessColumns}, v.id is not null as "isThere"
-             from ${accessTable}
-             left join package p on p.repository_id = a.repository_id and p.name = $4
-             left join package_version v on v.package_id = p.id and v.version = $5
-                   and v.sha256 = decode($6, 'hex') and v.purged_at is null`,
-    values: [...doorValues(door), packageName, version, sha256],
+             from ${accessOfEach({ package_name: 'text', version: 'text', sha256: 'text' })}
+             left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+             left join package_version v on v.package_id = p.id and v.version = call.version
+                   and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null
+            order by call.n`,
+    values: [
+      ...doorArrays(wanted.map(({ door }) => door)),
+      wanted.map(({ packageName }) => packageName),
+      wanted.map(({ version }) => version),
+      wanted.map(({ sha256 }) => sha256),
+    ],
   })
-  return rows[0] as FoundDownload
+  return rows
 }

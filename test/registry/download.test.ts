@@ -43,6 +43,20 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect(part.rawPayload.equals(large.subarray(1000, 601_000))).toBe(true)
   })
 
+  it('answers ranges of a small archive, the first time and from memory', async () => {
+    const zip = aPackageZip('acme/lib', { description: 'in parts' })
+    const { ask, dist } = await aPublishedArchive(zip)
+    for (const [range, expected] of [
+      ['bytes=10-19', zip.subarray(10, 20)],
+      ['bytes=10-19', zip.subarray(10, 20)],
+      ['bytes=-5', zip.subarray(-5)],
+    ] as const) {
+      const answer = await ask(dist, { headers: { range } })
+      expect([answer.statusCode, answer.rawPayload.equals(expected)]).toEqual([206, true])
+    }
+    expect((await ask(dist)).rawPayload.equals(zip)).toBe(true)
+  })
+
   it('answers HEAD with the same headers and no body', async () => {
     const { ask, dist, zip } = await aPublishedArchive()
     const answer = await ask(dist, { method: 'HEAD' })
@@ -102,7 +116,9 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
   })
 
   it('says that data is lost when the volume has lost it', async () => {
-    const { ask, dist, sha256 } = await aPublishedArchive()
+    // Of bytes that nobody has asked for yet: others are answered from memory.
+    const zip = aPackageZip('acme/lib', { description: 'lost' })
+    const { ask, dist, sha256 } = await aPublishedArchive(zip)
     await rm(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`))
     const answer = await ask(dist)
     expect([answer.statusCode, answer.json().errcode]).toEqual([500, 15])

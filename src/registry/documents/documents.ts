@@ -1,6 +1,14 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database.ts'
-import { type Access, accessColumns, accessTable, type Door, doorValues } from '../access.ts'
+import {
+  type Access,
+  accessColumns,
+  accessOfEach,
+  accessTable,
+  type Door,
+  doorArrays,
+  doorValues,
+} from '../access.ts'
 import type { EncodedDocument, Encoding } from './encodings.ts'
 
 /** A document as one statement answers it, with the access to it. */
@@ -12,47 +20,62 @@ export interface FoundDocument extends Access {
   bytes: Buffer | null
 }
 
-const columns: Record<Encoding, string> = { br: 'brotli', gzip: 'gzip', identity: 'plain' }
-
-function documentColumns(encoding: Encoding, knownRevision: string): string {
-  return `${accessColumns}, d.revision, d.last_modified as "lastModified",
-    case when d.revision is distinct from ${knownRevision}::bigint then d.${columns[encoding]} end as bytes`
+/** Which document is wanted, and in which coding. */
+export interface WantedDocument {
+  door: Door
+  encoding: Encoding
+  /** The revision of which the caller has the bytes; null when it has none. */
+  knownRevision: string | null
 }
 
-/** A package's document, `p2/<name>.json` or `p2/<name>~dev.json`, in one coding. */
-export async function findPackageDocument(
-  db: Queryable,
-  door: Door,
-  document: { packageName: string; isDev: boolean },
-  encoding: Encoding,
-  knownRevision: string | null,
-): Promise<FoundDocument> {
-  const { rows } = await db.query<FoundDocument>({
-    name: `find-package-document-${encoding}`,
-    text: `select ${documentColumns(encoding, '$6')}
-             from ${accessTable}
-             left join package p on p.repository_id = a.repository_id and p.name = $4
-             left join package_document d on d.package_id = p.id and d.is_dev = $5`,
-    values: [...doorValues(door), document.packageName, document.isDev, knownRevision],
-  })
-  return rows[0] as FoundDocument
+const wantedColumns = { encoding: 'text', known_revision: 'bigint' }
+const documentColumns = `${accessColumns}, d.revision, d.last_modified as "lastModified",
+  case when d.revision is not distinct from call.known_revision then null
+       when call.encoding = 'br' then d.brotli when call.encoding = 'gzip' then d.gzip else d.plain end as bytes`
+
+function wantedArrays(wanted: readonly WantedDocument[]) {
+  return [
+    ...doorArrays(wanted.map(({ door }) => door)),
+    wanted.map(({ encoding }) => encoding),
+    wanted.map(({ knownRevision }) => knownRevision),
+  ]
 }
 
-/** A repository's packages.json in one coding. */
-export async function findRootDocument(
+/** Packages' documents, `p2/<name>.json` or `p2/<name>~dev.json`: one for each that is wanted, in that order. */
+export async function listPackageDocuments(
   db: Queryable,
-  door: Door,
-  encoding: Encoding,
-  knownRevision: string | null,
-): Promise<FoundDocument> {
+  wanted: readonly (WantedDocument & { packageName: string; isDev: boolean })[],
+): Promise<FoundDocument[]> {
   const { rows } = await db.query<FoundDocument>({
-    name: `find-root-document-${encoding}`,
-    text: `select ${documentColumns(encoding, '$4')}
-             from ${accessTable}
-             left join root_document d on d.repository_id = a.repository_id`,
-    values: [...doorValues(door), knownRevision],
+    name: 'list-package-documents',
+    text: `select ${documentColumns}
+             from ${accessOfEach({ ...wantedColumns, package_name: 'text', is_dev: 'boolean' })}
+             left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+             left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev
+            order by call.n`,
+    values: [
+      ...wantedArrays(wanted),
+      wanted.map(({ packageName }) => packageName),
+      wanted.map(({ isDev }) => isDev),
+    ],
   })
-  return rows[0] as FoundDocument
+  return rows
+}
+
+/** Repositories' packages.json: one for each that is wanted, in that order. */
+export async function listRootDocuments(
+  db: Queryable,
+  wanted: readonly WantedDocument[],
+): Promise<FoundDocument[]> {
+  const { rows } = await db.query<FoundDocument>({
+    name: 'list-root-documents',
+    text: `select ${documentColumns}
+             from ${accessOfEach(wantedColumns)}
+             left join root_document d on d.repository_id = a.repository_id
+            order by call.n`,
+    values: wantedArrays(wanted),
+  })
+  return rows
 }
 
 /** A document that changed, as mirrors are told: `~dev` after the name of the one for development versions. */
