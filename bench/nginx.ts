@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process'
 import { mkdir, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { freePort } from '../test/support/program.ts'
 import { type Listener, startListener } from './server.ts'
 
 /** A file that nginx serves as it is. */
@@ -14,7 +13,11 @@ export interface StaticFile {
 }
 
 /** Starts nginx, one process as svc is one, with the given files below `folder`. Null when it is not installed. */
-export async function startNginx(folder: string, files: readonly StaticFile[]): Promise<Listener | null> {
+export async function startNginx(
+  folder: string,
+  files: readonly StaticFile[],
+  port: number,
+): Promise<Listener | null> {
   if (spawnSync('nginx', ['-v']).error) return null
   for (const { path, bytes, lastModified } of files) {
     const file = join(folder, 'root', path)
@@ -24,7 +27,6 @@ export async function startNginx(folder: string, files: readonly StaticFile[]): 
       await utimes(name, lastModified, lastModified)
     }
   }
-  const port = await freePort()
   const configuration = join(folder, 'nginx.conf')
   await writeFile(configuration, configurationOf(folder, port))
   return startListener(['-c', configuration, '-p', folder], port, {

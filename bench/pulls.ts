@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { freePort } from '../test/support/program.ts'
 import { aZip } from '../test/support/zip.ts'
 import { requestText } from './load.ts'
 import { type Measured, measure, measuredCells, measuredHead } from './measure.ts'
@@ -25,7 +26,11 @@ export async function measurePulls(server: Server, folder: string, count: number
   const open = await seed(server, 'public')
   const closed = await seed(server, 'private')
   const pulls = await listPulls(server, open)
-  const nginx = await startNginx(join(folder, 'nginx'), await copyFiles(server, open, pulls))
+  const nginx = await startNginx(
+    join(folder, 'nginx'),
+    await copyFiles(server, open, pulls),
+    await freePort(),
+  )
   const hello = await startHello(folder)
   try {
     const greeting = await run(hello, { name: '', path: '/', headers: {}, status: 200 }, count)
