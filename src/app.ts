@@ -20,6 +20,7 @@ import { pagePolicy, setPageHeaders } from './http/security-headers.ts'
 import { answerUnreadable } from './http/unreadable-requests.ts'
 import { openLastUse } from './last-use.ts'
 import { logAnswersOnly } from './log.ts'
+import { measureRequests } from './metrics.ts'
 import { sendOAuthError } from './oauth/errors.ts'
 import { oauthPages } from './oauth/pages-plugin.ts'
 import { noSuchEndpoint, oauth } from './oauth/plugin.ts'
@@ -56,6 +57,7 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
   const lastUse = openLastUse(parts.db, log)
   app.addHook('onClose', lastUse.flush)
   app.addHook('onClose', sweepRegularly(parts.db, log))
+  measureRequests(app, parts)
   inviteAdmittedBodies(app)
   await pages(app)
   app.setErrorHandler(showError)
