@@ -14,6 +14,8 @@ export interface ZipFields {
   compressedSize: number
   uncompressedSize: number
   extra: Buffer
+  /** The version of zip needed to extract, in tenths; 45 is zip64. */
+  needed: number
   /** Central only: the host that made the entry (3 is Unix). */
   host: number
   /** Central only. */
@@ -132,6 +134,7 @@ function fieldsOf(entry: CraftedEntry): Omit<ZipFields, 'offset'> {
     compressedSize: rawOf(entry).length,
     uncompressedSize: content.length,
     extra: entry.extra ?? Buffer.alloc(0),
+    needed: entry.zip64 ? 45 : 20,
     host: 3,
     attributes: ((entry.mode ?? (entry.name.toString().endsWith('/') ? 0o040755 : 0o100644)) << 16) >>> 0,
   }
@@ -148,7 +151,7 @@ function localHeader(fields: ZipFields, zip64: boolean): Buffer {
   const extra = Buffer.concat([wide, fields.extra])
   const header = Buffer.alloc(30)
   header.write('PK\x03\x04', 'latin1')
-  header.writeUInt16LE(zip64 ? 45 : 20, 4)
+  header.writeUInt16LE(fields.needed, 4)
   header.writeUInt16LE(fields.flags, 6)
   header.writeUInt16LE(fields.method, 8)
   header.writeUInt16LE(0x5821, 12)
@@ -167,7 +170,7 @@ function centralHeader(fields: ZipFields, zip64: boolean): Buffer {
   const header = Buffer.alloc(46)
   header.write('PK\x01\x02', 'latin1')
   header.writeUInt16LE((fields.host << 8) | 30, 4)
-  header.writeUInt16LE(zip64 ? 45 : 20, 6)
+  header.writeUInt16LE(fields.needed, 6)
   header.writeUInt16LE(fields.flags, 8)
   header.writeUInt16LE(fields.method, 10)
   header.writeUInt16LE(0x5821, 14)

@@ -1,7 +1,7 @@
 import type { ArchiveEntry } from './archive-entry.ts'
 import { entryRefusal, quoted } from './archive-refusal.ts'
 import { clashes, sortTree } from './archive-tree.ts'
-import { isMarkedUtf8 } from './zip-headers.ts'
+import { isUnmarked } from './zip-headers.ts'
 
 /** What an archive may hold, but hardly on purpose. A test sees the path within the package, in lower case. */
 const SUSPICIONS: [test: RegExp, warning: string][] = [
@@ -37,9 +37,7 @@ export function listWarnings(entries: ArchiveEntry[], root: string): string[] {
     })
     return summary(found, warning)
   })
-  const unmarked = entries.filter(
-    ({ header }) => !isMarkedUtf8(header) && header.fileNameRaw.some((byte) => byte > 127),
-  )
+  const unmarked = entries.filter(({ header }) => isUnmarked(header))
   warnings.push(summary(unmarked, 'is not marked as UTF-8, and may be unpacked under another name'))
   warnings.push(
     summary(

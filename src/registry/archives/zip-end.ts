@@ -86,7 +86,7 @@ async function readEnd64(file: FileHandle, tail: Buffer, locatorAt: number, tail
     throw archiveRefusal('its zip64 end record is not where it should be')
   if (at + 12 + readUInt64(record, 4) !== locatorStart)
     throw archiveRefusal('its zip64 end record has a false size')
-  if (tail.readUInt32LE(locatorAt + 4) !== 0 || tail.readUInt32LE(locatorAt + 16) > 1) {
+  if (tail.readUInt32LE(locatorAt + 4) !== 0 || tail.readUInt32LE(locatorAt + 16) !== 1) {
     throw archiveRefusal('it is one part of an archive in several parts')
   }
   const fields: EndFields = [

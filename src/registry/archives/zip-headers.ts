@@ -11,6 +11,10 @@ const FLAG_UTF8 = 1 << 11
 const FLAGS_UNREADABLE = (1 << 0) | (1 << 5) | (1 << 6) | (1 << 13)
 const EXTRA_ZIP64 = 0x0001
 const EXTRA_UNICODE_PATH = 0x7075
+/** DOS, OS/2 and Windows NT: of an entry made there unzip takes an unmarked name for one in the code page of DOS. */
+const HOSTS_OF_DOS = [0, 6, 11]
+/** What zip64 asks of a parser, 4.5: nothing more is accepted, and unzip leaves out what says to need more. */
+const VERSION_ZIP64 = 45
 
 /** Refuses by its central header an entry that not everybody can read: encrypted, or not stored and not deflated. */
 export function refuseUnreadable(header: Entry, name: string): void {
@@ -18,15 +22,24 @@ export function refuseUnreadable(header: Entry, name: string): void {
   if (header.compressionMethod !== 0 && header.compressionMethod !== 8) {
     throw entryRefusal(name, `is compressed by method ${header.compressionMethod}, not by deflate`)
   }
+  if (header.versionNeededToExtract > VERSION_ZIP64) {
+    throw entryRefusal(
+      name,
+      `needs version ${header.versionNeededToExtract / 10} of zip, and 4.5 is understood`,
+    )
+  }
   if (header.compressionMethod === 0 && header.compressedSize !== header.uncompressedSize) {
     throw entryRefusal(name, 'is stored, but its two sizes differ')
+  }
+  if (isUnmarked(header) && HOSTS_OF_DOS.includes(header.versionMadeBy >> 8)) {
+    throw entryRefusal(name, 'is not marked as UTF-8, and would be unpacked under another name')
   }
   refuseOtherUnicodeName(header.fileNameRaw, header.extraFieldRaw, name)
 }
 
-/** Whether the name is marked as UTF-8. */
-export function isMarkedUtf8(header: Entry): boolean {
-  return (header.generalPurposeBitFlag & FLAG_UTF8) !== 0
+/** Whether a name that is not ASCII goes without the mark that says UTF-8. */
+export function isUnmarked({ generalPurposeBitFlag, fileNameRaw }: Entry): boolean {
+  return (generalPurposeBitFlag & FLAG_UTF8) === 0 && fileNameRaw.some((byte) => byte > 127)
 }
 
 /**
@@ -122,10 +135,18 @@ function refuseOtherUnicodeName(rawName: Buffer, extra: Buffer, name: string): v
   }
 }
 
+/** Bytes too few for a field at their end are damage, too: PHP opens no archive that has them. */
 function extraFields(extra: Buffer, name: string) {
+  const fields = parsedFields(extra)
+  const bytes = fields?.reduce((sum, { data }) => sum + 4 + data.length, 0)
+  if (!fields || bytes !== extra.length) throw entryRefusal(name, 'has a damaged extra field')
+  return fields
+}
+
+function parsedFields(extra: Buffer) {
   try {
     return parseExtraFields(extra)
   } catch {
-    throw entryRefusal(name, 'has a damaged extra field')
+    return null
   }
 }

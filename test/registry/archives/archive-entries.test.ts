@@ -121,6 +121,16 @@ describe('judgeArchive refuses an entry', () => {
     ],
     ['compressed by bzip2', { name: 'x', method: 12 }, 'is compressed by method 12, not by deflate'],
     ['compressed by deflate64', { name: 'x', method: 9 }, 'is compressed by method 9, not by deflate'],
+    [
+      'with a name that is UTF-8 to one reader and of DOS to another',
+      { name: 'é.php', flags: 0, central: { host: 0 } },
+      'is not marked as UTF-8, and would be unpacked under another name',
+    ],
+    [
+      'that only newer programs may extract',
+      { name: 'x', central: { needed: 63 } },
+      'needs version 6.3 of zip, and 4.5 is understood',
+    ],
 
     [
       'with another local name',
@@ -175,6 +185,16 @@ describe('judgeArchive refuses an entry', () => {
       'with another Unicode path locally',
       { ...file, local: { extra: unicodePathField('a.php', 'b.php') } },
       'has another name in its extra field',
+    ],
+    [
+      'with a rest behind its extra fields',
+      { ...file, central: { extra: Buffer.from([1]) } },
+      'has a damaged extra field',
+    ],
+    [
+      'with a rest behind its local extra fields',
+      { ...file, local: { extra: Buffer.concat([extraField(7, Buffer.alloc(2)), Buffer.alloc(3)]) } },
+      'has a damaged extra field',
     ],
     [
       'with a damaged local extra field',

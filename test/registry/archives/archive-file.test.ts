@@ -79,6 +79,7 @@ describe('judgeArchive refuses a file', () => {
       'its zip64 end record has a false size',
     ],
     ['whose zip64 locator counts two disks', craftZip([manifest], { zip64: true, disks: 2 }), inParts],
+    ['whose zip64 locator counts no disk', craftZip([manifest], { zip64: true, disks: 0 }), inParts],
     [
       'whose zip64 end record says to be a second disk',
       craftZip([manifest], { zip64: true, end64: { disk: 1 }, end: { disk: 0xffff } }),
