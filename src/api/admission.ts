@@ -44,6 +44,8 @@ export function allowedTo(act: Act, { config, db, lastUse }: ApiParts): Entrance
     async admit(request) {
       const group = param(request, 'group')
       const name = param(request, 'name')
+      // Now, for the socket of a client that hangs up no longer knows it.
+      const address = request.ip
       const access = await findAccess(db, { group, name, tokenHash: readBearer(request) })
       const { repositoryId, tokenKind, tokenId, authorizationId, accountId } = access
       if (tokenKind === null) throw invalidToken()
@@ -53,7 +55,7 @@ export function allowedTo(act: Act, { config, db, lastUse }: ApiParts): Entrance
       if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
       requireScope(access.scopes, scopeOf(act))
       if (verdict !== 'allowed') throw roleForbids()
-      const author = { accountId, token, address: request.ip }
+      const author = { accountId, token, address }
       return { repositoryId, path: `${group}/${name}`, access, author, baseUrl: config.baseUrl }
     },
   }

@@ -27,6 +27,8 @@ interface AdmittedUpload {
   packageName: string
   version: PublishedVersion
   contentType: string | undefined
+  /** Of the client: it may have hung up when its archive is judged, and the socket knows it no more. */
+  address: string
 }
 
 /** What a form adds to the archive it carries. */
@@ -51,7 +53,7 @@ export async function uploadRoutes(app: FastifyInstance, parts: RegistryParts) {
         const upload = request.getDecorator<AdmittedUpload>('upload')
         const archive = await receive(request, upload, parts)
         try {
-          const { outcome, warnings } = await publish(request, upload, archive, parts)
+          const { outcome, warnings } = await publish(upload, archive, parts)
           const { version } = upload.version
           const registry = registryUrl(parts.config.baseUrl, `${upload.door.group}/${upload.door.name}`)
           return sendJson(reply, outcome === 'published' ? 201 : 200, {
@@ -78,6 +80,7 @@ async function admitUpload(
   { config, db, admit }: RegistryParts,
 ): Promise<AdmittedUpload> {
   const door = readDoor(request)
+  const address = request.ip
   admit(door, await findAccess(db, door), 'push')
   const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
   const version = readVersion(param(request, 'version'))
@@ -89,7 +92,7 @@ async function admitUpload(
   }
   // Fastify would refuse a type that it cannot parse. To an upload the type says nothing, unless it is a form's.
   delete request.raw.headers['content-type']
-  return { door, packageName, version, contentType }
+  return { door, packageName, version, contentType, address }
 }
 
 function receive(
@@ -106,8 +109,7 @@ function receive(
 
 /** Judges what was received, keeps it on the volume, and only then names it in the database. */
 async function publish(
-  request: FastifyRequest,
-  { door, packageName, version }: AdmittedUpload,
+  { door, packageName, version, address }: AdmittedUpload,
   archive: ReceivedArchive,
   { config, db, volume, admit }: RegistryParts,
 ) {
@@ -118,7 +120,7 @@ async function publish(
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
   if (taken) return { outcome: settleRepeat(taken, { version, archive }), warnings: [] }
   await keepArchive(volume, archive)
-  const author = { accountId: actor?.accountId ?? null, token: actor, address: request.ip }
+  const author = { accountId: actor?.accountId ?? null, token: actor, address }
   const publication = {
     repositoryId,
     packageName,

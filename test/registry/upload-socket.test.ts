@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { transaction } from '../../src/database.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
 import { aPackageZip, aPublisher, basic, type Publisher } from '../support/registry-actors.ts'
 
@@ -159,6 +160,37 @@ describe('an upload whose body is already on its way', () => {
       await expectNothingKept(publisher)
     }
     await expect.poll(() => t.log().match(/the client went away/g)).toHaveLength(2)
+    expect(t.log()).not.toContain('"level":50')
+  })
+
+  it('is published, and noted with its address, when the client has hung up behind its last byte', async () => {
+    const publisher = await aPublisher(t)
+    const zip = aPackageZip('acme/lib')
+    const head = { Authorization: publisher.authorization, 'Content-Length': String(zip.length) }
+    const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, head)
+    socket.write(zip.subarray(0, 100))
+    await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
+    await transaction(t.db, async (tx) => {
+      // Where the archive, once judged, has to wait.
+      await tx.query('lock table personal_token in access exclusive mode')
+      socket.write(zip.subarray(100))
+      const waiting = () =>
+        tx.query(
+          `select from pg_locks l join pg_database d on d.oid = l.database
+            where d.datname = current_database() and not l.granted`,
+        )
+      await expect.poll(async () => (await waiting()).rowCount).toBe(1)
+      socket.destroy()
+      await expect.poll(() => promisify(t.app.server.getConnections.bind(t.app.server))()).toBe(0)
+    })
+    const addresses = async () => {
+      const { rows } = await t.db.query(
+        'select host(address) as address from registry_event where repository_id = $1',
+        [publisher.repository.id],
+      )
+      return rows
+    }
+    await expect.poll(addresses).toEqual([{ address: '127.0.0.1' }])
     expect(t.log()).not.toContain('"level":50')
   })
 
