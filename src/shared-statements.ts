@@ -51,3 +51,18 @@ export function shareStatements<Call, Answer>(
       gather()
     })
 }
+
+/**
+ * The text of a statement for many calls, given a query for one that names the call's values `call.<column>`: a row for
+ * each call, in their order, of nulls where the query finds nothing. Its values are an array for each column.
+ */
+export function forEachCall(columns: Record<string, string>, query: string): string {
+  const names = Object.keys(columns).join(', ')
+  // In subqueries, so that the planner cannot see how long the arrays are: it would plan anew for every length.
+  const arrays = Object.values(columns).map((type, i) => `(select $${i + 1}::${type}[])`)
+  // The limit keeps each call's query by itself: joined with all calls at once, whole tables would be read.
+  return `select answer.*
+            from unnest(${arrays.join(', ')}) with ordinality as call (${names}, n)
+            left join lateral (${query} limit 1) as answer on true
+           order by call.n`
+}

@@ -74,10 +74,10 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     const introspect = await statementsOf(() =>
       ask(t, client.application, 'introspect', { token: access_token }),
     )
-    expect(introspect).toEqual({ statusCode: 200, texts: ['introspect-token'] })
+    expect(introspect).toEqual({ statusCode: 200, texts: ['introspect-tokens'] })
     const headers = { authorization: `Bearer ${access_token}` }
     const user = await statementsOf(() => t.app.inject({ url: '/api/user', headers }))
-    expect(user).toEqual({ statusCode: 200, texts: ['find-token-holder'] })
+    expect(user).toEqual({ statusCode: 200, texts: ['list-token-holders'] })
     const revoke = await statementsOf(() => client.revoke(access_token))
     expect(revoke).toEqual({ statusCode: 200, texts: ['revoke-token'] })
   })

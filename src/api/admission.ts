@@ -4,11 +4,12 @@ import { type Access, findAccess } from '../registry/access.ts'
 import type { Author } from '../registry/events.ts'
 import type { PackageChange, VersionChange } from '../registry/lifecycle/change.ts'
 import { toLowerAscii } from '../registry/manifest/package-name.ts'
+import { shareStatements } from '../shared-statements.ts'
 import { readBearer, requireScope } from './bearer.ts'
 import { ApiError, errcodes, invalidToken, notFound } from './errors.ts'
 import type { Entrance } from './interface.ts'
 import type { ApiParts } from './parts.ts'
-import { findTokenHolder, type TokenHolder } from './token-holders.ts'
+import { listTokenHolders, type TokenHolder } from './token-holders.ts'
 
 /** Who comes in to a repository, and how it stands to them. */
 export interface RepositoryAdmission {
@@ -22,10 +23,11 @@ export interface RepositoryAdmission {
 
 /** Lets in the holder of a token with the scope. */
 export function holdersOf({ db, lastUse }: ApiParts, scope: string): Entrance<TokenHolder> {
+  const findTokenHolder = shareStatements(listTokenHolders.bind(null, db))
   return {
     scope,
     async admit(request) {
-      const holder = await findTokenHolder(db, readBearer(request))
+      const holder = await findTokenHolder(readBearer(request))
       if (!holder) throw invalidToken()
       lastUse.note(holder)
       requireScope(holder.scopes, scope)

@@ -2,6 +2,7 @@ import type { Queryable } from '../database.ts'
 import type { UsedToken } from '../last-use.ts'
 import type { TokenGrant } from '../permissions.ts'
 import type { SecretHash } from '../secrets.ts'
+import { forEachCall } from '../shared-statements.ts'
 
 /** The account behind a live token, and what the token may do. */
 export interface TokenHolder extends UsedToken {
@@ -19,16 +20,22 @@ const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authoriza
   t.resource_scope as "resourceScope", t.repository_ids as "repositoryIds"`
 const account = `u.id as "accountId", u.username, u.display_name as "displayName", u.email, u.created_at as "createdAt"`
 
-/** The holder of a live token, in one statement; null when no live token has that hash. */
-export async function findTokenHolder(db: Queryable, tokenHash: SecretHash): Promise<TokenHolder | null> {
-  const { rows } = await db.query<TokenHolder>({
-    name: 'find-token-holder',
-    text: `select ${token}, ${account}
-             from live_token t join account u on u.id = t.account_id
-            where t.token_hash = $1`,
-    values: [tokenHash],
+/** The holders of live tokens, in the order of the hashes; null where no live token has that hash. */
+export async function listTokenHolders(
+  db: Queryable,
+  tokenHashes: readonly SecretHash[],
+): Promise<(TokenHolder | null)[]> {
+  const { rows } = await db.query<TokenHolder | { kind: null }>({
+    name: 'list-token-holders',
+    text: forEachCall(
+      { token_hash: 'bytea' },
+      `select ${token}, ${account}
+         from live_token t join account u on u.id = t.account_id
+        where t.token_hash = call.token_hash`,
+    ),
+    values: [tokenHashes],
   })
-  return rows[0] ?? null
+  return rows.map((row) => (row.kind === null ? null : row))
 }
 
 /** Sets the display name of the holder of a live token with `account-profile:rw`. Null when no such token has that hash. */

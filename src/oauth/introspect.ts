@@ -1,18 +1,21 @@
 import type { FastifyInstance } from 'fastify'
 import type { Parts } from '../parts.ts'
 import { hashSecret } from '../secrets.ts'
+import { shareStatements } from '../shared-statements.ts'
 import { readClient, refuseClient } from './client-auth.ts'
 import { sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
-import { introspectToken, type SeenToken } from './tokens.ts'
+import { introspectTokens, type SeenToken } from './tokens.ts'
 
 /** Introspection endpoint (RFC 7662): an application sees its own tokens, a resource server all. */
 export async function introspectRoute(app: FastifyInstance, { db, config }: Parts): Promise<void> {
+  const introspect = shareStatements(introspectTokens.bind(null, db))
+
   app.post('/introspect', async (request, reply) => {
     const form = formOf(request)
     const client = readClient(request, form)
     const token = readRequired(form, 'token')
-    const seen = await introspectToken(db, client, hashSecret(token))
+    const seen = await introspect({ client, tokenHash: hashSecret(token) })
     if (!seen) return refuseClient(db, client)
     return sendJson(reply, seen.token ? describe(seen.token, config.authUrl) : { active: false })
   })

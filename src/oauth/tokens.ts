@@ -1,6 +1,7 @@
 import type { Queryable } from '../database.ts'
 import type { ResourceScope } from '../permissions.ts'
 import type { SecretHash } from '../secrets.ts'
+import { forEachCall } from '../shared-statements.ts'
 import type { PresentedClient } from './client-auth.ts'
 
 /** A refresh token and the pair to put in its place. */
@@ -78,19 +79,31 @@ export interface SeenToken {
   repositories: string[]
 }
 
+/** Who asks about which token. */
+export interface Introspection {
+  client: PresentedClient
+  tokenHash: SecretHash
+}
+
 /**
- * Verifies the client and finds a live token: an application's own, or any when it is a resource server. The token
- * is null when there is none to see, the answer when the client's authentication fails.
+ * Verifies the clients and finds live tokens, in the order of the calls: an application's own, or any when it is a
+ * resource server. The token is null when there is none to see, the answer when the client's authentication fails.
  */
-export async function introspectToken(
+export async function introspectTokens(
   db: Queryable,
-  client: PresentedClient,
-  tokenHash: SecretHash,
-): Promise<{ token: SeenToken | null } | null> {
-  const { rows } = await db.query<{ token: SeenToken | null }>({
-    name: 'introspect-token',
-    text: 'select token from introspect_token($1, $2, $3)',
-    values: [client.clientId, client.secretHash, tokenHash],
+  calls: readonly Introspection[],
+): Promise<({ token: SeenToken | null } | null)[]> {
+  const { rows } = await db.query<{ isKnown: true | null; token: SeenToken | null }>({
+    name: 'introspect-tokens',
+    text: forEachCall(
+      { client_id: 'text', secret_hash: 'bytea', token_hash: 'bytea' },
+      `select true as "isKnown", token from introspect_token(call.client_id, call.secret_hash, call.token_hash)`,
+    ),
+    values: [
+      calls.map(({ client }) => client.clientId),
+      calls.map(({ client }) => client.secretHash),
+      calls.map(({ tokenHash }) => tokenHash),
+    ],
   })
-  return rows[0] ?? null
+  return rows.map(({ isKnown, token }) => isKnown && { token })
 }

@@ -49,17 +49,9 @@ export function doorValues({ group, name, tokenHash }: Door): [string, string, S
   return [group, name, tokenHash]
 }
 
-/**
- * The same for many calls at once, in the order of `call.n`: `from ${accessOfEach({ package_name: 'text' })} …` with
- * `values: [...doorArrays(doors), packageNames]`, an array for each column.
- */
-export function accessOfEach(columns: Record<string, string>): string {
-  const all = Object.entries({ group_name: 'text', repository_name: 'text', token_hash: 'bytea', ...columns })
-  // In a subquery, so that the planner cannot see how long the arrays are: it would plan anew for every length.
-  const arrays = all.map(([, type], i) => `(select $${i + 1}::${type}[])`)
-  return `unnest(${arrays.join()}) with ordinality as call (${all.map(([name]) => name).join()}, n)
-          cross join registry_access(call.group_name, call.repository_name, call.token_hash) a`
-}
+/** The same in a statement for many calls: `forEachCall({ ...doorColumns, … }, …)`, `values: [...doorArrays(doors), …]`. */
+export const accessOfCall = 'registry_access(call.group_name, call.repository_name, call.token_hash) a'
+export const doorColumns = { group_name: 'text', repository_name: 'text', token_hash: 'bytea' }
 
 export function doorArrays(doors: readonly Door[]): [string[], string[], (SecretHash | null)[]] {
   return [

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../database.ts'
-import { type Access, accessColumns, accessOfEach, type Door, doorArrays } from './access.ts'
+import { forEachCall } from '../shared-statements.ts'
+import { type Access, accessColumns, accessOfCall, type Door, doorArrays, doorColumns } from './access.ts'
 import type { EntrySource } from './documents/entry.ts'
 import { versionSortKey } from './documents/version-order.ts'
 import type { JsonObject } from './manifest/manifest-json.ts'
@@ -176,12 +177,14 @@ export async function listDownloads(
 ): Promise<FoundDownload[]> {
   const { rows } = await db.query<FoundDownload>({
     name: 'list-downloads',
-    text: `select ${accessColumns}, v.id is not null as "isThere"
-             from ${accessOfEach({ package_name: 'text', version: 'text', sha256: 'text' })}
-             left join package p on p.repository_id = a.repository_id and p.name = call.package_name
-             left join package_version v on v.package_id = p.id and v.version = call.version
-                   and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null
-            order by call.n`,
+    text: forEachCall(
+      { ...doorColumns, package_name: 'text', version: 'text', sha256: 'text' },
+      `select ${accessColumns}, v.id is not null as "isThere"
+         from ${accessOfCall}
+         left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+         left join package_version v on v.package_id = p.id and v.version = call.version
+               and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,
+    ),
     values: [
       ...doorArrays(wanted.map(({ door }) => door)),
       wanted.map(({ packageName }) => packageName),

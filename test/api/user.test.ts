@@ -34,6 +34,21 @@ describe('GET /api/user', () => {
     expect((await get(`Bearer ${token}`)).json().username).toBe(account.username)
   })
 
+  it('shows each its own account when many ask together', async () => {
+    const accounts = await Promise.all(Array.from({ length: 40 }, () => anAccount(t.db)))
+    const tokens = await Promise.all(
+      accounts.map(async (account, i) =>
+        i % 3 === 0
+          ? makeSecret('personal')
+          : aPersonalToken(t.db, account, { scopes: ['account-profile:r'] }),
+      ),
+    )
+    const answers = await Promise.all(tokens.map((token) => get(`Bearer ${token}`)))
+    expect(answers.map((answer) => answer.json().username)).toEqual(
+      accounts.map(({ username }, i) => (i % 3 === 0 ? undefined : username)),
+    )
+  })
+
   it.each([undefined, basicOf('svc', 'x'), 'Bearerx y'])(
     'asks for credentials without an error attribute when there are none (OAUTH 130): %s',
     async (authorization) => {

@@ -109,4 +109,24 @@ describe('POST /oauth2/introspect', () => {
     expect((await ask(t, wrong, 'introspect', { token })).json().error).toBe('invalid_client')
     expect((await ask(t, application, 'introspect', { token: '' })).json().error).toBe('invalid_request')
   })
+
+  it('answers calls that come together each its own', async () => {
+    const mine = await anAuthorizedApplication(t)
+    const theirs = await anAuthorizedApplication(t)
+    const wrong = { basic: basicOf(mine.application.clientId, 'wrong') }
+    const [one, other] = await Promise.all([mine.tokens(), theirs.tokens()])
+    const calls = [
+      [mine.application, one.access_token, mine.account.username],
+      [theirs.application, one.access_token, false],
+      [wrong, one.access_token, 'invalid_client'],
+      [theirs.application, other.refresh_token, theirs.account.username],
+      [mine.application, makeSecret('access'), false],
+    ] as const
+    const rounds = [...calls, ...calls, ...calls]
+    const answers = await Promise.all(rounds.map(([who, token]) => ask(t, who, 'introspect', { token })))
+    const told = answers
+      .map((answer) => answer.json())
+      .map(({ error, active, username }) => error ?? (active && username))
+    expect(told).toEqual(rounds.map(([, , expected]) => expected))
+  })
 })

@@ -1,12 +1,14 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database.ts'
+import { forEachCall } from '../../shared-statements.ts'
 import {
   type Access,
   accessColumns,
-  accessOfEach,
+  accessOfCall,
   accessTable,
   type Door,
   doorArrays,
+  doorColumns,
   doorValues,
 } from '../access.ts'
 import type { EncodedDocument, Encoding } from './encodings.ts'
@@ -28,7 +30,7 @@ export interface WantedDocument {
   knownRevision: string | null
 }
 
-const wantedColumns = { encoding: 'text', known_revision: 'bigint' }
+const wantedColumns = { ...doorColumns, encoding: 'text', known_revision: 'bigint' }
 const documentColumns = `${accessColumns}, d.revision, d.last_modified as "lastModified",
   case when d.revision is not distinct from call.known_revision then null
        when call.encoding = 'br' then d.brotli when call.encoding = 'gzip' then d.gzip else d.plain end as bytes`
@@ -48,11 +50,13 @@ export async function listPackageDocuments(
 ): Promise<FoundDocument[]> {
   const { rows } = await db.query<FoundDocument>({
     name: 'list-package-documents',
-    text: `select ${documentColumns}
-             from ${accessOfEach({ ...wantedColumns, package_name: 'text', is_dev: 'boolean' })}
-             left join package p on p.repository_id = a.repository_id and p.name = call.package_name
-             left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev
-            order by call.n`,
+    text: forEachCall(
+      { ...wantedColumns, package_name: 'text', is_dev: 'boolean' },
+      `select ${documentColumns}
+         from ${accessOfCall}
+         left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+         left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev`,
+    ),
     values: [
       ...wantedArrays(wanted),
       wanted.map(({ packageName }) => packageName),
@@ -69,10 +73,12 @@ export async function listRootDocuments(
 ): Promise<FoundDocument[]> {
   const { rows } = await db.query<FoundDocument>({
     name: 'list-root-documents',
-    text: `select ${documentColumns}
-             from ${accessOfEach(wantedColumns)}
-             left join root_document d on d.repository_id = a.repository_id
-            order by call.n`,
+    text: forEachCall(
+      wantedColumns,
+      `select ${documentColumns}
+         from ${accessOfCall}
+         left join root_document d on d.repository_id = a.repository_id`,
+    ),
     values: wantedArrays(wanted),
   })
   return rows
