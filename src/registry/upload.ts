@@ -9,6 +9,7 @@ import {
   type ReceivedArchive,
   receiveArchive,
 } from './archives/archive-volume.ts'
+import { refuseMissingAutoload } from './autoload-paths.ts'
 import { distUrl } from './documents/entry.ts'
 import { param, readDoor } from './door.ts'
 import { errcode, RegistryError } from './errors.ts'
@@ -115,6 +116,7 @@ async function publish(
 ) {
   const judged = await judgeArchive(archive.path)
   const { metadata, warnings } = readManifest(judged.manifest, packageName, version)
+  refuseMissingAutoload(metadata, judged.tree)
   // The archive may have travelled for minutes: who has lost the right meanwhile publishes nothing.
   const { repositoryId, actor } = admit(door, await findAccess(db, door), 'push')
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)

@@ -73,6 +73,23 @@ export function findManifest(entries: ArchiveEntry[], root: string): ArchiveEntr
   throw entryRefusal(nearest.name, 'is not where Composer looks for composer.json', [expected])
 }
 
+/** What lies at each path of a package, directories without an entry of their own too; '' is its root. */
+export type PackageTree = ReadonlyMap<string, ArchiveEntry['kind']>
+
+/** The package beneath its root in the archive. */
+export function treeOf(entries: ArchiveEntry[], root: string): PackageTree {
+  const tree = new Map<string, ArchiveEntry['kind']>([['', 'directory']])
+  for (const { name, kind } of entries) {
+    if (!name.startsWith(root)) continue
+    const path = name.slice(root.length)
+    tree.set(path, kind)
+    for (let slash = path.lastIndexOf('/'); slash > 0; slash = path.lastIndexOf('/', slash - 1)) {
+      tree.set(path.slice(0, slash), 'directory')
+    }
+  }
+  return tree
+}
+
 /** The names at the top level, and whether each is a directory. */
 function topLevel(entries: ArchiveEntry[]): Map<string, boolean> {
   const names = new Map<string, boolean>()

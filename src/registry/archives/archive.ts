@@ -2,7 +2,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { fromRandomAccessReaderPromise, type ZipFile } from 'yauzl'
 import { type ArchiveEntry, readArchiveEntry, refuseEscape, refuseLongLink } from './archive-entry.ts'
 import { archiveRefusal, oversizeRefusal, parsing } from './archive-refusal.ts'
-import { findManifest, findPackageRoot, refuseClashes } from './archive-tree.ts'
+import { findManifest, findPackageRoot, type PackageTree, refuseClashes, treeOf } from './archive-tree.ts'
 import { listWarnings, refuseCredentials } from './archive-warnings.ts'
 import { inflateEntry } from './zip-contents.ts'
 import { type Directory, findDirectory } from './zip-end.ts'
@@ -39,6 +39,8 @@ export interface JudgedArchive {
   manifest: Buffer
   /** Where it lies: 'composer.json' or 'folder/composer.json'. */
   manifestPath: string
+  /** The package, as Composer unpacks it. */
+  tree: PackageTree
   /** Files, directories and links. */
   entryCount: number
   /** Of all contents, as counted while inflating them. */
@@ -90,7 +92,8 @@ async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArc
   await compareLocalHeaders(zip, reader, entries, directory)
   const contents = await readContents(zip, reader, entries, manifest, root)
   const warnings = listWarnings(entries, root)
-  return { ...contents, manifestPath: manifest.name, entryCount: entries.length, warnings }
+  const tree = treeOf(entries, root)
+  return { ...contents, manifestPath: manifest.name, tree, entryCount: entries.length, warnings }
 }
 
 function refuseLongDirectory({ entryCount, start, end }: Directory, limits: ArchiveLimits): void {

@@ -17,6 +17,9 @@ describe('judgeArchive', () => {
     expect(await judgeZip(aZip({ 'composer.json': json, 'src/Lib.php': php }))).toEqual({
       manifest: Buffer.from(json),
       manifestPath: 'composer.json',
+      tree: new Map(
+        Object.entries({ '': 'directory', 'composer.json': 'file', src: 'directory', 'src/Lib.php': 'file' }),
+      ),
       entryCount: 2,
       inflatedBytes: json.length + php.length,
       warnings: [],
@@ -28,6 +31,9 @@ describe('judgeArchive', () => {
     expect(await judgeZip(zip)).toMatchObject({
       manifestPath: 'lib-1.0/composer.json',
       manifest: Buffer.from(json),
+      tree: new Map(
+        Object.entries({ '': 'directory', 'composer.json': 'file', src: 'directory', 'src/A.php': 'file' }),
+      ),
     })
   })
 
