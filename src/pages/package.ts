@@ -4,7 +4,7 @@ import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
 import type { Parts } from '../parts.ts'
-import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
+import { type ArchiveVolume, openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { readReadme } from '../registry/archives/readme.ts'
 import {
   findPackage,
@@ -17,6 +17,7 @@ import {
   type VisibleRepository,
 } from '../registry/package-listing.ts'
 import { type Manifest, readManifest } from './manifest.ts'
+import { renderMarkdown } from './markdown.ts'
 
 /** More versions than anybody reads; Composer knows them all. */
 const versionsShown = 300
@@ -27,8 +28,8 @@ const packagePage = page<{
   shown: VersionOnPage
   manifest: Manifest
   versions: ListedVersion[]
-  /** As text; null when the archive has none. */
-  readme: string | null
+  /** HTML of one in Markdown, the text of another; null when the archive has none. */
+  readme: { html: string } | { text: string } | null
 }>('pages/package')
 
 interface Params {
@@ -57,7 +58,12 @@ export async function packageRoutes(app: FastifyInstance, parts: Parts): Promise
       shown,
       manifest: readManifest(shown.metadata),
       versions: await listVersionsOnPage(db, about.id, versionsShown),
-      readme: await readReadme(volume, shown.sha256),
+      readme: await showReadme(volume, shown.sha256),
     })
   })
+}
+
+async function showReadme(volume: ArchiveVolume, sha256: string) {
+  const readme = await readReadme(volume, sha256)
+  return readme?.isMarkdown ? { html: renderMarkdown(readme.text) } : readme
 }

@@ -46,7 +46,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
   it.each([
     ['at the top', ''],
     ['in the only folder', 'lib-1.0.0/'],
-  ])('shows the README beside composer.json %s, as text', async (_where, folder) => {
+  ])('shows the README beside composer.json %s', async (_where, folder) => {
     const { repository, push, account } = await aPublisher(t)
     const payload = aZip({
       [`${folder}composer.json`]: JSON.stringify({ name: 'acme/lib' }),
@@ -56,8 +56,30 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect((await push('1.0.0', { payload })).statusCode).toBe(201)
     const cookie = await signIn(t.app, account)
     const { body } = await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })
-    expect(body).toContain('# Lib &lt;script&gt;alert(1)&lt;/script&gt;')
+    expect(body).toContain('<h3>Lib &lt;script&gt;alert(1)&lt;/script&gt;</h3>')
     expect(body).not.toContain('Not this one')
+  })
+
+  it('shows a README that is not in Markdown as text', async () => {
+    const { repository, push, account } = await aPublisher(t)
+    const files = { 'composer.json': JSON.stringify({ name: 'acme/lib' }), 'README.txt': '# Lib <b>1</b>\n' }
+    await push('1.0.0', { payload: aZip(files) })
+    const cookie = await signIn(t.app, account)
+    const { body } = await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })
+    expect(body).toContain('# Lib &lt;b&gt;1&lt;/b&gt;')
+  })
+
+  it('folds all but the ten newest versions away, unless an older one is looked at', async () => {
+    const { push, repository, account } = await aPublisher(t)
+    for (let minor = 0; minor < 12; minor += 1) await push(`1.${minor}.0`)
+    const cookie = await signIn(t.app, account)
+    const url = `/${repository.path}/packages/acme/lib`
+    const { body } = await t.app.inject({ url, headers: { cookie } })
+    expect(body).toMatch(/<details>\s*<summary>2 older versions<\/summary>/)
+    expect(body.indexOf('?version=1.2.0')).toBeLessThan(body.indexOf('<details>'))
+    expect(body.indexOf('?version=1.1.0')).toBeGreaterThan(body.indexOf('<details>'))
+    const older = await t.app.inject({ url: `${url}?version=1.0.0`, headers: { cookie } })
+    expect(older.body).toContain('<details open>')
   })
 
   it('says of an abandoned package what to use instead, and of a quarantined version why', async () => {

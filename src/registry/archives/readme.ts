@@ -5,10 +5,18 @@ import { inflateEntry } from './zip-contents.ts'
 import { ZipReader } from './zip-reader.ts'
 
 /** A longer README is shown up to here. */
-const maxBytes = 128 * 1024
+const maxBytes = 64 * 1024
 
-/** The README beside an archive's composer.json, as text; null when there is none, or the archive is gone. */
-export async function readReadme(volume: ArchiveVolume, sha256: string): Promise<string | null> {
+const markdownName = /\.(?:md|markdown)$/i
+
+/** A README's text, and whether its name says that it is Markdown. */
+export interface Readme {
+  text: string
+  isMarkdown: boolean
+}
+
+/** The README beside an archive's composer.json; null when there is none, or the archive is gone. */
+export async function readReadme(volume: ArchiveVolume, sha256: string): Promise<Readme | null> {
   const archive = await openArchive(volume, sha256)
   if (!archive) return null
   try {
@@ -29,7 +37,8 @@ export async function readReadme(volume: ArchiveVolume, sha256: string): Promise
       size += chunk.length
       if (size >= maxBytes) break
     }
-    return Buffer.concat(chunks).subarray(0, maxBytes).toString('utf8')
+    const text = Buffer.concat(chunks).subarray(0, maxBytes).toString('utf8')
+    return { text, isMarkdown: markdownName.test(readme.name) }
   } finally {
     await archive.file.close()
   }
@@ -42,7 +51,7 @@ function findReadme(entries: ArchiveEntry[]): ArchiveEntry | null {
   const found = entries.filter(
     ({ name, kind }) => kind === 'file' && name.startsWith(root) && /^readme/i.test(name.slice(root.length)),
   )
-  return found.find(({ name }) => /\.(?:md|markdown)$/i.test(name)) ?? found[0] ?? null
+  return found.find(({ name }) => markdownName.test(name)) ?? found[0] ?? null
 }
 
 function isManifest({ name }: ArchiveEntry): boolean {
