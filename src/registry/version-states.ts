@@ -128,7 +128,8 @@ export async function unmarkQuarantined(
 /** A version in quarantine, as Composer is told of it. */
 export interface QuarantinedVersion {
   id: string
-  normalized: string
+  /** What Composer knows it by. */
+  composer: string
   reason: string
 }
 
@@ -136,7 +137,7 @@ export interface QuarantinedVersion {
 export async function listQuarantined(tx: pg.PoolClient, packageId: string): Promise<QuarantinedVersion[]> {
   const { rows } = await tx.query<QuarantinedVersion>({
     name: 'list-quarantined',
-    text: `select id, normalized, quarantine_reason as reason
+    text: `select id, composer, quarantine_reason as reason
              from package_version
             where package_id = $1 and quarantined_at is not null
             order by id`,

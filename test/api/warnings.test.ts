@@ -156,7 +156,7 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
     const filter = {
       malware: [
         {
-          constraint: '==1.1.0.0-beta2',
+          constraint: '==1.1.0-beta.2',
           reason,
           id: expect.stringMatching(/^quarantine-\d+$/),
           url: `http://svc.test${path.replace('/-/packages/', '')}/packages/acme/lib`,
@@ -175,6 +175,14 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
     expect((await root())['filter']).toBeUndefined()
     const again = await call('DELETE', `${lib}/1.1.0-beta.2/quarantine`)
     expect([again.statusCode, again.json().errcode]).toEqual([409, 9])
+  })
+
+  it('name the version as Composer reads it once, for a second reading may find another', async () => {
+    const { call, document } = await aPackage('1.0.0-STABLE', '1.0.0')
+    await call('POST', `${lib}/1.0.0-STABLE/quarantine`)
+    // Normalised once it is 1.0.0.0-stable, and twice 1.0.0.0.
+    const { filter } = (await document()) as { filter?: { malware: { constraint: string }[] } }
+    expect(filter?.malware.map(({ constraint }) => constraint)).toEqual(['==1.0.0-STABLE'])
   })
 
   it('outlive deletion, restore and purge', async () => {

@@ -36,6 +36,6 @@ export function composerAdvisory(advisory: Advisory): object {
   }
 }
 
-function filterEntry({ id, normalized, reason }: QuarantinedVersion, packageUrl: string): object {
-  return { constraint: `==${normalized}`, reason, id: `quarantine-${id}`, url: packageUrl }
+function filterEntry({ id, composer, reason }: QuarantinedVersion, packageUrl: string): object {
+  return { constraint: `==${composer}`, reason, id: `quarantine-${id}`, url: packageUrl }
 }
