@@ -1,5 +1,5 @@
 import type { PackageTree } from './archives/archive-tree.ts'
-import { entriesOf } from './manifest/manifest-fields.ts'
+import { readText, readTexts } from './manifest/manifest-fields.ts'
 import { isJsonObject, type JsonObject } from './manifest/manifest-json.ts'
 import { refuseManifest, shown } from './manifest/manifest-refusal.ts'
 
@@ -9,20 +9,18 @@ import { refuseManifest, shown } from './manifest/manifest-refusal.ts'
  * psr-0 name may be missing. `metadata` is that of `readManifest`.
  */
 export function refuseMissingAutoload(metadata: JsonObject, tree: PackageTree): void {
-  const { autoload, type, 'target-dir': targetDir } = metadata
+  const { autoload, 'target-dir': targetDir } = metadata
+  const isMetapackage = readText(metadata, 'type')?.toLowerCase() === 'metapackage'
   // A metapackage is not unpacked, and with target-dir Composer tries a path in two places.
-  if (!isJsonObject(autoload) || targetDir !== undefined || /^metapackage$/i.test(`${type}`)) return
-  for (const path of pathsIn(autoload, 'files')) {
-    if (!['file', 'link'].includes(`${kindAt(tree, path)}`)) refuseMissing('files', path)
+  if (!isJsonObject(autoload) || targetDir !== undefined || isMetapackage) return
+  for (const path of readTexts(autoload, 'files') ?? []) {
+    const kind = kindAt(tree, path)
+    if (kind === null || kind === 'directory') refuseMissing('files', path)
   }
-  for (const path of pathsIn(autoload, 'classmap')) {
+  for (const path of readTexts(autoload, 'classmap') ?? []) {
     // Which directories a pattern stands for is left to Composer.
     if (!path.includes('*') && kindAt(tree, path) === null) refuseMissing('classmap', path)
   }
-}
-
-function pathsIn(autoload: JsonObject, key: 'files' | 'classmap'): string[] {
-  return entriesOf(autoload[key]).map(([, path]) => `${path}`)
 }
 
 /** What a path leads to; null for nothing, and for what lies outside. Where a link leads on, it is believed. */
