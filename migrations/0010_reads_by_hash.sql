@@ -1,0 +1,77 @@
+-- What begins with a token's hash stays at it, whatever PostgreSQL believes about the sizes of tables: with statistics
+-- missing or old, a join may begin at all approved applications. A scalar subquery is never made a join.
+
+create or replace view live_token as
+  select p.access_hash as token_hash, 'access' as kind, p.id as token_id, a.account_id, a.id as authorization_id,
+         a.application_id, p.access_scopes as scopes, a.resource_scope, p.created_at, p.access_expires_at as expires_at,
+         array(select repository_id from authorization_repository where authorization_id = a.id) as repository_ids
+    from token_pair p
+    join account_authorization a on a.id = p.authorization_id and a.ended_at is null
+   where p.access_expires_at > now()
+     and (select status = 'approved' from application where id = a.application_id)
+     and (select disabled_at is null from account where id = a.account_id)
+  union all
+  select t.token_hash, 'personal', t.id, t.account_id, null, null, t.scopes, t.resource_scope, t.created_at, t.expires_at,
+         array(select repository_id from personal_token_repository where personal_token_id = t.id)
+    from personal_token t
+   where t.expires_at > now() and t.revoked_at is null
+     and (select disabled_at is null from account where id = t.account_id);
+
+-- What RFC 7662 tells of a live token: to an application of its own tokens, to a resource server of every one.
+-- No row when the client's authentication fails; a null token when there is none to be told of.
+create or replace function introspect_token(the_client_id text, the_secret_hash bytea, the_token_hash bytea)
+returns table (token jsonb)
+language sql stable as $$
+  select (
+    select jsonb_build_object(
+             'kind', t.kind, 'scopes', t.scopes,
+             'clientId', (select client_id from application where id = t.application_id),
+             'accountId', t.account_id::text,
+             'username', (select username from account where id = t.account_id),
+             'issuedAt', floor(extract(epoch from t.created_at)),
+             'expiresAt', case when isfinite(t.expires_at) then floor(extract(epoch from t.expires_at)) end,
+             'resourceScope', t.resource_scope,
+             'repositories', array(select (select name from repository_group where id = r.group_id) || '/' || r.name
+                                     from repository r
+                                    where r.id = any(t.repository_ids)
+                                    order by 1))
+      from (select kind, scopes, account_id, application_id, created_at, expires_at, resource_scope, repository_ids
+              from live_token
+             where token_hash = the_token_hash
+             union all
+            select 'refresh', p.refresh_scopes, a.account_id, a.application_id, p.created_at, p.refresh_expires_at,
+                   a.resource_scope,
+                   array(select repository_id from authorization_repository where authorization_id = a.id)
+              from token_pair p
+              join account_authorization a on a.id = p.authorization_id and a.ended_at is null
+             where p.refresh_hash = the_token_hash and p.refresh_expires_at > now()
+               and (select status = 'approved' from application where id = a.application_id)
+               and (select disabled_at is null from account where id = a.account_id)) as t
+     where asker.is_resource_server or t.application_id = asker.id)
+    from application asker
+   where asker.id = authenticate_application(the_client_id, the_secret_hash)
+$$;
+
+-- Revokes a token (SPEC 4.3, RFC 7009): a refresh token ends its authorization, an access token only itself.
+-- False when the client's authentication fails. A token that is not live, or not this client's, changes nothing.
+create or replace function revoke_token(the_client_id text, the_secret_hash bytea, the_token_hash bytea) returns boolean
+language plpgsql as $$
+declare
+  the_application_id bigint := authenticate_application(the_client_id, the_secret_hash);
+begin
+  if the_application_id is null then
+    return false;
+  end if;
+
+  update account_authorization
+     set ended_at = now()
+   where id = (select authorization_id from token_pair where refresh_hash = the_token_hash and refresh_expires_at > now())
+     and application_id = the_application_id and ended_at is null;
+
+  update token_pair p
+     set access_expires_at = now()
+   where access_hash = the_token_hash and access_expires_at > now()
+     and (select application_id from account_authorization where id = p.authorization_id) = the_application_id;
+  return true;
+end
+$$;
