@@ -8,6 +8,10 @@ export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
 const address = z
   .url({ protocol: /^https?$/, error: 'must be an http or https address, such as https://svc.example.com' })
   .refine((url) => !/[?#]|\/\/[^/]*@/.test(url), 'must have no credentials, query or fragment')
+  .refine(
+    (url) => /^\w+:\/\/[^/]+[\w.~/-]*$/.test(url),
+    'must have no path but one of letters, digits and - . _ ~',
+  )
   .transform((url) => url.replace(/\/+$/, ''))
 
 const wholeNumber = (least: number, most: number) => {

@@ -60,6 +60,7 @@ describe('readConfig', () => {
     ['BASE_URL', 'ftp://svc.example.com'],
     ['BASE_URL', 'https://user:secret@svc.example.com'],
     ['AUTH_URL', 'https://svc.example.com/?a=b'],
+    ['AUTH_URL', 'https://svc.example.com/:a/*'],
     ['PORT', '0'],
     ['PORT', '65536'],
     ['PORT', '3e3'],

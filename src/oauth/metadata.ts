@@ -6,6 +6,14 @@ import { sendJson } from './errors.ts'
 /** Some clients take the first one. */
 const clientAuthenticationMethods = ['client_secret_basic', 'client_secret_post']
 
+const wellKnown = '/.well-known/oauth-authorization-server'
+
+/** Where the metadata is found: for an issuer with a path also at the address that RFC 8414 §3.1 makes of it. */
+export function metadataPaths(authUrl: string): string[] {
+  const { pathname } = new URL(authUrl)
+  return pathname === '/' ? [wellKnown] : [wellKnown, wellKnown + pathname]
+}
+
 /** Authorization server metadata: RFC 8414, with RFC 9207 §3. */
 export async function metadataRoute(app: FastifyInstance, { config: { authUrl } }: Parts): Promise<void> {
   const metadata = {
@@ -24,5 +32,5 @@ export async function metadataRoute(app: FastifyInstance, { config: { authUrl } 
     scopes_supported: allScopes,
     authorization_response_iss_parameter_supported: true,
   }
-  app.get('/.well-known/oauth-authorization-server', (_request, reply) => sendJson(reply, metadata))
+  for (const path of metadataPaths(authUrl)) app.get(path, (_request, reply) => sendJson(reply, metadata))
 }

@@ -5,7 +5,7 @@ import type { Parts } from '../parts.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
 import { acceptOnlyForms } from './form.ts'
 import { introspectRoute } from './introspect.ts'
-import { metadataRoute } from './metadata.ts'
+import { metadataPaths, metadataRoute } from './metadata.ts'
 import { revokeRoute } from './revoke.ts'
 import { tokenRoute } from './token.ts'
 
@@ -14,7 +14,9 @@ export async function oauth(app: FastifyInstance, parts: Parts): Promise<void> {
   await app.register(async (scope) => {
     speakOAuth(scope)
     await metadataRoute(scope, parts)
-    refuseOtherMethods(scope, '/.well-known/oauth-authorization-server', ['GET', 'HEAD'], methodNotAllowed)
+    for (const path of metadataPaths(parts.config.authUrl)) {
+      refuseOtherMethods(scope, path, ['GET', 'HEAD'], methodNotAllowed)
+    }
   })
   await app.register(
     async (scope) => {

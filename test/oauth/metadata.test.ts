@@ -34,3 +34,17 @@ describe('GET /.well-known/oauth-authorization-server', () => {
     expect(answer.json().error).toBe('invalid_request')
   })
 })
+
+describe('the metadata of an issuer with a path (RFC 8414 §3.1)', () => {
+  const t = useApp({ AUTH_URL: 'https://svc.test/auth/v1/' })
+  const wellKnown = '/.well-known/oauth-authorization-server'
+
+  it.each([wellKnown, `${wellKnown}/auth/v1`])('is at %s', async (url) => {
+    expect((await t.app.inject({ url })).json().issuer).toBe('https://svc.test/auth/v1')
+    expect((await t.app.inject({ method: 'DELETE', url })).statusCode).toBe(405)
+  })
+
+  it('is not at the address of another issuer', async () => {
+    expect((await t.app.inject({ url: `${wellKnown}/auth` })).statusCode).toBe(404)
+  })
+})
