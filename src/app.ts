@@ -48,6 +48,8 @@ export async function buildApp(parts: Parts, log: FastifyBaseLogger): Promise<Fa
     connectionTimeout: 60_000,
     http: { headersTimeout: 10_000, ServerResponse: PatientResponse },
     forceCloseConnections: 'idle',
+    // Fastify's own bound of every step of starting and stopping, 10 s, would end a stop in an error just then.
+    pluginTimeout: (drainSeconds + 20) * 1000,
     // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
     return503OnClosing: false,
     frameworkErrors: answerUnroutable,

@@ -1,30 +1,51 @@
+import type { Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
+
+/** How long a connection without a running request is left to its client, so that it reads what was answered. */
+const idleSeconds = 1
 
 /**
  * Makes `app.close()` let the requests that run finish first, for at most so many seconds; what then still runs is
- * cut off. Fastify waits by itself only on its first socket, and `localhost` is two (127.0.0.1 and ::1). It must be
- * called before the routes are registered.
+ * cut off, and connections on which none runs after a second: browsers open some ahead, and half a request would keep
+ * the server from closing. Fastify waits by itself only on its first socket, and `localhost` is two (127.0.0.1 and
+ * ::1). It must be called before the routes are registered.
  */
 export function drainOnClose(app: FastifyInstance, seconds: number): void {
-  const running = new Set<Promise<void>>()
+  const open = new Set<Socket>()
+  const running = new Map<Promise<void>, Socket>()
 
-  app.addHook('onRequest', async (_request, reply) => {
+  app.server.on('connection', (socket: Socket) => {
+    open.add(socket)
+    socket.once('close', () => open.delete(socket))
+  })
+
+  app.addHook('onRequest', async (request, reply) => {
     const ended = new Promise<void>((resolve) => reply.raw.once('close', resolve))
-    running.add(ended)
+    running.set(ended, request.raw.socket)
     ended.then(
       () => running.delete(ended),
       () => {},
     )
   })
 
+  let cutIdle: NodeJS.Timeout | undefined
+  let cutAll: NodeJS.Timeout | undefined
   app.addHook('preClose', async () => {
     app.server.close()
-    let timer: NodeJS.Timeout | undefined
+    cutIdle = setTimeout(() => {
+      const busy = new Set(running.values())
+      for (const socket of open) if (!busy.has(socket)) socket.destroy()
+    }, idleSeconds * 1000)
     const deadline = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, seconds * 1000)
+      cutAll = setTimeout(() => {
+        for (const socket of open) socket.destroy()
+        resolve()
+      }, seconds * 1000)
     })
-    await Promise.race([Promise.all(running), deadline])
-    clearTimeout(timer)
-    if (running.size > 0) app.server.closeAllConnections()
+    await Promise.race([Promise.all(running.keys()), deadline])
+  })
+  app.addHook('onClose', async () => {
+    clearTimeout(cutIdle)
+    clearTimeout(cutAll)
   })
 }

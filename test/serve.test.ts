@@ -18,6 +18,16 @@ import {
   stopServer,
 } from './support/program.ts'
 
+/** It runs until four more bytes come. */
+const halfARequest = [
+  'POST /login HTTP/1.1',
+  'Host: x',
+  'Content-Type: application/x-www-form-urlencoded',
+  'Content-Length: 8',
+  '',
+  'user',
+].join('\r\n')
+
 describe('svc serve', () => {
   const database = useDatabase()
   const servers: Server[] = []
@@ -57,10 +67,7 @@ describe('svc serve', () => {
       socket.on('data', (text: Buffer) => {
         answer += text.toString()
       })
-      const type = 'application/x-www-form-urlencoded'
-      socket.write(
-        `POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: ${type}\r\nContent-Length: 8\r\n\r\nuser`,
-      )
+      socket.write(halfARequest)
       await sleep(200)
       server.process.kill('SIGTERM')
       await sleep(200)
@@ -72,11 +79,38 @@ describe('svc serve', () => {
     }
   })
 
+  it.each([
+    [
+      'an answered request whose body never ends',
+      'POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nuser',
+    ],
+    ['half a header', 'GET / HTTP/1.1\r\nHo'],
+    ['a connection without a request', ''],
+  ])('does not wait for %s', async (_what, sent) => {
+    const server = await start()
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(sent)
+    await sleep(200)
+    expect((await stopServer(server)).code).toBe(0)
+  })
+
+  it('cuts off after 10 s what still runs then, and stops with 0 all the same', async () => {
+    const server = await start()
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+    socket.write(halfARequest)
+    await sleep(200)
+    const { code, stderr } = await stopServer(server)
+    expect(stderr).not.toContain('svc:')
+    expect(code).toBe(0)
+    expect(socket.bytesRead).toBe(0)
+  })
+
   it('takes a Ctrl-C that npm passes on once more for one, and a later one for force', async () => {
     const server = await start()
     const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
     socket.on('error', () => {})
-    socket.write('POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nuser')
+    socket.write(halfARequest)
     await sleep(200)
     server.process.kill('SIGINT')
     server.process.kill('SIGINT')
