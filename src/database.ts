@@ -13,6 +13,8 @@ export function openDatabase(connection: pg.PoolConfig, onError: (error: Error) 
     max: 20,
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 60_000,
+    // A database that went away without a word, as in a failover, would be waited for until TCP gives up.
+    query_timeout: 60_000,
     ...connection,
   })
   pool.on('error', onError)
@@ -51,6 +53,6 @@ export function isOutage(thrown: Error): boolean {
   const code = 'code' in thrown ? thrown.code : undefined
   return (
     ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE'].includes(String(code)) ||
-    /timeout exceeded when trying to connect|Connection terminated/.test(thrown.message)
+    /timeout exceeded when trying to connect|Connection terminated|Query read timeout/.test(thrown.message)
   )
 }

@@ -27,7 +27,12 @@ export const builtInMigrations = resolve(projectRoot, 'migrations')
  */
 export async function migrate(pool: pg.Pool, migrationsDir: string): Promise<string[]> {
   const migrations = await readMigrations(migrationsDir)
-  const client = await pool.connect()
+  // A connection of its own: a migration may take its time, and ending it gives the lock back, whatever a failure left.
+  const { options } = pool
+  const client = new pg.Client({ ...options, password: options.password, query_timeout: undefined })
+  // A connection that breaks fails the statement that runs on it; pg would end the process too.
+  client.on('error', () => {})
+  await client.connect()
   try {
     await client.query('select pg_advisory_lock($1)', [advisoryLock])
     const applied = await listApplied(client)
@@ -36,8 +41,7 @@ export async function migrate(pool: pg.Pool, migrationsDir: string): Promise<str
     for (const migration of missing) await apply(client, migration)
     return missing.map(({ name }) => name)
   } finally {
-    // Ending the connection, not returning it, gives the lock back whatever state a failure left it in.
-    client.release(true)
+    await client.end()
   }
 }
 
@@ -84,7 +88,7 @@ async function readMigration(path: string): Promise<Migration> {
 }
 
 /** Name → checksum of what this database has. */
-async function listApplied(client: pg.PoolClient): Promise<Map<string, string>> {
+async function listApplied(client: pg.Client): Promise<Map<string, string>> {
   await client.query(
     `create table if not exists applied_migration (
        name       text primary key,
@@ -115,7 +119,7 @@ function refuseChanges(migrations: Migration[], applied: Map<string, string>): v
   }
 }
 
-async function apply(client: pg.PoolClient, migration: Migration): Promise<void> {
+async function apply(client: pg.Client, migration: Migration): Promise<void> {
   try {
     await client.query('begin')
     await client.query(migration.sql)

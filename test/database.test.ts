@@ -1,5 +1,7 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { brokenConstraint, openDatabase, transaction } from '../src/database.ts'
+import { brokenConstraint, isOutage, openDatabase, transaction } from '../src/database.ts'
 import { useDatabase } from './support/database.ts'
 
 describe('transaction', () => {
@@ -42,6 +44,37 @@ describe('transaction', () => {
     await expect(work).rejects.toThrow()
     expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
     await pool.end()
+  })
+})
+
+describe('a database that went away without a word', () => {
+  const database = useDatabase()
+
+  it('is waited for no longer than a statement may take, and then asked over a new connection', async () => {
+    let isSilent = false
+    const proxy = createServer((socket) => {
+      const { host = '', port = 0 } = database.connection
+      const upstream = connect(`${host}/.s.PGSQL.${port}`)
+      socket.on('data', (bytes) => isSilent || upstream.write(bytes))
+      upstream.on('data', (bytes) => isSilent || socket.write(bytes))
+      for (const end of [socket, upstream]) end.on('error', () => {})
+      socket.on('close', () => upstream.destroy())
+    }).listen(0, '127.0.0.1')
+    await once(proxy, 'listening')
+    const { port } = proxy.address() as AddressInfo
+    const pool = openDatabase(
+      { ...database.connection, host: '127.0.0.1', port, max: 1, query_timeout: 300 },
+      () => {},
+    )
+
+    await pool.query('select 1')
+    isSilent = true
+    const failure = await pool.query('select 1').catch((error: Error) => error)
+    expect(failure instanceof Error && isOutage(failure)).toBe(true)
+    isSilent = false
+    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    await pool.end()
+    proxy.close()
   })
 })
 
