@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { Config } from './config.ts'
+import { prepareDataDir } from './data-dir.ts'
 import { openDatabase } from './database.ts'
 import { type EmbeddedPostgres, findEmbeddedPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
 
@@ -16,6 +17,7 @@ export interface ChosenDatabase {
 
 /** For the server: it holds the embedded PostgreSQL until `close`. */
 export async function openForServer(config: Config, log: FastifyBaseLogger): Promise<ChosenDatabase> {
+  await prepareDataDir(config.dataDir)
   if (config.databaseUrl !== null) return openUrl(config.databaseUrl, (error) => logBroken(log, error))
   const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, log, purpose: 'server' })
   return openHeld(postgres, (error) => logBroken(log, error))
@@ -26,6 +28,7 @@ export async function openForCommand(config: Config): Promise<ChosenDatabase> {
   if (config.databaseUrl !== null) return openUrl(config.databaseUrl, ignore)
   const running = await findEmbeddedPostgres(config.dataDir)
   if (running === null) {
+    await prepareDataDir(config.dataDir)
     const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, purpose: 'command' })
     return openHeld(postgres, ignore)
   }

@@ -14,7 +14,7 @@ export function openDatabase(connection: pg.PoolConfig, onError: (error: Error) 
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 60_000,
     // A database that went away without a word, as in a failover, would be waited for until TCP gives up.
-    query_timeout: 60_000,
+    query_timeout: 30_000,
     ...connection,
   })
   pool.on('error', onError)

@@ -1,7 +1,11 @@
 import { access, constants } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import { pendingMigrations, readMigrations } from './migrate.ts'
 import type { Parts } from './parts.ts'
+
+/** Shorter than what asks is used to wait. */
+const patienceSeconds = 2
 
 /**
  * `/healthz`: the process lives. `/readyz`: database and volume answer, and the migrations that were there when the
@@ -14,7 +18,7 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: Parts) 
   app.get('/healthz', { logLevel: 'warn' }, async () => ({ status: 'ok' }))
 
   app.get('/readyz', { logLevel: 'warn' }, async (request, reply) => {
-    const reason = await findObstacle().catch((error: unknown) => {
+    const reason = await Promise.race([findObstacle(), silence()]).catch((error: unknown) => {
       request.log.error(error, 'the database or the volume does not answer')
       return 'the database or the volume does not answer'
     })
@@ -28,4 +32,10 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: Parts) 
     const pending = await pendingMigrations(db, migrations)
     return pending.length === 0 ? null : `migrations to apply: ${pending.join(', ')}`
   }
+}
+
+/** Rejects for a database or a volume that does not answer in time. */
+async function silence(): Promise<never> {
+  await sleep(patienceSeconds * 1000, null, { ref: false })
+  throw new Error(`no answer within ${patienceSeconds} s`)
 }

@@ -9,6 +9,9 @@ import { openLog } from './log.ts'
 import { migrate } from './migrate.ts'
 import { rerenderDocuments } from './registry/documents/rerender.ts'
 
+/** Running requests have half of it; the rest is for the database. Supervisors wait about as long. */
+const maxStopSeconds = 20
+
 /** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or go on. */
 export async function serve(config: Config): Promise<void> {
   const signal = nextSignal()
@@ -20,9 +23,11 @@ export async function serve(config: Config): Promise<void> {
   })
   const database = await openForServer(config, log)
   try {
-    const demo = await prepare(database, config, log)
+    await prepare(database, config, log)
     const app = await buildApp({ config, db: database.db }, log)
     await listen(app, config)
+    // Not before nothing can fail any more: its secrets are told only now.
+    const demo = await makeFirstDemo(database)
     say(`svc listens on ${config.baseUrl}`)
     if (demo) say(describeWalk(demo, config))
     const failure = await Promise.race([signal, database.gone])
@@ -34,16 +39,16 @@ export async function serve(config: Config): Promise<void> {
   }
 }
 
-/** Brings the database up to date. Answers the demo that it made, because the database was empty and its own. */
-async function prepare(
-  { db, isEmbedded }: ChosenDatabase,
-  config: Config,
-  log: FastifyBaseLogger,
-): Promise<Demo | null> {
+/** Brings the database up to date. */
+async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
   const applied = await migrate(db, config.migrationsDir)
   if (applied.length > 0) log.info({ applied }, 'the database is migrated')
   const rendered = await rerenderDocuments(db, config.baseUrl)
   if (rendered > 0) log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')
+}
+
+/** The demo of an empty database of one's own; null for any other. */
+async function makeFirstDemo({ db, isEmbedded }: ChosenDatabase): Promise<Demo | null> {
   return isEmbedded && (await hasNoAccounts(db)) ? makeDemo(db) : null
 }
 
@@ -58,12 +63,14 @@ async function listen(app: FastifyInstance, { host, port }: Config): Promise<voi
 
 /**
  * Resolves at the first SIGTERM or SIGINT. A later one ends the process at once; within a second it is the same
- * Ctrl-C once more, from npm, which passes on what the terminal has sent to both.
+ * Ctrl-C once more, from npm, which passes on what the terminal has sent to both. A stop, or a start that it ends,
+ * takes no longer than its bound.
  */
 function nextSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let first: number | null = null
     const onSignal = (signal: NodeJS.Signals) => {
+      if (first === null) setTimeout(() => process.exit(1), maxStopSeconds * 1000).unref()
       first ??= Date.now()
       if (Date.now() - first > 1000) process.exit(1)
       resolve(signal)

@@ -26,6 +26,15 @@ describe('GET /healthz and /readyz', () => {
     expect(answer.json().reason).toContain('0004_tokens.sql')
   })
 
+  it('is not ready while the database is silent', async () => {
+    const tx = await t.db.connect()
+    await tx.query('begin')
+    await tx.query('lock table applied_migration in access exclusive mode')
+    expect((await t.app.inject('/readyz')).statusCode).toBe(503)
+    await tx.query('rollback')
+    tx.release()
+  })
+
   it('is not ready while the volume is gone', async () => {
     await rm(t.config.dataDir, { recursive: true })
     const answer = await t.app.inject('/readyz')

@@ -12,6 +12,7 @@ import {
   databaseUrl,
   type Environment,
   freePort,
+  program,
   runSvc,
   type Server,
   startServer,
@@ -120,6 +121,18 @@ describe('svc serve', () => {
     expect((await server.outcome).code).toBe(1)
   })
 
+  it('gives up a start that does not get on, 20 s after a signal', async () => {
+    const other = await database.db.connect()
+    await other.query('select pg_advisory_lock(7382001)')
+    const env = { PATH: process.env['PATH'], ...environment() }
+    const child = spawn(process.execPath, [program, 'serve'], { env, stdio: 'ignore' })
+    const waiting = `select from pg_locks where locktype = 'advisory' and not granted`
+    while ((await database.db.query(waiting)).rowCount === 0) await sleep(50)
+    child.kill('SIGTERM')
+    expect(await once(child, 'close')).toEqual([1, null])
+    other.release(true)
+  })
+
   it('is stopped by a signal to the npm start that runs it', async () => {
     const port = String(await freePort())
     const env = { PATH: process.env['PATH'], HOME: dataDir, ...environment({ PORT: port }) }
@@ -147,6 +160,7 @@ describe('svc serve', () => {
 
   it.each([
     [{ HOST: '192.0.2.1' }, 'This machine has no address 192.0.2.1: check HOST.'],
+    [{ DATA_DIR: '/dev/null' }, 'The folder /dev/null cannot be used (EEXIST): set DATA_DIR to one'],
     [{ HOST: 'no-such-host.invalid' }, 'A host name in the configuration is unknown'],
     [
       { MIGRATIONS_DIR: '/nowhere' },

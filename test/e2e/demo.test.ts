@@ -1,14 +1,32 @@
+import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
-import { paste, type Server, startServer, stopServer } from '../support/program.ts'
+import { paste, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
 import { has } from '../support/requires.ts'
 
 const isComplete = hasBrowser && has('composer', 'php', 'unzip', 'curl', 'bash')
+
+describe('a first start that fails', () => {
+  it('makes no demo, whose secrets nobody would ever see', async () => {
+    const dataDir = await makeDataDir()
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    const environment = { DATA_DIR: dataDir, LOG_LEVEL: 'silent', HOST: '127.0.0.1' }
+    const failed = runSvc(['serve'], { ...environment, PORT: String((taken.address() as AddressInfo).port) })
+    expect((await failed).code).toBe(1)
+    taken.close()
+    const server = await startServer(environment)
+    while (!server.printed().includes('Hello::say')) await sleep(20)
+    await stopServer(server)
+    await removeDataDir(dataDir)
+  })
+})
 
 describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, unzip and curl)', () => {
   const browser = useBrowser()

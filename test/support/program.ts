@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
 
 /** The command of package.json's "bin"; it runs what `npm run build` made. */
-const program = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
+export const program = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
 
 /** How a program ended. */
 export interface Outcome {
