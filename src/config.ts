@@ -1,3 +1,4 @@
+import { isIP, isIPv6 } from 'node:net'
 import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
@@ -6,8 +7,15 @@ import { z } from 'zod'
 export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
 
 const address = z
-  .url({ protocol: /^https?$/, error: 'must be an http or https address, such as https://svc.example.com' })
-  .refine((url) => !/[?#]|\/\/[^/]*@/.test(url), 'must have no credentials, query or fragment')
+  .url({
+    protocol: /^https?$/,
+    error: 'must be an http or https address, such as https://svc.example.com',
+    abort: true,
+  })
+  .refine((url) => !/[?#]|\/\/[^/]*@/.test(url), {
+    error: 'must have no credentials, query or fragment',
+    abort: true,
+  })
   .refine(
     (url) => /^\w+:\/\/[^/]+[\w.~/-]*$/.test(url),
     'must have no path but one of letters, digits and - . _ ~',
@@ -23,6 +31,12 @@ const wholeNumber = (least: number, most: number) => {
     .refine((number) => number >= least && number <= most, mistake)
 }
 
+/** An IP address, or a range of them such as 10.0.0.0/8. */
+function isAddressOrRange(text: string): boolean {
+  const [, address = '', bits = '0'] = /^\s*([^/\s]+)(?:\/(\d{1,3}))?\s*$/.exec(text) ?? []
+  return isIP(address) > 0 && Number(bits) <= (isIPv6(address) ? 128 : 32)
+}
+
 const lifetime = wholeNumber(1, 10 * 365 * 86_400)
 const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
@@ -33,13 +47,16 @@ const Environment = z.object({
     .optional(),
   BASE_URL: address.optional(),
   AUTH_URL: address.optional(),
-  HOST: z.string().default('localhost'),
+  HOST: z
+    .string()
+    .regex(/^[\w.:%-]+$/, 'must be a host name or an IP address')
+    .default('localhost'),
   PORT: wholeNumber(1, 65_535).default(3000),
   DATA_DIR: z.string().default('./data'),
   TRUST_PROXY: z
     .string()
-    .regex(
-      /^(true|false|\d{1,2}|[0-9a-fA-F.:/, ]+)$/,
+    .refine(
+      (text) => /^(?:true|false|\d{1,2})$/.test(text) || text.split(',').every(isAddressOrRange),
       'must be true, false, a number of hops, or addresses separated by commas',
     )
     .default('false'),

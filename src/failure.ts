@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { isOutage } from './database.ts'
 import { sayRule } from './rules.ts'
 
 /** One clear line (more only for a list of mistakes) for whoever started a program that cannot go on. Never a stack. */
@@ -23,9 +24,8 @@ function explainSystemError(
   error: NodeJS.ErrnoException & { address?: string; port?: number },
 ): string | null {
   if (error.syscall === 'listen' || error.syscall === 'bind') return explainListening(error)
-  if (error.syscall === 'connect') return `The database does not answer: ${error.message}.`
   if (error.syscall === 'getaddrinfo') return `A host name in the configuration is unknown: ${error.message}.`
-  return null
+  return isOutage(error) ? `The database does not answer: ${error.message}.` : null
 }
 
 function explainListening(error: NodeJS.ErrnoException & { address?: string; port?: number }): string {

@@ -82,7 +82,9 @@ async function listFiles(folder: string): Promise<string[]> {
 }
 
 async function readMigration(path: string): Promise<Migration> {
-  const bytes = await readFile(path)
+  const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`The migration ${path} cannot be read (${error.code}).`)
+  })
   const checksum = createHash('sha256').update(bytes).digest('hex')
   return { name: basename(path), path, sql: bytes.toString('utf8'), checksum }
 }

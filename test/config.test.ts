@@ -50,6 +50,7 @@ describe('readConfig', () => {
     ['false', false],
     ['2', 2],
     ['10.0.0.0/8, 192.168.1.1', '10.0.0.0/8, 192.168.1.1'],
+    ['::1,fc00::/7', '::1,fc00::/7'],
   ])('trusts proxies as TRUST_PROXY=%s says', (value, trusted) => {
     expect(readConfig({ TRUST_PROXY: value }).trustProxy).toBe(trusted)
   })
@@ -65,6 +66,12 @@ describe('readConfig', () => {
     ['PORT', '65536'],
     ['PORT', '3e3'],
     ['TRUST_PROXY', 'yes'],
+    ['TRUST_PROXY', 'abc'],
+    ['TRUST_PROXY', ','],
+    ['TRUST_PROXY', '999.1.1.1'],
+    ['TRUST_PROXY', '10.0.0.0/33'],
+    ['HOST', 'a b'],
+    ['HOST', 'http://svc.example.com'],
     ['MAX_ARCHIVE_BYTES', '-1'],
     ['MAX_ARCHIVE_BYTES', '100 MB'],
     ['LOG_LEVEL', 'loud'],
@@ -72,6 +79,12 @@ describe('readConfig', () => {
     ['REFRESH_GRACE_SECONDS', '1.5'],
   ])('refuses %s=%s and names it', (name, value) => {
     expect(() => readConfig({ [name]: value })).toThrow(`  ${name} must`)
+  })
+
+  it('says of each variable one thing', () => {
+    expect(() => readConfig({ BASE_URL: 'svc', AUTH_URL: 'https://svc/?a' })).toThrow(
+      /^[^\n]*\n[^\n]*\n[^\n]*$/,
+    )
   })
 
   it('names every mistake at once', () => {

@@ -1,4 +1,4 @@
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -92,6 +92,12 @@ describe('readMigrations', () => {
     await writeFile(join(folder, 'seed.sql'), 'select 1')
     await expect(readMigrations(folder)).rejects.toThrow('must be named like')
     await rm(join(folder, 'seed.sql'))
+  })
+
+  it('refuses what is no file, and names it', async () => {
+    await mkdir(join(folder, '0100_folder.sql'))
+    await expect(readMigrations(folder)).rejects.toThrow('0100_folder.sql cannot be read (EISDIR)')
+    await rm(join(folder, '0100_folder.sql'), { recursive: true })
   })
 
   it('refuses one name in both folders', async () => {

@@ -1,12 +1,14 @@
-import { readFile, rm, writeFile } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
+import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { Command } from 'commander'
 import { readConfig } from '../config.ts'
 import { migrate, readMigrations } from '../migrate.ts'
 import type { NewApplication } from '../oauth/applications.ts'
 import type { ResourceScope } from '../permissions.ts'
 import { hashSecret, makeClientId, makeSecret } from '../secrets.ts'
-import { listMistakes } from './application-rules.ts'
+import { listMistakes, maxLogoBytes } from './application-rules.ts'
 import { renderSeed } from './application-seed.ts'
 import { jsonOption, resourceScopeOption, scopeOption, scopesHelp } from './options.ts'
 import { answer, withBareDatabase } from './run.ts'
@@ -83,8 +85,9 @@ client_secret  ${secret}  (shown only now)`,
   )
 }
 
+/** No more of it than tells that it is too large. */
 async function readLogo(path: string): Promise<Buffer> {
-  return readFile(path).catch((error: NodeJS.ErrnoException) => {
+  return buffer(createReadStream(path, { end: maxLogoBytes })).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`The logo ${path} cannot be read (${error.code}).`)
   })
 }

@@ -13,7 +13,7 @@ const maxNameCharacters = 50
 const maxDescriptionCharacters = 350
 const maxWebsiteCharacters = 128
 /** "1 MB" of SPEC 2.1, read as 1 MiB. */
-const maxLogoBytes = 1_048_576
+export const maxLogoBytes = 1_048_576
 
 /** Every bound of SPEC 2.1 and §8 that the registration breaks, in words; none when it is fine. */
 export function listMistakes({ name, description, website, redirectUri, logo }: Registration): string[] {
@@ -29,7 +29,7 @@ export function listMistakes({ name, description, website, redirectUri, logo }: 
     tooLong('website', website, maxWebsiteCharacters),
     !isWebAddress(website) && 'the website is not an http or https address',
     redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
-    logo.length > maxLogoBytes && `the logo has ${logo.length} bytes, more than ${maxLogoBytes} (1 MB)`,
+    logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
     !isImage(logo) && 'the logo is not a PNG, JPEG, GIF or WebP image',
   ].filter((mistake) => typeof mistake === 'string')
 }

@@ -36,6 +36,7 @@ ${scopeDefinitions.map(({ name, permissions }) => `  ${permissions.map((p) => `$
 
 function readScopes(text: string, before: string[] | undefined): string[] {
   const scopes = text.split(',').filter((scope) => scope !== '')
+  if (scopes.length === 0) throw new InvalidArgumentError('It is empty: --help lists the scopes.')
   const wrong = scopes.find((scope) => !isScope(scope))
   if (wrong !== undefined) throw new InvalidArgumentError(explainScope(wrong))
   return [...new Set([...(before ?? []), ...scopes])]

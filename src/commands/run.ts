@@ -8,6 +8,10 @@ import { isMigrated, migrate } from '../migrate.ts'
 /** Runs what the command line asks for. Answers the exit code: 0, or 1 after one clear line on stderr. */
 export async function runProgram(program: Command, argv: string[]): Promise<number> {
   prepare(program)
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    process.stderr.write(`svc: The answer could not be written (${error.code}).\n`)
+    process.exit(1)
+  })
   try {
     await program.parseAsync(argv)
     return 0

@@ -110,6 +110,8 @@ describe('svc application', () => {
     [{ '--redirect-uri': '/callback' }, 'the Redirect URL must be an absolute'],
     [{ '--redirect-uri': 'https://bot.example.com/#top' }, 'the Redirect URL must not have a fragment'],
     [{ '--redirect-uri': 'https://user@bot.example.com/' }, 'the Redirect URL must be'],
+    [{ '--scope': '' }, 'It is empty: --help lists the scopes.'],
+    [{ '--scope': ',' }, 'It is empty: --help lists the scopes.'],
     [{ '--scope': 'repo-code' }, 'Write repo-code:r or repo-code:rw.'],
     [{ '--resource-scope': 'some' }, 'Allowed choices are all, public, specified.'],
   ])('new refuses %j', async (about, message) => {
@@ -117,9 +119,10 @@ describe('svc application', () => {
   })
 
   it.each([
-    ['large.png', 'the logo has 1048577 bytes, more than 1048576 (1 MB)'],
+    ['large.png', 'the logo has more than 1048576 bytes (1 MB)'],
     ['text.png', 'the logo is not a PNG, JPEG, GIF or WebP image'],
     ['none.png', 'cannot be read (ENOENT)'],
+    ['../../dev/zero', 'the logo has more than 1048576 bytes (1 MB)'],
   ])('new refuses the logo %s', async (name, message) => {
     const words = registration({ '--logo': join(folder, name) })
     expect(await svc.fail('application', 'new', ...words)).toContain(message)

@@ -1,6 +1,8 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { useCommands } from '../support/commands.ts'
-import { runSvc } from '../support/program.ts'
+import { paste, program, runSvc } from '../support/program.ts'
 
 describe('svc', () => {
   const svc = useCommands()
@@ -55,6 +57,20 @@ describe('svc', () => {
     expect(code).toBe(1)
     expect(stderr).toMatch(/^svc: The database does not answer: .*127\.0\.0\.1:1\.\n$/)
     expect(stderr).not.toContain('secret')
+  })
+
+  it('says in one line that nobody reads its answer', async () => {
+    const { code, stderr } = await paste(`"${process.execPath}" "${program}" --help > /dev/full`, '/tmp')
+    expect([code, stderr]).toEqual([1, 'svc: The answer could not be written (ENOSPC).\n'])
+  })
+
+  it('says that a database is none', async () => {
+    const silent = createServer((socket) => socket.end()).listen(0, '127.0.0.1')
+    await once(silent, 'listening')
+    const url = `postgres://127.0.0.1:${(silent.address() as AddressInfo).port}/svc`
+    const { code, stderr } = await runSvc(['account', 'create', 'ann'], { DATABASE_URL: url })
+    silent.close()
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^svc: The database does not answer: .*\.\n$/)])
   })
 
   it('asks for svc migrate on a database that lacks the schema', async () => {
