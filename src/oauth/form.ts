@@ -7,6 +7,20 @@ export interface Form {
   readonly repeated: ReadonlySet<string>
 }
 
+/** What these endpoints know. Of these each is there once, though none reads them all (RFC 6749 §3.2). */
+const knownParameters = [
+  'client_id',
+  'client_secret',
+  'code',
+  'code_verifier',
+  'grant_type',
+  'redirect_uri',
+  'refresh_token',
+  'scope',
+  'token',
+  'token_type_hint',
+]
+
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** Lets the scope read forms and nothing else: any other body, or none, is `invalid_request` (RFC 6749 §3.2). */
@@ -38,20 +52,24 @@ export function parseForm(body: Buffer): Form {
   return { values, repeated }
 }
 
-/** The form of a request. Throws `invalid_request` when it has none, or one without parameters. */
+/**
+ * The form of a request. Throws `invalid_request` when it has none, one without parameters, or one that repeats a
+ * known parameter.
+ */
 export function formOf(request: FastifyRequest): Form {
   const form = request.body as Form | undefined
   if (!form || form.values.size === 0) throw notAForm()
+  const repeated = knownParameters.find((name) => form.repeated.has(name))
+  if (repeated) throw new OAuthError('invalid_request', `The parameter ${repeated} is repeated.`)
   return form
 }
 
-/** A parameter's value; undefined when omitted or empty. Throws `invalid_request` when it is repeated (RFC 6749 §3.2). */
-export function readOptional({ values, repeated }: Form, name: string): string | undefined {
-  if (repeated.has(name)) throw new OAuthError('invalid_request', `The parameter ${name} is repeated.`)
+/** A parameter's value; undefined when omitted or empty. */
+export function readOptional({ values }: Form, name: string): string | undefined {
   return values.get(name)
 }
 
-/** A parameter's value. Throws `invalid_request` when it is omitted, empty or repeated. */
+/** A parameter's value. Throws `invalid_request` when it is omitted or empty. */
 export function readRequired(form: Form, name: string): string {
   const value = readOptional(form, name)
   if (value === undefined) throw new OAuthError('invalid_request', `The parameter ${name} is missing.`)

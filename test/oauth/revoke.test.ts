@@ -32,6 +32,13 @@ describe('POST /oauth2/revoke', () => {
     expect(rows).toEqual([{ ended: true }])
   })
 
+  it('refuses a repeated hint (OAUTH 59)', async () => {
+    const { basic } = await anApplication(t.db)
+    const body = 'token=a&token_type_hint=access_token&token_type_hint=access_token'
+    const answer = await postForm(t, '/oauth2/revoke', body, { authorization: basic })
+    expect([answer.statusCode, answer.json().error]).toEqual([400, 'invalid_request'])
+  })
+
   it('ends only itself with a live access token (OAUTH 119)', async () => {
     const { tokens, revoke, refresh } = await anAuthorizedApplication(t)
     const [one, other] = [await tokens(), await tokens()]

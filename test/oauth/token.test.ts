@@ -121,6 +121,11 @@ describe('POST /oauth2/token', () => {
       'grant_type=refresh_token&refresh_token=a&client_id=b&client_id=b',
       'invalid_request',
     ],
+    [
+      'a repeated parameter that the grant does not read (OAUTH 59)',
+      'grant_type=authorization_code&code=a&scope=b&scope=b',
+      'invalid_request',
+    ],
     ['broken percent-encoding (OAUTH 62)', 'grant_type=authorization_code&code=%zz', 'invalid_request'],
     [
       'percent-encoding that ends early (OAUTH 62)',
