@@ -24,13 +24,19 @@ export async function findVisibleRepository(
   return rows[0] ?? null
 }
 
+/** Neither development nor alpha, beta or release candidate: what Composer takes by itself. */
+const isRelease = `(not v.is_dev and v.normalized !~ '-(?:alpha|beta|RC)')`
+/** Which of a package's versions people mean when they name none. */
+const asPeopleMean = `${isRelease} desc, v.is_dev, v.sort_key desc, v.published_at desc, v.id desc`
+
 /** A package in a list. */
 export interface ListedPackage {
   name: string
   description: string
   isAbandoned: boolean
-  /** The newest listed version; releases come before development versions. */
+  /** The newest listed version, as people mean it: releases come first, then pre-releases, then development. */
   version: string
+  isRelease: boolean
   publishedAt: Date
 }
 
@@ -42,12 +48,13 @@ export async function listPackages(
 ): Promise<ListedPackage[]> {
   const { rows } = await db.query<ListedPackage>(
     `select p.name, p.description, p.abandoned_at is not null as "isAbandoned",
-            newest.version, newest.published_at as "publishedAt"
+            newest.version, newest.published_at as "publishedAt", newest."isRelease"
        from package p
       cross join lateral (
-              select version, published_at from package_version
-               where package_id = p.id and is_listed
-               order by is_dev, sort_key desc, published_at desc, id desc limit 1) newest
+              select v.version, v.published_at, ${isRelease} as "isRelease"
+                from package_version v
+               where v.package_id = p.id and v.is_listed
+               order by ${asPeopleMean} limit 1) newest
       where p.repository_id = $1 and p.name collate "C" > $3
         and (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
       order by p.name collate "C"
@@ -123,13 +130,15 @@ export async function listVersionsOnPage(
 export interface VersionOnPage extends ListedVersion {
   /** What Composer requires it by, where that differs: `dev-1.0.0-foo`. */
   composer: string
+  /** Whether it is what `composer require` chooses when no version is named. */
+  isChosen: boolean
   /** Lower-case hex. */
   sha256: string
   /** What its composer.json says. */
   metadata: JsonObject
 }
 
-/** One version of a package; the newest when none is named. Null when there is none. */
+/** One version of a package; the one that people mean when none is named. Null when there is none. */
 export async function findVersionOnPage(
   db: Queryable,
   packageId: string,
@@ -138,12 +147,15 @@ export async function findVersionOnPage(
   const { rows } = await db.query<VersionOnPage>(
     `select v.version, v.composer, v.is_dev as "isDev", v.published_at as "publishedAt", c.size::float8 as size,
             encode(v.sha256, 'hex') as sha256, v.metadata, a.username as uploader,
+            ${isRelease} and v.id = (select v.id from package_version v
+                                      where v.package_id = $1 and v.is_listed
+                                      order by ${asPeopleMean} limit 1) as "isChosen",
             case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason"
        from package_version v
        join archive c on c.sha256 = v.sha256
        left join account a on a.id = v.uploader_id
       where v.package_id = $1 and v.deleted_at is null and ($2::text is null or v.version = $2)
-      order by v.is_dev, v.sort_key desc, v.published_at desc, v.id desc
+      order by v.is_listed desc, ${asPeopleMean}
       limit 1`,
     [packageId, version],
   )

@@ -1,8 +1,11 @@
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
+import { allScopes } from '../../src/scopes.ts'
 import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
+import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { aPublisher } from '../support/registry-actors.ts'
 
 const port = await freePort()
 const baseURL = `http://127.0.0.1:${port}`
@@ -24,8 +27,23 @@ describe.skipIf(!hasBrowser)(
       await page.getByLabel('Username or email').fill(account.username)
       await page.getByLabel('Password').fill(password)
       await press(page, 'Sign in')
-      return { repository, page }
+      return { account, repository, page }
     }
+
+    /** What reaches over the right edge of the window, or of the card or list item that it lies in. */
+    const overflowing = (page: Page) =>
+      page.locator('body *:not(.hidden)').evaluateAll((all) => {
+        const scrolls = (one: Element) => getComputedStyle(one).overflowX === 'auto'
+        const scrollers = all.filter(scrolls)
+        return all
+          .filter((one) => {
+            if (scrollers.some((scroller) => scroller !== one && scroller.contains(one))) return false
+            const box = one.parentElement?.closest('.card, .items > li, body') ?? document.body
+            const { width, right } = one.getBoundingClientRect()
+            return width > 1 && right > Math.min(box.getBoundingClientRect().right, window.innerWidth) + 0.5
+          })
+          .map((one) => `${one.tagName} ${one.className} ${one.textContent?.trim().slice(0, 60)}`)
+      })
 
     const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click()
 
@@ -58,15 +76,34 @@ describe.skipIf(!hasBrowser)(
       await page.getByRole('link', { name: 'Sign in' }).waitFor()
     })
 
-    it('fits a phone, page by page', async () => {
-      const { repository, page } = await aVisitor()
-      for (const path of ['/', '/settings/tokens', '/settings/account', `/${repository.path}`, '/no/where']) {
-        await page.goto(path)
-        const { width } = (await page.locator('html').boundingBox()) ?? { width: 0 }
-        const widest = await page
-          .locator('main, header.top')
-          .evaluateAll((all) => Math.max(...all.map((one) => one.scrollWidth)))
-        expect(Math.max(width, widest), path).toBeLessThanOrEqual(360)
+    it('fits screens of every width, page by page', async () => {
+      const { account, repository, page } = await aVisitor()
+      const { push } = await aPublisher(t, { repository })
+      const require = {
+        php: '~8.1.0 || ~8.2.0 || ~8.3.0 || ~8.4.0 || ~8.5.0 || >=8.6.0,<9.999 || dev-main#aaaaaaaaaaaaaaaaaaaa',
+        'symfony/dependency-injection': '^5.4.0 || ^6.4.0 || ^7.0.0 || ^8.0.0',
+      }
+      const long = `1.0.0-alpha.1+build.20261121.${'5114f85.'.repeat(8)}end`
+      for (const version of ['0.9.0', long]) await push(version, { manifest: { require } })
+      const application = await anApplication(t.db, { scopes: [...allScopes] })
+      await anAuthorization(t.db, account, application)
+      const ask = new URLSearchParams({
+        response_type: 'code',
+        client_id: application.clientId,
+        prompt: 'consent',
+      })
+      const paths = [
+        ...['/', '/settings/tokens', '/settings/account', '/settings/authorizations', '/no/where'],
+        `/${repository.path}`,
+        `/${repository.path}/packages/acme/lib?version=${encodeURIComponent(long)}`,
+        `/oauth2/auth?${ask}`,
+      ]
+      for (const width of [320, 375, 1280]) {
+        await page.setViewportSize({ width, height: 740 })
+        for (const path of paths) {
+          await page.goto(path)
+          expect(await overflowing(page), `${path} at ${width} px`).toEqual([])
+        }
       }
     })
   },

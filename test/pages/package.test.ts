@@ -43,6 +43,23 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect((await look('?version=2.0.0-foo')).body).toContain('composer require acme/lib:dev-2.0.0-foo')
   })
 
+  it('shows the newest release before a newer pre-release, and says how to require either', async () => {
+    const { push, account, repository } = await aPublisher(t)
+    const cookie = await signIn(t.app, account)
+    const look = async (path: string) =>
+      (await t.app.inject({ url: `/${repository.path}${path}`, headers: { cookie } })).body
+    await push('2.0.0-beta.1')
+    expect(await look('/packages/acme/lib')).toContain('composer require acme/lib:2.0.0-beta.1<')
+    expect(await look('')).toContain('composer require vendor/package<')
+    for (const version of ['1.0.0', '1.1.0-RC.1']) await push(version)
+    expect(await look('/packages/acme/lib')).toContain('composer require acme/lib<')
+    expect(await look('/packages/acme/lib')).toContain('<span class="badge">1.0.0</span>')
+    expect(await look('/packages/acme/lib?version=2.0.0-beta.1')).toContain('acme/lib:2.0.0-beta.1<')
+    expect(await look('')).toContain('composer require acme/lib<')
+    await t.db.query(`update package_version set quarantined_at = now() where version = '1.0.0'`)
+    expect(await look('/packages/acme/lib')).toContain('composer require acme/lib:2.0.0-beta.1<')
+  })
+
   it.each([
     ['at the top', ''],
     ['in the only folder', 'lib-1.0.0/'],
