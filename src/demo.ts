@@ -27,9 +27,9 @@ const tokenDays = 90
 /**
  * Makes the demo of a fresh installation, whole or not at all (DESIGN §2): an account, a group with a private
  * repository, an approved application with a loopback Redirect URL, and a personal access token. Throws when it is
- * there already.
+ * there already, or when what comes last before it counts does.
  */
-export async function makeDemo(pool: pg.Pool): Promise<Demo> {
+export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async () => {}): Promise<Demo> {
   const password = makePassword()
   const clientId = makeClientId()
   const clientSecret = makeSecret('client')
@@ -72,6 +72,7 @@ export async function makeDemo(pool: pg.Pool): Promise<Demo> {
       repositoryIds: [],
       expiry: { inDays: tokenDays },
     })
+    await last()
     return path
   })
   return { username: name, password, repository, clientId, clientSecret, token }

@@ -25,9 +25,7 @@ export async function serve(config: Config): Promise<void> {
   try {
     await prepare(database, config, log)
     const app = await buildApp({ config, db: database.db }, log)
-    await listen(app, config)
-    // Not before nothing can fail any more: its secrets are told only now.
-    const demo = await makeFirstDemo(database)
+    const demo = await listenWithDemo(app, config, database)
     say(`svc listens on ${config.baseUrl}`)
     if (demo) say(describeWalk(demo, config))
     const failure = await Promise.race([signal, database.gone])
@@ -47,9 +45,18 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
   if (rendered > 0) log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')
 }
 
-/** The demo of an empty database of one's own; null for any other. */
-async function makeFirstDemo({ db, isEmbedded }: ChosenDatabase): Promise<Demo | null> {
-  return isEmbedded && (await hasNoAccounts(db)) ? makeDemo(db) : null
+/**
+ * Listens, and makes the demo of an empty database of one's own; null for any other. There is none when listening
+ * fails, for nobody would ever see its secrets.
+ */
+async function listenWithDemo(
+  app: FastifyInstance,
+  config: Config,
+  { db, isEmbedded }: ChosenDatabase,
+): Promise<Demo | null> {
+  if (isEmbedded && (await hasNoAccounts(db))) return makeDemo(db, () => listen(app, config))
+  await listen(app, config)
+  return null
 }
 
 async function listen(app: FastifyInstance, { host, port }: Config): Promise<void> {
