@@ -124,5 +124,6 @@ async function requireSession(parts: Parts, request: FastifyRequest): Promise<Se
 }
 
 function readChosen(request: FastifyRequest): string[] {
-  return fields(request.body, 'repository').slice(0, maxChosen)
+  const paths = fields(request.body, 'repository').filter((path) => /^[^/]+\/[^/]+$/.test(path))
+  return paths.slice(0, maxChosen)
 }

@@ -232,6 +232,7 @@ describe('POST /oauth2/auth', () => {
         'only one that the account has no role on',
         ({ foreign }: { foreign: { path: string } }) => [foreign.path],
       ],
+      ['only a path below one', ({ own }: { own: { path: string } }) => [`${own.path}/x`, `${own.path}/`]],
       ['only one that does not exist', () => ['no/where', 'x', '//', "';--"]],
     ])('asks again when %s is chosen', async (_, choose) => {
       const choice = await aChoice()
