@@ -7,6 +7,8 @@ import { type Demo, makeDemo } from './demo.ts'
 import { describeWalk } from './demo-walk.ts'
 import { openLog } from './log.ts'
 import { migrate } from './migrate.ts'
+import { openArchiveVolume } from './registry/archives/archive-volume.ts'
+import { lacksNewestArchive } from './registry/archives/verify-archives.ts'
 import { rerenderDocuments } from './registry/documents/rerender.ts'
 
 /** Running requests have half of it; the rest is for the database. Supervisors wait about as long. */
@@ -37,12 +39,16 @@ export async function serve(config: Config): Promise<void> {
   }
 }
 
-/** Brings the database up to date. */
+/** Brings the database up to date, and warns of a DATA_DIR that is not its own. */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
   const applied = await migrate(db, config.migrationsDir)
   if (applied.length > 0) log.info({ applied }, 'the database is migrated')
   const rendered = await rerenderDocuments(db, config.baseUrl)
   if (rendered > 0) log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')
+  const { dataDir } = config
+  if (await lacksNewestArchive(db, await openArchiveVolume(dataDir))) {
+    log.warn({ dataDir }, 'DATA_DIR lacks the newest archive: is it this database’s? See svc verify-archives')
+  }
 }
 
 /**

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { aMember, anAccount, aPersonalToken, aRepository } from './support/actors.ts'
 import { onServer, useDatabase } from './support/database.ts'
 import {
   databaseUrl,
@@ -18,6 +19,7 @@ import {
   startServer,
   stopServer,
 } from './support/program.ts'
+import { aPackageZip, basic } from './support/registry-actors.ts'
 
 /** It runs until four more bytes come. */
 const halfARequest = [
@@ -146,6 +148,25 @@ describe('svc serve', () => {
     npm.kill('SIGTERM')
     expect(await once(npm, 'close')).toEqual([0, null])
     await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow()
+  })
+
+  it('warns of a DATA_DIR without the newest archive of its database, and of no other', async () => {
+    const repository = await aRepository(database.db)
+    const account = await anAccount(database.db)
+    await aMember(database.db, account, repository, 'developer')
+    const token = await aPersonalToken(database.db, account, { scopes: ['registry-package:rw'] })
+    const server = await start()
+    const pushed = await fetch(`${server.url}/${repository.path}/-/packages/upload/acme/lib/1.0.0`, {
+      method: 'PUT',
+      headers: { authorization: basic(token) },
+      body: new Uint8Array(aPackageZip('acme/lib')),
+    })
+    expect(pushed.status).toBe(201)
+    await stopServer(server)
+    const warning = 'DATA_DIR lacks the newest archive'
+    expect((await stopServer(await start())).stderr).not.toContain(warning)
+    const other = await start({ DATA_DIR: join(dataDir, 'other') })
+    expect((await stopServer(other)).stderr).toContain(warning)
   })
 
   it('says in one line that its port is taken', async () => {

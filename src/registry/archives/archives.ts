@@ -14,6 +14,15 @@ export async function listNamedArchives(
   return new Set(rows.map(({ sha256 }) => sha256))
 }
 
+/** The archive of the version that was published last, in lower-case hex, purged ones not counted; null without any. */
+export async function findNewestArchive(db: Queryable): Promise<string | null> {
+  const { rows } = await db.query<{ sha256: string }>(
+    `select encode(sha256, 'hex') as sha256
+       from package_version where purged_at is null order by id desc limit 1`,
+  )
+  return rows[0]?.sha256 ?? null
+}
+
 /** An archive that versions name, and what it must be. */
 export interface NamedArchive {
   sha256: string

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../database.ts'
 import { type ArchiveVolume, listArchives, statArchive, verifyArchive } from './archive-volume.ts'
-import { listArchivesAfter, type NamedArchive } from './archives.ts'
+import { findNewestArchive, listArchivesAfter, type NamedArchive } from './archives.ts'
 
 /** What is wrong with an archive. */
 export interface ArchiveProblem {
@@ -42,6 +42,12 @@ export async function verifyArchives(db: Queryable, volume: ArchiveVolume): Prom
   }
   const unnamed = Array.from(damaged, (sha256) => ({ sha256, problem: 'damaged' as const, versions: [] }))
   return { archives, problems: [...problems, ...unnamed] }
+}
+
+/** Whether the archive published last is missing: then the volume is likely another database's, or was not mounted. */
+export async function lacksNewestArchive(db: Queryable, volume: ArchiveVolume): Promise<boolean> {
+  const newest = await findNewestArchive(db)
+  return newest !== null && (await statArchive(volume, newest)) === null
 }
 
 async function problemOf(
