@@ -4,6 +4,7 @@ const sentences: Record<string, string> = {
   username_is_well_formed:
     'A username has at most 39 characters: lower-case letters and digits, with single . _ or - between them.',
   display_name_max_100_characters: 'A name has at most 100 characters.',
+  display_name_is_plain_text: 'A name has no control characters.',
   email_is_taken: 'This email belongs to another account.',
   email_is_an_address_max_254_characters: 'An email is an address of at most 254 characters.',
   group_name_is_taken: 'There is a group of this name already.',
@@ -15,8 +16,10 @@ const sentences: Record<string, string> = {
   repository_name_is_well_formed:
     'A repository’s name has at most 100 characters: lower-case letters and digits, with single . _ or - between them.',
   repository_description_max_350_characters: 'A repository’s description has at most 350 characters.',
+  repository_description_is_plain_text: 'A repository’s description has no control characters.',
   personal_token_name_is_taken: 'The account has a token of this name already.',
   personal_token_name_1_to_100_characters: 'A token’s name has 1 to 100 characters.',
+  personal_token_name_is_plain_text: 'A token’s name has no control characters.',
 }
 
 /** A rule of the schema as a sentence. Constraints are named after their rules, so even a rare one can be read. */

@@ -1,9 +1,10 @@
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../src/database.ts'
 import { builtInMigrations, isMigrated, migrate, pendingMigrations, readMigrations } from '../src/migrate.ts'
+import { anAccount, aPersonalToken, aRepository } from './support/actors.ts'
 import { useDatabase } from './support/database.ts'
 
 describe('migrate', () => {
@@ -113,5 +114,37 @@ describe('isMigrated', () => {
     expect(await isMigrated(database.db)).toBe(true)
     await database.db.query('drop table applied_migration')
     expect(await isMigrated(database.db)).toBe(false)
+  })
+})
+
+describe('0011_plain_names.sql', () => {
+  const database = useDatabase()
+
+  it('makes blanks of the control characters that names have, and keeps a token’s name the only one', async () => {
+    const { db } = database
+    await db.query('drop function is_plain_text cascade')
+    const account = await anAccount(db, { displayName: 'Ann\u001b\u0085Lee' })
+    const { id } = await aRepository(db, { description: 'Zwölf\nlines' })
+    for (const name of ['a\u0001', 'a\u0002', `\t${'ä'.repeat(99)}`, 'plain']) {
+      await aPersonalToken(db, account, { name })
+    }
+    await db.query(await readFile(join(builtInMigrations, '0011_plain_names.sql'), 'utf8'))
+    const { rows } = await db.query(
+      `select display_name, description, array(select name from personal_token order by id) as tokens
+         from account, repository where account.id = $1 and repository.id = $2`,
+      [account.id, id],
+    )
+    expect(rows).toEqual([
+      {
+        display_name: 'Ann  Lee',
+        description: 'Zwölf lines',
+        tokens: [
+          expect.stringMatching(/^a {2}\d+$/),
+          expect.stringMatching(/^a {2}\d+$/),
+          expect.stringMatching(/^ ä{78} \d+$/),
+          'plain',
+        ],
+      },
+    ])
   })
 })

@@ -87,6 +87,7 @@ describe('/settings/tokens', () => {
   it.each([
     ['no name', { name: ' ' }, 'Give the token a name'],
     ['a name of more than 100 characters', { name: 'a'.repeat(101) }, 'Give the token a name'],
+    ['a name that moves the cursor', { name: 'laptop\u001b[2J' }, 'without control characters'],
     ['no permission', { scope: [] }, 'at least one permission'],
     ['an unknown permission', { scope: ['registry-package:x'] }, 'does not exist'],
     ['no reach', { resource_scope: '' }, 'which repositories'],

@@ -44,6 +44,9 @@ describe('svc account create', () => {
     expect(await svc.fail('account', 'create', 'Ann')).toMatch(/^svc: A username has at most 39 characters/)
     expect(await svc.fail('account', 'create', 'x', '--email', 'nowhere')).toMatch(/^svc: An email is/)
     expect(await svc.fail('account', 'create', 'x', '--email', 'BOB@example.com')).toMatch(/another account/)
+    expect(await svc.fail('account', 'create', 'x', '--name', 'X\u001b[2J')).toBe(
+      'svc: A name has no control characters.',
+    )
     expect(await svc.fail('account', 'create', 'x', '--password', '')).toBe('svc: The password is empty.')
     expect(await svc.fail('account', 'create', 'x', '--password', 'a'.repeat(1025))).toMatch(/1024 bytes/)
     expect(await svc.fail('account', 'create', 'x', '--password', 'a', '--password-stdin')).toMatch(

@@ -49,6 +49,7 @@ describe('svc group, repository and member', () => {
     ['group create A --owner ann', 'A group’s name has at most 64 characters'],
     ['group create other --owner eve', 'There is no account "eve".'],
     ['repository create acme/php', 'There is a repository of this name in the group already.'],
+    ['repository create acme/x --description Two\nlines', 'description has no control characters.'],
     ['repository create other/php', 'There is no group "other".'],
     ['repository create acme', 'Name the repository as <group>/<name>, such as acme/php.'],
     ['repository create acme/php/x', 'Name the repository as <group>/<name>, such as acme/php.'],
