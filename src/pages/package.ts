@@ -19,8 +19,8 @@ import {
 import { type Manifest, readManifest } from './manifest.ts'
 import { renderMarkdown } from './markdown.ts'
 
-/** More versions than anybody reads; Composer knows them all. */
-const versionsShown = 300
+/** As many as one page takes well; the next ones are behind a link. */
+const versionsPerPage = 300
 
 const packagePage = page<{
   repository: VisibleRepository
@@ -28,6 +28,10 @@ const packagePage = page<{
   shown: VersionOnPage
   manifest: Manifest
   versions: ListedVersion[]
+  /** The version that the list starts after; null when it starts with the newest. */
+  after: string | null
+  /** The version that the next page starts after; null on the last one. */
+  next: string | null
   /** HTML of one in Markdown, the text of another; null when the archive has none. */
   readme: { html: string } | { text: string } | null
 }>('pages/package')
@@ -49,15 +53,21 @@ export async function packageRoutes(app: FastifyInstance, parts: Parts): Promise
     const session = await readSession(parts, request)
     const repository = await findVisibleRepository(db, params, session?.account.id ?? null)
     const about = repository && (await findPackage(db, repository.id, `${params.vendor}/${params.package}`))
-    const asked = field(readQuery(request), 'version') || null
+    const query = readQuery(request)
+    const [asked, after] = [field(query, 'version') || null, field(query, 'after') || null]
     const shown = about && (await findVersionOnPage(db, about.id, asked))
     if (!repository || !about || !shown) throw notFound()
+    const found = await listVersionsOnPage(db, about.id, { after, limit: versionsPerPage + 1 })
+    if (found.length === 0) throw notFound()
+    const versions = found.slice(0, versionsPerPage)
     return packagePage(reply, session ?? nobody, {
       repository,
       about,
       shown,
       manifest: readManifest(shown.metadata),
-      versions: await listVersionsOnPage(db, about.id, versionsShown),
+      versions,
+      after,
+      next: found.length > versionsPerPage ? (versions.at(-1)?.version ?? null) : null,
       readme: await showReadme(volume, shown.sha256),
     })
   })

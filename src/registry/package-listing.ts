@@ -105,11 +105,14 @@ export interface ListedVersion {
   quarantineReason: string | null
 }
 
-/** The versions of a package that were not deleted, the newest first; releases come before development versions. */
+/**
+ * The versions of a package that were not deleted, the newest first, releases before development versions; from after
+ * a version, or from the first.
+ */
 export async function listVersionsOnPage(
   db: Queryable,
   packageId: string,
-  limit: number,
+  { after, limit }: { after: string | null; limit: number },
 ): Promise<ListedVersion[]> {
   const { rows } = await db.query<ListedVersion>(
     `select v.version, v.is_dev as "isDev", v.published_at as "publishedAt", c.size::float8 as size,
@@ -119,9 +122,13 @@ export async function listVersionsOnPage(
        join archive c on c.sha256 = v.sha256
        left join account a on a.id = v.uploader_id
       where v.package_id = $1 and v.deleted_at is null
+        and ($2::text is null
+             or (not v.is_dev, v.sort_key, v.published_at, v.id)
+              < (select not is_dev, sort_key, published_at, id
+                   from package_version where package_id = $1 and version = $2))
       order by v.is_dev, v.sort_key desc, v.published_at desc, v.id desc
-      limit $2`,
-    [packageId, limit],
+      limit $3`,
+    [packageId, after, limit],
   )
   return rows
 }

@@ -99,6 +99,27 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(older.body).toContain('<details open>')
   })
 
+  it('leads from page to page through more versions than one takes, each once, development versions last', async () => {
+    const { repository, look, path } = await aPackage()
+    await t.db.query(
+      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select package_id, '0.' || n, '0.' || n, '0.' || n, false, to_char(n, 'FM000'), metadata, sha256
+         from package_version, generate_series(1, 299) n
+        where version = '1.0.0' and package_id = (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    const versionsIn = (body: string) =>
+      [...body.matchAll(/\?version=([^"]+)"/g)].map(([, version]) => version)
+    const first = await look()
+    const [, query = ''] = /\/acme\/lib(\?after=[^"#]+)#versions">More versions</.exec(first.body) ?? []
+    const second = await look(query)
+    expect(versionsIn(first.body)).toHaveLength(300)
+    expect(versionsIn(second.body)).toEqual(['0.1', '2.0.0-foo'])
+    expect(second.body).not.toContain('More versions')
+    expect(second.body).toContain(`<a href="${path}#versions">Newest versions</a>`)
+    expect((await look('?after=9.9.9')).statusCode).toBe(404)
+  })
+
   it('says of an abandoned package what to use instead, and of a quarantined version why', async () => {
     const { repository, look } = await aPackage()
     await t.db.query(
