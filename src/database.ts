@@ -17,7 +17,12 @@ export function openDatabase(connection: pg.PoolConfig, onError: (error: Error) 
     query_timeout: 30_000,
     ...connection,
   })
-  pool.on('error', onError)
+  pool.on('error', (error: Error & { client?: unknown }) => {
+    // pg hangs the connection on it: for a log that is pages long, and holds the key that cancels its statements.
+    delete error.client
+    // `end` does not wait until the connections are closed, and PostgreSQL may stop before they are.
+    if (!pool.ending) onError(error)
+  })
   // A connection that breaks while in use fails the statement of whoever uses it; pg would end the process too.
   pool.on('connect', (client) => client.on('error', () => {}))
   return pool

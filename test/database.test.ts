@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { brokenConstraint, isOutage, openDatabase, transaction } from '../src/database.ts'
 import { useDatabase } from './support/database.ts'
@@ -75,6 +76,40 @@ describe('a database that went away without a word', () => {
     expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
     await pool.end()
     proxy.close()
+  })
+})
+
+describe('an idle connection that breaks', () => {
+  const database = useDatabase()
+  const anIdleConnection = async () => {
+    const errors: Error[] = []
+    const pool = openDatabase({ ...database.connection, max: 1 }, (error) => errors.push(error))
+    const { rows } = await pool.query<{ pid: number }>('select pg_backend_pid() as pid')
+    return { pool, errors, pid: rows[0]?.pid ?? 0 }
+  }
+  const terminate = (pid: number) => database.db.query('select pg_terminate_backend($1, 5000)', [pid])
+
+  it('is reported without the connection itself, and replaced', async () => {
+    const { pool, errors, pid } = await anIdleConnection()
+    await terminate(pid)
+    await expect.poll(() => errors.length).toBe(1)
+    expect(errors[0]).toMatchObject({ code: '57P01' })
+    expect(errors[0]).not.toHaveProperty('client')
+    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    await pool.end()
+  })
+
+  it('is not worth a report once the pool has ended', async () => {
+    const { pool, errors, pid } = await anIdleConnection()
+    const removed = new Promise((resolve) => pool.once('remove', resolve))
+    // It hears of both at once, and tells of the termination.
+    process.kill(pid, 'SIGSTOP')
+    await pool.end()
+    const terminated = terminate(pid)
+    await sleep(200)
+    process.kill(pid, 'SIGCONT')
+    await Promise.all([terminated, removed])
+    expect(errors).toEqual([])
   })
 })
 
