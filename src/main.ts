@@ -1,6 +1,6 @@
 import { readConfig } from './config.ts'
-import { explainFailure } from './failure.ts'
-import { serve } from './serve.ts'
+import { explainFailure } from './server/failure.ts'
+import { serve } from './server/serve.ts'
 
 try {
   await serve(readConfig(process.env))

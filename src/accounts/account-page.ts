@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type pg from 'pg'
-import { transaction } from '../database.ts'
-import { networkOf } from '../failure-limit.ts'
+import type { AppContext } from '../context.ts'
+import { transaction } from '../database/database.ts'
 import { clearCookie, setCookie } from '../http/cookies.ts'
+import { networkOf } from '../http/failure-limit.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
-import type { Parts } from '../parts.ts'
 import { type Account, type Credentials, findAccountByUsername, replacePasswordHash } from './accounts.ts'
 import { hashPassword, maxPasswordBytes, minPasswordCharacters } from './passwords.ts'
 import { deleteSessions, insertSession, type Session } from './sessions.ts'
@@ -20,19 +20,19 @@ const accountPage = page<{
 }>('accounts/account')
 
 /** `/settings/account`: the password, and signing out everywhere. */
-export async function accountRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
-  const { config, db } = parts
+export async function accountRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
 
   app.get('/settings/account', async (request, reply) => {
-    const session = await readSession(parts, request)
-    if (!session) return askToSignIn(parts, request, reply)
+    const session = await readSession(context, request)
+    if (!session) return askToSignIn(context, request, reply)
     const wasChanged = readQuery(request).has('changed')
     return showAccount(db, reply, session, { problem: null, wasChanged })
   })
 
   app.post('/settings/account/password', async (request, reply) => {
-    const session = await readSession(parts, request)
-    if (!session) return askToSignIn(parts, request, reply)
+    const session = await readSession(context, request)
+    if (!session) return askToSignIn(context, request, reply)
     const chosen = field(request.body, 'new_password')
     const problem = problemWith(chosen, field(request.body, 'repeated_password'))
     if (problem) return showAccount(db, reply.code(400), session, { problem, wasChanged: false })
@@ -50,7 +50,7 @@ export async function accountRoutes(app: FastifyInstance, parts: Parts): Promise
   })
 
   app.post('/settings/account/sign-out-everywhere', async (request, reply) => {
-    const session = await readSession(parts, request)
+    const session = await readSession(context, request)
     if (session) await deleteSessions(db, session.account.id)
     clearCookie(reply, config, 'session')
     return reply.redirect('/login', 303)

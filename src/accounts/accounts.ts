@@ -1,4 +1,4 @@
-import type { Queryable } from '../database.ts'
+import type { Queryable } from '../database/database.ts'
 
 /** A person who signs in, as the world may see them (DESIGN §1). */
 export interface Account {

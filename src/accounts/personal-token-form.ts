@@ -1,7 +1,7 @@
+import { type ResourceScope, resourceScopes } from '../domain/permissions.ts'
+import { covers, isScope } from '../domain/scopes.ts'
 import { field, fields } from '../http/page-form.ts'
-import { type ResourceScope, resourceScopes } from '../permissions.ts'
-import type { RepositoryOfAccount } from '../registry/repositories.ts'
-import { covers, isScope } from '../scopes.ts'
+import type { RepositoryOfAccount } from '../repositories/repositories.ts'
 import type { Expiry } from './personal-tokens.ts'
 
 /** Lifetimes that the form offers, in days. */

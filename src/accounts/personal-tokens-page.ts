@@ -1,13 +1,13 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { brokenConstraint } from '../database.ts'
+import type { AppContext } from '../context.ts'
+import { brokenConstraint } from '../database/database.ts'
+import { type WordedScopes, wordResourceScope, wordScopes } from '../domain/scope-wording.ts'
+import { allScopes } from '../domain/scopes.ts'
+import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
-import type { Parts } from '../parts.ts'
-import { listRepositoriesOf, type RepositoryOfAccount } from '../registry/repositories.ts'
-import { type WordedScopes, wordResourceScope, wordScopes } from '../scope-wording.ts'
-import { allScopes } from '../scopes.ts'
-import { hashSecret, makeSecret } from '../secrets.ts'
+import { listRepositoriesOf, type RepositoryOfAccount } from '../repositories/repositories.ts'
 import {
   lifetimesInDays,
   presetForm,
@@ -55,33 +55,33 @@ const resourceScopeChoices = (['all', 'public', 'specified'] as const).map((valu
 }))
 
 /** `/settings/tokens`: personal access tokens (DESIGN §4). */
-export async function personalTokenRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
-  const { config, db } = parts
+export async function personalTokenRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
 
   app.get('/settings/tokens', async (request, reply) => {
-    const session = await readSession(parts, request)
-    if (!session) return askToSignIn(parts, request, reply)
+    const session = await readSession(context, request)
+    if (!session) return askToSignIn(context, request, reply)
     const query = readQuery(request)
     const wasRevoked = query.has('revoked')
-    return showTokens(parts, reply, session, { form: presetForm(query), problem: null, wasRevoked })
+    return showTokens(context, reply, session, { form: presetForm(query), problem: null, wasRevoked })
   })
 
   app.post('/settings/tokens', async (request, reply) => {
-    const session = await readSession(parts, request)
-    if (!session) return askToSignIn(parts, request, reply)
+    const session = await readSession(context, request)
+    if (!session) return askToSignIn(context, request, reply)
     const form = sentForm(request.body)
     const choice = readChoice(form, await listRepositoriesOf(db, session.account.id))
-    const made = typeof choice === 'string' ? choice : await makeToken(parts, session, choice)
+    const made = typeof choice === 'string' ? choice : await makeToken(context, session, choice)
     if (typeof made === 'string') {
-      return showTokens(parts, reply.code(400), session, { form, problem: made, wasRevoked: false })
+      return showTokens(context, reply.code(400), session, { form, problem: made, wasRevoked: false })
     }
     const { host, hostname } = new URL(config.baseUrl)
     return newTokenPage(reply, session, { name: form.name, host, hostname, ...made })
   })
 
   app.post('/settings/tokens/revoke', async (request, reply) => {
-    const session = await readSession(parts, request)
-    if (!session) return askToSignIn(parts, request, reply)
+    const session = await readSession(context, request)
+    if (!session) return askToSignIn(context, request, reply)
     const id = field(request.body, 'id')
     if (!/^\d{1,18}$/.test(id)) throw notFound()
     await revokePersonalToken(db, session.account.id, id)
@@ -90,7 +90,7 @@ export async function personalTokenRoutes(app: FastifyInstance, parts: Parts): P
 }
 
 async function showTokens(
-  { db }: Parts,
+  { db }: AppContext,
   reply: FastifyReply,
   session: Session,
   shown: { form: TokenForm; problem: string | null; wasRevoked: boolean },
@@ -110,7 +110,7 @@ async function showTokens(
 
 /** The new token, which is shown this once, or why it cannot be. */
 async function makeToken(
-  { db }: Parts,
+  { db }: AppContext,
   session: Session,
   choice: TokenChoice,
 ): Promise<{ token: string; expiresAt: Date | null } | string> {

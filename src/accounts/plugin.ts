@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify'
+import type { AppContext } from '../context.ts'
 import { refuseOtherMethods } from '../http/other-methods.ts'
 import { wrongMethod } from '../http/page-error.ts'
 import { leavingPagePolicy, pagePolicy } from '../http/security-headers.ts'
 import { speakHtml } from '../http/speak-html.ts'
-import type { Parts } from '../parts.ts'
 import { accountRoutes } from './account-page.ts'
 import { loginRoutes } from './login.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
@@ -15,18 +15,18 @@ const postOnly = [
 ]
 
 /** Accounts: signing in, and what an account settles for itself. */
-export async function accounts(app: FastifyInstance, parts: Parts): Promise<void> {
+export async function accounts(app: FastifyInstance, context: AppContext): Promise<void> {
   await app.register(async (scope) => {
     // A sign-in may lead through a consent that was given before, straight on to the application.
-    await speakHtml(scope, parts.config, leavingPagePolicy)
-    await loginRoutes(scope, parts)
+    await speakHtml(scope, context.config, leavingPagePolicy)
+    await loginRoutes(scope, context)
     refuseOtherMethods(scope, '/login', ['GET', 'HEAD', 'POST'], wrongMethod)
     refuseOtherMethods(scope, '/logout', ['POST'], wrongMethod)
   })
   await app.register(async (scope) => {
-    await speakHtml(scope, parts.config, pagePolicy)
-    await accountRoutes(scope, parts)
-    await personalTokenRoutes(scope, parts)
+    await speakHtml(scope, context.config, pagePolicy)
+    await accountRoutes(scope, context)
+    await personalTokenRoutes(scope, context)
     refuseOtherMethods(scope, '/settings/account', ['GET', 'HEAD'], wrongMethod)
     refuseOtherMethods(scope, '/settings/tokens', ['GET', 'HEAD', 'POST'], wrongMethod)
     for (const url of postOnly) refuseOtherMethods(scope, url, ['POST'], wrongMethod)

@@ -1,6 +1,6 @@
-import type { Queryable } from '../database.ts'
+import type { Queryable } from '../database/database.ts'
+import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import { csrfTokenOf } from '../http/csrf.ts'
-import { hashSecret, makeOpaqueId, type SecretHash } from '../secrets.ts'
 
 /** A session ends after this long without a request… */
 const idleLifetimeSeconds = 7 * 86_400

@@ -1,5 +1,5 @@
-import type { Queryable } from '../database.ts'
-import { hashSecret, makeOpaqueId } from '../secrets.ts'
+import type { Queryable } from '../database/database.ts'
+import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 
 /** How long a sign-in page may stand open and still lead back. */
 const lifetimeSeconds = 3600

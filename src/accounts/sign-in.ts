@@ -1,5 +1,11 @@
-import type { Queryable } from '../database.ts'
-import { countFailure, type FailureLimit, findBlock, forgetFailures, networkOf } from '../failure-limit.ts'
+import type { Queryable } from '../database/database.ts'
+import {
+  countFailure,
+  type FailureLimit,
+  findBlock,
+  forgetFailures,
+  networkOf,
+} from '../http/failure-limit.ts'
 import { type Credentials, findCredentials, renewPasswordHash } from './accounts.ts'
 import { hashPassword, isPassword, needsRehash, nobodysHash } from './passwords.ts'
 

@@ -1,14 +1,14 @@
 import type { FastifyRequest } from 'fastify'
-import { type Act, judge, scopeOf } from '../permissions.ts'
+import { shareStatements } from '../database/shared-statements.ts'
+import { type Act, judge, scopeOf } from '../domain/permissions.ts'
 import { type Access, findAccess } from '../registry/access.ts'
-import type { Author } from '../registry/events.ts'
 import type { PackageChange, VersionChange } from '../registry/lifecycle/change.ts'
 import { toLowerAscii } from '../registry/manifest/package-name.ts'
-import { shareStatements } from '../shared-statements.ts'
+import type { Author } from '../registry/tables/events.ts'
 import { readBearer, requireScope } from './bearer.ts'
+import type { ApiContext } from './context.ts'
 import { ApiError, errcodes, invalidToken, notFound } from './errors.ts'
 import type { Entrance } from './interface.ts'
-import type { ApiParts } from './parts.ts'
 import { listTokenHolders, type TokenHolder } from './token-holders.ts'
 
 /** Who comes in to a repository, and how it stands to them. */
@@ -22,7 +22,7 @@ export interface RepositoryAdmission {
 }
 
 /** Lets in the holder of a token with the scope. */
-export function holdersOf({ db, lastUse }: ApiParts, scope: string): Entrance<TokenHolder> {
+export function holdersOf({ db, lastUse }: ApiContext, scope: string): Entrance<TokenHolder> {
   const findTokenHolder = shareStatements(listTokenHolders.bind(null, db))
   return {
     scope,
@@ -40,7 +40,7 @@ export function holdersOf({ db, lastUse }: ApiParts, scope: string): Entrance<To
  * Lets in whom the permission rule allows an act on the repository of the address (DESIGN §1). Unlike the registry,
  * which serves a public repository to everyone, an interface asks for its scope there too.
  */
-export function allowedTo(act: Act, { config, db, lastUse }: ApiParts): Entrance<RepositoryAdmission> {
+export function allowedTo(act: Act, { config, db, lastUse }: ApiContext): Entrance<RepositoryAdmission> {
   return {
     scope: scopeOf(act),
     async admit(request) {

@@ -1,14 +1,14 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { type Advisory as KnownAdvisory, listAdvisories, severities } from '../registry/advisories.ts'
 import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/advise.ts'
 import { isConstraint, maxConstraintLength } from '../registry/manifest/constraint.ts'
+import { type Advisory as KnownAdvisory, listAdvisories, severities } from '../registry/tables/advisories.ts'
 import { allowedTo, changeOf, packageNameOf, param } from './admission.ts'
+import type { ApiContext } from './context.ts'
 import { notFound } from './errors.ts'
 import { addInterface } from './interface.ts'
 import { findPackage } from './listed-packages.ts'
 import { packageUrl } from './packages.ts'
-import type { ApiParts } from './parts.ts'
 import { plainText } from './plain-text.ts'
 
 const NewAdvisory = z.object({
@@ -43,8 +43,8 @@ const Advisory = z.object({
 })
 
 /** Security advisories of a package: `…/advisories` (DESIGN §6). */
-export async function advisoryRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
-  const { db } = parts
+export async function advisoryRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+  const { db } = context
   const url = `${packageUrl}/advisories`
 
   addInterface(
@@ -53,7 +53,7 @@ export async function advisoryRoutes(app: FastifyInstance, parts: ApiParts): Pro
       method: 'GET',
       url,
       summary: 'The advisories that stand against a package, the oldest first',
-      entrance: allowedTo('pull', parts),
+      entrance: allowedTo('pull', context),
       answer: z.array(Advisory),
     },
     async ({ request, admitted }) => {
@@ -69,7 +69,7 @@ export async function advisoryRoutes(app: FastifyInstance, parts: ApiParts): Pro
       method: 'POST',
       url,
       summary: 'Publish an advisory against a package',
-      entrance: allowedTo('push', parts),
+      entrance: allowedTo('push', context),
       body: NewAdvisory,
       answer: Advisory,
       status: 201,
@@ -87,7 +87,7 @@ export async function advisoryRoutes(app: FastifyInstance, parts: ApiParts): Pro
       method: 'DELETE',
       url: `${url}/:advisory`,
       summary: 'Withdraw an advisory',
-      entrance: allowedTo('push', parts),
+      entrance: allowedTo('push', context),
     },
     async ({ request, admitted }) => {
       await withdrawAdvisory(db, changeOf(request, admitted), param(request, 'advisory'))

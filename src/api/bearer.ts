@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
-import { covers } from '../scopes.ts'
-import { hashSecret, kindOfSecret, type SecretHash } from '../secrets.ts'
+import { covers } from '../domain/scopes.ts'
+import { hashSecret, kindOfSecret, type SecretHash } from '../domain/secrets.ts'
 import { insufficientScope, invalidToken, noCredentials, unreadableCredentials } from './errors.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { isOutage } from '../database.ts'
+import { isOutage } from '../database/database.ts'
 import { RegistryError } from '../registry/errors.ts'
 
 /** Numbers of gRPC, as the registry answers them too (DESIGN §6, §7). */

@@ -1,10 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { listEvents, type RegistryEvent } from '../registry/events.ts'
+import { listEvents, type RegistryEvent } from '../registry/tables/events.ts'
 import { allowedTo } from './admission.ts'
+import type { ApiContext } from './context.ts'
 import { addList } from './interface.ts'
 import { readPage } from './paging.ts'
-import type { ApiParts } from './parts.ts'
 
 const Event = z.object({
   id: z.int(),
@@ -20,20 +20,20 @@ const Event = z.object({
 })
 
 /** Who did what, with which token, when and from where: `…/events`. */
-export async function eventRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
+export async function eventRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
   addList(
     app,
     {
       url: '/repositories/:group/:name/events',
       summary: 'What was done in a repository, the latest first',
-      entrance: allowedTo('readSettings', parts),
+      entrance: allowedTo('readSettings', context),
       item: Event,
     },
-    parts.config.baseUrl,
+    context.config.baseUrl,
     async ({ admitted, part }) =>
       readPage(
         part,
-        (wanted) => listEvents(parts.db, admitted.repositoryId, wanted),
+        (wanted) => listEvents(context.db, admitted.repositoryId, wanted),
         ({ id }) => id,
         describeEvent,
       ),

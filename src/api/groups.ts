@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { roles } from '../permissions.ts'
+import { roles } from '../domain/permissions.ts'
 import { holdersOf, param } from './admission.ts'
+import type { ApiContext } from './context.ts'
 import { notFound } from './errors.ts'
 import { addList } from './interface.ts'
 import { readPage } from './paging.ts'
-import type { ApiParts } from './parts.ts'
 import { isGroupSeen, listReachedGroups, listRepositoriesOfGroup } from './reached.ts'
 import { describeRepository, Repository } from './repositories.ts'
 
@@ -16,9 +16,9 @@ const Group = z.object({
 })
 
 /** The account's groups, as far as the token reaches: `/api/groups` (DESIGN §6). */
-export async function groupRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
-  const { db, config } = parts
-  const entrance = holdersOf(parts, 'group-resource:r')
+export async function groupRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+  const { db, config } = context
+  const entrance = holdersOf(context, 'group-resource:r')
 
   addList(
     app,

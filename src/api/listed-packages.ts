@@ -1,5 +1,5 @@
-import type { Queryable } from '../database.ts'
-import type { ListPart } from '../registry/list-part.ts'
+import type { Queryable } from '../database/database.ts'
+import type { ListPart } from '../repositories/list-part.ts'
 
 /** A package as it is listed to people and interfaces. */
 export interface ListedPackage {

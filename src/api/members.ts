@@ -1,21 +1,21 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { findAccountByUsername } from '../accounts/accounts.ts'
-import { transaction } from '../database.ts'
-import { roles } from '../permissions.ts'
-import { insertEvent, type RegistryAction } from '../registry/events.ts'
+import { transaction } from '../database/database.ts'
+import { roles } from '../domain/permissions.ts'
+import { insertEvent, type RegistryAction } from '../registry/tables/events.ts'
 import {
   findMember,
   type Member as KnownMember,
   listMembers,
   removeRepositoryMember,
   setRepositoryMember,
-} from '../registry/members.ts'
+} from '../repositories/members.ts'
 import { allowedTo, param, type RepositoryAdmission } from './admission.ts'
+import type { ApiContext } from './context.ts'
 import { notFound } from './errors.ts'
 import { addInterface, addList } from './interface.ts'
 import { readPage } from './paging.ts'
-import type { ApiParts } from './parts.ts'
 
 const Member = z.object({
   username: z.string(),
@@ -27,8 +27,8 @@ const Member = z.object({
 })
 
 /** Members of a repository: `…/members[/<username>]` (DESIGN §6). A role on the group is not changed here. */
-export async function memberRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
-  const { db, config } = parts
+export async function memberRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+  const { db, config } = context
   const membersUrl = '/repositories/:group/:name/members'
   const url = `${membersUrl}/:username`
 
@@ -37,7 +37,7 @@ export async function memberRoutes(app: FastifyInstance, parts: ApiParts): Promi
     {
       url: membersUrl,
       summary: 'Everyone with a role on a repository, through it or its group',
-      entrance: allowedTo('readSettings', parts),
+      entrance: allowedTo('readSettings', context),
       item: Member,
     },
     config.baseUrl,
@@ -56,7 +56,7 @@ export async function memberRoutes(app: FastifyInstance, parts: ApiParts): Promi
       method: 'GET',
       url,
       summary: 'A member of a repository',
-      entrance: allowedTo('readSettings', parts),
+      entrance: allowedTo('readSettings', context),
       answer: Member,
     },
     async ({ request, admitted }) => memberAt(admitted.repositoryId, param(request, 'username')),
@@ -68,7 +68,7 @@ export async function memberRoutes(app: FastifyInstance, parts: ApiParts): Promi
       method: 'PUT',
       url,
       summary: 'Make an account a member of a repository, or change its role there',
-      entrance: allowedTo('manage', parts),
+      entrance: allowedTo('manage', context),
       body: z.object({ role: z.enum(roles) }),
       answer: Member,
     },
@@ -89,7 +89,7 @@ export async function memberRoutes(app: FastifyInstance, parts: ApiParts): Promi
       method: 'DELETE',
       url,
       summary: 'End a membership of a repository; one of its group stays',
-      entrance: allowedTo('manage', parts),
+      entrance: allowedTo('manage', context),
     },
     async ({ request, admitted }) => {
       const username = param(request, 'username')

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Config } from '../config.ts'
-import { allScopes } from '../scopes.ts'
+import { allScopes } from '../domain/scopes.ts'
 import type { InterfaceDescription } from './interface.ts'
 import { PageQuery } from './paging.ts'
 

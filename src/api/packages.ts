@@ -4,11 +4,11 @@ import { setAbandoned } from '../registry/lifecycle/abandonment.ts'
 import { deletePackage, purgePackage, restorePackage } from '../registry/lifecycle/deletion.ts'
 import { isPackageName } from '../registry/manifest/package-name.ts'
 import { allowedTo, changeOf } from './admission.ts'
+import type { ApiContext } from './context.ts'
 import { invalidArgument, notFound } from './errors.ts'
 import { addInterface, addList } from './interface.ts'
 import { findPackage, type ListedPackage, listPackages } from './listed-packages.ts'
 import { readPage } from './paging.ts'
-import type { ApiParts } from './parts.ts'
 
 /** Below it: everything about one package. */
 export const packageUrl = '/repositories/:group/:name/packages/:vendor/:package'
@@ -41,15 +41,15 @@ const Abandonment = z
   .partial()
 
 /** Packages: `…/packages`, and what is done to one as a whole (DESIGN §6). */
-export async function packageRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
-  const { db, config } = parts
+export async function packageRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+  const { db, config } = context
 
   addList(
     app,
     {
       url: '/repositories/:group/:name/packages',
       summary: 'Packages of a repository',
-      entrance: allowedTo('pull', parts),
+      entrance: allowedTo('pull', context),
       item: Package,
     },
     config.baseUrl,
@@ -68,7 +68,7 @@ export async function packageRoutes(app: FastifyInstance, parts: ApiParts): Prom
       method: 'PATCH',
       url: packageUrl,
       summary: 'Say that a package is abandoned, and by what it is replaced',
-      entrance: allowedTo('push', parts),
+      entrance: allowedTo('push', context),
       body: Abandonment,
       answer: Package,
     },
@@ -88,7 +88,7 @@ export async function packageRoutes(app: FastifyInstance, parts: ApiParts): Prom
       url: packageUrl,
       summary:
         'Delete all versions of a package: softly, or for good with purge=true. Its name stays claimed',
-      entrance: allowedTo('deletePackage', parts),
+      entrance: allowedTo('deletePackage', context),
       query: PurgeQuery,
     },
     async ({ request, admitted, query }) => {
@@ -103,7 +103,7 @@ export async function packageRoutes(app: FastifyInstance, parts: ApiParts): Prom
       method: 'POST',
       url: `${packageUrl}/restore`,
       summary: 'Bring back what the last deletion of the whole package took',
-      entrance: allowedTo('deletePackage', parts),
+      entrance: allowedTo('deletePackage', context),
       answer: Package,
     },
     async ({ request, admitted }) => {

@@ -2,13 +2,13 @@ import type { FastifyInstance, RouteOptions } from 'fastify'
 import { refuseOtherMethods } from '../http/other-methods.ts'
 import { refuseOtherPaths } from '../http/other-paths.ts'
 import { advisoryRoutes } from './advisories.ts'
+import type { ApiContext } from './context.ts'
 import { ApiError, errcodes, notFound, sendApiError } from './errors.ts'
 import { eventRoutes } from './events.ts'
 import { groupRoutes } from './groups.ts'
 import { memberRoutes } from './members.ts'
 import { type DescribedRoute, describeInterfaces } from './openapi.ts'
 import { packageRoutes } from './packages.ts'
-import type { ApiParts } from './parts.ts'
 import { quarantineRoutes } from './quarantine.ts'
 import { repositoryRoutes } from './repositories.ts'
 import { userRoutes } from './user.ts'
@@ -27,7 +27,7 @@ const everyRoute = [
 ]
 
 /** The interfaces for tokens (DESIGN §6): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */
-export async function api(app: FastifyInstance, parts: ApiParts): Promise<void> {
+export async function api(app: FastifyInstance, context: ApiContext): Promise<void> {
   await app.register(
     async (scope) => {
       scope.setErrorHandler(sendApiError)
@@ -40,8 +40,8 @@ export async function api(app: FastifyInstance, parts: ApiParts): Promise<void> 
       })
       const added: RouteOptions[] = []
       scope.addHook('onRoute', (route) => void added.push(route))
-      for (const routes of everyRoute) await routes(scope, parts)
-      const document = describeInterfaces(added.flatMap(describedRoute), parts.config)
+      for (const routes of everyRoute) await routes(scope, context)
+      const document = describeInterfaces(added.flatMap(describedRoute), context.config)
       scope.get('/openapi.json', async () => document)
       for (const [url, methods] of methodsByUrl([...added])) {
         refuseOtherMethods(scope, url, methods, methodNotAllowed)

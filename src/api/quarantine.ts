@@ -2,8 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { liftQuarantine, quarantineVersion } from '../registry/lifecycle/quarantine.ts'
 import { allowedTo, versionChangeOf } from './admission.ts'
+import type { ApiContext } from './context.ts'
 import { addInterface } from './interface.ts'
-import type { ApiParts } from './parts.ts'
 import { plainText } from './plain-text.ts'
 import { versionUrl } from './versions.ts'
 
@@ -12,9 +12,9 @@ const Quarantine = z.object({
 })
 
 /** The quarantine of a version: `…/<version>/quarantine` (DESIGN §6). */
-export async function quarantineRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
+export async function quarantineRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
   const url = `${versionUrl}/quarantine`
-  const entrance = allowedTo('push', parts)
+  const entrance = allowedTo('push', context)
 
   addInterface(
     app,
@@ -28,7 +28,7 @@ export async function quarantineRoutes(app: FastifyInstance, parts: ApiParts): P
     },
     async ({ request, admitted, body }) => {
       const change = versionChangeOf(request, admitted)
-      await quarantineVersion(parts.db, change, body.reason)
+      await quarantineVersion(context.db, change, body.reason)
       return { version: change.version, quarantine_reason: body.reason }
     },
   )
@@ -37,7 +37,7 @@ export async function quarantineRoutes(app: FastifyInstance, parts: ApiParts): P
     app,
     { method: 'DELETE', url, summary: 'Lift the quarantine of a version', entrance },
     async ({ request, admitted }) => {
-      await liftQuarantine(parts.db, versionChangeOf(request, admitted))
+      await liftQuarantine(context.db, versionChangeOf(request, admitted))
     },
   )
 }

@@ -1,7 +1,7 @@
-import type { Queryable } from '../database.ts'
-import type { Role, TokenGrant } from '../permissions.ts'
-import type { ListPart } from '../registry/list-part.ts'
-import type { Repository } from '../registry/repositories.ts'
+import type { Queryable } from '../database/database.ts'
+import type { Role, TokenGrant } from '../domain/permissions.ts'
+import type { ListPart } from '../repositories/list-part.ts'
+import type { Repository } from '../repositories/repositories.ts'
 
 /** Whose repositories are listed: an account's, as far as its token reaches (DESIGN §1). */
 export interface Reach extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {

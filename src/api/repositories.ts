@@ -1,14 +1,19 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { transaction } from '../database.ts'
-import { roles, visibilities } from '../permissions.ts'
-import { insertEvent } from '../registry/events.ts'
-import { changeRepository, deleteRepository, findRepository, registryUrl } from '../registry/repositories.ts'
+import { transaction } from '../database/database.ts'
+import { roles, visibilities } from '../domain/permissions.ts'
+import { insertEvent } from '../registry/tables/events.ts'
+import {
+  changeRepository,
+  deleteRepository,
+  findRepository,
+  registryUrl,
+} from '../repositories/repositories.ts'
 import { allowedTo, holdersOf } from './admission.ts'
+import type { ApiContext } from './context.ts'
 import { notFound } from './errors.ts'
 import { addInterface, addList } from './interface.ts'
 import { readPage } from './paging.ts'
-import type { ApiParts } from './parts.ts'
 import { plainText } from './plain-text.ts'
 import { listReachedRepositories, type ReachedRepository } from './reached.ts'
 
@@ -30,8 +35,8 @@ const Changes = z
   .partial()
 
 /** Repositories: `/api/repositories` and `/api/repositories/<group>/<name>` (DESIGN §6). */
-export async function repositoryRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
-  const { db, config } = parts
+export async function repositoryRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+  const { db, config } = context
   const url = '/repositories/:group/:name'
 
   addList(
@@ -39,7 +44,7 @@ export async function repositoryRoutes(app: FastifyInstance, parts: ApiParts): P
     {
       url: '/repositories',
       summary: 'Repositories on which the account has a role and which the token reaches',
-      entrance: holdersOf(parts, 'repo-basic-info:r'),
+      entrance: holdersOf(context, 'repo-basic-info:r'),
       item: Repository,
     },
     config.baseUrl,
@@ -58,7 +63,7 @@ export async function repositoryRoutes(app: FastifyInstance, parts: ApiParts): P
       method: 'GET',
       url,
       summary: 'A repository',
-      entrance: allowedTo('describe', parts),
+      entrance: allowedTo('describe', context),
       answer: Repository,
     },
     async ({ admitted: { repositoryId, access } }) => {
@@ -74,7 +79,7 @@ export async function repositoryRoutes(app: FastifyInstance, parts: ApiParts): P
       method: 'PATCH',
       url,
       summary: 'Change description and visibility',
-      entrance: allowedTo('manage', parts),
+      entrance: allowedTo('manage', context),
       body: Changes,
       answer: Repository,
     },
@@ -95,7 +100,7 @@ export async function repositoryRoutes(app: FastifyInstance, parts: ApiParts): P
       method: 'DELETE',
       url,
       summary: 'Delete a repository with everything in it, for good',
-      entrance: allowedTo('deleteRepository', parts),
+      entrance: allowedTo('deleteRepository', context),
     },
     async ({ admitted: { repositoryId, author, path } }) =>
       transaction(db, async (tx) => {

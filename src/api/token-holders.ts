@@ -1,8 +1,8 @@
-import type { Queryable } from '../database.ts'
-import type { UsedToken } from '../last-use.ts'
-import type { TokenGrant } from '../permissions.ts'
-import type { SecretHash } from '../secrets.ts'
-import { forEachCall } from '../shared-statements.ts'
+import type { Queryable } from '../database/database.ts'
+import { forEachCall } from '../database/shared-statements.ts'
+import type { TokenGrant } from '../domain/permissions.ts'
+import type { SecretHash } from '../domain/secrets.ts'
+import type { UsedToken } from '../jobs/last-use.ts'
 
 /** The account behind a live token, and what the token may do. */
 export interface TokenHolder extends UsedToken {

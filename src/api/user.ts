@@ -2,9 +2,9 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { holdersOf } from './admission.ts'
 import { readBearer } from './bearer.ts'
+import type { ApiContext } from './context.ts'
 import { invalidToken } from './errors.ts'
 import { addInterface } from './interface.ts'
-import type { ApiParts } from './parts.ts'
 import { plainText } from './plain-text.ts'
 import { renameTokenHolder, type TokenHolder } from './token-holders.ts'
 
@@ -21,14 +21,14 @@ const Changes = z.object({ name: plainText(100) })
 const Email = z.object({ email: z.string(), primary: z.boolean(), verified: z.boolean() })
 
 /** The account behind the token: `/api/user` and `/api/user/emails` (DESIGN §6). */
-export async function userRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
+export async function userRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
   addInterface(
     app,
     {
       method: 'GET',
       url: '/user',
       summary: 'The account behind the token',
-      entrance: holdersOf(parts, 'account-profile:r'),
+      entrance: holdersOf(context, 'account-profile:r'),
       answer: User,
     },
     async ({ admitted }) => describe(admitted),
@@ -40,12 +40,12 @@ export async function userRoutes(app: FastifyInstance, parts: ApiParts): Promise
       method: 'PATCH',
       url: '/user',
       summary: 'Change the display name of the account behind the token',
-      entrance: holdersOf(parts, 'account-profile:rw'),
+      entrance: holdersOf(context, 'account-profile:rw'),
       body: Changes,
       answer: User,
     },
     async ({ request, body }) => {
-      const renamed = await renameTokenHolder(parts.db, readBearer(request), body.name)
+      const renamed = await renameTokenHolder(context.db, readBearer(request), body.name)
       if (!renamed) throw invalidToken()
       return describe(renamed)
     },
@@ -57,7 +57,7 @@ export async function userRoutes(app: FastifyInstance, parts: ApiParts): Promise
       method: 'GET',
       url: '/user/emails',
       summary: 'The verified email of the account behind the token',
-      entrance: holdersOf(parts, 'account-email:r'),
+      entrance: holdersOf(context, 'account-email:r'),
       answer: z.array(Email),
     },
     async ({ admitted: { email } }) => (email === null ? [] : [{ email, primary: true, verified: true }]),

@@ -1,16 +1,16 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { distUrl } from '../registry/documents/entry.ts'
-import { listDailyDownloads } from '../registry/downloads.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
-import { registryUrl } from '../registry/repositories.ts'
+import { listDailyDownloads } from '../registry/tables/downloads.ts'
+import { registryUrl } from '../repositories/repositories.ts'
 import { allowedTo, packageNameOf, param, type RepositoryAdmission, versionChangeOf } from './admission.ts'
+import type { ApiContext } from './context.ts'
 import { notFound } from './errors.ts'
 import { addInterface } from './interface.ts'
 import { findPackage, findVersion, type ListedVersion, listVersions } from './listed-packages.ts'
 import { describePackage, Package, PurgeQuery, packageUrl } from './packages.ts'
 import { nextLink, PageQuery, partOf, readPage } from './paging.ts'
-import type { ApiParts } from './parts.ts'
 
 /** Below it: everything about one version. */
 export const versionUrl = `${packageUrl}/:version`
@@ -39,8 +39,8 @@ const VersionWithDays = Version.extend({
 })
 
 /** A package with its versions, and each of them: `…/packages/<vendor>/<package>[/<version>]` (DESIGN §6). */
-export async function versionRoutes(app: FastifyInstance, parts: ApiParts): Promise<void> {
-  const { db, config } = parts
+export async function versionRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+  const { db, config } = context
 
   addInterface(
     app,
@@ -48,7 +48,7 @@ export async function versionRoutes(app: FastifyInstance, parts: ApiParts): Prom
       method: 'GET',
       url: packageUrl,
       summary: 'A package and its versions, the newest first and in parts; deleted ones with deleted=true',
-      entrance: allowedTo('pull', parts),
+      entrance: allowedTo('pull', context),
       query: VersionsQuery,
       answer: PackageWithVersions,
     },
@@ -74,7 +74,7 @@ export async function versionRoutes(app: FastifyInstance, parts: ApiParts): Prom
       method: 'GET',
       url: versionUrl,
       summary: 'A version, deleted or not, with its installations of each day',
-      entrance: allowedTo('pull', parts),
+      entrance: allowedTo('pull', context),
       answer: VersionWithDays,
     },
     async ({ request, admitted }) => {
@@ -94,7 +94,7 @@ export async function versionRoutes(app: FastifyInstance, parts: ApiParts): Prom
       method: 'DELETE',
       url: versionUrl,
       summary: 'Delete a version: softly, or for good with purge=true. Its number stays taken',
-      entrance: allowedTo('deletePackage', parts),
+      entrance: allowedTo('deletePackage', context),
       query: PurgeQuery,
     },
     async ({ request, admitted, query }) => {
@@ -109,7 +109,7 @@ export async function versionRoutes(app: FastifyInstance, parts: ApiParts): Prom
       method: 'POST',
       url: `${versionUrl}/restore`,
       summary: 'Bring a deleted version back, unless it is purged',
-      entrance: allowedTo('deletePackage', parts),
+      entrance: allowedTo('deletePackage', context),
       answer: Version,
     },
     async ({ request, admitted }) => {

@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander'
 import { insertAccount } from '../accounts/accounts.ts'
 import { hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
-import { makePassword } from '../secrets.ts'
+import { makePassword } from '../domain/secrets.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 

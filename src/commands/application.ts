@@ -1,11 +1,11 @@
 import { Command } from 'commander'
+import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import {
   type ApplicationStatus,
   listApplications,
   rotateClientSecret,
   setApplicationStatus,
 } from '../oauth/applications.ts'
-import { hashSecret, makeSecret } from '../secrets.ts'
 import { newCommand } from './application-new.ts'
 import { jsonOption, wholeNumber } from './options.ts'
 import { answer, withDatabase } from './run.ts'

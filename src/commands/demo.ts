@@ -1,7 +1,7 @@
 import { Command } from 'commander'
-import { makeDemo } from '../demo.ts'
-import { describeWalk } from '../demo-walk.ts'
-import { registryUrl } from '../registry/repositories.ts'
+import { registryUrl } from '../repositories/repositories.ts'
+import { makeDemo } from '../server/demo.ts'
+import { describeWalk } from '../server/demo-walk.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 

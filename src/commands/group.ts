@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { insertGroup } from '../registry/groups.ts'
+import { insertGroup } from '../repositories/groups.ts'
 import { theAccount } from './named.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'

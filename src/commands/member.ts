@@ -1,12 +1,12 @@
 import { Argument, Command } from 'commander'
-import type { Queryable } from '../database.ts'
-import { type Role, roles } from '../permissions.ts'
+import type { Queryable } from '../database/database.ts'
+import { type Role, roles } from '../domain/permissions.ts'
 import {
   removeGroupMember,
   removeRepositoryMember,
   setGroupMember,
   setRepositoryMember,
-} from '../registry/members.ts'
+} from '../repositories/members.ts'
 import { theAccount, theGroup, theRepository } from './named.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'

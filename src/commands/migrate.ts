@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { migrate } from '../migrate.ts'
+import { migrate } from '../database/migrate.ts'
 import { answer, withBareDatabase } from './run.ts'
 
 /** `svc migrate`: brings the database up to date; `svc serve` does so too. */

@@ -1,7 +1,7 @@
 import { type Account, findAccountByUsername } from '../accounts/accounts.ts'
-import type { Queryable } from '../database.ts'
-import { findGroup, type Group } from '../registry/groups.ts'
-import { findRepositoryByPath, type Repository } from '../registry/repositories.ts'
+import type { Queryable } from '../database/database.ts'
+import { findGroup, type Group } from '../repositories/groups.ts'
+import { findRepositoryByPath, type Repository } from '../repositories/repositories.ts'
 
 /** The account that a command line names. Throws when there is none. */
 export async function theAccount(db: Queryable, username: string): Promise<Account> {

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander'
-import { resourceScopes } from '../permissions.ts'
-import { isScope, scopeDefinitions } from '../scopes.ts'
+import { resourceScopes } from '../domain/permissions.ts'
+import { isScope, scopeDefinitions } from '../domain/scopes.ts'
 
 /** `--json`: every command has it. */
 export function jsonOption(): Option {

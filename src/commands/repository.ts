@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander'
-import { type Visibility, visibilities } from '../permissions.ts'
-import { insertRepository, registryUrl } from '../registry/repositories.ts'
+import { type Visibility, visibilities } from '../domain/permissions.ts'
+import { insertRepository, registryUrl } from '../repositories/repositories.ts'
 import { theGroup } from './named.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'

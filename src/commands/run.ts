@@ -1,9 +1,9 @@
 import { type Command, CommanderError } from 'commander'
 import type pg from 'pg'
-import { openForCommand } from '../chosen-database.ts'
 import { type Config, readConfig } from '../config.ts'
-import { explainFailure } from '../failure.ts'
-import { isMigrated, migrate } from '../migrate.ts'
+import { openForCommand } from '../database/chosen-database.ts'
+import { isMigrated, migrate } from '../database/migrate.ts'
+import { explainFailure } from '../server/failure.ts'
 
 /** Runs what the command line asks for. Answers the exit code: 0, or 1 after one clear line on stderr. */
 export async function runProgram(program: Command, argv: string[]): Promise<number> {

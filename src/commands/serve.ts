@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import { readConfig } from '../config.ts'
-import { serve } from '../serve.ts'
+import { serve } from '../server/serve.ts'
 
 /** `svc serve`: what `npm start` runs. */
 export function serveCommand(): Command {

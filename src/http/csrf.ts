@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
-import { makeOpaqueId } from '../secrets.ts'
+import { makeOpaqueId } from '../domain/secrets.ts'
 import { type CookieConfig, readCookie, setCookie } from './cookies.ts'
 import { PageError } from './page-error.ts'
 import { field } from './page-form.ts'

@@ -1,6 +1,6 @@
-import type { Queryable } from '../database.ts'
-import type { ResourceScope } from '../permissions.ts'
-import type { SecretHash } from '../secrets.ts'
+import type { Queryable } from '../database/database.ts'
+import type { ResourceScope } from '../domain/permissions.ts'
+import type { SecretHash } from '../domain/secrets.ts'
 
 /** Approval states; SPEC does not show them. Only an approved application can be authorized or hold a working token. */
 export type ApplicationStatus = 'pending' | 'approved' | 'suspended'

@@ -1,6 +1,6 @@
-import type { Queryable } from '../database.ts'
-import type { ResourceScope } from '../permissions.ts'
-import type { SecretHash } from '../secrets.ts'
+import type { Queryable } from '../database/database.ts'
+import type { ResourceScope } from '../domain/permissions.ts'
+import type { SecretHash } from '../domain/secrets.ts'
 
 /** How long a consent page may stand open. SPEC shows no bound; an hour outlasts every honest hesitation. */
 const lifetimeSeconds = 3600

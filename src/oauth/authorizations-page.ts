@@ -1,10 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { askToSignIn, readSession } from '../accounts/visitor.ts'
+import type { AppContext } from '../context.ts'
+import { type WordedScopes, wordResourceScope, wordScopes } from '../domain/scope-wording.ts'
 import { notFound, PageError } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
-import type { Parts } from '../parts.ts'
-import { type WordedScopes, wordResourceScope, wordScopes } from '../scope-wording.ts'
 import {
   type Authorization,
   endAuthorization,
@@ -22,12 +22,12 @@ interface WordedAuthorization extends Authorization {
 }
 
 /** The user authorization management page of SPEC 2.1: what the account has granted, and how to withdraw it. */
-export async function authorizationsPage(app: FastifyInstance, parts: Parts): Promise<void> {
-  const { db } = parts
+export async function authorizationsPage(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { db } = context
 
   app.get('/settings/authorizations', async (request, reply) => {
-    const session = await readSession(parts, request)
-    if (!session) return await askToSignIn(parts, request, reply)
+    const session = await readSession(context, request)
+    if (!session) return await askToSignIn(context, request, reply)
     const authorizations = await listAuthorizations(db, session.account.id)
     const ended = readId(field(readQuery(request), 'withdrawn'))
     return authorizationsListPage(reply, session, {
@@ -37,7 +37,7 @@ export async function authorizationsPage(app: FastifyInstance, parts: Parts): Pr
   })
 
   app.post('/settings/authorizations/withdraw', async (request, reply) => {
-    const session = await readSession(parts, request)
+    const session = await readSession(context, request)
     if (!session) throw new PageError(403, 'You are not signed in any more, so nothing was done.')
     const id = readId(field(request.body, 'authorization'))
     if (id === null) throw notFound()

@@ -1,5 +1,5 @@
-import type { Queryable } from '../database.ts'
-import { coversAll, isScope } from '../scopes.ts'
+import type { Queryable } from '../database/database.ts'
+import { coversAll, isScope } from '../domain/scopes.ts'
 import { type Application, findApplicationByClientId } from './applications.ts'
 import { AuthorizationError, LinkError, type ResponseTarget } from './authorize-errors.ts'
 import { type LinkQuery, readLinkQuery, readParameter, readState } from './authorize-query.ts'

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../accounts/sessions.ts'
 import { askToSignIn, readSession } from '../accounts/visitor.ts'
-import type { Parts } from '../parts.ts'
-import { hashSecret, makeOpaqueId, makeSecret } from '../secrets.ts'
+import type { AppContext } from '../context.ts'
+import { hashSecret, makeOpaqueId, makeSecret } from '../domain/secrets.ts'
 import { insertAuthorizationRequest } from './authorization-requests.ts'
 import { issueCodeAgain } from './authorizations.ts'
 import { AuthorizationError, sendBack } from './authorize-errors.ts'
@@ -10,23 +10,23 @@ import { type AuthorizeRequest, type ProvenLink, proveLink, readAuthorizeRequest
 import { showConsent } from './consent-page.ts'
 
 /** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. Its answer is given in consent.ts. */
-export async function authorizeRoute(app: FastifyInstance, parts: Parts): Promise<void> {
+export async function authorizeRoute(app: FastifyInstance, context: AppContext): Promise<void> {
   // A link preview's HEAD must do none of what the GET does (OAUTH 49).
   app.head('/oauth2/auth', async (_request, reply) => reply.type('text/html; charset=utf-8').send())
 
   app.get('/oauth2/auth', { exposeHeadRoute: false }, async (request, reply) => {
-    const link = await proveLink(parts.db, request.url)
+    const link = await proveLink(context.db, request.url)
     const asked = readAuthorizeRequest(link)
-    const session = await readSession(parts, request)
-    if (session) return await answerOrAsk(parts, request, reply, session, link, asked)
-    if (asked.prompt !== 'none') return await askToSignIn(parts, request, reply)
+    const session = await readSession(context, request)
+    if (session) return await answerOrAsk(context, request, reply, session, link, asked)
+    if (asked.prompt !== 'none') return await askToSignIn(context, request, reply)
     throw new AuthorizationError(link.target, 'login_required', 'Nobody is signed in.')
   })
 }
 
 /** Sends the browser straight back where consent was given before (OAUTH 47), and asks for it otherwise. */
 async function answerOrAsk(
-  { config, db }: Parts,
+  { config, db }: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   session: Session,

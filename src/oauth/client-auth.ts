@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
-import type { Queryable } from '../database.ts'
-import { countFailure, networkOf } from '../failure-limit.ts'
-import { hashSecret, type SecretHash } from '../secrets.ts'
+import type { Queryable } from '../database/database.ts'
+import { hashSecret, type SecretHash } from '../domain/secrets.ts'
+import { countFailure, networkOf } from '../http/failure-limit.ts'
 import { invalidClient, OAuthError } from './errors.ts'
 import { decodePart, type Form, readOptional, splitOnce } from './form.ts'
 

@@ -1,5 +1,5 @@
-import type { Queryable } from '../database.ts'
-import type { SecretHash } from '../secrets.ts'
+import type { Queryable } from '../database/database.ts'
+import type { SecretHash } from '../domain/secrets.ts'
 import type { PresentedClient } from './client-auth.ts'
 
 /** A code with all that it must be bound to, and the pair to store for it. */

@@ -1,11 +1,15 @@
 import type { FastifyReply } from 'fastify'
 import type { Session } from '../accounts/sessions.ts'
-import type { Queryable } from '../database.ts'
+import type { Queryable } from '../database/database.ts'
+import type { ResourceScope } from '../domain/permissions.ts'
+import { type WordedScopes, wordResourceScope, wordScopes } from '../domain/scope-wording.ts'
 import { page } from '../http/pages.ts'
-import type { ResourceScope } from '../permissions.ts'
-import { type WordedScopes, wordResourceScope, wordScopes } from '../scope-wording.ts'
+import {
+  listRepositoryChoices,
+  maxChoices,
+  type RepositoryChoice,
+} from '../repositories/repository-choices.ts'
 import type { ConsentApplication } from './authorization-requests.ts'
-import { listRepositoryChoices, maxChoices, type RepositoryChoice } from './repository-choices.ts'
 
 /** What a consent page asks about. */
 export interface Question {

@@ -2,11 +2,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { deleteSession, type Session } from '../accounts/sessions.ts'
 import { rememberReturn } from '../accounts/sign-in-returns.ts'
 import { readSession } from '../accounts/visitor.ts'
+import type { AppContext } from '../context.ts'
+import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { PageError } from '../http/page-error.ts'
 import { field, fields } from '../http/page-form.ts'
-import type { Parts } from '../parts.ts'
-import { hashSecret, makeSecret } from '../secrets.ts'
 import {
   type AuthorizationRequest,
   approveAuthorizationRequest,
@@ -21,26 +21,26 @@ const maxChosen = 500
 const maxSearchCharacters = 200
 
 /** The consent page's answers: approve, deny, search for repositories, or sign in as someone else. */
-export async function consentRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
-  const { config, db } = parts
+export async function consentRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
 
   app.post('/oauth2/auth', async (request, reply) => {
-    const session = await requireSession(parts, request)
+    const session = await requireSession(context, request)
     switch (field(request.body, 'decision')) {
       case 'approve':
-        return await approve(parts, request, reply, session)
+        return await approve(context, request, reply, session)
       case 'deny':
-        return await deny(parts, request, reply, session)
+        return await deny(context, request, reply, session)
       case 'search':
-        return await askAgain(parts, request, reply, session)
+        return await askAgain(context, request, reply, session)
       default:
         throw new PageError(400, 'The form came without an answer. Go back and choose one of its buttons.')
     }
   })
 
   app.post('/oauth2/auth/switch', async (request, reply) => {
-    const session = await requireSession(parts, request)
-    const { link } = await findOpenRequest(parts, request, session)
+    const session = await requireSession(context, request)
+    const { link } = await findOpenRequest(context, request, session)
     await deleteSession(db, session.idHash)
     clearCookie(reply, config, 'session')
     return reply.redirect(`/login?return=${await rememberReturn(db, link)}`, 303)
@@ -48,12 +48,12 @@ export async function consentRoutes(app: FastifyInstance, parts: Parts): Promise
 }
 
 async function approve(
-  parts: Parts,
+  context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   session: Session,
 ): Promise<FastifyReply> {
-  const { config, db } = parts
+  const { config, db } = context
   const code = makeSecret('code')
   const answer = await approveAuthorizationRequest(
     db,
@@ -63,22 +63,22 @@ async function approve(
     { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code },
   )
   if (answer) return sendBack(reply, answer, config.authUrl, { code })
-  return await askAgain(parts, request, reply.code(422), session, 'Choose at least one repository.')
+  return await askAgain(context, request, reply.code(422), session, 'Choose at least one repository.')
 }
 
 async function deny(
-  parts: Parts,
+  context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   session: Session,
 ): Promise<FastifyReply> {
   const idHash = hashSecret(field(request.body, 'request'))
-  const answer = await denyAuthorizationRequest(parts.db, idHash, session.account.id)
+  const answer = await denyAuthorizationRequest(context.db, idHash, session.account.id)
   if (!answer) {
-    await findOpenRequest(parts, request, session)
+    await findOpenRequest(context, request, session)
     throw new Error('A request that is still open could not be denied.')
   }
-  return sendBack(reply, answer, parts.config.authUrl, {
+  return sendBack(reply, answer, context.config.authUrl, {
     error: 'access_denied',
     error_description: 'The account did not give its consent.',
   })
@@ -86,22 +86,22 @@ async function deny(
 
 /** The page once more, with what was ticked and searched for. */
 async function askAgain(
-  parts: Parts,
+  context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   session: Session,
   problem?: string,
 ): Promise<FastifyReply> {
-  const pending = await findOpenRequest(parts, request, session)
+  const pending = await findOpenRequest(context, request, session)
   const search = field(request.body, 'search').slice(0, maxSearchCharacters)
   const question = { id: field(request.body, 'request'), ...pending }
   const draft = { search, chosen: readChosen(request), ...(problem !== undefined && { problem }) }
-  return await showConsent(parts.db, reply, session, question, draft)
+  return await showConsent(context.db, reply, session, question, draft)
 }
 
 /** The request that the form is about, while its answer would count. Throws the page that says why it would not. */
 async function findOpenRequest(
-  { db }: Parts,
+  { db }: AppContext,
   request: FastifyRequest,
   session: Session,
 ): Promise<AuthorizationRequest> {
@@ -117,8 +117,8 @@ async function findOpenRequest(
   return pending
 }
 
-async function requireSession(parts: Parts, request: FastifyRequest): Promise<Session> {
-  const session = await readSession(parts, request)
+async function requireSession(context: AppContext, request: FastifyRequest): Promise<Session> {
+  const session = await readSession(context, request)
   if (!session) throw new PageError(403, 'You are not signed in any more. Start again from the application.')
   return session
 }

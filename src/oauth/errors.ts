@@ -1,5 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { isOutage } from '../database.ts'
+import { isOutage } from '../database/database.ts'
 
 /** The status of each error of RFC 6749 §5.2, and of those of §4.1.2.1 that these endpoints borrow. */
 const statuses = {

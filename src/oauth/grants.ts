@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
-import type { Parts } from '../parts.ts'
-import { hashSecret, makeSecret } from '../secrets.ts'
+import type { AppContext } from '../context.ts'
+import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { type PresentedClient, refuseClient } from './client-auth.ts'
 import { exchangeCode } from './codes.ts'
 import { OAuthError } from './errors.ts'
@@ -20,7 +20,7 @@ export interface TokenResponse {
 
 /** Grant `authorization_code` (SPEC 4.2, RFC 6749 §4.1.3, RFC 7636 §4.5). A `scope` sent along is ignored. */
 export async function exchange(
-  { db, config: { lifetimes } }: Parts,
+  { db, config: { lifetimes } }: AppContext,
   log: FastifyBaseLogger,
   client: PresentedClient,
   form: Form,
@@ -50,7 +50,7 @@ export async function exchange(
 
 /** Grant `refresh_token` (SPEC §3, 4.2, RFC 6749 §6). Within the grace period it answers the first use's pair again. */
 export async function refresh(
-  { db, config: { lifetimes } }: Parts,
+  { db, config: { lifetimes } }: AppContext,
   log: FastifyBaseLogger,
   client: PresentedClient,
   form: Form,

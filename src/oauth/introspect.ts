@@ -1,14 +1,14 @@
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../parts.ts'
-import { hashSecret } from '../secrets.ts'
-import { shareStatements } from '../shared-statements.ts'
+import type { AppContext } from '../context.ts'
+import { shareStatements } from '../database/shared-statements.ts'
+import { hashSecret } from '../domain/secrets.ts'
 import { readClient, refuseClient } from './client-auth.ts'
 import { sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
 import { introspectTokens, type SeenToken } from './tokens.ts'
 
 /** Introspection endpoint (RFC 7662): an application sees its own tokens, a resource server all. */
-export async function introspectRoute(app: FastifyInstance, { db, config }: Parts): Promise<void> {
+export async function introspectRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {
   const introspect = shareStatements(introspectTokens.bind(null, db))
 
   app.post('/introspect', async (request, reply) => {

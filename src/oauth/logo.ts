@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../parts.ts'
+import type { AppContext } from '../context.ts'
 import { findLogo } from './applications.ts'
 
 /**
  * An application's logo (SPEC 2.1). It comes from outside: the browser must take it as the image it is, and
  * nothing in it may run when its address is opened by itself.
  */
-export async function logoRoute(app: FastifyInstance, { db }: Parts): Promise<void> {
+export async function logoRoute(app: FastifyInstance, { db }: AppContext): Promise<void> {
   app.get<{ Params: { clientId: string } }>('/applications/:clientId/logo', async (request, reply) => {
     const { clientId } = request.params
     const logo = isClientId(clientId) ? await findLogo(db, clientId) : null

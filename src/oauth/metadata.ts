@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../parts.ts'
-import { allScopes } from '../scopes.ts'
+import type { AppContext } from '../context.ts'
+import { allScopes } from '../domain/scopes.ts'
 import { sendJson } from './errors.ts'
 
 /** Some clients take the first one. */
@@ -15,7 +15,10 @@ export function metadataPaths(authUrl: string): string[] {
 }
 
 /** Authorization server metadata: RFC 8414, with RFC 9207 §3. */
-export async function metadataRoute(app: FastifyInstance, { config: { authUrl } }: Parts): Promise<void> {
+export async function metadataRoute(
+  app: FastifyInstance,
+  { config: { authUrl } }: AppContext,
+): Promise<void> {
   const metadata = {
     issuer: authUrl,
     authorization_endpoint: `${authUrl}/oauth2/auth`,

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
+import type { AppContext } from '../context.ts'
 import { refuseOtherMethods } from '../http/other-methods.ts'
 import { refuseOtherPaths } from '../http/other-paths.ts'
-import type { Parts } from '../parts.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
 import { acceptOnlyForms } from './form.ts'
 import { introspectRoute } from './introspect.ts'
@@ -10,11 +10,11 @@ import { revokeRoute } from './revoke.ts'
 import { tokenRoute } from './token.ts'
 
 /** The authorization server. What programs call speaks OAuth's JSON; what people see speaks HTML, in a scope beside it. */
-export async function oauth(app: FastifyInstance, parts: Parts): Promise<void> {
+export async function oauth(app: FastifyInstance, context: AppContext): Promise<void> {
   await app.register(async (scope) => {
     speakOAuth(scope)
-    await metadataRoute(scope, parts)
-    for (const path of metadataPaths(parts.config.authUrl)) {
+    await metadataRoute(scope, context)
+    for (const path of metadataPaths(context.config.authUrl)) {
       refuseOtherMethods(scope, path, ['GET', 'HEAD'], methodNotAllowed)
     }
   })
@@ -22,9 +22,9 @@ export async function oauth(app: FastifyInstance, parts: Parts): Promise<void> {
     async (scope) => {
       speakOAuth(scope)
       acceptOnlyForms(scope)
-      await tokenRoute(scope, parts)
-      await revokeRoute(scope, parts)
-      await introspectRoute(scope, parts)
+      await tokenRoute(scope, context)
+      await revokeRoute(scope, context)
+      await introspectRoute(scope, context)
       for (const url of ['/token', '/revoke', '/introspect']) {
         refuseOtherMethods(scope, url, ['POST'], methodNotAllowed)
       }

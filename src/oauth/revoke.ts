@@ -1,13 +1,13 @@
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../parts.ts'
-import { hashSecret } from '../secrets.ts'
+import type { AppContext } from '../context.ts'
+import { hashSecret } from '../domain/secrets.ts'
 import { readClient, refuseClient } from './client-auth.ts'
 import { sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
 import { revokeToken } from './tokens.ts'
 
 /** Revocation endpoint: SPEC 4.3, RFC 7009. `token_type_hint` is not needed: a token's hash is searched in both columns. */
-export async function revokeRoute(app: FastifyInstance, { db }: Parts): Promise<void> {
+export async function revokeRoute(app: FastifyInstance, { db }: AppContext): Promise<void> {
   app.post('/revoke', async (request, reply) => {
     const form = formOf(request)
     const client = readClient(request, form)

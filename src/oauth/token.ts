@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import type { Parts } from '../parts.ts'
+import type { AppContext } from '../context.ts'
 import { readClient } from './client-auth.ts'
 import { OAuthError, sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
@@ -9,7 +9,7 @@ import { exchange, refresh } from './grants.ts'
 const grants = new Map(Object.entries({ authorization_code: exchange, refresh_token: refresh }))
 
 /** Token endpoint: SPEC 4.2, RFC 6749 §3.2. */
-export async function tokenRoute(app: FastifyInstance, parts: Parts): Promise<void> {
+export async function tokenRoute(app: FastifyInstance, context: AppContext): Promise<void> {
   app.post('/token', async (request, reply) => {
     const form = formOf(request)
     const client = readClient(request, form)
@@ -20,6 +20,6 @@ export async function tokenRoute(app: FastifyInstance, parts: Parts): Promise<vo
         'The grant_type must be authorization_code or refresh_token.',
       )
     }
-    return sendJson(reply, await grant(parts, request.log, client, form))
+    return sendJson(reply, await grant(context, request.log, client, form))
   })
 }

@@ -1,7 +1,7 @@
-import type { Queryable } from '../database.ts'
-import type { ResourceScope } from '../permissions.ts'
-import type { SecretHash } from '../secrets.ts'
-import { forEachCall } from '../shared-statements.ts'
+import type { Queryable } from '../database/database.ts'
+import { forEachCall } from '../database/shared-statements.ts'
+import type { ResourceScope } from '../domain/permissions.ts'
+import type { SecretHash } from '../domain/secrets.ts'
 import type { PresentedClient } from './client-auth.ts'
 
 /** A refresh token and the pair to put in its place. */

@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { readSession } from '../accounts/visitor.ts'
+import type { AppContext } from '../context.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
-import type { Parts } from '../parts.ts'
 import { type ArchiveVolume, openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { readReadme } from '../registry/archives/readme.ts'
 import {
@@ -15,7 +15,7 @@ import {
   type PackageOnPage,
   type VersionOnPage,
   type VisibleRepository,
-} from '../registry/package-listing.ts'
+} from '../registry/tables/package-listing.ts'
 import { type Manifest, readManifest } from './manifest.ts'
 import { renderMarkdown } from './markdown.ts'
 
@@ -44,13 +44,13 @@ interface Params {
 }
 
 /** `GET /<group>/<name>/packages/<vendor>/<package>`: its versions, requirements and how to install it (DESIGN §4). */
-export async function packageRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
-  const { config, db } = parts
+export async function packageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
   const volume = await openArchiveVolume(config.dataDir)
 
   app.get<{ Params: Params }>('/:group/:name/packages/:vendor/:package', async (request, reply) => {
     const { params } = request
-    const session = await readSession(parts, request)
+    const session = await readSession(context, request)
     const repository = await findVisibleRepository(db, params, session?.account.id ?? null)
     const about = repository && (await findPackage(db, repository.id, `${params.vendor}/${params.package}`))
     const query = readQuery(request)

@@ -1,17 +1,17 @@
 import type { FastifyInstance } from 'fastify'
 import { readSession } from '../accounts/visitor.ts'
+import type { AppContext } from '../context.ts'
+import { isAtLeast } from '../domain/permissions.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
-import type { Parts } from '../parts.ts'
-import { isAtLeast } from '../permissions.ts'
 import {
   findVisibleRepository,
   type ListedPackage,
   listPackages,
   type VisibleRepository,
-} from '../registry/package-listing.ts'
-import { registryUrl } from '../registry/repositories.ts'
+} from '../registry/tables/package-listing.ts'
+import { registryUrl } from '../repositories/repositories.ts'
 
 const packagesPerPage = 50
 
@@ -37,14 +37,14 @@ export interface SetUp {
 }
 
 /** `GET /<group>/<name>`: a repository's packages, and how to use its registry (DESIGN §4, SPEC 4.5, 4.6). */
-export async function repositoryRoutes(app: FastifyInstance, parts: Parts): Promise<void> {
+export async function repositoryRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get<{ Params: { group: string; name: string } }>('/:group/:name', async (request, reply) => {
-    const session = await readSession(parts, request)
-    const repository = await findVisibleRepository(parts.db, request.params, session?.account.id ?? null)
+    const session = await readSession(context, request)
+    const repository = await findVisibleRepository(context.db, request.params, session?.account.id ?? null)
     if (!repository) throw notFound()
     const query = readQuery(request)
     const [search, after] = [field(query, 'q').trim(), field(query, 'after')]
-    const found = await listPackages(parts.db, repository.id, { search, after, limit: packagesPerPage + 1 })
+    const found = await listPackages(context.db, repository.id, { search, after, limit: packagesPerPage + 1 })
     const packages = found.slice(0, packagesPerPage)
     return repositoryPage(reply, session ?? nobody, {
       repository,
@@ -52,7 +52,7 @@ export async function repositoryRoutes(app: FastifyInstance, parts: Parts): Prom
       packages,
       search,
       next: found.length > packagesPerPage ? (packages.at(-1)?.name ?? null) : null,
-      setUp: setUpOf(parts.config.baseUrl, repository.path),
+      setUp: setUpOf(context.config.baseUrl, repository.path),
     })
   })
 }

@@ -1,9 +1,16 @@
-import type { Queryable } from '../database.ts'
-import type { UsedToken } from '../last-use.ts'
-import { type Act, judge, type Role, scopeOf, type TokenGrant, type Visibility } from '../permissions.ts'
-import type { SecretHash } from '../secrets.ts'
-import { badCredentials } from './credentials.ts'
+import type { Queryable } from '../database/database.ts'
+import {
+  type Act,
+  judge,
+  type Role,
+  scopeOf,
+  type TokenGrant,
+  type Visibility,
+} from '../domain/permissions.ts'
+import type { SecretHash } from '../domain/secrets.ts'
+import type { UsedToken } from '../jobs/last-use.ts'
 import { errcode, notAuthorized, RegistryError } from './errors.ts'
+import { badCredentials } from './protocol/credentials.ts'
 
 /** Where a request goes, and the token it presents. */
 export interface Door {

@@ -1,20 +1,20 @@
 import type { FastifyInstance } from 'fastify'
-import type { LastUse } from '../last-use.ts'
-import type { Parts } from '../parts.ts'
+import type { AppContext } from '../context.ts'
+import type { LastUse } from '../jobs/last-use.ts'
 import { admit } from './access.ts'
-import { answerError, notFound } from './answers.ts'
 import { openArchiveVolume } from './archives/archive-volume.ts'
-import { makeByteCache } from './byte-cache.ts'
-import { changesRoute } from './changes.ts'
-import { param } from './door.ts'
-import { downloadRoutes } from './download.ts'
-import { metadataRoutes } from './metadata.ts'
-import { notifyRoutes } from './notify.ts'
-import { refuseOtherMethods } from './other-methods.ts'
-import type { RegistryParts } from './parts.ts'
-import { searchRoutes } from './search.ts'
-import { securityAdvisoryRoutes } from './security-advisories.ts'
-import { uploadRoutes } from './upload.ts'
+import type { RegistryContext } from './context.ts'
+import { answerError, notFound } from './protocol/answers.ts'
+import { makeByteCache } from './protocol/byte-cache.ts'
+import { changesRoute } from './protocol/changes.ts'
+import { param } from './protocol/door.ts'
+import { downloadRoutes } from './protocol/download.ts'
+import { metadataRoutes } from './protocol/metadata.ts'
+import { notifyRoutes } from './protocol/notify.ts'
+import { refuseOtherMethods } from './protocol/other-methods.ts'
+import { searchRoutes } from './protocol/search.ts'
+import { securityAdvisoryRoutes } from './protocol/security-advisories.ts'
+import { uploadRoutes } from './protocol/upload.ts'
 
 const everyRoute = [
   metadataRoutes,
@@ -30,8 +30,11 @@ const everyRoute = [
 const cacheBytes = 64 * 1024 * 1024
 
 /** The Composer registries of all repositories: everything below {registry_url}, in one dialect (DESIGN §7). */
-export async function registry(app: FastifyInstance, given: Parts & { lastUse: LastUse }): Promise<void> {
-  const parts: RegistryParts = {
+export async function registry(
+  app: FastifyInstance,
+  given: AppContext & { lastUse: LastUse },
+): Promise<void> {
+  const context: RegistryContext = {
     ...given,
     volume: await openArchiveVolume(given.config.dataDir),
     documentCache: makeByteCache(cacheBytes),
@@ -45,7 +48,7 @@ export async function registry(app: FastifyInstance, given: Parts & { lastUse: L
 
   async function addRoutes(scope: FastifyInstance): Promise<void> {
     for (const routes of everyRoute) {
-      await scope.register(routes, parts)
+      await scope.register(routes, context)
     }
   }
 

@@ -1,18 +1,18 @@
 import type pg from 'pg'
-import { transaction } from '../database.ts'
+import { transaction } from '../database/database.ts'
 import { relinkVersion, renderDocument, renderRoot } from './documents/render.ts'
 import { errcode, RegistryError } from './errors.ts'
-import { type Author, insertEvent } from './events.ts'
 import type { JsonObject } from './manifest/manifest-json.ts'
 import type { PublishedVersion } from './manifest/version.ts'
-import { claimPackage, describePackage, type HeldPackage } from './packages.ts'
+import { type Author, insertEvent } from './tables/events.ts'
+import { claimPackage, describePackage, type HeldPackage } from './tables/packages.ts'
 import {
   type ArchiveDigest,
   findTakenVersion,
   insertArchive,
   insertVersion,
   type TakenVersion,
-} from './versions.ts'
+} from './tables/versions.ts'
 
 /** A judged upload, its archive already on the volume. */
 export interface Publication {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { listPersonalTokens } from '../../src/accounts/personal-tokens.ts'
-import { hashSecret, kindOfSecret } from '../../src/secrets.ts'
+import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
 import {
   aMember,
   anAccount,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { findSession, insertSession } from '../../src/accounts/sessions.ts'
-import { hashSecret } from '../../src/secrets.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
 import { anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 

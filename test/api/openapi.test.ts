@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isScope } from '../../src/scopes.ts'
+import { isScope } from '../../src/domain/scopes.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 

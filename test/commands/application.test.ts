@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { hashSecret, kindOfSecret } from '../../src/secrets.ts'
+import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
 import { useCommands } from '../support/commands.ts'
 
 const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { hashSecret, kindOfSecret } from '../../src/secrets.ts'
+import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
 import { anAccount, aRepository } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 

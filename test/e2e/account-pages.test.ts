@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
-import { allScopes } from '../../src/scopes.ts'
+import { allScopes } from '../../src/domain/scopes.ts'
 import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'

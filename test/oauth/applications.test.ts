@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { brokenConstraint } from '../../src/database.ts'
+import { brokenConstraint } from '../../src/database/database.ts'
+import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import {
   findApplicationByClientId,
   findLogo,
@@ -8,7 +9,6 @@ import {
   rotateClientSecret,
   setApplicationStatus,
 } from '../../src/oauth/applications.ts'
-import { hashSecret, makeSecret } from '../../src/secrets.ts'
 import { useDatabase } from '../support/database.ts'
 import { anApplication, pixel } from '../support/oauth-actors.ts'
 

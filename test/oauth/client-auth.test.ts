@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { hashSecret, makeClientId, makeSecret } from '../../src/domain/secrets.ts'
 import { rotateClientSecret, setApplicationStatus } from '../../src/oauth/applications.ts'
-import { hashSecret, makeClientId, makeSecret } from '../../src/secrets.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication, basicOf } from '../support/oauth-actors.ts'
 import { anAuthorizedApplication, postForm } from '../support/token-client.ts'

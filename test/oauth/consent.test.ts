@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { hashSecret } from '../../src/secrets.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
 import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { answer, authorizeLink, hiddenFields, open, responseOf } from '../support/browse.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { makeSecret } from '../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
-import { makeSecret } from '../../src/secrets.ts'
 import { aPersonalToken, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aCode, anApplication, anAuthorization, basicOf } from '../support/oauth-actors.ts'

@@ -1,11 +1,11 @@
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { buildApp } from '../../src/app.ts'
-import { openLog } from '../../src/log.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
 import { endAuthorization } from '../../src/oauth/authorizations.ts'
 import type { TokenResponse } from '../../src/oauth/grants.ts'
+import { buildApp } from '../../src/server/app.ts'
+import { openLog } from '../../src/server/log.ts'
 import { useApp } from '../support/app.ts'
 import { anAuthorizedApplication, pass, tokenClient, works } from '../support/token-client.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { makeSecret } from '../../src/secrets.ts'
+import { makeSecret } from '../../src/domain/secrets.ts'
 import { aPersonalToken } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'

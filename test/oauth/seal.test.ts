@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { makeSecret } from '../../src/domain/secrets.ts'
 import { openSeal, sealPair } from '../../src/oauth/seal.ts'
-import { makeSecret } from '../../src/secrets.ts'
 
 describe('the sealed successor (DESIGN §5)', () => {
   const old = makeSecret('refresh')

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { refreshPair } from '../../src/oauth/tokens.ts'
-import { hashSecret, makeSecret } from '../../src/secrets.ts'
 import { useApp } from '../support/app.ts'
 import { anAuthorizedApplication, pass } from '../support/token-client.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { setApplicationStatus } from '../../src/oauth/applications.ts'
-import { hashSecret, makeSecret } from '../../src/secrets.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { anAuthorizedApplication, ask, pass, works } from '../support/token-client.ts'

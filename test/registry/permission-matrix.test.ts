@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { type Act, judge, type ResourceScope, type Role, type Visibility } from '../../src/permissions.ts'
+import {
+  type Act,
+  judge,
+  type ResourceScope,
+  type Role,
+  type Visibility,
+} from '../../src/domain/permissions.ts'
+import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { type Access, findAccess } from '../../src/registry/access.ts'
-import { hashSecret, makeSecret } from '../../src/secrets.ts'
 import { aGroupMember, aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'

@@ -5,9 +5,9 @@ import { PassThrough } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import type pg from 'pg'
 import { afterAll, beforeAll } from 'vitest'
-import { buildApp } from '../../src/app.ts'
 import { type Config, readConfig } from '../../src/config.ts'
-import { openLog } from '../../src/log.ts'
+import { buildApp } from '../../src/server/app.ts'
+import { openLog } from '../../src/server/log.ts'
 import { useDatabase } from './database.ts'
 
 /** A running svc for one test file: its own database, and everything it has logged. */

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { cp, mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { PostgresConnection } from '../../src/embedded-postgres.ts'
+import type { PostgresConnection } from '../../src/database/embedded-postgres/embedded-postgres.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 

@@ -1,6 +1,6 @@
 import type { TestProject } from 'vitest/node'
-import { openDatabase } from '../../src/database.ts'
-import { builtInMigrations, migrate } from '../../src/migrate.ts'
+import { openDatabase } from '../../src/database/database.ts'
+import { builtInMigrations, migrate } from '../../src/database/migrate.ts'
 import { onServer, template } from './database.ts'
 import { startTestPostgres } from './postgres.ts'
 

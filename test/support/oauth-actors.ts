@@ -1,6 +1,6 @@
-import type { Queryable } from '../../src/database.ts'
+import type { Queryable } from '../../src/database/database.ts'
+import { hashSecret, makeClientId, makeSecret } from '../../src/domain/secrets.ts'
 import { type Application, insertApplication, type NewApplication } from '../../src/oauth/applications.ts'
-import { hashSecret, makeClientId, makeSecret } from '../../src/secrets.ts'
 
 /** The smallest picture that a browser shows: one transparent pixel. */
 export const pixel = Buffer.from(

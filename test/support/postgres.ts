@@ -1,9 +1,12 @@
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { clusterPaths } from '../../src/embedded-postgres/layout.ts'
-import { isAlive, readPostmaster, stopPostmaster } from '../../src/embedded-postgres/postmaster.ts'
-import { type PostgresConnection, startEmbeddedPostgres } from '../../src/embedded-postgres.ts'
+import {
+  type PostgresConnection,
+  startEmbeddedPostgres,
+} from '../../src/database/embedded-postgres/embedded-postgres.ts'
+import { clusterPaths } from '../../src/database/embedded-postgres/layout.ts'
+import { isAlive, readPostmaster, stopPostmaster } from '../../src/database/embedded-postgres/postmaster.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises'
-import type { Queryable } from '../../database.ts'
+import type { Queryable } from '../../database/database.ts'
+import { listNamedArchives } from '../tables/archives.ts'
 import {
   type ArchiveVolume,
   listArchives,
@@ -7,7 +8,6 @@ import {
   removeArchive,
   type StoredArchive,
 } from './archive-volume.ts'
-import { listNamedArchives } from './archives.ts'
 
 /** What was removed, and its size. */
 export interface CollectedGarbage {

@@ -1,6 +1,6 @@
-import type { Queryable } from '../../database.ts'
+import type { Queryable } from '../../database/database.ts'
+import { findNewestArchive, listArchivesAfter, type NamedArchive } from '../tables/archives.ts'
 import { type ArchiveVolume, listArchives, statArchive, verifyArchive } from './archive-volume.ts'
-import { findNewestArchive, listArchivesAfter, type NamedArchive } from './archives.ts'
 
 /** What is wrong with an archive. */
 export interface ArchiveProblem {

@@ -1,6 +1,6 @@
 import type pg from 'pg'
-import type { Queryable } from '../../database.ts'
-import { forEachCall } from '../../shared-statements.ts'
+import type { Queryable } from '../../database/database.ts'
+import { forEachCall } from '../../database/shared-statements.ts'
 import {
   type Access,
   accessColumns,

@@ -1,6 +1,6 @@
 import type pg from 'pg'
-import { transaction } from '../../database.ts'
-import { holdPackage } from '../packages.ts'
+import { transaction } from '../../database/database.ts'
+import { holdPackage } from '../tables/packages.ts'
 import { listOutdatedPackages, listOutdatedRoots } from './documents.ts'
 import { relinkDocument, renderDocument, renderRoot } from './render.ts'
 

@@ -1,5 +1,5 @@
-import type { Advisory } from '../advisories.ts'
-import type { QuarantinedVersion } from '../version-states.ts'
+import type { Advisory } from '../tables/advisories.ts'
+import type { QuarantinedVersion } from '../tables/version-states.ts'
 import { quarantineList } from './root.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { saveAbandonment } from '../packages.ts'
+import { saveAbandonment } from '../tables/packages.ts'
 import { changePackage, type PackageChange, showPackage } from './change.ts'
 
 /** Says that a package is kept up no more, or again; Composer warns whoever installs an abandoned one. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
-import { type Advisory, type AdvisoryText, insertAdvisory, markWithdrawn } from '../advisories.ts'
 import { errcode, RegistryError } from '../errors.ts'
+import { type Advisory, type AdvisoryText, insertAdvisory, markWithdrawn } from '../tables/advisories.ts'
 import { changePackage, type PackageChange, renderDocuments } from './change.ts'
 
 /** Publishes an advisory against a package; `composer audit` and `composer update` heed it from then on. */

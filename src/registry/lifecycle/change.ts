@@ -1,9 +1,9 @@
 import type pg from 'pg'
-import { transaction } from '../../database.ts'
+import { transaction } from '../../database/database.ts'
 import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
 import { errcode, RegistryError } from '../errors.ts'
-import { type Author, insertEvent, type RegistryAction } from '../events.ts'
-import { describePackage, type HeldPackage, holdNamedPackage } from '../packages.ts'
+import { type Author, insertEvent, type RegistryAction } from '../tables/events.ts'
+import { describePackage, type HeldPackage, holdNamedPackage } from '../tables/packages.ts'
 
 /** A change of a published package: which, by whom, and the address that links are built from. */
 export interface PackageChange {

@@ -8,7 +8,7 @@ import {
   markPurged,
   unmarkAllDeleted,
   unmarkDeleted,
-} from '../version-states.ts'
+} from '../tables/version-states.ts'
 import {
   changePackage,
   noPackage,

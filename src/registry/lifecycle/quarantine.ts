@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { relinkVersion, renderRoot } from '../documents/render.ts'
-import { describePackage, type HeldPackage } from '../packages.ts'
-import { findVersionState, markQuarantined, unmarkQuarantined } from '../version-states.ts'
+import { describePackage, type HeldPackage } from '../tables/packages.ts'
+import { findVersionState, markQuarantined, unmarkQuarantined } from '../tables/version-states.ts'
 import { changePackage, notNow, noVersion, renderDocuments, type VersionChange } from './change.ts'
 
 /**

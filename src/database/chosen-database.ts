@@ -1,0 +1,64 @@
+import type { FastifyBaseLogger } from 'fastify'
+import type pg from 'pg'
+import type { Config } from '../config.ts'
+import { prepareDataDir } from './data-dir.ts'
+import { openDatabase } from './database.ts'
+import {
+  type EmbeddedPostgres,
+  findEmbeddedPostgres,
+  startEmbeddedPostgres,
+} from './embedded-postgres/embedded-postgres.ts'
+
+/** The database that the configuration chooses: the one of DATABASE_URL, or the embedded one under DATA_DIR. */
+export interface ChosenDatabase {
+  db: pg.Pool
+  isEmbedded: boolean
+  /** Resolves, should the embedded PostgreSQL go away before `close`, with what happened. */
+  gone: Promise<Error>
+  /** Closes the pool and stops the PostgreSQL that `open…` started. */
+  close: () => Promise<void>
+}
+
+/** For the server: it holds the embedded PostgreSQL until `close`. */
+export async function openForServer(config: Config, log: FastifyBaseLogger): Promise<ChosenDatabase> {
+  await prepareDataDir(config.dataDir)
+  if (config.databaseUrl !== null) return openUrl(config.databaseUrl, (error) => logBroken(log, error))
+  const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, log, purpose: 'server' })
+  return openHeld(postgres, (error) => logBroken(log, error))
+}
+
+/** For a command: beside the running server's embedded PostgreSQL, else with one that is started for it alone. */
+export async function openForCommand(config: Config): Promise<ChosenDatabase> {
+  if (config.databaseUrl !== null) return openUrl(config.databaseUrl, ignore)
+  const running = await findEmbeddedPostgres(config.dataDir)
+  if (running === null) {
+    await prepareDataDir(config.dataDir)
+    const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, purpose: 'command' })
+    return openHeld(postgres, ignore)
+  }
+  const db = openDatabase(running, ignore)
+  return { db, isEmbedded: true, gone: never, close: () => db.end() }
+}
+
+const never = new Promise<Error>(() => {})
+
+function openUrl(connectionString: string, onError: (error: Error) => void): ChosenDatabase {
+  const db = openDatabase({ connectionString }, onError)
+  return { db, isEmbedded: false, gone: never, close: () => db.end() }
+}
+
+function openHeld(postgres: EmbeddedPostgres, onError: (error: Error) => void): ChosenDatabase {
+  const db = openDatabase(postgres.connection, onError)
+  const close = async () => {
+    await db.end()
+    await postgres.stop()
+  }
+  return { db, isEmbedded: true, gone: postgres.exited, close }
+}
+
+function logBroken(log: FastifyBaseLogger, error: Error): void {
+  log.error(error, 'an idle database connection broke')
+}
+
+/** The statement that needs the connection next reports what is wrong with it. */
+function ignore(): void {}

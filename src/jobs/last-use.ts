@@ -1,0 +1,76 @@
+import type { FastifyBaseLogger } from 'fastify'
+import type { Queryable } from '../database/database.ts'
+
+/** How long uses are gathered before one statement writes them all. */
+const gatherMilliseconds = 3_000
+
+/** A token of the view `live_token` that was just used. */
+export interface UsedToken {
+  kind: 'access' | 'personal'
+  tokenId: string
+  /** Null for a personal access token. */
+  authorizationId: string | null
+}
+
+/** Notes when authorizations and personal access tokens were last used. */
+export interface LastUse {
+  /** Remembers the use and returns at once: no request ever waits for it. */
+  note: (token: UsedToken) => void
+  /** Writes what was noted so far. */
+  flush: () => Promise<void>
+}
+
+/**
+ * Uses are gathered in the process and written together, for each token at most once a minute. What is lost
+ * when a process dies is a few seconds of "last used".
+ */
+export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
+  let authorizations = new Set<string>()
+  let personalTokens = new Set<string>()
+  let timer: NodeJS.Timeout | undefined
+
+  async function flush(): Promise<void> {
+    clearTimeout(timer)
+    timer = undefined
+    const used = [[...authorizations], [...personalTokens]] as const
+    authorizations = new Set()
+    personalTokens = new Set()
+    if (used.every((ids) => ids.length === 0)) return
+    try {
+      await touch(db, ...used)
+    } catch (error) {
+      log.warn({ err: error }, 'the last use of some tokens could not be noted')
+    }
+  }
+
+  return {
+    note({ kind, tokenId, authorizationId }) {
+      if (kind === 'personal') personalTokens.add(tokenId)
+      if (authorizationId !== null) authorizations.add(authorizationId)
+      timer ??= setTimeout(() => void flush(), gatherMilliseconds).unref()
+    },
+    flush,
+  }
+}
+
+/** Sets the last use to now, where it is older than a minute. Who holds a row is not waited for: the next use tells. */
+async function touch(
+  db: Queryable,
+  authorizationIds: readonly string[],
+  personalTokenIds: readonly string[],
+): Promise<void> {
+  await db.query({
+    name: 'touch-last-use',
+    text: `with personal as (
+             update personal_token set last_used_at = now()
+              where id in (select id from personal_token
+                            where id = any($2) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
+                              for no key update skip locked)
+           )
+           update account_authorization set last_used_at = now()
+            where id in (select id from account_authorization
+                          where id = any($1) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
+                            for no key update skip locked)`,
+    values: [authorizationIds, personalTokenIds],
+  })
+}

@@ -1,8 +1,0 @@
-import type pg from 'pg'
-import type { Config } from './config.ts'
-
-/** What every feature is built from. */
-export interface Parts {
-  config: Config
-  db: pg.Pool
-}

@@ -1,0 +1,40 @@
+import type { PackageTree } from '../archives/archive-tree.ts'
+import { readText, readTexts } from './manifest-fields.ts'
+import { isJsonObject, type JsonObject } from './manifest-json.ts'
+import { refuseManifest, shown } from './manifest-refusal.ts'
+
+/**
+ * Refuses a package whose `autoload` names a file to load, or a place to scan for classes, that its archive does not
+ * hold: every update that chooses it would end in an error, or the project at its first line. Places that psr-4 and
+ * psr-0 name may be missing. `metadata` is that of `readManifest`.
+ */
+export function refuseMissingAutoload(metadata: JsonObject, tree: PackageTree): void {
+  const { autoload, 'target-dir': targetDir } = metadata
+  const isMetapackage = readText(metadata, 'type')?.toLowerCase() === 'metapackage'
+  // A metapackage is not unpacked, and with target-dir Composer tries a path in two places.
+  if (!isJsonObject(autoload) || targetDir !== undefined || isMetapackage) return
+  for (const path of readTexts(autoload, 'files') ?? []) {
+    const kind = kindAt(tree, path)
+    if (kind === null || kind === 'directory') refuseMissing('files', path)
+  }
+  for (const path of readTexts(autoload, 'classmap') ?? []) {
+    // Which directories a pattern stands for is left to Composer.
+    if (!path.includes('*') && kindAt(tree, path) === null) refuseMissing('classmap', path)
+  }
+}
+
+/** What a path leads to; null for nothing, and for what lies outside. Where a link leads on, it is believed. */
+function kindAt(tree: PackageTree, path: string) {
+  const segments: string[] = []
+  for (const segment of path.split('/')) {
+    if (segment === '..' && segments.pop() === undefined) return null
+    if (!['', '.', '..'].includes(segment)) segments.push(segment)
+    const kind = tree.get(segments.join('/')) ?? null
+    if (kind === null || kind === 'link') return kind
+  }
+  return tree.get(segments.join('/')) ?? null
+}
+
+function refuseMissing(key: string, path: string): never {
+  refuseManifest(`autoload.${key}`, `names "${shown(path)}", which the archive does not hold`)
+}

@@ -1,0 +1,63 @@
+import type { IncomingMessage } from 'node:http'
+import type { Readable } from 'node:stream'
+import { Busboy } from '@fastify/busboy'
+import {
+  type ArchiveVolume,
+  discardArchive,
+  type ReceivedArchive,
+  receiveArchive,
+} from '../archives/archive-volume.ts'
+import { errcode, RegistryError } from '../errors.ts'
+
+const field = 'package'
+const limits = { fields: 16, fieldSize: 4096, files: 4, parts: 20, headerPairs: 32 }
+
+/** Whether a body is a form with files, as Composer plugins for uploading send it. */
+export function isMultipart(contentType: string | undefined): contentType is string {
+  return /^multipart\/form-data\s*;/i.test(contentType ?? '')
+}
+
+/** Streams the file in the form's field `package` to the volume; other fields are passed over. */
+export async function receiveMultipart(
+  volume: ArchiveVolume,
+  { request, contentType }: { request: IncomingMessage; contentType: string },
+  options: { maxBytes: number },
+): Promise<ReceivedArchive> {
+  const form = openForm(contentType)
+  const archives: Promise<ReceivedArchive>[] = []
+  const parsed = new Promise<void>((resolve, reject) => {
+    form.on('file', (name: string, file: Readable) => {
+      // A form that ends too early fails each of its files, also those that nobody reads.
+      file.on('error', () => {})
+      if (name !== field || archives.length > 0) return void file.resume()
+      request.once('error', (error) => file.destroy(error))
+      const receiving = receiveArchive(volume, file, options)
+      receiving.catch(reject)
+      archives.push(receiving)
+    })
+    form.on('error', (error) => reject(malformed(String(error))))
+    form.on('finish', resolve)
+    request.once('error', reject)
+  })
+  request.pipe(form)
+  try {
+    await parsed
+  } catch (error) {
+    request.unpipe(form)
+    await archives[0]?.then(discardArchive, () => {})
+    throw error
+  }
+  return archives[0] ?? Promise.reject(malformed(`it has no file in a field "${field}"`))
+}
+
+function openForm(contentType: string) {
+  try {
+    return new Busboy({ headers: { 'content-type': contentType }, limits })
+  } catch (error) {
+    throw malformed(String(error))
+  }
+}
+
+function malformed(why: string): RegistryError {
+  return new RegistryError(errcode.invalidArgument, 'malformed multipart body', { details: [why] })
+}

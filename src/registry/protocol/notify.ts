@@ -1,0 +1,55 @@
+import type { FastifyInstance } from 'fastify'
+import { findAccess } from '../access.ts'
+import type { RegistryContext } from '../context.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { countDownloads, type Installation } from '../tables/downloads.ts'
+import { sendJson } from './answers.ts'
+import { readDoor } from './door.ts'
+
+const maxInstallations = 1000
+
+/** `notify-batch`: what Composer has installed, from lock files and its cache too (COMPOSER A2, E3). */
+export async function notifyRoutes(app: FastifyInstance, { db, admit }: RegistryContext) {
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser(
+    '*',
+    { parseAs: 'string', bodyLimit: 512 * 1024 },
+    async (_request: unknown, body: string) => body,
+  )
+  app.post('/downloads', async (request, reply) => {
+    const door = readDoor(request)
+    const { repositoryId } = admit(door, await findAccess(db, door), 'pull')
+    const installations = readInstallations(request.body)
+    // Composer waits for the answer, at most six seconds; it need not wait for the counting.
+    void countDownloads(db, repositoryId, installations).catch((error: unknown) =>
+      request.log.warn({ err: error }, 'downloads could not be counted'),
+    )
+    return sendJson(reply, 200, { status: 'success' })
+  })
+}
+
+/** The readable part of `{"downloads":[{"name","version"}]}`. Throws errcode 3 when there is none at all. */
+function readInstallations(body: unknown): Installation[] {
+  const downloads = parseDownloads(body)
+  if (!Array.isArray(downloads)) {
+    throw new RegistryError(errcode.invalidArgument, 'invalid request', {
+      details: ['expected {"downloads":[{"name":"vendor/package","version":"1.0.0.0"}]}'],
+    })
+  }
+  return downloads.slice(0, maxInstallations).filter(isInstallation)
+}
+
+function parseDownloads(body: unknown): unknown {
+  try {
+    return (JSON.parse(String(body)) as { downloads?: unknown } | null)?.downloads
+  } catch {
+    return undefined
+  }
+}
+
+function isInstallation(item: unknown): item is Installation {
+  if (typeof item !== 'object' || item === null || !('name' in item) || !('version' in item)) return false
+  return [item.name, item.version].every(
+    (text) => typeof text === 'string' && text.length <= 255 && !text.includes('\0'),
+  )
+}

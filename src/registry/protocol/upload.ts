@@ -1,0 +1,137 @@
+import { Readable } from 'node:stream'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { registryUrl } from '../../repositories/repositories.ts'
+import { type Door, findAccess } from '../access.ts'
+import { judgeArchive } from '../archives/archive.ts'
+import {
+  discardArchive,
+  keepArchive,
+  type ReceivedArchive,
+  receiveArchive,
+} from '../archives/archive-volume.ts'
+import type { RegistryContext } from '../context.ts'
+import { distUrl } from '../documents/entry.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { refuseMissingAutoload } from '../manifest/autoload-paths.ts'
+import { readManifest } from '../manifest/manifest.ts'
+import { readPackageName } from '../manifest/package-name.ts'
+import { type PublishedVersion, readVersion } from '../manifest/version.ts'
+import { publishVersion, settleRepeat } from '../publish.ts'
+import { findTakenVersion } from '../tables/versions.ts'
+import { sendJson } from './answers.ts'
+import { param, readDoor } from './door.ts'
+import { isMultipart, receiveMultipart } from './multipart.ts'
+
+/** An upload that may read its body. */
+interface AdmittedUpload {
+  door: Door
+  packageName: string
+  version: PublishedVersion
+  contentType: string | undefined
+  /** Of the client: it may have hung up when its archive is judged, and the socket knows it no more. */
+  address: string
+}
+
+/** What a form adds to the archive it carries. */
+const formBytes = 64 * 1024
+
+/**
+ * Package upload (SPEC 4.4; its method is not shown there: PUT, as curl -T sends it, and POST). Credentials, right,
+ * name and version are judged in onRequest, before the client is told to send its archive. curl appends the file's
+ * name to an address that ends with a slash.
+ */
+export async function uploadRoutes(app: FastifyInstance, context: RegistryContext) {
+  app.removeAllContentTypeParsers()
+  // Whatever the type says, or if there is none: the body is the archive, and is never held in memory.
+  app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
+  app.decorateRequest('upload', null)
+  for (const url of ['/upload/:vendor/:package/:version', '/upload/:vendor/:package/:version/:fileName']) {
+    app.route({
+      method: ['PUT', 'POST'],
+      url,
+      onRequest: async (request) => request.setDecorator('upload', await admitUpload(request, context)),
+      handler: async (request, reply) => {
+        const upload = request.getDecorator<AdmittedUpload>('upload')
+        const archive = await receive(request, upload, context)
+        try {
+          const { outcome, warnings } = await publish(upload, archive, context)
+          const { version } = upload.version
+          const registry = registryUrl(context.config.baseUrl, `${upload.door.group}/${upload.door.name}`)
+          return sendJson(reply, outcome === 'published' ? 201 : 200, {
+            errcode: 0,
+            errmsg: 'ok',
+            name: upload.packageName,
+            version,
+            sha256: archive.sha256,
+            shasum: archive.sha1,
+            size: archive.size,
+            url: distUrl(registry, upload.packageName, version, archive.sha256),
+            ...(warnings.length > 0 && { details: warnings }),
+          })
+        } finally {
+          await discardArchive(archive)
+        }
+      },
+    })
+  }
+}
+
+async function admitUpload(
+  request: FastifyRequest,
+  { config, db, admit }: RegistryContext,
+): Promise<AdmittedUpload> {
+  const door = readDoor(request)
+  const address = request.ip
+  admit(door, await findAccess(db, door), 'push')
+  const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
+  const version = readVersion(param(request, 'version'))
+  const contentType = request.headers['content-type']
+  const maxBytes = config.maxArchiveBytes + (isMultipart(contentType) ? formBytes : 0)
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) {
+    const errmsg = `archive too large: more than ${config.maxArchiveBytes} bytes`
+    throw new RegistryError(errcode.resourceExhausted, errmsg, { status: 413 })
+  }
+  // Fastify would refuse a type that it cannot parse. To an upload the type says nothing, unless it is a form's.
+  delete request.raw.headers['content-type']
+  return { door, packageName, version, contentType, address }
+}
+
+function receive(
+  request: FastifyRequest,
+  { contentType }: AdmittedUpload,
+  { config, volume }: RegistryContext,
+): Promise<ReceivedArchive> {
+  const options = { maxBytes: config.maxArchiveBytes }
+  if (isMultipart(contentType)) {
+    return receiveMultipart(volume, { request: request.raw, contentType }, options)
+  }
+  return receiveArchive(volume, request.body instanceof Readable ? request.body : Readable.from([]), options)
+}
+
+/** Judges what was received, keeps it on the volume, and only then names it in the database. */
+async function publish(
+  { door, packageName, version, address }: AdmittedUpload,
+  archive: ReceivedArchive,
+  { config, db, volume, admit }: RegistryContext,
+) {
+  const judged = await judgeArchive(archive.path)
+  const { metadata, warnings } = readManifest(judged.manifest, packageName, version)
+  refuseMissingAutoload(metadata, judged.tree)
+  // The archive may have travelled for minutes: who has lost the right meanwhile publishes nothing.
+  const { repositoryId, actor } = admit(door, await findAccess(db, door), 'push')
+  const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
+  if (taken) return { outcome: settleRepeat(taken, { version, archive }), warnings: [] }
+  await keepArchive(volume, archive)
+  const author = { accountId: actor?.accountId ?? null, token: actor, address }
+  const publication = {
+    repositoryId,
+    packageName,
+    version,
+    metadata,
+    archive,
+    author,
+    baseUrl: config.baseUrl,
+  }
+  const outcome = await publishVersion(db, publication)
+  return { outcome, warnings: [...judged.warnings, ...warnings] }
+}

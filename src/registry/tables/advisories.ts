@@ -1,0 +1,90 @@
+import type { Queryable } from '../../database/database.ts'
+
+/** How grave an advisory is; null when its author does not say. */
+export const severities = ['low', 'medium', 'high', 'critical'] as const
+export type Severity = (typeof severities)[number]
+
+/** What an advisory says, as its author wrote it. */
+export interface AdvisoryText {
+  title: string
+  /** A constraint that Composer's parser takes. */
+  affectedVersions: string
+  cve: string | null
+  link: string | null
+  severity: Severity | null
+}
+
+/** A security advisory of a package (COMPOSER A8). */
+export interface Advisory extends AdvisoryText {
+  advisoryId: string
+  packageName: string
+  reportedAt: Date
+}
+
+const columns = `y.advisory_id as "advisoryId", p.name as "packageName", y.title,
+  y.affected_versions as "affectedVersions", y.cve, y.link, y.severity, y.reported_at as "reportedAt"`
+
+/** Adds an advisory to a package. */
+export async function insertAdvisory(
+  db: Queryable,
+  packageId: string,
+  advisoryId: string,
+  { title, affectedVersions, cve, link, severity }: AdvisoryText,
+): Promise<Advisory> {
+  const { rows } = await db.query<Advisory>(
+    `with y as (
+       insert into advisory (advisory_id, package_id, title, affected_versions, cve, link, severity)
+       values ($1, $2, $3, $4, $5, $6, $7)
+       returning advisory_id, package_id, title, affected_versions, cve, link, severity, reported_at
+     )
+     select ${columns} from y join package p on p.id = y.package_id`,
+    [advisoryId, packageId, title, affectedVersions, cve, link, severity],
+  )
+  return rows[0] as Advisory
+}
+
+/** Withdraws an advisory. False when the package has none of that id that stands. */
+export async function markWithdrawn(db: Queryable, packageId: string, advisoryId: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update advisory set withdrawn_at = now()
+      where package_id = $1 and advisory_id = $2 and withdrawn_at is null`,
+    [packageId, advisoryId],
+  )
+  return rowCount === 1
+}
+
+/** The advisories that stand against a package, the oldest first. */
+export async function listAdvisories(db: Queryable, packageId: string): Promise<Advisory[]> {
+  const { rows } = await db.query<Advisory>({
+    name: 'list-advisories',
+    text: `select ${columns}
+             from advisory y join package p on p.id = y.package_id
+            where y.package_id = $1 and y.withdrawn_at is null
+            order by y.id`,
+    values: [packageId],
+  })
+  return rows
+}
+
+/** The packages of a repository among the asked names, with the advisories that stand against each. */
+export async function listAdvisoriesOf(
+  db: Queryable,
+  repositoryId: string,
+  names: readonly string[],
+): Promise<{ name: string; advisories: Advisory[] }[]> {
+  const { rows } = await db.query<{ name: string } & Advisory>({
+    name: 'list-advisories-of-packages',
+    text: `select p.name, ${columns}
+             from package p left join advisory y on y.package_id = p.id and y.withdrawn_at is null
+            where p.repository_id = $1 and p.name = any($2)
+            order by p.name, y.id`,
+    values: [repositoryId, names],
+  })
+  const found = new Map<string, Advisory[]>()
+  for (const { name, ...advisory } of rows) {
+    const advisories = found.get(name) ?? []
+    if (advisory.advisoryId !== null) advisories.push(advisory)
+    found.set(name, advisories)
+  }
+  return Array.from(found, ([name, advisories]) => ({ name, advisories }))
+}

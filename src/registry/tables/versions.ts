@@ -1,0 +1,196 @@
+import type pg from 'pg'
+import type { Queryable } from '../../database/database.ts'
+import { forEachCall } from '../../database/shared-statements.ts'
+import { type Access, accessColumns, accessOfCall, type Door, doorArrays, doorColumns } from '../access.ts'
+import type { EntrySource } from '../documents/entry.ts'
+import { versionSortKey } from '../documents/version-order.ts'
+import type { JsonObject } from '../manifest/manifest-json.ts'
+import type { PublishedVersion } from '../manifest/version.ts'
+
+/** What is known of an archive's bytes; the hashes in lower-case hex. */
+export interface ArchiveDigest {
+  sha256: string
+  sha1: string
+  size: number
+}
+
+/** Names an archive. Its bytes are on the volume already. */
+export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: ArchiveDigest): Promise<void> {
+  await tx.query({
+    name: 'insert-archive',
+    text: `insert into archive (sha256, sha1, size) values (decode($1, 'hex'), decode($2, 'hex'), $3)
+           on conflict (sha256) do nothing`,
+    values: [sha256, sha1, size],
+  })
+}
+
+/** A version to be. */
+export interface NewVersion {
+  packageId: string
+  version: PublishedVersion
+  metadata: JsonObject
+  sha256: string
+  uploaderId: string | null
+}
+
+/** Answers the new version's id; null when the version, or one that Composer takes for the same, is there already. */
+export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promise<string | null> {
+  const { packageId, version, metadata, sha256, uploaderId } = fresh
+  const { rows } = await tx.query<{ id: string }>({
+    name: 'insert-version',
+    text: `insert into package_version
+             (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, uploader_id)
+           values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9)
+           on conflict (package_id, normalized) do nothing
+           returning id`,
+    values: [
+      packageId,
+      version.version,
+      version.composerVersion,
+      version.normalized,
+      version.isDev,
+      versionSortKey(version.normalized),
+      JSON.stringify(metadata),
+      sha256,
+      uploaderId,
+    ],
+  })
+  return rows[0]?.id ?? null
+}
+
+/** Who holds a version number. */
+export interface TakenVersion {
+  version: string
+  sha256: string
+  isDeleted: boolean
+}
+
+/** The version that holds a normalised number in a package, deleted ones included. Null while it is free. */
+export async function findTakenVersion(
+  db: Queryable,
+  repositoryId: string,
+  packageName: string,
+  normalized: string,
+): Promise<TakenVersion | null> {
+  const { rows } = await db.query<TakenVersion>({
+    name: 'find-taken-version',
+    text: `select v.version, encode(v.sha256, 'hex') as sha256, v.deleted_at is not null as "isDeleted"
+             from package p join package_version v on v.package_id = p.id
+            where p.repository_id = $1 and p.name = $2 and v.normalized = $3`,
+    values: [repositoryId, packageName, normalized],
+  })
+  return rows[0] ?? null
+}
+
+/** A version and where it stands to another one in their document. */
+export interface Neighbour extends EntrySource {
+  id: string
+  place: 'newer' | 'self' | 'older'
+}
+
+const entryColumns = `v.id, v.version, v.composer, v.normalized, v.metadata, v.published_at as "publishedAt",
+  encode(v.sha256, 'hex') as sha256, encode(c.sha1, 'hex') as sha1`
+
+/**
+ * The version itself, if it is listed, between the two listed ones next to it in its document, the newest first:
+ * the three that a change of it touches, however many there are.
+ */
+export async function listNeighbours(tx: pg.PoolClient, versionId: string): Promise<Neighbour[]> {
+  const key = '(v.sort_key, v.published_at, v.id)'
+  const selfKey = '(self.sort_key, self.published_at, self.id)'
+  const listedBeside = (place: string, order: string, comparison: string) =>
+    `(select '${place}' as place, ${entryColumns}
+        from package_version v join archive c on c.sha256 = v.sha256, self
+       where v.package_id = self.package_id and v.is_dev = self.is_dev and v.is_listed and ${key} ${comparison} ${selfKey}
+       order by v.sort_key ${order}, v.published_at ${order}, v.id ${order} limit 1)`
+  const { rows } = await tx.query<Neighbour>({
+    name: 'list-neighbours',
+    text: `with self as materialized (
+             select package_id, is_dev, sort_key, published_at, id from package_version where id = $1
+           )
+           ${listedBeside('newer', 'asc', '>')}
+           union all ${listedBeside('self', 'asc', '=')}
+           union all ${listedBeside('older', 'desc', '<')}`,
+    values: [versionId],
+  })
+  return rows
+}
+
+/** All listed versions of one document, the newest first. */
+export async function listEntrySources(
+  tx: pg.PoolClient,
+  packageId: string,
+  isDev: boolean,
+): Promise<(EntrySource & { id: string })[]> {
+  const { rows } = await tx.query<EntrySource & { id: string }>(
+    `select ${entryColumns}
+       from package_version v join archive c on c.sha256 = v.sha256
+      where v.package_id = $1 and v.is_dev = $2 and v.is_listed
+      order by v.sort_key desc, v.published_at desc, v.id desc`,
+    [packageId, isDev],
+  )
+  return rows
+}
+
+/** Sets the minified entries of versions: [id, JSON text]. */
+export async function saveDifferences(tx: pg.PoolClient, differences: [string, string][]): Promise<void> {
+  await tx.query({
+    name: 'save-differences',
+    text: `update package_version v set difference = d.difference
+             from unnest($1::bigint[], $2::text[]) as d (id, difference)
+            where v.id = d.id`,
+    values: [differences.map(([id]) => id), differences.map(([, text]) => text)],
+  })
+}
+
+/** The minified entries of a document as the text of a JSON array. */
+export async function joinDifferences(tx: pg.PoolClient, packageId: string, isDev: boolean): Promise<string> {
+  const { rows } = await tx.query<{ entries: string }>({
+    name: 'join-differences',
+    text: `select '[' || coalesce(string_agg(difference, ',' order by sort_key desc, published_at desc, id desc), '') || ']'
+                    as entries
+             from package_version
+            where package_id = $1 and is_dev = $2 and is_listed`,
+    values: [packageId, isDev],
+  })
+  return rows[0]?.entries ?? '[]'
+}
+
+/** Whether an archive may be fetched, with the access to its repository. */
+export interface FoundDownload extends Access {
+  isThere: boolean
+}
+
+/** An archive as its address names it. */
+export interface WantedDownload {
+  door: Door
+  packageName: string
+  version: string
+  /** In lower-case hex. */
+  sha256: string
+}
+
+/** Archives of versions, deleted or not, as long as they are not purged: an answer for each that is wanted, in that order. */
+export async function listDownloads(
+  db: Queryable,
+  wanted: readonly WantedDownload[],
+): Promise<FoundDownload[]> {
+  const { rows } = await db.query<FoundDownload>({
+    name: 'list-downloads',
+    text: forEachCall(
+      { ...doorColumns, package_name: 'text', version: 'text', sha256: 'text' },
+      `select ${accessColumns}, v.id is not null as "isThere"
+         from ${accessOfCall}
+         left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+         left join package_version v on v.package_id = p.id and v.version = call.version
+               and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,
+    ),
+    values: [
+      ...doorArrays(wanted.map(({ door }) => door)),
+      wanted.map(({ packageName }) => packageName),
+      wanted.map(({ version }) => version),
+      wanted.map(({ sha256 }) => sha256),
+    ],
+  })
+  return rows
+}

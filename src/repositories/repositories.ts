@@ -1,0 +1,111 @@
+import type pg from 'pg'
+import type { Queryable } from '../database/database.ts'
+import type { Role, Visibility } from '../domain/permissions.ts'
+
+/** A repository with its one Composer registry (DESIGN §1). */
+export interface Repository {
+  id: string
+  /** `acme/php`. */
+  path: string
+  visibility: Visibility
+  description: string
+}
+
+/** A repository as it stands to one account. */
+export interface RepositoryOfAccount extends Repository {
+  role: Role
+}
+
+const columns = `r.id, g.name || '/' || r.name as path, r.visibility, r.description`
+const tables = 'repository r join repository_group g on g.id = r.group_id'
+
+/** {registry_url} of SPEC: the address of a repository's registry, with the slash at its end. */
+export function registryUrl(baseUrl: string, path: string): string {
+  return `${baseUrl}/${path}/-/packages/`
+}
+
+/** Null when there is none at that path, such as `acme/php`. Whether the caller may see it is another question. */
+export async function findRepositoryByPath(db: Queryable, path: string): Promise<Repository | null> {
+  const [group, name, ...rest] = path.split('/')
+  if (rest.length > 0) return null
+  const { rows } = await db.query<Repository>({
+    name: 'find-repository-by-path',
+    text: `select ${columns} from ${tables} where g.name = $1 and r.name = $2`,
+    values: [group, name],
+  })
+  return rows[0] ?? null
+}
+
+/** The repository of an id, with the moment it was made. Null when it is gone. */
+export async function findRepository(
+  db: Queryable,
+  id: string,
+): Promise<(Repository & { createdAt: Date }) | null> {
+  const { rows } = await db.query<Repository & { createdAt: Date }>(
+    `select ${columns}, r.created_at as "createdAt" from ${tables} where r.id = $1`,
+    [id],
+  )
+  return rows[0] ?? null
+}
+
+/** Changes what is not null. Null when the repository is gone. */
+export async function changeRepository(
+  db: Queryable,
+  id: string,
+  { description, visibility }: { description: string | null; visibility: Visibility | null },
+): Promise<(Repository & { createdAt: Date }) | null> {
+  const { rows } = await db.query<Repository & { createdAt: Date }>(
+    `update repository r
+        set description = coalesce($2, r.description), visibility = coalesce($3, r.visibility)
+       from repository_group g
+      where r.id = $1 and g.id = r.group_id
+      returning ${columns}, r.created_at as "createdAt"`,
+    [id, description, visibility],
+  )
+  return rows[0] ?? null
+}
+
+/** Removes a repository with its packages; the archives' bytes are garbage then. False when it was gone already. */
+export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
+  // Packages before their repository, as every change of one locks them: two who lock the other way round wait for ever.
+  await tx.query('select from package where repository_id = $1 order by id for update', [id])
+  const { rowCount } = await tx.query('delete from repository where id = $1', [id])
+  return rowCount === 1
+}
+
+/** What a new repository is made of. */
+export interface NewRepository {
+  groupId: string
+  name: string
+  visibility: Visibility
+  description?: string
+}
+
+/**
+ * Makes a repository. Throws with the constraint `repository_name_is_taken`, `repository_name_is_well_formed` or
+ * `repository_description_max_350_characters`.
+ */
+export async function insertRepository(db: Queryable, repository: NewRepository): Promise<Repository> {
+  const { groupId, name, visibility, description = '' } = repository
+  const { rows } = await db.query<Repository>(
+    `with made as (
+       insert into repository (group_id, name, visibility, description) values ($1, $2, $3, $4)
+       returning id, group_id, name, visibility, description
+     )
+     select ${columns} from made r join repository_group g on g.id = r.group_id`,
+    [groupId, name, visibility, description],
+  )
+  return rows[0] as Repository
+}
+
+/** The repositories the account has a role on, by path: what it may choose from for `specified` tokens. */
+export async function listRepositoriesOf(db: Queryable, accountId: string): Promise<RepositoryOfAccount[]> {
+  const { rows } = await db.query<RepositoryOfAccount>(
+    `select ${columns}, role_of($1, r.id) as role
+       from ${tables}
+      where role_of($1, r.id) is not null
+      order by path`,
+    [accountId],
+  )
+  return rows
+}

@@ -1,0 +1,117 @@
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
+import { accounts } from '../accounts/plugin.ts'
+import { sendApiError } from '../api/errors.ts'
+import { api, noSuchInterface } from '../api/plugin.ts'
+import type { Config } from '../config.ts'
+import type { AppContext } from '../context.ts'
+import { showAddressError, showError, showPageError } from '../http/error-pages.ts'
+import { inviteAdmittedBodies, PatientResponse } from '../http/expect-continue.ts'
+import { notFound } from '../http/page-error.ts'
+import { pages } from '../http/pages.ts'
+import { pagePolicy, setPageHeaders } from '../http/security-headers.ts'
+import { answerUnreadable } from '../http/unreadable-requests.ts'
+import { sweepRegularly } from '../jobs/expired-rows.ts'
+import { openLastUse } from '../jobs/last-use.ts'
+import { sendOAuthError } from '../oauth/errors.ts'
+import { oauthPages } from '../oauth/pages-plugin.ts'
+import { noSuchEndpoint, oauth } from '../oauth/plugin.ts'
+import { peoplesPages } from '../pages/plugin.ts'
+import { registry } from '../registry/plugin.ts'
+import { answerError, notFound as notInRegistry } from '../registry/protocol/answers.ts'
+import { drainOnClose } from './drain.ts'
+import { healthRoutes } from './health.ts'
+import { logAnswersOnly } from './log.ts'
+import { measureRequests } from './metrics.ts'
+
+/** How long a stop waits for running requests. */
+const drainSeconds = 10
+
+/** The whole server, not yet listening. Tests `inject` into it; `serve` gives it a socket. */
+export async function buildApp(context: AppContext, log: FastifyBaseLogger): Promise<FastifyInstance> {
+  const app = Fastify({
+    loggerInstance: log,
+    logController: logAnswersOnly(),
+    trustProxy: trustedProxies(context.config.trustProxy),
+    bodyLimit: 64 * 1024,
+    // As long as an address can be at all: each scope says itself, in its own words, what is too long.
+    routerOptions: { maxParamLength: 16_384 },
+    // Slow clients: headers within 10 s (Node's own bound is 60), idle connections closed after 72 s, which
+    // is longer than the 60 s of the usual proxies in front.
+    keepAliveTimeout: 72_000,
+    // A connection on which nothing moves for a minute is closed: an upload that has stalled, a reader that sleeps.
+    connectionTimeout: 60_000,
+    http: { headersTimeout: 10_000, ServerResponse: PatientResponse },
+    forceCloseConnections: 'idle',
+    // Fastify's own bound of every step of starting and stopping, 10 s, would end a stop in an error just then.
+    pluginTimeout: (drainSeconds + 20) * 1000,
+    // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
+    return503OnClosing: false,
+    frameworkErrors: answerUnroutable,
+    clientErrorHandler: answerUnreadable,
+  })
+  drainOnClose(app, drainSeconds)
+  const lastUse = openLastUse(context.db, log)
+  app.addHook('onClose', lastUse.flush)
+  app.addHook('onClose', sweepRegularly(context.db, log))
+  measureRequests(app, context)
+  inviteAdmittedBodies(app)
+  await pages(app)
+  app.setErrorHandler(showError)
+  app.setNotFoundHandler(answerUnknown)
+  await app.register(healthRoutes, context)
+  await app.register(accounts, context)
+  await app.register(oauthPages, context)
+  await app.register(oauth, context)
+  await app.register(api, { ...context, lastUse })
+  await app.register(peoplesPages, context)
+  await app.register(registry, { ...context, lastUse })
+  return app
+}
+
+/** A number means that many proxies stand in front; Fastify wants to be asked per hop. */
+function trustedProxies(setting: Config['trustProxy']) {
+  return typeof setting === 'number' ? (_address: string, hop: number) => hop < setting : setting
+}
+
+/** How a part of the server refuses. */
+interface Dialect {
+  /** The addresses it answers for. */
+  path: RegExp
+  answer: (error: Error, request: FastifyRequest, reply: FastifyReply) => unknown
+  nothingHere: () => Error
+}
+
+/** Pages answer everywhere else. */
+const dialects: readonly Dialect[] = [
+  { path: /^\/oauth2\//, answer: sendOAuthError, nothingHere: noSuchEndpoint },
+  { path: /^\/api\//, answer: sendApiError, nothingHere: noSuchInterface },
+  { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: answerError, nothingHere: notInRegistry },
+]
+
+/** What reaches no scope is answered by whom its address belongs to. */
+function dialectOf(request: FastifyRequest): Dialect | undefined {
+  return dialects.find(({ path }) => path.test(request.url))
+}
+
+/** Answers a URL that cannot be decoded. */
+function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  const answer = dialectOf(request)?.answer ?? showAddressError
+  answer(error, request, reply)
+}
+
+/** Answers what no route takes: an unknown address, or a method that the router does not know. */
+function answerUnknown(request: FastifyRequest, reply: FastifyReply): void {
+  const dialect = dialectOf(request)
+  if (dialect) {
+    dialect.answer(dialect.nothingHere(), request, reply)
+    return
+  }
+  setPageHeaders(reply, pagePolicy)
+  showPageError(notFound(), reply)
+}

@@ -1,0 +1,38 @@
+import pg from 'pg'
+import { isOutage } from '../database/database.ts'
+import { sayRule } from '../database/rules.ts'
+
+/** One clear line (more only for a list of mistakes) for whoever started a program that cannot go on. Never a stack. */
+export function explainFailure(error: unknown): string {
+  if (error instanceof AggregateError) return explainFailure(error.errors[0])
+  if (error instanceof pg.DatabaseError) return explainDatabaseError(error)
+  if (error instanceof Error) return explainSystemError(error) ?? error.message
+  return String(error)
+}
+
+/** PostgreSQL's error classes that say: the schema is older than this program. */
+const missingSchema = new Set(['42P01', '42703', '42704', '42883'])
+
+function explainDatabaseError(error: pg.DatabaseError): string {
+  if (missingSchema.has(error.code ?? '')) {
+    return `The database lacks migrations (${error.message}): run svc migrate.`
+  }
+  return error.constraint ? sayRule(error.constraint) : `The database refused: ${error.message}.`
+}
+
+function explainSystemError(
+  error: NodeJS.ErrnoException & { address?: string; port?: number },
+): string | null {
+  if (error.syscall === 'listen' || error.syscall === 'bind') return explainListening(error)
+  if (error.syscall === 'getaddrinfo') return `A host name in the configuration is unknown: ${error.message}.`
+  return isOutage(error) ? `The database does not answer: ${error.message}.` : null
+}
+
+function explainListening(error: NodeJS.ErrnoException & { address?: string; port?: number }): string {
+  const place = `${error.address}:${error.port}`
+  if (error.code === 'EADDRINUSE')
+    return `Another program listens on ${place}: stop it, or set PORT to another number.`
+  if (error.code === 'EACCES') return `This user may not listen on ${place}: set PORT to a number above 1023.`
+  if (error.code === 'EADDRNOTAVAIL') return `This machine has no address ${error.address}: check HOST.`
+  return `Listening on ${place} failed: ${error.message}.`
+}

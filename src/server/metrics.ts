@@ -1,0 +1,44 @@
+import type { FastifyInstance } from 'fastify'
+import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { AppContext } from '../context.ts'
+
+/** Upper bounds in seconds: from a pull to an upload on a slow line. */
+const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60]
+
+/**
+ * `/metrics` for Prometheus (DESIGN §4): how often each route was answered and how long it took, the database's
+ * connections, and what Node tells of the process. A label holds a route's pattern, never an address, so nothing is
+ * said of who asks for what, and their number is bounded.
+ */
+export function measureRequests(app: FastifyInstance, { db }: AppContext): void {
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry })
+  const durations = new Histogram({
+    name: 'svc_http_request_duration_seconds',
+    help: 'Time from a request to the end of its answer, by the pattern of its route.',
+    labelNames: ['method', 'route', 'status'],
+    buckets: durationBuckets,
+    registers: [registry],
+  })
+  const connections = new Gauge({
+    name: 'svc_database_connections',
+    help: 'Connections of this process to the database: busy, idle, and requests that wait for one.',
+    labelNames: ['state'],
+    registers: [registry],
+    collect() {
+      connections.set({ state: 'busy' }, db.totalCount - db.idleCount)
+      connections.set({ state: 'idle' }, db.idleCount)
+      connections.set({ state: 'waiting' }, db.waitingCount)
+    },
+  })
+
+  app.addHook('onResponse', async (request, reply) => {
+    const route = request.routeOptions.url ?? 'none'
+    const seconds = reply.elapsedTime / 1000
+    durations.observe({ method: request.method, route, status: reply.statusCode }, seconds)
+  })
+  app.get('/metrics', { logLevel: 'warn' }, async (_request, reply) => {
+    reply.header('content-type', registry.contentType).header('cache-control', 'no-store')
+    return registry.metrics()
+  })
+}

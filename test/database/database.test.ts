@@ -1,0 +1,131 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { brokenConstraint, isOutage, openDatabase, transaction } from '../../src/database/database.ts'
+import { useDatabase } from '../support/database.ts'
+
+describe('transaction', () => {
+  const database = useDatabase()
+  const insert = `insert into repository_group (name) values ($1)`
+  const count = async (name: string) => {
+    const { rowCount } = await database.db.query('select from repository_group where name = $1', [name])
+    return rowCount
+  }
+
+  it('commits what its work did, and answers what it answered', async () => {
+    const answer = await transaction(database.db, async (tx) => {
+      await tx.query(insert, ['kept'])
+      return 'answer'
+    })
+    expect([answer, await count('kept')]).toEqual(['answer', 1])
+  })
+
+  it('rolls back when its work throws, and throws the same', async () => {
+    const failure = new Error('no')
+    const work = transaction(database.db, async (tx) => {
+      await tx.query(insert, ['undone'])
+      throw failure
+    })
+    await expect(work).rejects.toBe(failure)
+    expect(await count('undone')).toBe(0)
+  })
+
+  it('gives its connection back, whatever happens', async () => {
+    const pool = openDatabase({ ...database.connection, max: 1 }, () => {})
+    const fail = () => transaction(pool, (tx) => tx.query('select 1/0'))
+    await expect(fail()).rejects.toThrow('division by zero')
+    await expect(fail()).rejects.toThrow('division by zero')
+    await pool.end()
+  })
+
+  it('drops a connection that broke inside it', async () => {
+    const pool = openDatabase({ ...database.connection, max: 1 }, () => {})
+    const work = transaction(pool, (tx) => tx.query('select pg_terminate_backend(pg_backend_pid())'))
+    await expect(work).rejects.toThrow()
+    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    await pool.end()
+  })
+})
+
+describe('a database that went away without a word', () => {
+  const database = useDatabase()
+
+  it('is waited for no longer than a statement may take, and then asked over a new connection', async () => {
+    let isSilent = false
+    const proxy = createServer((socket) => {
+      const { host = '', port = 0 } = database.connection
+      const upstream = connect(`${host}/.s.PGSQL.${port}`)
+      socket.on('data', (bytes) => isSilent || upstream.write(bytes))
+      upstream.on('data', (bytes) => isSilent || socket.write(bytes))
+      for (const end of [socket, upstream]) end.on('error', () => {})
+      socket.on('close', () => upstream.destroy())
+    }).listen(0, '127.0.0.1')
+    await once(proxy, 'listening')
+    const { port } = proxy.address() as AddressInfo
+    const pool = openDatabase(
+      { ...database.connection, host: '127.0.0.1', port, max: 1, query_timeout: 300 },
+      () => {},
+    )
+
+    await pool.query('select 1')
+    isSilent = true
+    const failure = await pool.query('select 1').catch((error: Error) => error)
+    expect(failure instanceof Error && isOutage(failure)).toBe(true)
+    isSilent = false
+    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    await pool.end()
+    proxy.close()
+  })
+})
+
+describe('an idle connection that breaks', () => {
+  const database = useDatabase()
+  const anIdleConnection = async () => {
+    const errors: Error[] = []
+    const pool = openDatabase({ ...database.connection, max: 1 }, (error) => errors.push(error))
+    const { rows } = await pool.query<{ pid: number }>('select pg_backend_pid() as pid')
+    return { pool, errors, pid: rows[0]?.pid ?? 0 }
+  }
+  const terminate = (pid: number) => database.db.query('select pg_terminate_backend($1, 5000)', [pid])
+
+  it('is reported without the connection itself, and replaced', async () => {
+    const { pool, errors, pid } = await anIdleConnection()
+    await terminate(pid)
+    await expect.poll(() => errors.length).toBe(1)
+    expect(errors[0]).toMatchObject({ code: '57P01' })
+    expect(errors[0]).not.toHaveProperty('client')
+    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    await pool.end()
+  })
+
+  it('is not worth a report once the pool has ended', async () => {
+    const { pool, errors, pid } = await anIdleConnection()
+    const removed = new Promise((resolve) => pool.once('remove', resolve))
+    // It hears of both at once, and tells of the termination.
+    process.kill(pid, 'SIGSTOP')
+    await pool.end()
+    const terminated = terminate(pid)
+    await sleep(200)
+    process.kill(pid, 'SIGCONT')
+    await Promise.all([terminated, removed])
+    expect(errors).toEqual([])
+  })
+})
+
+describe('brokenConstraint', () => {
+  const database = useDatabase()
+
+  it('names the rule that a statement broke', async () => {
+    const failure = await database.db
+      .query(`insert into repository_group (name) values ('-')`)
+      .catch((error: unknown) => error)
+    expect(brokenConstraint(failure)).toMatch(/^group_name_/)
+  })
+
+  it('is null for any other error', async () => {
+    const failure = await database.db.query('select 1/0').catch((error: unknown) => error)
+    expect(brokenConstraint(failure)).toBeNull()
+    expect(brokenConstraint(new Error('other'))).toBeNull()
+  })
+})

@@ -1,0 +1,364 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest'
+import { findPostgresPackage, linkLibraries } from '../../../src/database/embedded-postgres/binaries.ts'
+import {
+  type EmbeddedPostgres,
+  type EmbeddedPostgresOptions,
+  findEmbeddedPostgres,
+  type PostgresConnection,
+  startEmbeddedPostgres,
+} from '../../../src/database/embedded-postgres/embedded-postgres.ts'
+import { clusterPaths } from '../../../src/database/embedded-postgres/layout.ts'
+import { isAlive, readPostmaster } from '../../../src/database/embedded-postgres/postmaster.ts'
+import { type Holder, makeClone, nativeFolder, startHolder } from '../../support/clone.ts'
+import { fastSettings, makeDataDir, removeDataDir } from '../../support/postgres.ts'
+
+const isRoot = process.geteuid?.() === 0
+let clone: string
+
+beforeAll(async () => {
+  clone = await mkdtemp(join(tmpdir(), 'svc-test-clone-'))
+  await makeClone(clone)
+})
+
+afterAll(async () => {
+  await rm(clone, { recursive: true, force: true })
+})
+
+/** An empty DATA_DIR, removed after the test with whatever runs in it. */
+async function aDataDir(): Promise<string> {
+  const dataDir = await makeDataDir()
+  onTestFinished(() => removeDataDir(dataDir))
+  return dataDir
+}
+
+async function start(
+  dataDir: string,
+  options: Partial<EmbeddedPostgresOptions> = {},
+): Promise<EmbeddedPostgres> {
+  return startEmbeddedPostgres({ dataDir, settings: fastSettings, patienceSeconds: 1, ...options })
+}
+
+/** Another process that starts the PostgreSQL of a DATA_DIR, killed after the test. */
+function aHolder(
+  dataDir: string,
+  options: { purpose?: string; ids?: { uid: number; gid: number }; clone?: string } = {},
+): Holder {
+  const { ids, purpose = 'server' } = options
+  const holder = startHolder(
+    options.clone ?? clone,
+    { dataDir, purpose, patienceSeconds: 1, settings: fastSettings },
+    ids,
+  )
+  onTestFinished(() => void holder.process.kill('SIGKILL'))
+  return holder
+}
+
+async function query(connection: PostgresConnection, text: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client(connection)
+  await client.connect()
+  try {
+    return (await client.query(text)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+async function postmasterOf(dataDir: string) {
+  return readPostmaster(clusterPaths(dataDir).cluster)
+}
+
+describe('startEmbeddedPostgres', () => {
+  it('makes a durable UTF-8 cluster with checksums, reachable over a private socket by password only', async () => {
+    const dataDir = await aDataDir()
+    const postgres = await startEmbeddedPostgres({ dataDir })
+    const [settings] = await query(
+      postgres.connection,
+      `select current_setting('server_encoding') as encoding, upper('é') as upper,
+              current_setting('listen_addresses') as addresses, current_setting('data_checksums') as checksums,
+              current_setting('fsync') as fsync, current_setting('full_page_writes') as pages,
+              current_setting('synchronous_commit') as commit, current_setting('TimeZone') as zone`,
+    )
+    expect(settings).toEqual({
+      encoding: 'UTF8',
+      upper: 'É',
+      addresses: '',
+      checksums: 'on',
+      fsync: 'on',
+      pages: 'on',
+      commit: 'on',
+      zone: 'UTC',
+    })
+    expect((await stat(postgres.connection.host)).mode & 0o777).toBe(0o700)
+    expect((await stat(clusterPaths(dataDir).password)).mode & 0o777).toBe(0o600)
+    await expect(query({ ...postgres.connection, password: 'guess' }, 'select 1')).rejects.toThrow(
+      'password authentication failed',
+    )
+    await postgres.stop()
+  })
+
+  it('keeps the data from one start to the next, and copies databases', async () => {
+    const dataDir = await aDataDir()
+    const first = await start(dataDir)
+    await query(first.connection, 'create table kept (n int); insert into kept values (7)')
+    await query(first.connection, 'create database original')
+    await query(first.connection, 'create database copy template original')
+    await first.stop()
+    const second = await start(dataDir)
+    expect(await query(second.connection, 'select n from kept')).toEqual([{ n: 7 }])
+    expect(await query({ ...second.connection, database: 'copy' }, 'select 1 as one')).toEqual([{ one: 1 }])
+    await second.stop()
+  })
+
+  it('leaves nothing running and no socket folder after stop, which may be called twice', async () => {
+    const dataDir = await aDataDir()
+    const postgres = await start(dataDir)
+    const postmaster = await postmasterOf(dataDir)
+    await Promise.all([postgres.stop(), postgres.stop()])
+    await postgres.stop()
+    expect(isAlive(postmaster?.pid ?? 0)).toBe(false)
+    await expect(stat(postgres.connection.host)).rejects.toThrow('ENOENT')
+  })
+
+  it('stops with clients connected and busy', async () => {
+    const dataDir = await aDataDir()
+    const postgres = await start(dataDir)
+    const asleep = query(postgres.connection, 'select pg_sleep(60)').catch((error: Error) => error.message)
+    await sleep(100)
+    await postgres.stop()
+    expect(await asleep).toMatch(/terminat/)
+  })
+
+  it('gives PostgreSQL a session of its own, out of the reach of Ctrl-C', async () => {
+    const dataDir = await aDataDir()
+    const postgres = await start(dataDir)
+    const { pid } = (await postmasterOf(dataDir)) ?? { pid: 0 }
+    // Signal 0 to a process group: there is one, and PostgreSQL leads it.
+    expect(process.kill(-pid, 0)).toBe(true)
+    await postgres.stop()
+  })
+
+  it('starts empty after DATA_DIR was deleted, even under a running PostgreSQL, which still stops', async () => {
+    const dataDir = await aDataDir()
+    const first = await start(dataDir)
+    const orphan = await postmasterOf(dataDir)
+    await query(first.connection, 'create table gone (n int)')
+    await rm(dataDir, { recursive: true, force: true, maxRetries: 10 })
+    const second = await start(dataDir)
+    await expect(query(second.connection, 'select n from gone')).rejects.toThrow('does not exist')
+    await first.stop()
+    expect(isAlive(orphan?.pid ?? 0)).toBe(false)
+    expect(await query(second.connection, 'select 1 as one')).toEqual([{ one: 1 }])
+    await second.stop()
+  })
+
+  it('shows the end of the log when PostgreSQL does not start', async () => {
+    const dataDir = await aDataDir()
+    const failure = start(dataDir, { settings: { ...fastSettings, shared_buffers: 'plenty' } })
+    await expect(failure).rejects.toThrow(/did not start \(exit 1\).*shared_buffers.*plenty/s)
+    await (await start(dataDir)).stop()
+  })
+
+  it('refuses a DATA_DIR/postgres with something else in it', async () => {
+    const dataDir = await aDataDir()
+    await mkdir(join(dataDir, 'postgres/photos'), { recursive: true })
+    await expect(start(dataDir)).rejects.toThrow('holds no PostgreSQL cluster, but is not empty')
+  })
+})
+
+describe('the first start', () => {
+  it('leaves no half-made cluster when it is killed in the middle', async () => {
+    const dataDir = await aDataDir()
+    for (const entry of ['cluster', 'cluster/base', 'cluster/base/1']) {
+      const holder = aHolder(dataDir)
+      await waitUntil(async () => (await stagingEntries(dataDir)).includes(entry))
+      holder.process.kill('SIGKILL')
+      await once(holder.process, 'exit')
+      expect(await readdir(dataDir)).not.toContain('postgres')
+    }
+    const postgres = await start(dataDir)
+    expect(await query(postgres.connection, 'select 1 as one')).toEqual([{ one: 1 }])
+    expect(await readdir(dataDir)).toEqual(['postgres'])
+    await postgres.stop()
+  })
+
+  it('is won by one of several processes; the others say who has it', async () => {
+    const dataDir = await aDataDir()
+    const holders = [aHolder(dataDir), aHolder(dataDir), aHolder(dataDir)]
+    const answers = await Promise.allSettled(holders.map((holder) => holder.started))
+    const winner = answers.findIndex((answer) => answer.status === 'fulfilled')
+    const refusals = answers.flatMap((answer) =>
+      answer.status === 'rejected' ? [(answer.reason as Error).message] : [],
+    )
+    const refusal = `DATA_DIR ${dataDir} is in use by another svc (process ${holders[winner]?.process.pid}). Stop it, or set DATA_DIR to another folder.`
+    expect(refusals).toEqual([refusal, refusal])
+    expect(await readdir(dataDir)).toEqual(['postgres'])
+  })
+})
+
+describe('a DATA_DIR in use', () => {
+  it('is refused to a second server, which names the first, and found by commands', async () => {
+    const dataDir = await aDataDir()
+    expect(await findEmbeddedPostgres(dataDir)).toBeNull()
+    const first = await start(dataDir)
+    await expect(start(dataDir, { patienceSeconds: 0 })).rejects.toThrow(
+      `DATA_DIR ${dataDir} is in use by another svc (process ${process.pid}). Stop it, or set DATA_DIR to another folder.`,
+    )
+    expect(await findEmbeddedPostgres(dataDir)).toEqual(first.connection)
+    await first.stop()
+    expect(await findEmbeddedPostgres(dataDir)).toBeNull()
+  })
+
+  it('is waited for while a command has it, which no other command relies on', async () => {
+    const dataDir = await aDataDir()
+    const command = await start(dataDir, { purpose: 'command' })
+    expect(await findEmbeddedPostgres(dataDir)).toBeNull()
+    await expect(start(dataDir, { patienceSeconds: 0 })).rejects.toThrow('in use by an svc command')
+    const server = start(dataDir, { patienceSeconds: 10 })
+    await sleep(300)
+    await command.stop()
+    expect(await query((await server).connection, 'select 1 as one')).toEqual([{ one: 1 }])
+    await (await server).stop()
+  })
+
+  it('is adopted when its svc was killed, and then stopped with the adopter', async () => {
+    const dataDir = await aDataDir()
+    const killed = aHolder(dataDir)
+    await query(await killed.started, 'create table kept as select 7 as n')
+    const orphan = await postmasterOf(dataDir)
+    killed.process.kill('SIGKILL')
+    await once(killed.process, 'exit')
+    const adopted = await start(dataDir)
+    expect(await postmasterOf(dataDir)).toEqual(orphan)
+    expect(await query(adopted.connection, 'select n from kept')).toEqual([{ n: 7 }])
+    await adopted.stop()
+    // The orphan is its foster parent's to bury, which may take a moment.
+    await waitUntil(async () => !isAlive(orphan?.pid ?? 0))
+  })
+})
+
+describe('when PostgreSQL dies', () => {
+  it('tells its holder, and the next start recovers what was committed', async () => {
+    const dataDir = await aDataDir()
+    const postgres = await startEmbeddedPostgres({ dataDir })
+    await query(postgres.connection, 'create table kept as select 7 as n')
+    const postmaster = await postmasterOf(dataDir)
+    process.kill(postmaster?.pid ?? 0, 'SIGKILL')
+    expect((await postgres.exited).message).toContain('The embedded PostgreSQL went away')
+    await postgres.stop()
+    const next = await start(dataDir, { patienceSeconds: 5 })
+    expect(await query(next.connection, 'select n from kept')).toEqual([{ n: 7 }])
+    await expect(stat(postgres.connection.host)).rejects.toThrow('ENOENT')
+    await next.stop()
+  })
+
+  it('is not fooled by a leftover postmaster.pid whose number a stranger has now', async () => {
+    const dataDir = await aDataDir()
+    await (await start(dataDir)).stop()
+    const { cluster } = clusterPaths(dataDir)
+    const { uid, gid } = await stat(cluster)
+    const stranger = spawn('sleep', ['60'], { ...(isRoot ? { uid, gid } : {}) })
+    onTestFinished(() => void stranger.kill())
+    const lock = join(cluster, 'postmaster.pid')
+    await writeFile(lock, `${stranger.pid}\n/proc/self/cwd\n1\n5432\n/tmp/nowhere\n\n1 1\nready   \n`)
+    if (isRoot) await chown(lock, uid, gid)
+    const postgres = await start(dataDir)
+    expect((await postmasterOf(dataDir))?.pid).not.toBe(stranger.pid)
+    await postgres.stop()
+    expect(isAlive(stranger.pid ?? 0)).toBe(true)
+  })
+})
+
+describe('the binaries', () => {
+  it('get the library links that npm may withhold, also from several starts at once', async () => {
+    const native = nativeFolder(clone)
+    const links = JSON.parse(await readFile(join(native, 'pg-symlinks.json'), 'utf8')) as { target: string }[]
+    for (const { target } of links) await rm(join(native, '..', target), { force: true })
+    await Promise.all([linkLibraries(native), linkLibraries(native), linkLibraries(native)])
+    for (const { target } of links) expect((await stat(join(native, '..', target))).size).toBeGreaterThan(0)
+    expect(execFileSync(join(native, 'bin/postgres'), ['--version'], { encoding: 'utf8' })).toMatch(/ 18\./)
+  })
+
+  it.each(['win32-x64', 'linux-riscv64', 'freebsd-x64'])(
+    'are not there for %s: a clear refusal',
+    (platform) => {
+      expect(() => findPostgresPackage(platform)).toThrow(
+        `There is no embedded PostgreSQL for ${platform}. Set DATABASE_URL to use your own PostgreSQL.`,
+      )
+    },
+  )
+})
+
+describe.runIf(isRoot)('as root', () => {
+  it('runs PostgreSQL as another user, from folders that only root can enter', async () => {
+    const dataDir = await aDataDir()
+    const closed = await stat(clone)
+    expect(closed.uid).toBe(0)
+    expect(closed.mode & 0o777).toBe(0o700)
+    const holder = aHolder(dataDir)
+    expect(await query(await holder.started, 'show data_directory')).toEqual([
+      { data_directory: '/proc/self/cwd' },
+    ])
+    const { pid } = (await postmasterOf(dataDir)) ?? { pid: 0 }
+    expect((await stat(`/proc/${pid}`)).uid).not.toBe(0)
+    holder.process.disconnect()
+    await once(holder.process, 'exit')
+    expect(isAlive(pid)).toBe(false)
+  })
+
+  it('continues the cluster of an ordinary user as that user; the user cannot continue one of root', async () => {
+    const { folder, ids } = await anOrdinaryUsersClone()
+    const holder = aHolder(join(folder, 'data'), { ids, clone: folder })
+    await holder.started
+    const { pid } = (await postmasterOf(join(folder, 'data'))) ?? { pid: 0 }
+    expect((await stat(`/proc/${pid}`)).uid).toBe(ids.uid)
+    holder.process.disconnect()
+    await once(holder.process, 'exit')
+    const continued = await start(join(folder, 'data'))
+    expect((await stat(`/proc/${(await postmasterOf(join(folder, 'data')))?.pid}`)).uid).toBe(ids.uid)
+    await continued.stop()
+    const roots = await start(join(folder, 'roots'))
+    await roots.stop()
+    await expect(aHolder(join(folder, 'roots'), { ids, clone: folder }).started).rejects.toThrow(
+      'belongs to another user',
+    )
+  })
+})
+
+/** A clone in a place that anybody can reach, owned by a user that is not root. */
+async function anOrdinaryUsersClone(): Promise<{ folder: string; ids: { uid: number; gid: number } }> {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-test-clone-'))
+  onTestFinished(async () => {
+    for (const name of ['data', 'roots']) await removeDataDir(join(folder, name))
+    await rm(folder, { recursive: true, force: true })
+  })
+  await makeClone(folder)
+  await chmod(folder, 0o755)
+  const [uid, gid] = ['-u', '-g'].map((flag) => Number(execFileSync('id', [flag, 'nobody'])))
+  execFileSync('chown', ['-R', `${uid}:${gid}`, folder])
+  return { folder, ids: { uid: uid ?? 0, gid: gid ?? 0 } }
+}
+
+async function stagingEntries(dataDir: string): Promise<string[]> {
+  const names = (await readdir(dataDir)).filter((name) => name.startsWith('postgres-staging-'))
+  const entries = await Promise.all(
+    names.map((name) => readdir(join(dataDir, name), { recursive: true }).catch(() => [])),
+  )
+  return entries.flat()
+}
+
+async function waitUntil(isSo: () => Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await sleep(5)
+}
+
+describe('the PostgreSQL of a test run', () => {
+  it('has room for two hundred connections', async () => {
+    expect(await query(inject('postgres'), 'show max_connections')).toEqual([{ max_connections: '200' }])
+  })
+})

@@ -1,0 +1,84 @@
+import pg from 'pg'
+import { beforeAll, describe, expect, it, vi } from 'vitest'
+import type { TokenResponse } from '../../src/oauth/grants.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher, type Publisher } from '../support/registry-actors.ts'
+import { anAuthorizedApplication, ask } from '../support/token-client.ts'
+
+/** The statements that pass through the pool meanwhile, those inside transactions included. */
+async function statementsOf(act: () => Promise<{ statusCode: number }>) {
+  const query = vi.spyOn(pg.Client.prototype, 'query')
+  try {
+    const { statusCode } = await act()
+    const statements = query.mock.calls.map(([statement]: unknown[]) => statement as pg.QueryConfig | string)
+    const texts = statements.map((one) => (typeof one === 'string' ? one : (one.name ?? one.text)))
+    return { statusCode, texts }
+  } finally {
+    query.mockRestore()
+  }
+}
+
+describe('one round trip to the database (DESIGN §5, §7)', () => {
+  const t = useApp()
+  let publisher: Publisher
+  let dist: string
+  let lastModified: string
+
+  beforeAll(async () => {
+    publisher = await aPublisher(t, { visibility: 'private' })
+    const answer = await publisher.push('1.0.0')
+    dist = answer.json<{ url: string }>().url.split('/-/packages/')[1] ?? ''
+    lastModified = String((await publisher.ask('p2/acme/lib.json')).headers['last-modified'])
+  })
+
+  it.each<[string, () => string, number, () => Record<string, string | undefined>]>([
+    ['packages.json', () => 'packages.json', 200, () => ({})],
+    ['p2', () => 'p2/acme/lib.json', 200, () => ({})],
+    ['p2, not modified', () => 'p2/acme/lib.json', 304, () => ({ 'if-modified-since': lastModified })],
+    ['p2 of no package', () => 'p2/acme/none.json', 404, () => ({})],
+    ['p2 without a token', () => 'p2/acme/lib.json', 401, () => ({ authorization: undefined })],
+    ['an archive', () => dist, 200, () => ({})],
+    ['a part of an archive', () => dist, 206, () => ({ range: 'bytes=0-9' })],
+    [
+      'an archive that is not there',
+      () => dist.replace(/.{64}\.zip$/, `${'0'.repeat(64)}.zip`),
+      404,
+      () => ({}),
+    ],
+  ])('answers %s with one named statement', async (_name, path, status, headers) => {
+    const { statusCode, texts } = await statementsOf(() => publisher.ask(path(), { headers: headers() }))
+    expect(statusCode).toBe(status)
+    expect(texts).toEqual([expect.stringMatching(/^list-(package-documents|root-documents|downloads)$/)])
+  })
+
+  it('asks nothing for a token with a wrong checksum', async () => {
+    const { texts } = await statementsOf(() =>
+      publisher.ask('packages.json', { headers: { authorization: 'Bearer svcp_0' } }),
+    )
+    expect(texts).toEqual([])
+  })
+
+  it('answers each token request with one named statement', async () => {
+    const client = await anAuthorizedApplication(t)
+    const code = await client.newCode()
+    let pair = {} as TokenResponse
+    const exchange = await statementsOf(async () => {
+      const answer = await client.exchange(code)
+      pair = answer.json()
+      return answer
+    })
+    expect(exchange).toEqual({ statusCode: 200, texts: ['exchange-code'] })
+    const { access_token, refresh_token } = pair
+    expect((await statementsOf(() => client.refresh(refresh_token))).texts).toEqual(['refresh-pair'])
+    expect((await statementsOf(() => client.refresh(refresh_token))).texts).toEqual(['refresh-pair'])
+    const introspect = await statementsOf(() =>
+      ask(t, client.application, 'introspect', { token: access_token }),
+    )
+    expect(introspect).toEqual({ statusCode: 200, texts: ['introspect-tokens'] })
+    const headers = { authorization: `Bearer ${access_token}` }
+    const user = await statementsOf(() => t.app.inject({ url: '/api/user', headers }))
+    expect(user).toEqual({ statusCode: 200, texts: ['list-token-holders'] })
+    const revoke = await statementsOf(() => client.revoke(access_token))
+    expect(revoke).toEqual({ statusCode: 200, texts: ['revoke-token'] })
+  })
+})

@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest'
+import { shareStatements } from '../../src/database/shared-statements.ts'
+
+/** A statement that answers its calls in capitals when it is told to, and what was asked of it so far. */
+function aStatement() {
+  const asked: string[][] = []
+  const ends: (() => void)[] = []
+  const ask = shareStatements(
+    (calls: string[]) =>
+      new Promise<string[]>((resolve, reject) => {
+        asked.push(calls)
+        ends.push(() =>
+          calls.includes('bad')
+            ? reject(new Error('refused'))
+            : resolve(calls.map((one) => one.toUpperCase())),
+        )
+      }),
+  )
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+  return { asked, ask, turn, end: (i: number) => ends[i]?.() }
+}
+
+describe('statements that calls share (DESIGN §5)', () => {
+  it('asks for those of one turn of the event loop together, and answers each its own', async () => {
+    const { asked, ask, turn, end } = aStatement()
+    const answers = Promise.all(['a', 'b', 'c'].map(ask))
+    expect(asked).toEqual([])
+    await turn()
+    expect(asked).toEqual([['a', 'b', 'c']])
+    end(0)
+    expect(await answers).toEqual(['A', 'B', 'C'])
+  })
+
+  it('never lets a call ride on a statement that began before it', async () => {
+    const { asked, ask, turn } = aStatement()
+    void ask('a')
+    await turn()
+    void ask('b')
+    await turn()
+    expect(asked).toEqual([['a'], ['b']])
+  })
+
+  it('gathers what comes while two statements run, for the next one', async () => {
+    const { asked, ask, turn, end } = aStatement()
+    for (const call of ['a', 'b', 'c', 'd']) {
+      void ask(call)
+      await turn()
+    }
+    expect(asked).toEqual([['a'], ['b']])
+    end(1)
+    await turn()
+    await turn()
+    expect(asked).toEqual([['a'], ['b'], ['c', 'd']])
+  })
+
+  it('puts at most 32 calls on one statement, and forgets none', async () => {
+    const { asked, ask, turn, end } = aStatement()
+    const names = Array.from({ length: 100 }, (_, i) => `n${i}`)
+    const answers = Promise.all(names.map(ask))
+    for (let i = 0; i < 4; i += 1) {
+      await turn()
+      await turn()
+      end(i)
+    }
+    expect(await answers).toEqual(names.map((name) => name.toUpperCase()))
+    expect(asked.map((calls) => calls.length)).toEqual([32, 32, 32, 4])
+  })
+
+  it('fails the calls of a statement that fails, and no others', async () => {
+    const { ask, turn, end } = aStatement()
+    const failing = ['a', 'bad'].map((call) => ask(call).catch((error: Error) => error.message))
+    await turn()
+    end(0)
+    expect(await Promise.all(failing)).toEqual(['refused', 'refused'])
+    const later = ask('c')
+    await turn()
+    end(1)
+    expect(await later).toBe('C')
+  })
+
+  it('answers who waits also when the statements before have failed', async () => {
+    const { ask, turn, end } = aStatement()
+    const answers: Promise<string>[] = []
+    for (const call of ['bad', 'bad', 'c']) {
+      answers.push(ask(call).catch((error: Error) => error.message))
+      await turn()
+    }
+    end(0)
+    end(1)
+    await turn()
+    await turn()
+    end(2)
+    expect(await Promise.all(answers)).toEqual(['refused', 'refused', 'C'])
+  })
+})

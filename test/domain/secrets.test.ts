@@ -1,0 +1,63 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  hashSecret,
+  kindOfSecret,
+  makeClientId,
+  makeOpaqueId,
+  makePassword,
+  makeSecret,
+  type SecretKind,
+  secretPrefixes,
+} from '../../src/domain/secrets.ts'
+
+const kinds = Object.keys(secretPrefixes) as SecretKind[]
+const times = (count: number, make: () => string) => Array.from({ length: count }, make)
+
+describe('makeSecret and kindOfSecret (DESIGN §5)', () => {
+  it.each(kinds)('make and know a secret of the kind %s', (kind) => {
+    const secret = makeSecret(kind)
+    expect(secret).toMatch(/^svc[a-z]_[0-9A-Za-z]{49}$/)
+    expect(secret.startsWith(secretPrefixes[kind])).toBe(true)
+    expect(kindOfSecret(secret)).toBe(kind)
+  })
+
+  it('never make the same twice', () => {
+    expect(new Set(times(1000, () => makeSecret('access'))).size).toBe(1000)
+  })
+
+  it('see every single changed character, which needs no database', () => {
+    const secret = makeSecret('personal')
+    fc.assert(
+      fc.property(
+        fc.nat(secret.length - 1),
+        fc.constantFrom('0', '9', 'A', 'Z', 'a', 'z', '_', '-', ' '),
+        (index, character) => {
+          fc.pre(secret[index] !== character)
+          expect(kindOfSecret(secret.slice(0, index) + character + secret.slice(index + 1))).toBeNull()
+        },
+      ),
+    )
+  })
+
+  it.each(['', 'svcp_', 'svcx_abc', ' '.repeat(54), `${makeSecret('code')}\n`, `${makeSecret('code')}0`])(
+    'take %j for no secret',
+    (text) => expect(kindOfSecret(text)).toBeNull(),
+  )
+})
+
+describe('hashSecret', () => {
+  it('is SHA-256', () => {
+    expect(hashSecret('abc').toString('hex')).toBe(
+      'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+    )
+  })
+})
+
+describe('identifiers and passwords', () => {
+  it('stay in the alphabet that every client and shell leaves alone', () => {
+    for (const id of times(200, makeClientId)) expect(id).toMatch(/^[a-z2-7]{20}$/)
+    for (const id of times(200, makeOpaqueId)) expect(id).toMatch(/^[A-Za-z0-9_-]{43}$/)
+    for (const password of times(200, makePassword)) expect(password).toMatch(/^[0-9A-Za-z]{25}$/)
+  })
+})

@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest'
+import { hashSecret } from '../../src/domain/secrets.ts'
+import { countFailure } from '../../src/http/failure-limit.ts'
+import { sweepExpired } from '../../src/jobs/expired-rows.ts'
+import { signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { anAuthorizedApplication, pass } from '../support/token-client.ts'
+
+describe('the sweep of expired rows', () => {
+  const t = useApp()
+  const count = async (table: string) =>
+    Number((await t.db.query(`select count(*) from ${table}`)).rows[0].count)
+
+  it('wipes the seals whose grace has ended, and keeps the others (DESIGN §5)', async () => {
+    const { tokens, refresh } = await anAuthorizedApplication(t)
+    const pair = await tokens()
+    await refresh(pair.refresh_token)
+    await sweepExpired(t.db)
+    expect((await refresh(pair.refresh_token)).statusCode).toBe(200)
+    await pass(t.db, 300)
+    await sweepExpired(t.db)
+    const { rows } = await t.db.query('select sealed_successor from token_pair where refresh_hash = $1', [
+      hashSecret(pair.refresh_token),
+    ])
+    expect(rows).toEqual([{ sealed_successor: null }])
+  })
+
+  it('keeps a used code as long as a pair that came of it, then takes both', async () => {
+    const { newCode, exchange } = await anAuthorizedApplication(t)
+    const [used] = [await newCode(), await newCode()]
+    await exchange(used)
+    await pass(t.db, 2 * 86_400)
+    await sweepExpired(t.db)
+    expect((await exchange(used)).json().error).toBe('invalid_grant')
+    const { rows } = await t.db.query(
+      'select c.code_hash = $1 as used from authorization_code c where c.code_hash = $1 or c.redeemed_at is null',
+      [hashSecret(used)],
+    )
+    expect(rows).toEqual([{ used: true }])
+    await pass(t.db, 212 * 86_400)
+    await sweepExpired(t.db)
+    await sweepExpired(t.db)
+    expect([await count('token_pair'), await count('authorization_code')]).toEqual([0, 0])
+  })
+
+  it('takes expired sessions, sign-ins under way, and failures, and no living ones', async () => {
+    const { account } = await anAuthorizedApplication(t)
+    await signIn(t.app, account)
+    await t.app.inject('/oauth2/auth')
+    const subject = [{ subject: 'x', failures: 3, windowSeconds: 60 }]
+    await countFailure(t.db, subject)
+    await sweepExpired(t.db)
+    expect([await count('session'), await count('auth_failure')]).toEqual([1, 1])
+    await t.db.query(`update session set expires_at = now() - interval '1 second'`)
+    await t.db.query(`update auth_failure set window_ends_at = now() - interval '1 second'`)
+    await t.db.query(`update sign_in_return set expires_at = now() - interval '1 second'`)
+    await sweepExpired(t.db)
+    expect([await count('session'), await count('auth_failure'), await count('sign_in_return')]).toEqual([
+      0, 0, 0,
+    ])
+  })
+
+  it('takes a bounded number of rows, and one process sweeps at a time', async () => {
+    await t.db.query(
+      `insert into auth_failure (key_hash, failures, window_ends_at)
+       select sha256(i::text::bytea), 1, now() - interval '1 minute' from generate_series(1, 5000) as i`,
+    )
+    const other = await t.db.connect()
+    await other.query('begin')
+    await other.query('select pg_advisory_xact_lock(7338001)')
+    expect(await sweepExpired(t.db)).toBe(0)
+    await other.query('rollback')
+    other.release()
+    expect([await sweepExpired(t.db), await sweepExpired(t.db), await sweepExpired(t.db)]).toEqual([
+      2000, 2000, 1000,
+    ])
+  })
+})

@@ -1,0 +1,54 @@
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../../support/app.ts'
+import { aPublisher } from '../../support/registry-actors.ts'
+
+const t = useApp()
+
+/** Makes every document an hour older, so that what comes next is told apart from it. */
+async function anHourPasses(): Promise<void> {
+  await t.db.query(`update package_document set last_modified = last_modified - interval '1 hour'`)
+}
+
+describe('GET metadata/changes.json (COMPOSER A2)', () => {
+  it('names the documents that changed since a mirror last asked', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/old' })
+    await anHourPasses()
+    const { timestamp } = (await ask('metadata/changes.json?since=0')).json()
+    await push('1.0.0', { name: 'acme/new' })
+    const answer = await ask(`metadata/changes.json?since=${timestamp}`)
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers['content-type']).toBe('application/json')
+    const { actions } = answer.json() as { actions: { type: string; package: string; time: number }[] }
+    expect(actions.map(({ package: name }) => name)).toEqual(['acme/new', 'acme/new~dev'])
+    expect(actions[0]).toMatchObject({ type: 'update', time: expect.any(Number) })
+    expect((await ask('metadata/changes.json?since=0')).json().actions).toHaveLength(4)
+  })
+
+  it('names a document again for a minute, for its change may have been on its way', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/lib' })
+    await t.db.query(`update package_document set last_modified = last_modified - interval '30 seconds'`)
+    const { timestamp } = (await ask('metadata/changes.json?since=0')).json()
+    const { actions } = (await ask(`metadata/changes.json?since=${timestamp}`)).json()
+    expect(actions).toHaveLength(2)
+  })
+
+  it.each(['', '?since=', '?since=yesterday', '?since=-1', '?since=1&since=2', `?since=${'9'.repeat(16)}`])(
+    'tells a mirror that does not say since when where to begin: %s',
+    async (query) => {
+      const { ask } = await aPublisher(t)
+      const answer = await ask(`metadata/changes.json${query}`)
+      expect(answer.statusCode).toBe(400)
+      expect(answer.json()).toMatchObject({ errcode: 3, timestamp: expect.any(Number) })
+      expect(answer.json().timestamp / 10_000).toBeLessThanOrEqual(Date.now() / 1000)
+    },
+  )
+
+  it('is for those who may pull', async () => {
+    const mine = await aPublisher(t)
+    const others = await aPublisher(t)
+    const headers = { authorization: others.authorization }
+    expect((await mine.ask('metadata/changes.json?since=0', { headers })).statusCode).toBe(404)
+  })
+})

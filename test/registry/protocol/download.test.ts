@@ -1,0 +1,126 @@
+import { randomBytes } from 'node:crypto'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../../support/app.ts'
+import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
+import { aZip } from '../../support/zip.ts'
+
+const t = useApp()
+
+async function aPublishedArchive(zip = aPackageZip('acme/lib')) {
+  const publisher = await aPublisher(t)
+  const { sha256 } = (await publisher.push('1.0.0', { payload: zip })).json()
+  return { ...publisher, zip, sha256: sha256 as string, dist: `dist/acme/lib/1.0.0/${sha256}.zip` }
+}
+
+describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () => {
+  it('answers the very bytes that were uploaded', async () => {
+    const { ask, dist, zip, sha256 } = await aPublishedArchive()
+    const answer = await ask(dist)
+    expect(answer.statusCode).toBe(200)
+    expect(answer.rawPayload.equals(zip)).toBe(true)
+    const digest = Buffer.from(sha256, 'hex').toString('base64')
+    expect(answer.headers).toMatchObject({
+      'content-type': 'application/zip',
+      'content-length': String(zip.length),
+      'cache-control': 'private, max-age=31536000, immutable',
+      etag: `"${sha256}"`,
+      digest: `sha-256=${digest}`,
+      'repr-digest': `sha-256=:${digest}:`,
+      'accept-ranges': 'bytes',
+      'content-disposition': 'attachment; filename="acme-lib-1.0.0.zip"',
+    })
+    expect(answer.headers['content-encoding']).toBeUndefined()
+  })
+
+  it('answers the very bytes of an archive that is too large for one read', async () => {
+    const noise = randomBytes(700_000)
+    const large = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': noise })
+    const { ask, dist } = await aPublishedArchive(large)
+    expect((await ask(dist)).rawPayload.equals(large)).toBe(true)
+    const part = await ask(dist, { headers: { range: 'bytes=1000-600999' } })
+    expect(part.rawPayload.equals(large.subarray(1000, 601_000))).toBe(true)
+  })
+
+  it('answers ranges of a small archive, the first time and from memory', async () => {
+    const zip = aPackageZip('acme/lib', { description: 'in parts' })
+    const { ask, dist } = await aPublishedArchive(zip)
+    for (const [range, expected] of [
+      ['bytes=10-19', zip.subarray(10, 20)],
+      ['bytes=10-19', zip.subarray(10, 20)],
+      ['bytes=-5', zip.subarray(-5)],
+    ] as const) {
+      const answer = await ask(dist, { headers: { range } })
+      expect([answer.statusCode, answer.rawPayload.equals(expected)]).toEqual([206, true])
+    }
+    expect((await ask(dist)).rawPayload.equals(zip)).toBe(true)
+  })
+
+  it('answers HEAD with the same headers and no body', async () => {
+    const { ask, dist, zip } = await aPublishedArchive()
+    const answer = await ask(dist, { method: 'HEAD' })
+    expect([answer.statusCode, answer.body]).toEqual([200, ''])
+    expect(answer.headers['content-length']).toBe(String(zip.length))
+  })
+
+  it('answers 304 to who has it', async () => {
+    const { ask, dist, sha256 } = await aPublishedArchive()
+    for (const tag of [`"${sha256}"`, `"other", W/"${sha256}"`, '*']) {
+      const answer = await ask(dist, { headers: { 'if-none-match': tag } })
+      expect([answer.statusCode, answer.body]).toEqual([304, ''])
+    }
+    expect((await ask(dist, { headers: { 'if-none-match': '"other"' } })).statusCode).toBe(200)
+  })
+
+  it('answers a range, and only while the copy is the same', async () => {
+    const { ask, dist, zip, sha256 } = await aPublishedArchive()
+    const answer = await ask(dist, { headers: { range: 'bytes=10-19', 'if-range': `"${sha256}"` } })
+    expect(answer.statusCode).toBe(206)
+    expect(answer.rawPayload.equals(zip.subarray(10, 20))).toBe(true)
+    expect(answer.headers['content-range']).toBe(`bytes 10-19/${zip.length}`)
+    expect((await ask(dist, { headers: { range: 'bytes=10-19', 'if-range': '"other"' } })).statusCode).toBe(
+      200,
+    )
+    const beyond = await ask(dist, { headers: { range: `bytes=${zip.length}-` } })
+    expect([beyond.statusCode, beyond.json().errcode]).toEqual([416, 11])
+    expect(beyond.headers['content-range']).toBe(`bytes */${zip.length}`)
+  })
+
+  it('serves a deleted version, for lock files, until it is purged', async () => {
+    const { ask, dist, repository } = await aPublishedArchive()
+    const change = (what: string) =>
+      t.db.query(
+        `update package_version v set ${what} from package p where p.id = v.package_id and p.repository_id = $1`,
+        [repository.id],
+      )
+    await change('deleted_at = now()')
+    expect((await ask(dist)).statusCode).toBe(200)
+    await change('purged_at = now()')
+    expect((await ask(dist)).statusCode).toBe(404)
+  })
+
+  it('is 404 under another version, name or hash', async () => {
+    const { ask, sha256, push } = await aPublishedArchive()
+    await push('2.0.0', { manifest: { description: 'other' } })
+    const zeros = '0'.repeat(64)
+    for (const path of [
+      `acme/lib/2.0.0/${sha256}`,
+      `acme/other/1.0.0/${sha256}`,
+      `acme/lib/1.0.0/${zeros}`,
+      'a/b/c/d',
+    ]) {
+      const answer = await ask(`dist/${path}.zip`)
+      expect([path, answer.statusCode, answer.json().errcode]).toEqual([path, 404, 5])
+    }
+  })
+
+  it('says that data is lost when the volume has lost it', async () => {
+    // Of bytes that nobody has asked for yet: others are answered from memory.
+    const zip = aPackageZip('acme/lib', { description: 'lost' })
+    const { ask, dist, sha256 } = await aPublishedArchive(zip)
+    await rm(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`))
+    const answer = await ask(dist)
+    expect([answer.statusCode, answer.json().errcode]).toEqual([500, 15])
+  })
+})

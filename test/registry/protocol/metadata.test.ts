@@ -1,0 +1,299 @@
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { rerenderDocuments } from '../../../src/registry/documents/rerender.ts'
+import { useApp } from '../../support/app.ts'
+import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
+
+const t = useApp()
+
+describe('GET packages.json', () => {
+  it('holds what the real client understands, with absolute addresses (COMPOSER A2)', async () => {
+    const { push, ask, path } = await aPublisher(t)
+    await push('1.0.0', { name: 'beta/b' })
+    await push('1.0.0', { name: 'acme/a' })
+    const answer = await ask('packages.json')
+    const registry = `http://svc.test${path}`
+    expect(answer.headers['content-type']).toBe('application/json')
+    expect(answer.json()).toEqual({
+      packages: [],
+      'metadata-url': `${registry}p2/%package%.json`,
+      'available-packages': ['acme/a', 'beta/b'],
+      'notify-batch': `${registry}downloads`,
+      search: `${registry}search.json?q=%query%&type=%type%`,
+      list: `${registry}list.json`,
+      'providers-api': `${registry}providers/%package%.json`,
+      'metadata-changes-url': `${registry}metadata/changes.json`,
+      'security-advisories': { metadata: true, 'api-url': `${registry}security-advisories` },
+      warnings: [{ versions: '<2.0', message: expect.stringContaining('Composer 1') }],
+    })
+  })
+
+  it('names no package, and yet is no invitation to ask for all, while the registry is empty', async () => {
+    const { ask } = await aPublisher(t)
+    const root = (await ask('packages.json')).json()
+    expect(root['available-packages']).toBeUndefined()
+    expect(root['available-package-patterns']).toEqual(['-/-'])
+  })
+
+  it('is untouched by a new version of a known package', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const before = await ask('packages.json')
+    await push('1.1.0')
+    const since = { 'if-modified-since': before.headers['last-modified'] as string }
+    expect((await ask('packages.json', { headers: since })).statusCode).toBe(304)
+  })
+
+  it('names vendors instead above ten thousand packages', async () => {
+    const { push, ask, repository } = await aPublisher(t)
+    await t.db.query(
+      `insert into package (repository_id, name) select $1, 'v' || n % 3 || '/p' || n from generate_series(1, 10000) n`,
+      [repository.id],
+    )
+    await push('1.0.0')
+    const root = (await ask('packages.json')).json()
+    expect(root['available-packages']).toBeUndefined()
+    expect(root['available-package-patterns']).toEqual(['acme/*', 'v0/*', 'v1/*', 'v2/*'])
+  })
+})
+
+describe('GET p2/<vendor>/<package>.json', () => {
+  it('lists the versions, the newest first, each with what composer.json says (COMPOSER A3, A4)', async () => {
+    const { push, ask } = await aPublisher(t)
+    const { url, shasum, sha256 } = (await push('1.0.0', { manifest: { require: { php: '>=8.1' } } })).json()
+    await push('1.2.0', { manifest: { description: 'new' } })
+    await push('1.10.0', { manifest: { description: 'new' } })
+    const answer = await ask('p2/acme/lib.json')
+    expect(answer.json().minified).toBe('composer/2.0')
+    const entries = expand(answer.body)
+    expect(entries.map(({ version }) => version)).toEqual(['1.10.0', '1.2.0', '1.0.0'])
+    expect(entries[2]).toEqual({
+      name: 'acme/lib',
+      version: '1.0.0',
+      version_normalized: '1.0.0.0',
+      require: { php: '>=8.1' },
+      autoload: { 'psr-4': { 'Acme\\': 'src/' } },
+      dist: { type: 'zip', url, reference: sha256, shasum },
+      time: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/),
+      'published-time': expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/),
+    })
+    expect(Object.keys(answer.json().packages['acme/lib'][1])).not.toContain('description')
+  })
+
+  it('gives every version the same entry, in whatever order they are published', async () => {
+    const versions = ['1.0.0', '1.1.0-beta.1', '1.1.0', '2.0.0', '10.0.0', '1.1.0-rc.1', '0.0.1', '2.0.0-p1']
+    const manifests = versions.map((version, i) => ({
+      ...(i % 2 === 0 && { description: `number ${i % 4}` }),
+      ...(i % 3 === 0 && { require: { php: `^8.${i}` } }),
+      ...(i % 5 === 0 && { keywords: [version] }),
+    }))
+    const read = async (order: number[]) => {
+      const { push, ask } = await aPublisher(t)
+      for (const i of order) await push(versions[i] as string, { manifest: { ...manifests[i] } })
+      const entries = expand((await ask('p2/acme/lib.json')).body)
+      const ofTheTime = ['dist', 'time', 'published-time']
+      return entries.map((entry) =>
+        Object.fromEntries(Object.entries(entry).filter(([key]) => !ofTheTime.includes(key))),
+      )
+    }
+    const ascending = await read([0, 1, 2, 3, 4, 5, 6, 7])
+    expect(ascending.map(({ version }) => version)).toEqual([
+      '10.0.0',
+      '2.0.0-p1',
+      '2.0.0',
+      '1.1.0',
+      '1.1.0-rc.1',
+      '1.1.0-beta.1',
+      '1.0.0',
+      '0.0.1',
+    ])
+    expect(await read([7, 2, 5, 0, 3, 6, 1, 4])).toEqual(ascending)
+  })
+
+  it('puts what Composer cannot parse into ~dev, under a name that harms nobody (COMPOSER A6)', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.1.0-foo')
+    await push('1.0.0')
+    await push('1.2.0-dev')
+    expect(expand((await ask('p2/acme/lib.json')).body)).toMatchObject([{ version: '1.0.0' }])
+    expect(expand((await ask('p2/acme/lib~dev.json')).body)).toMatchObject([
+      { version: '1.2.0-dev' },
+      { version: 'dev-1.1.0-foo', version_normalized: 'dev-1.1.0-foo' },
+    ])
+  })
+
+  it('answers for a claimed name even where it has no versions', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    expect((await ask('p2/acme/lib~dev.json')).json().packages).toEqual({ 'acme/lib': [] })
+  })
+
+  it.each([
+    'p2/acme/none.json',
+    'p2/acme/none~dev.json',
+    'p2/acme/lib.xml',
+    'p2/acme/lib~x.json',
+    'p2/acme/.json',
+  ])('answers errcode 5 for %s', async (path) => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const answer = await ask(path)
+    expect([answer.statusCode, answer.headers['content-type']]).toEqual([404, 'application/json'])
+    expect(answer.json()).toEqual({ errcode: 5, errmsg: 'package not found' })
+  })
+
+  it('is there in brotli, gzip and as it is', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const plain = await ask('p2/acme/lib.json')
+    expect(plain.headers['content-encoding']).toBeUndefined()
+    const read = (encoding: string) => ask('p2/acme/lib.json', { headers: { 'accept-encoding': encoding } })
+    for (let round = 0; round < 2; round++) {
+      const br = await read('deflate, gzip, br, zstd')
+      expect(br.headers['content-encoding']).toBe('br')
+      expect(brotliDecompressSync(br.rawPayload).toString()).toBe(plain.body)
+      const gzip = await read('gzip, br;q=0')
+      expect(gzip.headers['content-encoding']).toBe('gzip')
+      expect(gunzipSync(gzip.rawPayload).toString()).toBe(plain.body)
+    }
+    expect(plain.headers['vary']).toBe('Authorization, Accept-Encoding')
+    expect(plain.headers['cache-control']).toBe('private, no-cache')
+  })
+
+  it('answers 304 without a body to the very Last-Modified it gave', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const { headers } = await ask('p2/acme/lib.json')
+    const since = (date: string) => ask('p2/acme/lib.json', { headers: { 'if-modified-since': date } })
+    const same = await since(headers['last-modified'] as string)
+    expect([same.statusCode, same.body]).toEqual([304, ''])
+    expect((await since('Wed, 21 Oct 2099 07:28:00 GMT')).statusCode).toBe(200)
+  })
+
+  it('changes Last-Modified with every publish, also within one second (COMPOSER G4)', async () => {
+    const { push, ask } = await aPublisher(t)
+    const dates: number[] = []
+    for (const version of ['1.0.0', '1.0.1', '1.0.2', '1.0.3']) {
+      await push(version)
+      const answer = await ask('p2/acme/lib.json')
+      expect(answer.body).toContain(`"${version}"`)
+      dates.push(Date.parse(answer.headers['last-modified'] as string))
+    }
+    expect(dates).toEqual(dates.toSorted((a, b) => a - b))
+    expect(new Set(dates).size).toBe(4)
+  })
+
+  it('checks access before it answers 304', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const { headers } = await ask('p2/acme/lib.json')
+    const stranger = await aPublisher(t)
+    const since = { 'if-modified-since': headers['last-modified'] as string }
+    for (const [authorization, status] of [
+      [undefined, 401],
+      [basic('wrong'), 401],
+      [stranger.authorization, 404],
+    ] as const) {
+      const answer = await ask('p2/acme/lib.json', { headers: { ...since, authorization } })
+      expect(answer.statusCode).toBe(status)
+    }
+  })
+
+  it('is refused from the moment the token is revoked', async () => {
+    const { push, ask, account } = await aPublisher(t)
+    await push('1.0.0')
+    expect((await ask('p2/acme/lib.json')).statusCode).toBe(200)
+    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [account.id])
+    const answer = await ask('p2/acme/lib.json')
+    expect([answer.statusCode, answer.json().errcode]).toEqual([401, 16])
+    expect(answer.json().warning).toContain('revoked')
+  })
+
+  it('answers HEAD without a body', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const plain = await ask('p2/acme/lib.json')
+    const head = await ask('p2/acme/lib.json', { method: 'HEAD' })
+    expect([head.statusCode, head.body]).toEqual([200, ''])
+    expect(head.headers['last-modified']).toBe(plain.headers['last-modified'])
+  })
+})
+
+describe('who may pull (DESIGN §7)', () => {
+  it('lets anyone pull from a public repository, but not with bad credentials', async () => {
+    const { push, ask } = await aPublisher(t, { visibility: 'public' })
+    const { url } = (await push('1.0.0')).json()
+    const dist = new URL(url).pathname.split('/-/packages/')[1] as string
+    for (const path of ['packages.json', 'p2/acme/lib.json', dist]) {
+      expect((await ask(path, { headers: { authorization: undefined } })).statusCode).toBe(200)
+      expect((await ask(path, { headers: { authorization: basic('wrong') } })).statusCode).toBe(401)
+    }
+  })
+
+  it('asks for credentials at private and at unknown repositories alike', async () => {
+    const { ask } = await aPublisher(t)
+    const hidden = await ask('packages.json', { headers: { authorization: undefined } })
+    const nowhere = await t.app.inject('/nogroup/norepo/-/packages/packages.json')
+    expect(hidden.statusCode).toBe(401)
+    expect(nowhere.statusCode).toBe(401)
+    expect(nowhere.body).toBe(hidden.body)
+    expect(nowhere.headers['www-authenticate']).toBe(hidden.headers['www-authenticate'])
+  })
+
+  it('answers the same to a token for what it may not see and for what does not exist', async () => {
+    const mine = await aPublisher(t)
+    const others = await aPublisher(t)
+    const hidden = await others.ask('packages.json', { headers: { authorization: mine.authorization } })
+    const headers = { authorization: mine.authorization }
+    const nowhere = await t.app.inject({ url: '/nogroup/norepo/-/packages/packages.json', headers })
+    expect([hidden.statusCode, hidden.json().errcode]).toEqual([404, 5])
+    expect(nowhere.body).toBe(hidden.body)
+  })
+
+  it.each([
+    ['the username in capitals', (token: string) => basic(token, 'SVC')],
+    ['a bearer token', (token: string) => `Bearer ${token}`],
+    ['a scheme in small letters', (token: string) => `basic ${basic(token).slice(6)}`],
+  ])('takes %s', async (_, authorizationOf) => {
+    const { ask, token } = await aPublisher(t)
+    expect(
+      (await ask('packages.json', { headers: { authorization: authorizationOf(token) } })).statusCode,
+    ).toBe(200)
+  })
+
+  it('notes the use of a token', async () => {
+    const { ask, account } = await aPublisher(t)
+    await ask('packages.json')
+    await expect
+      .poll(
+        async () => {
+          const { rows } = await t.db.query(
+            'select last_used_at is not null as used from personal_token where account_id = $1',
+            [account.id],
+          )
+          return rows
+        },
+        { timeout: 10_000 },
+      )
+      .toEqual([{ used: true }])
+  })
+})
+
+describe('rerenderDocuments', () => {
+  it('renders everything anew when BASE_URL has changed, and nothing when it has not', async () => {
+    const { push, ask, path } = await aPublisher(t)
+    for (const version of ['1.0.0', '1.1.0', '1.1.0-foo']) await push(version)
+    const [before, root] = [await ask('p2/acme/lib.json'), await ask('packages.json')]
+    expect(await rerenderDocuments(t.db, 'https://new.test')).toBeGreaterThan(0)
+    const after = await ask('p2/acme/lib.json')
+    expect(after.body).toBe(before.body.replaceAll('http://svc.test', 'https://new.test'))
+    expect(after.headers['last-modified']).not.toBe(before.headers['last-modified'])
+    expect((await ask('packages.json')).json()['metadata-url']).toBe(
+      `https://new.test${path}p2/%package%.json`,
+    )
+    expect((await ask('p2/acme/lib~dev.json')).body).toContain('https://new.test')
+    expect(await rerenderDocuments(t.db, 'https://new.test')).toBe(0)
+    await rerenderDocuments(t.db, 'http://svc.test')
+    expect((await ask('packages.json')).body).toBe(root.body)
+  })
+})

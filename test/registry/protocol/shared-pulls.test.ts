@@ -1,0 +1,89 @@
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import pg from 'pg'
+import { describe, expect, it, vi } from 'vitest'
+import { useApp } from '../../support/app.ts'
+import { aPublisher, basic } from '../../support/registry-actors.ts'
+
+const t = useApp()
+
+/** How many statements of that name run meanwhile. */
+async function countStatements(name: string, act: () => Promise<unknown>): Promise<number> {
+  const query = vi.spyOn(pg.Client.prototype, 'query')
+  try {
+    await act()
+    return query.mock.calls.filter(([one]: unknown[]) => (one as pg.QueryConfig).name === name).length
+  } finally {
+    query.mockRestore()
+  }
+}
+
+describe('pulls that come together', () => {
+  it('share a statement, and each gets the answer to its own path, token and coding', async () => {
+    const one = await aPublisher(t)
+    const other = await aPublisher(t)
+    await one.push('1.0.0', { name: 'acme/one', manifest: { description: 'of one' } })
+    await one.push('1.0.0-odd', { name: 'acme/one', manifest: { description: 'odd' } })
+    await other.push('1.0.0', { name: 'acme/one', manifest: { description: 'of the other' } })
+    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [other.account.id])
+    const wrong = basic(`${one.token.slice(0, -1)}_`)
+
+    const asked: [string, Promise<{ statusCode: number; rawPayload: Buffer }>, number, string][] = []
+    const statements = await countStatements('list-package-documents', async () => {
+      for (let round = 0; round < 5; round += 1) {
+        const p2 = 'p2/acme/one.json'
+        asked.push(
+          ['plain', one.ask(p2), 200, 'of one'],
+          ['gzip', one.ask(p2, { headers: { 'accept-encoding': 'gzip' } }), 200, 'of one'],
+          ['br', one.ask(p2, { headers: { 'accept-encoding': 'br' } }), 200, 'of one'],
+          ['~dev', one.ask('p2/acme/one~dev.json'), 200, 'odd'],
+          ['no package', one.ask('p2/acme/none.json'), 404, 'package not found'],
+          ['revoked', other.ask(p2), 401, 'not authorized'],
+          ['elsewhere', other.ask(p2, { headers: { authorization: one.authorization } }), 404, 'repository'],
+          ['nobody', one.ask(p2, { headers: { authorization: undefined } }), 401, 'not authorized'],
+          ['no token', one.ask(p2, { headers: { authorization: wrong } }), 401, 'not authorized'],
+        )
+      }
+      await Promise.all(asked.map(([, answer]) => answer))
+    })
+    for (const [who, answer, status, text] of asked) {
+      const { statusCode, rawPayload } = await answer
+      const body =
+        who === 'gzip' ? gunzipSync(rawPayload) : who === 'br' ? brotliDecompressSync(rawPayload) : rawPayload
+      expect([who, statusCode, body.toString()]).toEqual([who, status, expect.stringContaining(text)])
+    }
+    expect(statements).toBeLessThan(6)
+  })
+
+  it('share it for packages.json and for archives too', async () => {
+    const publishers = await Promise.all(Array.from({ length: 8 }, () => aPublisher(t)))
+    const dists = await Promise.all(
+      publishers.map(async ({ push, path }, i) => {
+        const { url } = (await push('1.0.0', { name: `acme/p${i}` })).json() as { url: string }
+        return url.slice(url.indexOf(path) + path.length)
+      }),
+    )
+    const roots = await countStatements('list-root-documents', async () => {
+      const answers = await Promise.all(publishers.map(({ ask }) => ask('packages.json')))
+      expect(answers.map((answer) => answer.json()['available-packages'])).toEqual(
+        publishers.map((_, i) => [`acme/p${i}`]),
+      )
+    })
+    const archives = await countStatements('list-downloads', async () => {
+      const answers = await Promise.all(publishers.map(({ ask }, i) => ask(dists[i] ?? '')))
+      expect(answers.map(({ statusCode, headers }) => [statusCode, headers['content-disposition']])).toEqual(
+        publishers.map((_, i) => [200, `attachment; filename="acme-p${i}-1.0.0.zip"`]),
+      )
+    })
+    expect([roots < 4, archives < 4]).toEqual([true, true])
+  })
+
+  it('see what was revoked before they came', async () => {
+    const { push, ask, account } = await aPublisher(t)
+    await push('1.0.0')
+    const busy = Array.from({ length: 40 }, () => ask('p2/acme/lib.json'))
+    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [account.id])
+    const late = await Promise.all(Array.from({ length: 40 }, () => ask('p2/acme/lib.json')))
+    expect(new Set(late.map(({ statusCode }) => statusCode))).toEqual(new Set([401]))
+    await Promise.all(busy)
+  })
+})

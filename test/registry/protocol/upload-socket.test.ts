@@ -1,0 +1,263 @@
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { connect, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { transaction } from '../../../src/database/database.ts'
+import { freePort, useListeningApp } from '../../support/listening.ts'
+import { aPackageZip, aPublisher, basic, type Publisher } from '../../support/registry-actors.ts'
+
+const maxBytes = 1024 * 1024
+const port = await freePort()
+const t = useListeningApp(port, { MAX_ARCHIVE_BYTES: String(maxBytes) })
+
+/** A request's head, sent; what follows is up to the test. */
+async function sendHead(path: string, headers: Record<string, string>): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1')
+  await once(socket, 'connect')
+  const lines = Object.entries({ Host: 'x', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.write(`PUT ${path} HTTP/1.1\r\n${lines.join('')}\r\n`)
+  return socket
+}
+
+/** Sends bytes until the other side has hung up or all are sent. Answers how many were taken. */
+async function pour(socket: Socket, bytes: number): Promise<number> {
+  const chunk = Buffer.alloc(64 * 1024)
+  let sent = 0
+  while (sent < bytes && socket.writable) {
+    if (!socket.write(chunk)) {
+      await Promise.race([once(socket, 'drain'), once(socket, 'close')]).catch(() => {})
+    }
+    sent += chunk.length
+  }
+  return sent
+}
+
+async function expectNothingKept({ ask }: Publisher): Promise<void> {
+  expect((await ask('p2/acme/lib.json')).statusCode).toBe(404)
+  await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toEqual([])
+}
+
+describe('an upload with Expect: 100-continue (COMPOSER D)', () => {
+  const expectation = { Expect: '100-continue', 'Content-Length': '104857' }
+
+  it.each([
+    ['bad credentials', 'upload/acme/lib/1.0.0', { Authorization: basic('wrong') }, 401, '"errcode":16'],
+    ['a bad version', 'upload/acme/lib/v1', {}, 400, '"errcode":3'],
+    [
+      'a body that will be too large',
+      'upload/acme/lib/1.0.0',
+      { 'Content-Length': '99999999' },
+      413,
+      '"errcode":8',
+    ],
+  ])('is refused for %s before it is told to continue', async (_, below, headers, status, errcode) => {
+    const { path, authorization } = await aPublisher(t)
+    const socket = await sendHead(path + below, { Authorization: authorization, ...expectation, ...headers })
+    const answer = await text(socket)
+    expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    expect(answer).toMatch(/^connection: close/im)
+    expect(answer).toContain(errcode)
+  })
+
+  it('is told to continue when all is well', async () => {
+    const { path, authorization } = await aPublisher(t)
+    const zip = aPackageZip('acme/lib')
+    const head = {
+      Authorization: authorization,
+      Expect: '100-continue',
+      'Content-Length': String(zip.length),
+    }
+    const socket = await sendHead(`${path}upload/acme/lib/1.0.0`, head)
+    const [invitation] = (await once(socket, 'data')) as [Buffer]
+    expect(invitation.toString()).toBe('HTTP/1.1 100 Continue\r\n\r\n')
+    socket.write(zip)
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    expect(answer.toString()).toMatch(/^HTTP\/1.1 201 /)
+    socket.destroy()
+  })
+
+  it('still lets other doors read their bodies', async () => {
+    const socket = connect(port, '127.0.0.1')
+    const lines = ['Host: x', 'Expect: 100-continue', 'Content-Length: 3', 'Connection: close']
+    const type = 'Content-Type: application/x-www-form-urlencoded'
+    socket.write(`POST /oauth2/token HTTP/1.1\r\n${[...lines, type].join('\r\n')}\r\n\r\n`)
+    const [invitation] = (await once(socket, 'data')) as [Buffer]
+    expect(invitation.toString()).toBe('HTTP/1.1 100 Continue\r\n\r\n')
+    socket.write('a=b')
+    expect(await text(socket)).toContain('"error":')
+  })
+})
+
+describe('an upload whose body is already on its way', () => {
+  it('is refused without reading it all, and the client can read why', async () => {
+    const { path, authorization } = await aPublisher(t)
+    const bytes = 100 * 1024 * 1024
+    const head = { Authorization: authorization, 'Transfer-Encoding': 'chunked' }
+    const socket = await sendHead(`${path}upload/acme/lib/v1`, head)
+    const answer = text(socket)
+    socket.write(`${bytes.toString(16)}\r\n`)
+    const taken = await pour(socket, bytes)
+    expect(await answer).toContain('"errmsg":"validate [Version:v1] failed"')
+    expect(taken).toBeLessThan(bytes / 2)
+  })
+
+  it('is not reset under a client that has not yet noticed the answer', async () => {
+    const { path, authorization } = await aPublisher(t)
+    const bytes = 300 * 1024
+    const head = { Authorization: authorization, 'Content-Length': String(bytes) }
+    const socket = await sendHead(`${path}upload/acme/lib/v1`, head)
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    expect(answer.toString()).toMatch(/^HTTP\/1.1 400 /)
+    const ended = once(socket.resume(), 'close')
+    for (let sent = 0; sent < bytes; sent += 1024) {
+      await new Promise((resolve) => socket.write(Buffer.alloc(1024), resolve))
+    }
+    expect(await ended).toEqual([false])
+  })
+
+  it('is refused at once when it says that it is too large (errcode 8)', async () => {
+    const publisher = await aPublisher(t)
+    const head = { Authorization: publisher.authorization, 'Content-Length': String(100 * maxBytes) }
+    const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, head)
+    expect(await text(socket)).toMatch(/^HTTP\/1.1 413 .*"errcode":8/s)
+    await expectNothingKept(publisher)
+  })
+
+  it('is refused when it turns out to be too large (errcode 8)', async () => {
+    const publisher = await aPublisher(t)
+    const head = { Authorization: publisher.authorization, 'Transfer-Encoding': 'chunked' }
+    const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, head)
+    const answer = text(socket)
+    socket.write(`${(50 * maxBytes).toString(16)}\r\n`)
+    expect(await pour(socket, 50 * maxBytes)).toBeLessThan(40 * maxBytes)
+    expect(await answer).toMatch(/^HTTP\/1.1 413 .*"errcode":8/s)
+    await expectNothingKept(publisher)
+  })
+
+  it('is forgotten when it is cut off', async () => {
+    const publisher = await aPublisher(t)
+    const zip = aPackageZip('acme/lib')
+    const heads = [
+      { 'Content-Length': String(zip.length) },
+      { 'Content-Length': '1000', 'Content-Type': 'multipart/form-data; boundary=cut' },
+    ]
+    for (const head of heads) {
+      const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, {
+        Authorization: publisher.authorization,
+        ...head,
+      })
+      if ('Content-Type' in head) {
+        socket.write('--cut\r\nContent-Disposition: form-data; name="package"; filename="p.zip"\r\n\r\n')
+      }
+      socket.write(zip.subarray(0, 100))
+      await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
+      socket.destroy()
+      await expectNothingKept(publisher)
+    }
+    await expect.poll(() => t.log().match(/the client went away/g)).toHaveLength(2)
+    expect(t.log()).not.toContain('"level":50')
+  })
+
+  it('is published, and noted with its address, when the client has hung up behind its last byte', async () => {
+    const publisher = await aPublisher(t)
+    const zip = aPackageZip('acme/lib')
+    const head = { Authorization: publisher.authorization, 'Content-Length': String(zip.length) }
+    const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, head)
+    socket.write(zip.subarray(0, 100))
+    await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
+    await transaction(t.db, async (tx) => {
+      // Where the archive, once judged, has to wait.
+      await tx.query('lock table personal_token in access exclusive mode')
+      socket.write(zip.subarray(100))
+      const waiting = () =>
+        tx.query(
+          `select from pg_locks l join pg_database d on d.oid = l.database
+            where d.datname = current_database() and not l.granted`,
+        )
+      await expect.poll(async () => (await waiting()).rowCount).toBe(1)
+      socket.destroy()
+      await expect.poll(() => promisify(t.app.server.getConnections.bind(t.app.server))()).toBe(0)
+    })
+    const addresses = async () => {
+      const { rows } = await t.db.query(
+        'select host(address) as address from registry_event where repository_id = $1',
+        [publisher.repository.id],
+      )
+      return rows
+    }
+    await expect.poll(addresses).toEqual([{ address: '127.0.0.1' }])
+    expect(t.log()).not.toContain('"level":50')
+  })
+
+  it('publishes nothing when the token is revoked meanwhile', async () => {
+    const publisher = await aPublisher(t)
+    const zip = aPackageZip('acme/lib')
+    const head = { Authorization: publisher.authorization, 'Content-Length': String(zip.length) }
+    const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, { ...head, Connection: 'close' })
+    socket.write(zip.subarray(0, 100))
+    await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
+    const { id } = publisher.account
+    await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [id])
+    socket.write(zip.subarray(100))
+    expect(await text(socket)).toMatch(/^HTTP\/1.1 401 .*"errcode":16/s)
+    const { rows } = await t.db.query('select from package where repository_id = $1', [
+      publisher.repository.id,
+    ])
+    expect(rows).toEqual([])
+  })
+})
+
+describe('curl (SPEC 4.4, 4.6)', () => {
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'svc-test-curl-'))
+    await writeFile(join(folder, 'package.zip'), aPackageZip('acme/lib'))
+    await writeFile(join(folder, 'netrc'), '')
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+
+  it.each([
+    ['-T', (url: string) => ['-T', 'package.zip', url]],
+    ['-T to a folder', (url: string) => ['-T', 'package.zip', `${url}/`]],
+    ['--data-binary', (url: string) => ['--data-binary', '@package.zip', url]],
+    ['-X PUT --data-binary', (url: string) => ['-X', 'PUT', '--data-binary', '@package.zip', url]],
+    ['-T from a pipe', (url: string) => ['-T', '-', url]],
+    ['-F, as a form', (url: string) => ['-F', 'package=@package.zip', url]],
+  ])('uploads by %s', async (_, wordsFor) => {
+    const { path, token } = await aPublisher(t)
+    const words = [
+      '-sS',
+      '-u',
+      `svc:${token}`,
+      ...wordsFor(`http://127.0.0.1:${port}${path}upload/acme/lib/1.0.0`),
+    ]
+    const running = promisify(execFile)('curl', words, { cwd: folder })
+    running.child.stdin?.end(aPackageZip('acme/lib'))
+    expect(JSON.parse((await running).stdout)).toMatchObject({ errcode: 0, version: '1.0.0' })
+  })
+
+  it('takes its credentials from a netrc file', async () => {
+    const { path, token } = await aPublisher(t)
+    await writeFile(join(folder, 'netrc'), `machine 127.0.0.1 login svc password ${token}\n`)
+    const url = `http://127.0.0.1:${port}${path}upload/acme/lib/1.0.0`
+    const words = ['-sS', '--netrc-file', 'netrc', '-T', 'package.zip', url]
+    const { stdout } = await promisify(execFile)('curl', words, { cwd: folder })
+    expect(JSON.parse(stdout)).toMatchObject({ errcode: 0, version: '1.0.0' })
+  })
+
+  it('shows a refusal of an upload that is still running', async () => {
+    const { path } = await aPublisher(t)
+    await writeFile(join(folder, 'large.zip'), Buffer.alloc(30 * 1024 * 1024))
+    const url = `http://127.0.0.1:${port}${path}upload/acme/lib/1.0.0`
+    for (const expectation of ['Expect:', 'X-As-Usual: 1']) {
+      const words = ['-sS', '-H', expectation, '-u', 'svc:wrong', '-T', 'large.zip', url]
+      const { stdout } = await promisify(execFile)('curl', words, { cwd: folder })
+      expect(stdout).toContain('{"errcode":16,"errmsg":"not authorized"')
+    }
+  })
+})

@@ -1,0 +1,260 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../../support/app.ts'
+import { aPackageZip, aPublisher, basic, expand } from '../../support/registry-actors.ts'
+import { aZip } from '../../support/zip.ts'
+
+const t = useApp()
+
+/** SPEC §7, byte for byte but for the help that stands beside errcode and errmsg. */
+const notAuthorized = /^\{"errcode":16,"errmsg":"not authorized"[,}]/
+
+function statusesOf(answers: { statusCode: number }[]): number[] {
+  return answers.map(({ statusCode }) => statusCode).toSorted((a, b) => a - b)
+}
+
+describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
+  it('publishes the archive, and says what it published', async () => {
+    const { push, path } = await aPublisher(t)
+    const answer = await push('1.0.0')
+    expect(answer.statusCode).toBe(201)
+    expect(answer.headers['content-type']).toBe('application/json')
+    expect(answer.json()).toEqual({
+      errcode: 0,
+      errmsg: 'ok',
+      name: 'acme/lib',
+      version: '1.0.0',
+      sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
+      shasum: expect.stringMatching(/^[0-9a-f]{40}$/),
+      size: aPackageZip('acme/lib').length,
+      url: `http://svc.test${path}dist/acme/lib/1.0.0/${answer.json().sha256}.zip`,
+    })
+  })
+
+  it('shows the version to the very next request', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    expect((await ask('packages.json')).json()['available-packages']).toEqual(['acme/lib'])
+    expect(expand((await ask('p2/acme/lib.json')).body)).toMatchObject([{ version: '1.0.0' }])
+  })
+
+  it.each([
+    { way: 'POST', options: { method: 'POST' as const } },
+    { way: 'no content type', options: {} },
+    {
+      way: 'the type of a form',
+      options: { headers: { 'content-type': 'application/x-www-form-urlencoded' } },
+    },
+    { way: 'JSON', options: { headers: { 'content-type': 'application/json' } } },
+    { way: 'a senseless type', options: { headers: { 'content-type': 'zip' } } },
+  ])('takes the archive as the body by $way', async ({ options }) => {
+    const { push } = await aPublisher(t)
+    expect((await push('1.0.0', options)).statusCode).toBe(201)
+  })
+
+  it('takes the archive from the field `package` of a form', async () => {
+    const { push } = await aPublisher(t)
+    const form = (name: string) =>
+      Buffer.concat([
+        Buffer.from('--cut\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n'),
+        Buffer.from(`--cut\r\nContent-Disposition: form-data; name="${name}"; filename="package.zip"\r\n`),
+        Buffer.from('Content-Type: application/zip\r\n\r\n'),
+        aPackageZip('acme/lib'),
+        Buffer.from('\r\n--cut--\r\n'),
+      ])
+    const headers = { 'content-type': 'multipart/form-data; boundary=cut' }
+    const other = await push('1.0.0', { headers, payload: form('archive') })
+    expect([other.statusCode, other.json().errcode]).toEqual([400, 3])
+    const cut = await push('1.0.0', { headers, payload: form('package').subarray(0, -20) })
+    expect([cut.statusCode, cut.json().errcode]).toEqual([400, 3])
+    const noBoundary = await push('1.0.0', { headers: { 'content-type': 'multipart/form-data; x=y' } })
+    expect([noBoundary.statusCode, noBoundary.json().errcode]).toEqual([400, 3])
+    expect((await push('1.0.0', { headers, payload: form('package') })).statusCode).toBe(201)
+  })
+
+  it('takes the addresses that curl makes: a file name at the end, and a plus in the version', async () => {
+    const { ask } = await aPublisher(t)
+    const put = (path: string) => ask(path, { method: 'PUT', payload: aPackageZip('acme/lib') })
+    expect((await put('upload/acme/lib/1.0.0/package.zip')).statusCode).toBe(201)
+    expect((await put('upload/acme/lib/1.1.0+a')).json().version).toBe('1.1.0+a')
+    expect((await put('upload/acme/lib/1.2.0%2Bb')).json().version).toBe('1.2.0+b')
+    expect((await put('upload/Acme/Lib/1.3.0')).json().name).toBe('acme/lib')
+  })
+
+  it.each([
+    { who: 'nobody', authorization: undefined },
+    { who: 'another username', authorization: basic('svcp_x', 'git') },
+    { who: 'a password', authorization: basic('hunter2') },
+    { who: 'an unknown token', authorization: basic(`svcp_${'0'.repeat(43)}2W2X3h`) },
+    { who: 'an unreadable header', authorization: 'Basic ???' },
+    { who: 'another scheme', authorization: 'Digest abc' },
+  ])('answers errcode 16 with 401 to $who (SPEC 7)', async ({ authorization }) => {
+    const { push } = await aPublisher(t, { visibility: 'public' })
+    const answer = await push('1.0.0', { headers: { authorization } })
+    expect(answer.statusCode).toBe(401)
+    expect(answer.body).toMatch(notAuthorized)
+    expect(answer.headers['content-type']).toBe('application/json')
+    expect(answer.headers['www-authenticate']).toMatch(/^Basic realm=/)
+  })
+
+  it.each([
+    { who: 'a guest', role: 'guest' as const, scopes: ['registry-package:rw'] },
+    { who: 'a token that may only pull', role: 'admin' as const, scopes: ['registry-package:r'] },
+  ])('answers errcode 16 with 403 to $who (SPEC 7)', async ({ role, scopes }) => {
+    const { push } = await aPublisher(t, { role, scopes })
+    const answer = await push('1.0.0')
+    expect(answer.statusCode).toBe(403)
+    expect(answer.body).toMatch(notAuthorized)
+    expect(answer.headers['www-authenticate']).toBeUndefined()
+  })
+
+  it('refuses a token that may not see the repository as not authorized, and hides the repository (SPEC 7)', async () => {
+    const mine = await aPublisher(t)
+    const others = await aPublisher(t)
+    const { authorization } = mine
+    const answer = await others.push('1.0.0', { headers: { authorization } })
+    expect(answer.statusCode).toBe(404)
+    expect(answer.body).toMatch(notAuthorized)
+    const url = '/acme/nowhere/-/packages/upload/acme/lib/1.0.0'
+    const nowhere = await t.app.inject({ method: 'PUT', url, headers: { authorization } })
+    expect([nowhere.statusCode, nowhere.body]).toEqual([404, answer.body])
+  })
+
+  it('refuses an endless version by the same rule as any other', async () => {
+    const { push } = await aPublisher(t)
+    const answer = await push('a'.repeat(5000))
+    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+  })
+
+  it.each(['v1.0.0', '1.0', '01.0.0', 'latest', '1.0.0-', '%201.0.0', '1.0.0%00'])(
+    'refuses %s, which is no Semantic Version (SPEC 7, 9)',
+    async (version) => {
+      const { push } = await aPublisher(t)
+      const answer = await push(version)
+      if (version.endsWith('%00')) return expect(answer.statusCode).toBe(404)
+      expect(answer.statusCode).toBe(400)
+      const errmsg = `validate [Version:${decodeURIComponent(version)}] failed`
+      expect(answer.body.startsWith(`{"errcode":3,"errmsg":"${errmsg}"`)).toBe(true)
+    },
+  )
+
+  it('judges credentials before the right, the right before the version', async () => {
+    const { push } = await aPublisher(t, { role: 'guest' })
+    expect((await push('v1', { headers: { authorization: undefined } })).json().errcode).toBe(16)
+    expect((await push('v1')).statusCode).toBe(403)
+  })
+
+  it.each([
+    { what: 'no bytes', payload: '' },
+    { what: 'something else', payload: 'hello' },
+    { what: 'a zip without composer.json', payload: aZip({ 'a/b.php': '<?php', 'c.php': '<?php' }) },
+    { what: 'another package', payload: aPackageZip('acme/other') },
+    {
+      what: 'a broken manifest',
+      payload: aPackageZip('acme/lib', { require: { 'a/b': 'not a version!!' } }),
+    },
+  ])('refuses $what with errcode 3, and keeps nothing of it', async ({ payload }) => {
+    const { push, ask } = await aPublisher(t)
+    const answer = await push('1.0.0', { payload })
+    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    expect((await ask('p2/acme/lib.json')).statusCode).toBe(404)
+    expect(await readdir(join(t.config.dataDir, 'tmp'))).toEqual([])
+  })
+
+  it('answers 200 to the same bytes again, and errcode 6 to other bytes', async () => {
+    const { push, ask } = await aPublisher(t)
+    const first = await push('1.0.0')
+    const again = await push('1.0.0')
+    expect(again.statusCode).toBe(200)
+    expect(again.json()).toEqual(first.json())
+    const other = await push('1.0.0', { manifest: { description: 'other' } })
+    expect([other.statusCode, other.json().errcode]).toEqual([409, 6])
+    expect(expand((await ask('p2/acme/lib.json')).body)).toHaveLength(1)
+  })
+
+  it('refuses a version that Composer takes for one that is there (COMPOSER A6)', async () => {
+    const { push } = await aPublisher(t)
+    expect((await push('1.1.0+a')).statusCode).toBe(201)
+    const other = await push('1.1.0+b')
+    expect([other.statusCode, other.json().errcode]).toEqual([409, 6])
+    expect(other.json().errmsg).toContain('1.1.0+a')
+  })
+
+  it('lets one of ten racing uploads with different bytes win', async () => {
+    const { push, ask } = await aPublisher(t)
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, (_, i) => push('1.0.0', { manifest: { description: `number ${i}` } })),
+    )
+    expect(statusesOf(answers)).toEqual([201, ...Array(9).fill(409)])
+    const won = answers.find(({ statusCode }) => statusCode === 201)?.json()
+    const [entry] = expand((await ask('p2/acme/lib.json')).body)
+    expect(entry).toMatchObject({ dist: { url: won.url, shasum: won.shasum } })
+  })
+
+  it('answers 200 to the nine losers of a race with the same bytes', async () => {
+    const { push } = await aPublisher(t)
+    const answers = await Promise.all(Array.from({ length: 10 }, () => push('1.0.0')))
+    expect(statusesOf(answers)).toEqual([...Array(9).fill(200), 201])
+  })
+
+  it('shows all of many packages and versions that are published at once', async () => {
+    const { push, ask } = await aPublisher(t)
+    const names = ['acme/a', 'acme/b', 'acme/c']
+    const versions = ['1.0.0', '1.1.0', '2.0.0-beta.1', '0.9.0']
+    const pushes = names.flatMap((name) => versions.map((version) => push(version, { name })))
+    expect((await Promise.all(pushes)).map(({ statusCode }) => statusCode)).toEqual(pushes.map(() => 201))
+    expect((await ask('packages.json')).json()['available-packages']).toEqual(names)
+    for (const name of names) {
+      const entries = expand((await ask(`p2/${name}.json`)).body, name)
+      expect(entries.map(({ version }) => version)).toEqual(['2.0.0-beta.1', '1.1.0', '1.0.0', '0.9.0'])
+      expect(entries.every((entry) => entry['name'] === name)).toBe(true)
+    }
+  })
+
+  it('notes who published what, with which token, when and from where', async () => {
+    const { push, repository, account } = await aPublisher(t)
+    const { sha256, size } = (await push('1.0.0')).json()
+    const { rows } = await t.db.query(
+      `select package, version, action, account_id, token_kind, details, host(address) as address
+         from registry_event where repository_id = $1`,
+      [repository.id],
+    )
+    expect(rows).toEqual([
+      {
+        package: 'acme/lib',
+        version: '1.0.0',
+        action: 'publish',
+        account_id: account.id,
+        token_kind: 'personal',
+        details: { sha256, size },
+        address: '127.0.0.1',
+      },
+    ])
+    for (const change of ['update registry_event set version = null', 'delete from registry_event']) {
+      await expect(t.db.query(change)).rejects.toThrow('registry_event is append-only')
+    }
+  })
+})
+
+describe('every other address and method below the registry', () => {
+  it('answers in the registry’s dialect', async () => {
+    const { ask, path } = await aPublisher(t)
+    for (const below of ['nothing', 'upload', 'upload/acme/lib', 'p2', 'dist/a/b']) {
+      const answer = await ask(below)
+      expect([below, answer.statusCode, answer.json()]).toEqual([
+        below,
+        404,
+        { errcode: 5, errmsg: 'not found' },
+      ])
+    }
+    const undecodable = await ask('upload/acme/lib/%zz', { method: 'PUT' })
+    expect([undecodable.statusCode, undecodable.json().errcode]).toEqual([400, 3])
+    const wrong = await ask('packages.json', { method: 'DELETE' })
+    expect([wrong.statusCode, wrong.json().errcode, wrong.headers['allow']]).toEqual([405, 12, 'GET, HEAD'])
+    const read = await ask('upload/acme/lib/1.0.0')
+    expect([read.statusCode, read.headers['allow']]).toEqual([405, 'PUT, POST'])
+    const page = await ask('')
+    expect([page.statusCode, page.headers.location]).toEqual([302, path.replace('/-/packages/', '')])
+  })
+})

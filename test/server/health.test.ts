@@ -1,0 +1,55 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../support/app.ts'
+
+describe('GET /healthz and /readyz', () => {
+  const t = useApp()
+
+  it('says that the process lives', async () => {
+    const answer = await t.app.inject('/healthz')
+    expect(answer.statusCode).toBe(200)
+    expect(answer.json()).toEqual({ status: 'ok' })
+  })
+
+  it('is ready when the database answers and no migration is missing', async () => {
+    const answer = await t.app.inject('/readyz')
+    expect(answer.statusCode).toBe(200)
+    expect(answer.json()).toEqual({ status: 'ready' })
+  })
+
+  it('is not ready while a migration is missing, and names it', async () => {
+    await t.db.query(`delete from applied_migration where name = '0004_tokens.sql'`)
+    const answer = await t.app.inject('/readyz')
+    expect(answer.statusCode).toBe(503)
+    expect(answer.json().reason).toContain('0004_tokens.sql')
+  })
+
+  it('is not ready while the database is silent', async () => {
+    const tx = await t.db.connect()
+    await tx.query('begin')
+    await tx.query('lock table applied_migration in access exclusive mode')
+    expect((await t.app.inject('/readyz')).statusCode).toBe(503)
+    await tx.query('rollback')
+    tx.release()
+  })
+
+  it('is not ready while the volume is gone', async () => {
+    await rm(t.config.dataDir, { recursive: true })
+    const answer = await t.app.inject('/readyz')
+    expect(answer.statusCode).toBe(503)
+    await mkdir(t.config.dataDir)
+  })
+})
+
+describe('GET /readyz with a migration that was written after the start', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))
+  const t = useApp({ MIGRATIONS_DIR: folder })
+
+  it('stays ready: the process does without it', async () => {
+    await writeFile(join(folder, '0900_later.sql'), 'select 1')
+    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
+    await rm(folder, { recursive: true })
+  })
+})

@@ -1,0 +1,23 @@
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../support/app.ts'
+
+describe('the log', () => {
+  const t = useApp()
+
+  it('has one line for each request: what was asked, from where, what was answered, and how fast', async () => {
+    await t.app.inject('/api/user?secret=1')
+    await expect.poll(() => t.log()).toContain('answered')
+    const lines = t.log().trimEnd().split('\n')
+    expect(lines.map((line) => JSON.parse(line) as object)).toEqual([
+      {
+        level: 30,
+        time: expect.any(String),
+        reqId: expect.any(String),
+        req: { method: 'GET', path: '/api/user', address: '127.0.0.1' },
+        res: { status: 401 },
+        milliseconds: expect.any(Number),
+        msg: 'answered',
+      },
+    ])
+  })
+})

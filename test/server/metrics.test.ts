@@ -1,0 +1,68 @@
+import { describe, expect, it } from 'vitest'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+const t = useApp()
+
+/** The samples of `/metrics`, by name and labels. */
+async function samples(): Promise<Map<string, number>> {
+  const { body } = await t.app.inject('/metrics')
+  const lines = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+  return new Map(
+    lines.map((line) => [
+      line.slice(0, line.lastIndexOf(' ')),
+      Number(line.slice(line.lastIndexOf(' ') + 1)),
+    ]),
+  )
+}
+
+function answered(method: string, route: string, status: number): string {
+  return `svc_http_request_duration_seconds_count{method="${method}",route="${route}",status="${status}"}`
+}
+
+describe('GET /metrics (DESIGN §4)', () => {
+  it('answers in the text format of Prometheus', async () => {
+    const answer = await t.app.inject('/metrics')
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8')
+    expect(answer.body).toContain('# TYPE svc_http_request_duration_seconds histogram')
+  })
+
+  it('counts answers by method, route and status', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    await push('v2')
+    await ask('p2/acme/lib.json')
+    await ask('p2/acme/lib.json', { method: 'HEAD' })
+    await t.app.inject({ method: 'POST', url: '/oauth2/token' })
+    const all = await samples()
+    const below = '/:group/:name/-/packages'
+    expect(all.get(answered('PUT', `${below}/upload/:vendor/:package/:version`, 201))).toBe(1)
+    expect(all.get(answered('PUT', `${below}/upload/:vendor/:package/:version`, 400))).toBe(1)
+    expect(all.get(answered('GET', `${below}/p2/:vendor/:file`, 200))).toBe(1)
+    expect(all.get(answered('HEAD', `${below}/p2/:vendor/:file`, 200))).toBe(1)
+    expect(all.get(answered('POST', '/oauth2/token', 400))).toBe(1)
+  })
+
+  it('names no address, person, package or token', async () => {
+    const { push, repository, account, token } = await aPublisher(t)
+    await push('1.0.0', { name: 'secretive/thing' })
+    for (const url of [`/${repository.path}`, '/no/such/page?code=svcc_1', `/x${token}`, '/%zz']) {
+      await t.app.inject(url)
+    }
+    const { body } = await t.app.inject('/metrics')
+    for (const name of ['secretive', repository.path, account.username, token, 'svcc_1', 'such', 'zz']) {
+      expect(body).not.toContain(name)
+    }
+    expect((await samples()).get(answered('GET', 'none', 404))).toBeGreaterThan(0)
+  })
+
+  it('shows the connections to the database, and the process', async () => {
+    const all = await samples()
+    const states = ['busy', 'idle', 'waiting'].map((state) =>
+      all.get(`svc_database_connections{state="${state}"}`),
+    )
+    expect(states).toEqual([0, expect.any(Number), 0])
+    expect(all.get('process_resident_memory_bytes')).toBeGreaterThan(1e6)
+  })
+})

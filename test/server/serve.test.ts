@@ -1,0 +1,209 @@
+import { spawn } from 'node:child_process'
+import { lookup } from 'node:dns/promises'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
+import { onServer, useDatabase } from '../support/database.ts'
+import {
+  databaseUrl,
+  type Environment,
+  freePort,
+  program,
+  runSvc,
+  type Server,
+  startServer,
+  stopServer,
+} from '../support/program.ts'
+import { aPackageZip, basic } from '../support/registry-actors.ts'
+
+/** It runs until four more bytes come. */
+const halfARequest = [
+  'POST /login HTTP/1.1',
+  'Host: x',
+  'Content-Type: application/x-www-form-urlencoded',
+  'Content-Length: 8',
+  '',
+  'user',
+].join('\r\n')
+
+describe('svc serve', () => {
+  const database = useDatabase()
+  const servers: Server[] = []
+  let dataDir: string
+  beforeAll(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), 'svc-test-serve-'))
+  })
+  afterEach(async () => {
+    for (const { process } of servers.splice(0)) process.kill('SIGKILL')
+  })
+  afterAll(() => rm(dataDir, { recursive: true }))
+
+  const environment = (more: Environment = {}) => ({
+    DATABASE_URL: databaseUrl(database.connection),
+    DATA_DIR: dataDir,
+    ...more,
+  })
+  const start = async (more: Environment = {}) => {
+    const server = await startServer(environment(more))
+    servers.push(server)
+    return server
+  }
+
+  it('says where it listens, in one line on standard output, and stops with 0 on SIGTERM', async () => {
+    const server = await start({ BASE_URL: 'https://svc.example.com' })
+    expect((await fetch(`${server.url}/readyz`)).status).toBe(200)
+    const { code, stdout } = await stopServer(server)
+    expect([code, stdout]).toEqual([0, 'svc listens on https://svc.example.com\n'])
+  })
+
+  it('finishes a request that runs when it is asked to stop, on every address of localhost', async () => {
+    for (const { address } of await lookup('localhost', { all: true })) {
+      const server = await start()
+      const socket = connect(Number(new URL(server.url).port), address)
+      await once(socket, 'connect')
+      let answer = ''
+      socket.on('data', (text: Buffer) => {
+        answer += text.toString()
+      })
+      socket.write(halfARequest)
+      await sleep(200)
+      server.process.kill('SIGTERM')
+      await sleep(200)
+      expect(server.process.exitCode).toBeNull()
+      socket.write('name')
+      await once(socket, 'close')
+      expect(answer).toMatch(/^HTTP\/1\.1 403 /)
+      expect((await server.outcome).code).toBe(0)
+    }
+  })
+
+  it.each([
+    [
+      'an answered request whose body never ends',
+      'POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nuser',
+    ],
+    ['half a header', 'GET / HTTP/1.1\r\nHo'],
+    ['a connection without a request', ''],
+  ])('does not wait for %s', async (_what, sent) => {
+    const server = await start()
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(sent)
+    await sleep(200)
+    expect((await stopServer(server)).code).toBe(0)
+  })
+
+  it('cuts off after 10 s what still runs then, and stops with 0 all the same', async () => {
+    const server = await start()
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+    socket.write(halfARequest)
+    await sleep(200)
+    const { code, stderr } = await stopServer(server)
+    expect(stderr).not.toContain('svc:')
+    expect(code).toBe(0)
+    expect(socket.bytesRead).toBe(0)
+  })
+
+  it('takes a Ctrl-C that npm passes on once more for one, and a later one for force', async () => {
+    const server = await start()
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(halfARequest)
+    await sleep(200)
+    server.process.kill('SIGINT')
+    server.process.kill('SIGINT')
+    await sleep(1200)
+    expect(server.process.exitCode).toBeNull()
+    server.process.kill('SIGINT')
+    expect((await server.outcome).code).toBe(1)
+  })
+
+  it('gives up a start that does not get on, 20 s after a signal', async () => {
+    const other = await database.db.connect()
+    await other.query('select pg_advisory_lock(7382001)')
+    const env = { PATH: process.env['PATH'], ...environment() }
+    const child = spawn(process.execPath, [program, 'serve'], { env, stdio: 'ignore' })
+    const waiting = `select from pg_locks where locktype = 'advisory' and not granted`
+    while ((await database.db.query(waiting)).rowCount === 0) await sleep(50)
+    child.kill('SIGTERM')
+    expect(await once(child, 'close')).toEqual([1, null])
+    other.release(true)
+  })
+
+  it('is stopped by a signal to the npm start that runs it', async () => {
+    const port = String(await freePort())
+    const env = { PATH: process.env['PATH'], HOME: dataDir, ...environment({ PORT: port }) }
+    // Its prestart would build anew, under the feet of other tests.
+    const npm = spawn('npm', ['start', '--ignore-scripts'], { env, stdio: ['ignore', 'pipe', 'ignore'] })
+    let printed = ''
+    npm.stdout.on('data', (text: Buffer) => {
+      printed += text.toString()
+    })
+    while (!printed.includes('listens on')) await once(npm.stdout, 'data')
+    npm.kill('SIGTERM')
+    expect(await once(npm, 'close')).toEqual([0, null])
+    await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow()
+  })
+
+  it('warns of a DATA_DIR without the newest archive of its database, and of no other', async () => {
+    const repository = await aRepository(database.db)
+    const account = await anAccount(database.db)
+    await aMember(database.db, account, repository, 'developer')
+    const token = await aPersonalToken(database.db, account, { scopes: ['registry-package:rw'] })
+    const server = await start()
+    const pushed = await fetch(`${server.url}/${repository.path}/-/packages/upload/acme/lib/1.0.0`, {
+      method: 'PUT',
+      headers: { authorization: basic(token) },
+      body: new Uint8Array(aPackageZip('acme/lib')),
+    })
+    expect(pushed.status).toBe(201)
+    await stopServer(server)
+    const warning = 'DATA_DIR lacks the newest archive'
+    expect((await stopServer(await start())).stderr).not.toContain(warning)
+    const other = await start({ DATA_DIR: join(dataDir, 'other') })
+    expect((await stopServer(other)).stderr).toContain(warning)
+  })
+
+  it('says in one line that its port is taken', async () => {
+    const { url } = await start()
+    const { code, stdout, stderr } = await runSvc(
+      ['serve'],
+      environment({ PORT: new URL(url).port, LOG_LEVEL: 'silent' }),
+    )
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toMatch(/^svc: Another program listens on .*: stop it, or set PORT to another number\.\n$/)
+  })
+
+  it.each([
+    [{ HOST: '192.0.2.1' }, 'This machine has no address 192.0.2.1: check HOST.'],
+    [{ DATA_DIR: '/dev/null' }, 'The folder /dev/null cannot be used (EEXIST): set DATA_DIR to one'],
+    [{ HOST: 'no-such-host.invalid' }, 'A host name in the configuration is unknown'],
+    [
+      { MIGRATIONS_DIR: '/nowhere' },
+      'The migrations in /nowhere cannot be read (ENOENT): check MIGRATIONS_DIR.',
+    ],
+    [{ DATABASE_URL: 'postgres://127.0.0.1:1/svc' }, 'The database does not answer'],
+    [{ PORT: 'x' }, 'PORT must be a whole number'],
+  ])('says in one line why it cannot start with %j', async (wrong, message) => {
+    const { code, stderr } = await runSvc(['serve'], environment({ LOG_LEVEL: 'silent', ...wrong }))
+    expect(code).toBe(1)
+    expect(stderr).toContain(message)
+    expect(stderr).not.toMatch(/\n {4}at /)
+  })
+
+  it('starts twice at once on one empty database, which is migrated once', async () => {
+    const name = `${database.connection.database}_empty`
+    const server = { ...database.connection }
+    await onServer(server, `create database ${name}`)
+    const more = { DATABASE_URL: databaseUrl({ ...database.connection, database: name }) }
+    const both = await Promise.all([start(more), start(more)])
+    for (const { url } of both) expect((await fetch(`${url}/readyz`)).status).toBe(200)
+    await Promise.all(both.map(stopServer))
+    await onServer(server, `drop database ${name}`)
+  })
+})
