@@ -14,7 +14,6 @@ const Quarantine = z.object({
 /** The quarantine of a version: `…/<version>/quarantine` (DESIGN §6). */
 export async function quarantineRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
   const url = `${versionUrl}/quarantine`
-  const entrance = allowedTo('push', context)
 
   addInterface(
     app,
@@ -22,7 +21,7 @@ export async function quarantineRoutes(app: FastifyInstance, context: ApiContext
       method: 'POST',
       url,
       summary: 'Put a version into quarantine: Composer is no longer offered it, and told to refuse it',
-      entrance,
+      entrance: allowedTo('push', context),
       body: Quarantine,
       answer: z.object({ version: z.string(), quarantine_reason: z.string() }),
     },
@@ -35,7 +34,13 @@ export async function quarantineRoutes(app: FastifyInstance, context: ApiContext
 
   addInterface(
     app,
-    { method: 'DELETE', url, summary: 'Lift the quarantine of a version', entrance },
+    {
+      method: 'DELETE',
+      url,
+      summary: 'Lift the quarantine of a version',
+      // Whoever pushed a harmful version, or stole that token, must not be able to release it.
+      entrance: allowedTo('manage', context),
+    },
     async ({ request, admitted }) => {
       await liftQuarantine(context.db, versionChangeOf(request, admitted))
     },

@@ -60,6 +60,8 @@ describe('GET /api/openapi.json', () => {
       ['patch', package_, 'registry-package:rw'],
       ['post', `${package_}/advisories`, 'registry-package:rw'],
       ['post', `${package_}/{version}/quarantine`, 'registry-package:rw'],
+      ['delete', `${package_}/advisories/{advisory}`, 'registry-manage:rw'],
+      ['delete', `${package_}/{version}/quarantine`, 'registry-manage:rw'],
       ['delete', package_, 'registry-package-delete:rw'],
       ['delete', `${package_}/{version}`, 'registry-package-delete:rw'],
       ['post', `${package_}/restore`, 'registry-package-delete:rw'],

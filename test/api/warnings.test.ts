@@ -216,3 +216,34 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
     }
   })
 })
+
+describe('making a package less safe again (DESIGN §6)', () => {
+  it.each([
+    ['a developer with every scope', 'developer', undefined],
+    ['an admin whose token lacks registry-manage:rw', 'admin', ['registry-package:rw', 'registry-manage:r']],
+  ] as const)('is not for %s, who may warn', async (_, role, scopes) => {
+    const { push, call, ask } = await aCaller(t, { role, ...(scopes && { scopes: [...scopes] }) })
+    await push('1.0.0')
+    expect((await call('POST', `${lib}/1.0.0/quarantine`)).statusCode).toBe(200)
+    const advisory = await call('POST', `${lib}/advisories`, leak)
+    expect(advisory.statusCode).toBe(201)
+    for (const below of [`${lib}/1.0.0/quarantine`, `${lib}/advisories/${advisory.json().advisory_id}`]) {
+      const refused = await call('DELETE', below)
+      expect([refused.statusCode, refused.json().errcode]).toEqual([403, 7])
+    }
+    expect((await ask('p2/acme/lib.json')).json()).toMatchObject({
+      filter: { malware: [expect.anything()] },
+      'security-advisories': [expect.objectContaining({ title: 'It leaks' })],
+    })
+  })
+
+  it('names the scope that is missing', async () => {
+    const { push, call } = await aCaller(t, { scopes: ['registry-package:rw'] })
+    await push('1.0.0')
+    await call('POST', `${lib}/1.0.0/quarantine`)
+    const refused = await call('DELETE', `${lib}/1.0.0/quarantine`)
+    expect(refused.headers['www-authenticate']).toContain(
+      'error="insufficient_scope", scope="registry-manage:rw"',
+    )
+  })
+})
