@@ -1,17 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { findAccountByUsername } from '../accounts/accounts.ts'
-import { transaction } from '../database/database.ts'
 import { roles } from '../domain/permissions.ts'
-import { insertEvent, type RegistryAction } from '../registry/tables/events.ts'
-import {
-  findMember,
-  type Member as KnownMember,
-  listMembers,
-  removeRepositoryMember,
-  setRepositoryMember,
-} from '../repositories/members.ts'
-import { allowedTo, param, type RepositoryAdmission } from './admission.ts'
+import { changeMember } from '../registry/membership.ts'
+import { findMember, type Member as KnownMember, listMembers } from '../repositories/members.ts'
+import { allowedTo, param } from './admission.ts'
 import type { ApiContext } from './context.ts'
 import { notFound } from './errors.ts'
 import { addInterface, addList } from './interface.ts'
@@ -76,9 +69,8 @@ export async function memberRoutes(app: FastifyInstance, context: ApiContext): P
       const username = param(request, 'username')
       const account = await findAccountByUsername(db, username)
       if (!account) throw notFound('account not found')
-      await note(admitted, 'set-member', { username, role }, (tx) =>
-        setRepositoryMember(tx, admitted.repositoryId, account.id, role),
-      )
+      const { repositoryId, author } = admitted
+      await changeMember(db, author, { place: { repositoryId }, account, role })
       return memberAt(admitted.repositoryId, username)
     },
   )
@@ -95,10 +87,9 @@ export async function memberRoutes(app: FastifyInstance, context: ApiContext): P
       const username = param(request, 'username')
       const account = await findAccountByUsername(db, username)
       if (!account) throw notFound('account not found')
-      await note(admitted, 'remove-member', { username }, async (tx) => {
-        const isRemoved = await removeRepositoryMember(tx, admitted.repositoryId, account.id)
-        if (!isRemoved) throw notFound('the account is no member of the repository itself')
-      })
+      const { repositoryId, author } = admitted
+      const outcome = await changeMember(db, author, { place: { repositoryId }, account, role: 'none' })
+      if (outcome === 'unchanged') throw notFound('the account is no member of the repository itself')
     },
   )
 
@@ -106,19 +97,6 @@ export async function memberRoutes(app: FastifyInstance, context: ApiContext): P
     const member = await findMember(db, repositoryId, username)
     if (!member) throw notFound('member not found')
     return describeMember(member)
-  }
-
-  /** Runs a change together with the event that tells of it. */
-  async function note(
-    { repositoryId, author }: RepositoryAdmission,
-    action: RegistryAction,
-    details: Record<string, unknown>,
-    change: (tx: Parameters<typeof setRepositoryMember>[0]) => Promise<void>,
-  ): Promise<void> {
-    await transaction(db, async (tx) => {
-      await change(tx)
-      await insertEvent(tx, author, { repositoryId, packageName: null, version: null, action, details })
-    })
   }
 }
 

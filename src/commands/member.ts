@@ -1,15 +1,16 @@
 import { Argument, Command } from 'commander'
 import type { Queryable } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
-import {
-  removeGroupMember,
-  removeRepositoryMember,
-  setGroupMember,
-  setRepositoryMember,
-} from '../repositories/members.ts'
+import { changeMember, type MemberChange } from '../registry/membership.ts'
+import { commandLine } from '../registry/tables/events.ts'
 import { theAccount, theGroup, theRepository } from './named.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
+
+interface SetOptions {
+  force?: boolean
+  json?: boolean
+}
 
 /** `svc member …` */
 export function memberCommand(): Command {
@@ -26,31 +27,36 @@ function setCommand(): Command {
     .argument('<path>', 'a whole group (acme), or one repository (acme/php)')
     .argument('<username>', 'the account')
     .addArgument(new Argument('<role>', 'none takes the role away').choices([...roles, 'none']))
+    .option('--force', 'allow a group to lose its last admin')
     .addOption(jsonOption())
     .addHelpText(
       'after',
       '\nExamples:\n  svc member set acme ann admin\n  svc member set acme/php bob developer',
     )
-    .action(async (path: string, username: string, role: Role | 'none', options: { json?: boolean }) => {
-      await withDatabase(async (db) => {
-        const { id } = await theAccount(db, username)
-        if (path.includes('/')) return setInRepository(db, path, id, role)
-        return setInGroup(db, path, id, role)
-      })
-      const text =
-        role === 'none' ? `${username} has no role in ${path}.` : `${username} is ${role} of ${path}.`
-      answer(options, { path, username, role }, text)
-    })
+    .action(setMember)
 }
 
-async function setInGroup(db: Queryable, name: string, accountId: string, role: Role | 'none') {
-  const { id } = await theGroup(db, name)
-  if (role === 'none') await removeGroupMember(db, id, accountId)
-  else await setGroupMember(db, id, accountId, role)
+async function setMember(
+  path: string,
+  username: string,
+  role: Role | 'none',
+  options: SetOptions,
+): Promise<void> {
+  const outcome = await withDatabase(async (db) => {
+    const account = await theAccount(db, username)
+    const place = await findPlace(db, path)
+    return changeMember(db, commandLine, { place, account, role, force: options.force ?? false })
+  })
+  if (outcome === 'last-admin') {
+    throw new Error(
+      `${username} is the last admin of ${path}. Make another account admin first, or use --force.`,
+    )
+  }
+  const text = role === 'none' ? `${username} has no role in ${path}.` : `${username} is ${role} of ${path}.`
+  answer(options, { path, username, role }, text)
 }
 
-async function setInRepository(db: Queryable, path: string, accountId: string, role: Role | 'none') {
-  const { id } = await theRepository(db, path)
-  if (role === 'none') await removeRepositoryMember(db, id, accountId)
-  else await setRepositoryMember(db, id, accountId, role)
+async function findPlace(db: Queryable, path: string): Promise<MemberChange['place']> {
+  if (path.includes('/')) return { repositoryId: (await theRepository(db, path)).id }
+  return { groupId: (await theGroup(db, path)).id }
 }

@@ -12,22 +12,70 @@ export interface Member {
   repositoryRole: Role | null
 }
 
-/** Makes the account a member of the group, or changes its role there. */
-export async function setGroupMember(db: Queryable, groupId: string, accountId: string, role: Role) {
-  await db.query(
-    `insert into group_member (group_id, account_id, role) values ($1, $2, $3)
-     on conflict (group_id, account_id) do update set role = excluded.role`,
-    [groupId, accountId, role],
+/** How a change of a group's member ended. `last-admin`: refused, the group would have no admin. */
+export type GroupMemberOutcome = 'changed' | 'unchanged' | 'last-admin'
+
+/**
+ * The group's row is locked before anything is decided, so changes of one group's members take turns: of two admins
+ * who remove each other at the same time, one stays. An admin whose account is disabled does not count.
+ */
+const lockedAdmins = `locked as materialized (
+    select id from repository_group where id = $1 for no key update
+  ), admins as materialized (
+    select m.account_id, a.disabled_at is null as is_active
+      from locked l
+      join group_member m on m.group_id = l.id and m.role = 'admin'
+      join account a on a.id = m.account_id
+       for no key update of m
+  )`
+const anotherAdmin = 'exists (select from admins where account_id <> $2 and is_active)'
+
+/**
+ * Makes the account a member of the group, or changes its role there. Refuses to demote the group's last admin,
+ * unless forced.
+ */
+export async function setGroupMember(
+  db: Queryable,
+  groupId: string,
+  accountId: string,
+  role: Role,
+  { force = false } = {},
+): Promise<GroupMemberOutcome> {
+  const { rows } = await db.query<{ outcome: GroupMemberOutcome }>(
+    `with ${lockedAdmins}, made as (
+       insert into group_member (group_id, account_id, role)
+       select l.id, $2, $3::member_role from locked l
+       on conflict (group_id, account_id) do update set role = excluded.role
+        where $4 or excluded.role = 'admin' or group_member.role <> 'admin' or ${anotherAdmin}
+       returning role
+     )
+     select case when exists (select from made) then 'changed' else 'last-admin' end as outcome`,
+    [groupId, accountId, role, force],
   )
+  return rows[0]?.outcome ?? 'last-admin'
 }
 
-/** Ends a membership of the group. False when there was none. */
-export async function removeGroupMember(db: Queryable, groupId: string, accountId: string): Promise<boolean> {
-  const { rowCount } = await db.query('delete from group_member where group_id = $1 and account_id = $2', [
-    groupId,
-    accountId,
-  ])
-  return rowCount === 1
+/** Ends a membership of the group. Refuses to remove the group's last admin, unless forced. */
+export async function removeGroupMember(
+  db: Queryable,
+  groupId: string,
+  accountId: string,
+  { force = false } = {},
+): Promise<GroupMemberOutcome> {
+  const { rows } = await db.query<{ outcome: GroupMemberOutcome }>(
+    `with ${lockedAdmins}, removed as (
+       delete from group_member m
+        using locked l
+        where m.group_id = l.id and m.account_id = $2
+          and ($3 or m.role <> 'admin' or ${anotherAdmin})
+       returning m.role
+     )
+     select case when exists (select from removed) then 'changed'
+                 when exists (select from admins where account_id = $2) then 'last-admin'
+                 else 'unchanged' end as outcome`,
+    [groupId, accountId, force],
+  )
+  return rows[0]?.outcome ?? 'unchanged'
 }
 
 /** Makes the account a member of the repository, or changes its role there. */

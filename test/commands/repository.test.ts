@@ -1,4 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { listEvents } from '../../src/registry/tables/events.ts'
+import { findRepositoryByPath } from '../../src/repositories/repositories.ts'
 import { anAccount } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 
@@ -41,6 +43,37 @@ describe('svc group, repository and member', () => {
     expect(await roleOf('bob', 'php')).toBe('guest')
     await set('acme', 'bob', 'none')
     expect(await roleOf('bob', 'php')).toBeNull()
+  })
+
+  it('write an event for each change of a role, and none for a change that was refused', async () => {
+    await svc.json('group', 'create', 'noted', '--owner', 'ann')
+    await svc.json('repository', 'create', 'noted/php')
+    await svc.json('member', 'set', 'noted', 'bob', 'guest')
+    await svc.json('member', 'set', 'noted/php', 'bob', 'developer')
+    await svc.json('member', 'set', 'noted/php', 'bob', 'none')
+    await svc.json('member', 'set', 'noted', 'bob', 'none')
+    await svc.json('member', 'set', 'noted', 'bob', 'none')
+    await svc.fail('member', 'set', 'noted', 'ann', 'none')
+    const repository = await findRepositoryByPath(svc.db, 'noted/php')
+    const events = await listEvents(svc.db, repository?.id ?? '', { after: null, limit: 10 })
+    expect(events.map(({ action, details }) => [action, details])).toEqual([
+      ['remove-group-member', { username: 'bob' }],
+      ['remove-member', { username: 'bob' }],
+      ['set-member', { username: 'bob', role: 'developer' }],
+      ['set-group-member', { username: 'bob', role: 'guest' }],
+    ])
+    const [, second] = events
+    expect(await listEvents(svc.db, repository?.id ?? '', { after: second?.id ?? '', limit: 1 })).toEqual([
+      events[2],
+    ])
+  })
+
+  it('keep a group’s last admin, unless forced', async () => {
+    await svc.json('group', 'create', 'lonely', '--owner', 'ann')
+    const message = 'ann is the last admin of lonely. Make another account admin first, or use --force.'
+    expect(await svc.fail('member', 'set', 'lonely', 'ann', 'none')).toBe(`svc: ${message}`)
+    expect(await svc.fail('member', 'set', 'lonely', 'ann', 'developer')).toBe(`svc: ${message}`)
+    await svc.json('member', 'set', 'lonely', 'ann', 'none', '--force')
   })
 
   it.each([

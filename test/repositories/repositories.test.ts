@@ -13,6 +13,7 @@ import {
   listRepositoriesOf,
   registryUrl,
 } from '../../src/repositories/repositories.ts'
+import { aName, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('groups, repositories and their members (DESIGN §1)', () => {
@@ -83,8 +84,71 @@ describe('groups, repositories and their members (DESIGN §1)', () => {
 
     expect(await removeRepositoryMember(t.db, php.id, member)).toBe(true)
     expect(await removeRepositoryMember(t.db, php.id, member)).toBe(false)
-    expect(await removeGroupMember(t.db, group.id, member)).toBe(true)
-    expect(await removeGroupMember(t.db, group.id, member)).toBe(false)
+    expect(await removeGroupMember(t.db, group.id, member)).toBe('changed')
+    expect(await removeGroupMember(t.db, group.id, member)).toBe('unchanged')
     expect(await listRepositoriesOf(t.db, member)).toEqual([])
+  })
+})
+
+describe('the last admin of a group', () => {
+  const t = useDatabase()
+  const aGroupOfTwo = async () => {
+    const [ann, bob] = [await anAccount(t.db), await anAccount(t.db)]
+    const group = await insertGroup(t.db, aName('two'), ann.id)
+    await setGroupMember(t.db, group.id, bob.id, 'admin')
+    return { group, ann, bob }
+  }
+  const adminsOf = async ({ id }: { id: string }) => {
+    const { rows } = await t.db.query<{ id: string }>(
+      `select account_id as id from group_member where group_id = $1 and role = 'admin'`,
+      [id],
+    )
+    return rows.map((row) => row.id)
+  }
+
+  it('is neither removed nor demoted, unless forced', async () => {
+    const { group, ann, bob } = await aGroupOfTwo()
+    expect(await setGroupMember(t.db, group.id, bob.id, 'guest')).toBe('changed')
+    expect(await removeGroupMember(t.db, group.id, ann.id)).toBe('last-admin')
+    expect(await setGroupMember(t.db, group.id, ann.id, 'developer')).toBe('last-admin')
+    expect(await setGroupMember(t.db, group.id, ann.id, 'admin')).toBe('changed')
+    expect(await adminsOf(group)).toEqual([ann.id])
+    expect(await removeGroupMember(t.db, group.id, bob.id)).toBe('changed')
+    expect(await setGroupMember(t.db, group.id, ann.id, 'developer', { force: true })).toBe('changed')
+    expect(await removeGroupMember(t.db, group.id, ann.id, { force: true })).toBe('changed')
+  })
+
+  it('is the one whose account is not disabled', async () => {
+    const { group, ann, bob } = await aGroupOfTwo()
+    await t.db.query('update account set disabled_at = now() where id = $1', [bob.id])
+    expect(await removeGroupMember(t.db, group.id, ann.id)).toBe('last-admin')
+    expect(await removeGroupMember(t.db, group.id, bob.id)).toBe('changed')
+  })
+
+  it('stays when all admins remove or demote each other at the same time', async () => {
+    const outcomes = await Promise.all(
+      Array.from({ length: 30 }, async (_, index) => {
+        const { group, ann, bob } = await aGroupOfTwo()
+        const leave = ({ id }: { id: string }, isRemoved: boolean) =>
+          isRemoved ? removeGroupMember(t.db, group.id, id) : setGroupMember(t.db, group.id, id, 'guest')
+        const both = await Promise.all([leave(ann, index % 2 === 0), leave(bob, index % 3 === 0)])
+        return [both.toSorted(), (await adminsOf(group)).length]
+      }),
+    )
+    for (const outcome of outcomes) expect(outcome).toEqual([['changed', 'last-admin'], 1])
+  })
+
+  it('stays when another account is promoted, demoted and removed at the same time', async () => {
+    const { group, ann, bob } = await aGroupOfTwo()
+    for (let round = 0; round < 20; round += 1) {
+      await Promise.all([
+        removeGroupMember(t.db, group.id, ann.id),
+        setGroupMember(t.db, group.id, bob.id, 'guest'),
+        setGroupMember(t.db, group.id, bob.id, 'admin'),
+        setGroupMember(t.db, group.id, ann.id, 'admin'),
+        removeGroupMember(t.db, group.id, bob.id),
+      ])
+      expect(await adminsOf(group)).not.toEqual([])
+    }
   })
 })

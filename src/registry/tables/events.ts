@@ -3,12 +3,15 @@ import type { Queryable } from '../../database/database.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
 import type { ListPart } from '../../repositories/list-part.ts'
 
-/** Who acts: an account, with which token (none in a browser or on the command line), from which address. */
+/** Who acts: an account, with which token (none in a browser or on the command line), from which client IP. */
 export interface Author {
   accountId: string | null
   token: UsedToken | null
   address: string | null
 }
+
+/** The author of what a command changes: no account signs in on the command line. */
+export const commandLine: Author = { accountId: null, token: null, address: null }
 
 /** What can happen in a registry. */
 export type RegistryAction =
@@ -24,12 +27,17 @@ export type RegistryAction =
   | 'withdraw'
   | 'set-member'
   | 'remove-member'
+  | 'set-group-member'
+  | 'remove-group-member'
   | 'change-repository'
   | 'delete-repository'
 
 /** An event to be noted. */
 export interface NewEvent {
-  repositoryId: string
+  /** Null when it is about a whole group. */
+  repositoryId: string | null
+  /** Set only when `repositoryId` is null. */
+  groupId?: string
   /** Null when it is about the repository. */
   packageName: string | null
   /** Null when it is about the package as a whole. */
@@ -41,12 +49,12 @@ export interface NewEvent {
 /** Notes an event, in the transaction of the change it tells of. Events are never changed or removed. */
 export async function insertEvent(db: Queryable, author: Author, event: NewEvent): Promise<void> {
   const { accountId, token, address } = author
-  const { repositoryId, packageName, version, action, details = {} } = event
+  const { repositoryId, groupId = null, packageName, version, action, details = {} } = event
   await db.query({
     name: 'insert-registry-event',
     text: `insert into registry_event
-             (repository_id, package, version, action, account_id, token_kind, token_id, address, details)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+             (repository_id, package, version, action, account_id, token_kind, token_id, address, details, group_id)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
     values: [
       repositoryId,
       packageName,
@@ -57,6 +65,7 @@ export async function insertEvent(db: Queryable, author: Author, event: NewEvent
       token?.tokenId,
       address === null ? null : inetOf(address),
       JSON.stringify(details),
+      groupId,
     ],
   })
 }
@@ -82,7 +91,10 @@ export interface RegistryEvent {
   details: Record<string, unknown>
 }
 
-/** The events of a repository, the latest first; `after` is the id of one of them. */
+/**
+ * The events of a repository and those of its group, the latest first; `after` is the id of one of them. Two scans of
+ * an index each, so that a page costs the same however many events there are.
+ */
 export async function listEvents(
   db: Queryable,
   repositoryId: string,
@@ -92,8 +104,16 @@ export async function listEvents(
   const { rows } = await db.query<RegistryEvent>(
     `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action, u.username,
             e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details
-       from registry_event e left join account u on u.id = e.account_id
-      where e.repository_id = $1 and ($2::bigint is null or e.id < $2)
+       from ((select id from registry_event
+               where repository_id = $1 and ($2::bigint is null or id < $2)
+               order by id desc limit $3)
+             union all
+             (select id from registry_event
+               where group_id = (select group_id from repository where id = $1)
+                 and ($2::bigint is null or id < $2)
+               order by id desc limit $3)) found
+       join registry_event e on e.id = found.id
+       left join account u on u.id = e.account_id
       order by e.id desc limit $3`,
     [repositoryId, before, limit],
   )

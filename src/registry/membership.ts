@@ -1,0 +1,67 @@
+import type pg from 'pg'
+import { transaction } from '../database/database.ts'
+import type { Role } from '../domain/permissions.ts'
+import {
+  type GroupMemberOutcome,
+  removeGroupMember,
+  removeRepositoryMember,
+  setGroupMember,
+  setRepositoryMember,
+} from '../repositories/members.ts'
+import { type Author, insertEvent, type RegistryAction } from './tables/events.ts'
+
+/** A change of one account's role on a whole group, or on one repository. */
+export interface MemberChange {
+  place: { groupId: string } | { repositoryId: string }
+  account: { id: string; username: string }
+  /** `none` ends the membership. */
+  role: Role | 'none'
+  /** Let a group lose its last admin. */
+  force?: boolean
+}
+
+/**
+ * Gives, changes or ends a role, together with the event that tells of it. `unchanged`: there was no membership to
+ * end. `last-admin`: refused, because the group would have no admin; site administrators can still manage it, so
+ * `force` allows it.
+ */
+export async function changeMember(
+  db: pg.Pool,
+  author: Author,
+  change: MemberChange,
+): Promise<GroupMemberOutcome> {
+  return transaction(db, async (tx) => {
+    const outcome = await applyChange(tx, change)
+    if (outcome === 'changed') await insertEvent(tx, author, eventOf(change))
+    return outcome
+  })
+}
+
+async function applyChange(
+  tx: pg.PoolClient,
+  { place, account, role, force = false }: MemberChange,
+): Promise<GroupMemberOutcome> {
+  if ('groupId' in place) {
+    return role === 'none'
+      ? removeGroupMember(tx, place.groupId, account.id, { force })
+      : setGroupMember(tx, place.groupId, account.id, role, { force })
+  }
+  if (role === 'none') {
+    return (await removeRepositoryMember(tx, place.repositoryId, account.id)) ? 'changed' : 'unchanged'
+  }
+  await setRepositoryMember(tx, place.repositoryId, account.id, role)
+  return 'changed'
+}
+
+function eventOf({ place, account: { username }, role }: MemberChange) {
+  const isGroup = 'groupId' in place
+  const verb = role === 'none' ? 'remove' : 'set'
+  const action: RegistryAction = isGroup ? `${verb}-group-member` : `${verb}-member`
+  return {
+    ...(isGroup ? { repositoryId: null, groupId: place.groupId } : { repositoryId: place.repositoryId }),
+    packageName: null,
+    version: null,
+    action,
+    details: role === 'none' ? { username } : { username, role },
+  }
+}
