@@ -1,3 +1,4 @@
+import { existsSync, readdirSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../src/config.ts'
@@ -49,25 +50,21 @@ describe('the seeding migration of the README', () => {
   })
 })
 
-describe('the files that the README’s map names', () => {
-  it.each([
-    ...['main.ts', 'serve.ts', 'cli.ts', 'demo.ts', 'demo-walk.ts', 'app.ts', 'permissions.ts', 'scopes.ts'],
-    ...[
-      'oauth/authorize.ts',
-      'oauth/redirect-uri.ts',
-      'oauth/consent.ts',
-      'oauth/token.ts',
-      'oauth/codes.ts',
-    ],
-    ...['oauth/seal.ts', 'accounts/login.ts', 'registry/upload.ts', 'registry/archives/archive-volume.ts'],
-    ...[
-      'registry/archives/archive.ts',
-      'registry/manifest/manifest.ts',
-      'registry/publish.ts',
-      'registry/lifecycle/change.ts',
-    ],
-  ])('src/%s is there', async (path) => {
-    expect((await read('README.md')).includes(path.replace('registry/', ''))).toBe(true)
-    expect(await read(`src/${path}`)).not.toBe('')
+describe('the map of the source', async () => {
+  const readme = await read('README.md')
+  const paths = firstGroups(readme, /`(?:src\/)?([a-z-]+\/[a-z/-]+\.ts)`/g)
+
+  it('names files that exist', async () => {
+    expect(paths.length).toBeGreaterThan(10)
+    for (const path of paths) {
+      const candidates = [`src/${path}`, `src/registry/${path}`]
+      expect([path, candidates.some((candidate) => existsSync(candidate))]).toEqual([path, true])
+    }
+  })
+
+  it('names every room', () => {
+    const rooms = readdirSync('src', { withFileTypes: true }).filter((entry) => entry.isDirectory())
+    const map = firstGroups(readme, /^ {2}([a-z]+)\/ {2,}/gm)
+    expect(new Set(map)).toEqual(new Set(rooms.map(({ name }) => name)))
   })
 })

@@ -65,7 +65,7 @@ export function startHolder(
     process.execPath,
     [
       ...['--input-type=module', '--eval', program],
-      ...[join(clone, 'dist/embedded-postgres.js'), JSON.stringify(options)],
+      ...[join(clone, 'dist/database/embedded-postgres/embedded-postgres.js'), JSON.stringify(options)],
     ],
     { ...ids, cwd: clone, stdio: ['ignore', 'inherit', 'inherit', 'ipc'] },
   )
