@@ -1,0 +1,134 @@
+import { execFile } from 'node:child_process'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { aGroup, aGroupMember, anAccount, aPersonalToken, aRepository, signIn } from '../support/actors.ts'
+import { answer, authorizeLink, open, responseOf } from '../support/browse.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
+import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
+import { paste } from '../support/program.ts'
+import { has } from '../support/requires.ts'
+
+/** The code blocks of a document in one language, in order. */
+async function blocksOf(path: string, language: string): Promise<string[]> {
+  const text = await readFile(path, 'utf8')
+  return Array.from(text.matchAll(/^```(\w+)\n(.*?)^```$/gms))
+    .filter(([, name]) => name === language)
+    .map(([, , code = '']) => code)
+}
+
+function exportsOf(variables: Record<string, string>): string {
+  return Object.entries(variables)
+    .map(([name, value]) => `export ${name}='${value}'\n`)
+    .join('')
+}
+
+describe.skipIf(!has('curl', 'php', 'bash'))('docs/oauth-applications.md (needs curl and php)', async () => {
+  const port = await freePort()
+  const t = useListeningApp(port)
+  const redirectUri = 'https://app.example.com/callback'
+  let home: string
+  let application: ApplicationActor
+  beforeAll(async () => {
+    home = await mkdtemp(join(tmpdir(), 'svc-test-documents-'))
+    application = await anApplication(t.db)
+  })
+  afterAll(() => rm(home, { recursive: true }))
+
+  async function environment() {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const page = await open(t, authorizeLink(application, { redirect_uri: redirectUri }), cookie)
+    const { code = '' } = responseOf(await answer(t, page, cookie, 'approve'))
+    return {
+      SVC: `http://127.0.0.1:${port}`,
+      CLIENT_ID: application.clientId,
+      CLIENT_SECRET: application.clientSecret,
+      REDIRECT_URI: redirectUri,
+      CODE: code,
+    }
+  }
+
+  it('has commands that run the flow as they stand', async () => {
+    const commands = await blocksOf('docs/oauth-applications.md', 'sh')
+    const { code, stdout, stderr } = await paste(exportsOf(await environment()) + commands.join('\n'), home)
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toContain('"issuer"')
+    expect(stdout).toContain('"username"')
+    expect(stdout).toMatch(/\{\}\{"active":false\}$/)
+    expect(JSON.parse(await readFile(join(home, 'tokens.json'), 'utf8'))).toMatchObject({
+      token_type: 'bearer',
+      expires_in: 28_800,
+    })
+  })
+
+  it('has a Node program that makes a link which svc accepts', async () => {
+    const [program = ''] = await blocksOf('docs/oauth-applications.md', 'js')
+    const env = { ...process.env, ...(await environment()) }
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ['--input-type=module', '--eval', program],
+      { env },
+    )
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const { pathname, search } = new URL(stdout.trim())
+    expect((await open(t, pathname + search, cookie)).body).toContain('Authorize')
+  })
+
+  it('has a PHP program that exchanges a code', async () => {
+    const [program = ''] = await blocksOf('docs/oauth-applications.md', 'php')
+    await writeFile(join(home, 'exchange.php'), program)
+    const { stdout } = await paste(`${exportsOf(await environment())}php exchange.php`, home)
+    expect(stdout).toMatch(/^svca_[0-9A-Za-z]{49}\n$/)
+  })
+})
+
+describe.skipIf(!has('composer', 'php', 'unzip', 'curl', 'bash'))(
+  'docs/packages.md (needs composer, php, unzip and curl)',
+  async () => {
+    const port = await freePort()
+    const t = useListeningApp(port)
+    let home: string
+    beforeAll(async () => {
+      home = await mkdtemp(join(tmpdir(), 'svc-test-documents-'))
+    })
+    afterAll(() => rm(home, { recursive: true }))
+
+    it('has commands that publish and install a package as they stand', async () => {
+      const ann = await anAccount(t.db)
+      const group = await aGroup(t.db)
+      await aGroupMember(t.db, ann, group, 'developer')
+      const { path } = await aRepository(t.db, { group })
+      const variables = exportsOf({
+        REGISTRY: `http://127.0.0.1:${port}/${path}/-/packages/`,
+        REGISTRY_HOST: `127.0.0.1:${port}`,
+        SVC_TOKEN: await aPersonalToken(t.db, ann),
+      })
+      const [manifest = ''] = await blocksOf('docs/packages.md', 'json')
+      const commands = await blocksOf('docs/packages.md', 'sh')
+      const isOfPackage = (block: string) => /^composer archive|--upload-file/m.test(block)
+      await mkdir(join(home, 'package/src'), { recursive: true })
+      await mkdir(join(home, 'project'))
+      await writeFile(join(home, 'package/composer.json'), manifest)
+      await writeFile(
+        join(home, 'package/src/Hello.php'),
+        '<?php namespace Acme; class Hello { const WORDS = "Hello"; }',
+      )
+      await writeFile(
+        join(home, 'project/composer.json'),
+        '{"config": {"secure-http": false}, "repositories": {"packagist.org": false}}',
+      )
+
+      const pushed = await paste(`${variables}cd package\n${commands.filter(isOfPackage).join('\n')}`, home)
+      expect(pushed.code).toBe(0)
+      expect(pushed.stdout.match(/"sha256":/g)).toHaveLength(3)
+      const pulled = await paste(
+        `${variables}cd project\n${commands.filter((block) => !isOfPackage(block)).join('\n')}
+         php -r 'require "vendor/autoload.php"; echo Acme\\Hello::WORDS;'`,
+        home,
+      )
+      expect([pulled.code, pulled.stdout]).toEqual([0, 'Hello'])
+    })
+  },
+)
