@@ -2,18 +2,18 @@ import { access, constants } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
-import { pendingMigrations, readMigrations } from '../database/migrate.ts'
+import { pendingMigrations, readSchema } from '../database/migrate.ts'
 
-/** Shorter than what asks is used to wait. */
+/** Shorter than the usual timeout of health checks. */
 const patienceSeconds = 2
 
 /**
- * `/healthz`: the process lives. `/readyz`: database and volume answer, and the migrations that were there when the
- * process started are applied (DESIGN §4). One that is written later waits for `svc migrate`; the process does
- * without it.
+ * `/healthz`: the process lives. `/readyz`: database and volume respond, and the migrations and SQL functions that
+ * existed when the process started are applied (DESIGN §4). The process does not need files that are written later;
+ * `svc migrate` applies them.
  */
 export async function healthRoutes(app: FastifyInstance, { config, db }: AppContext) {
-  const migrations = await readMigrations(config.migrationsDir)
+  const schema = await readSchema(config.migrationsDir)
 
   app.get('/healthz', { logLevel: 'warn' }, async () => ({ status: 'ok' }))
 
@@ -29,7 +29,7 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
   /** Why no request can be served; null when all is well. */
   async function findObstacle(): Promise<string | null> {
     await access(config.dataDir, constants.W_OK)
-    const pending = await pendingMigrations(db, migrations)
+    const pending = await pendingMigrations(db, schema)
     return pending.length === 0 ? null : `migrations to apply: ${pending.join(', ')}`
   }
 }

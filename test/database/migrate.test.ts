@@ -9,6 +9,7 @@ import {
   migrate,
   pendingMigrations,
   readMigrations,
+  readSchema,
 } from '../../src/database/migrate.ts'
 import { anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
@@ -27,13 +28,13 @@ describe('migrate', () => {
   it('applies the operator’s files after the schema’s, once, in the order of their names', async () => {
     await write('0102_fill.sql', 'insert into seed values (1)')
     await write('0101_make.sql', 'create table seed (id int)')
-    expect(await pendingMigrations(database.db, await readMigrations(folder))).toEqual([
+    expect(await pendingMigrations(database.db, await readSchema(folder))).toEqual([
       '0101_make.sql',
       '0102_fill.sql',
     ])
     expect(await migrate(database.db, folder)).toEqual(['0101_make.sql', '0102_fill.sql'])
     expect(await migrate(database.db, folder)).toEqual([])
-    expect(await pendingMigrations(database.db, await readMigrations(folder))).toEqual([])
+    expect(await pendingMigrations(database.db, await readSchema(folder))).toEqual([])
     expect((await database.db.query('select * from seed')).rows).toEqual([{ id: 1 }])
   })
 
@@ -55,7 +56,7 @@ describe('migrate', () => {
     await expect(migrate(database.db, folder)).rejects.toThrow(
       /0105_bad\.sql failed: .*\(rule: group_name_is_well_formed\)/,
     )
-    expect(await pendingMigrations(database.db, await readMigrations(folder))).toEqual(['0105_bad.sql'])
+    expect(await pendingMigrations(database.db, await readSchema(folder))).toEqual(['0105_bad.sql'])
     expect((await database.db.query('select id from seed where id > 2')).rows).toEqual([{ id: 3 }])
     await rm(join(folder, '0105_bad.sql'))
   })

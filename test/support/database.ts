@@ -6,13 +6,16 @@ import './postgres.ts'
 /** The migrated database that every test file clones. */
 export const template = 'svc_template'
 
-/** A fresh copy of the migrated database for this test file: real, and its own, so that races can be tested. */
-export function useDatabase(): { readonly db: pg.Pool; readonly connection: pg.PoolConfig } {
+/**
+ * Creates a database for one test file, so that races can be tested: a copy of the migrated one, or of `source`
+ * (`template1` is empty).
+ */
+export function useDatabase(source = template): { readonly db: pg.Pool; readonly connection: pg.PoolConfig } {
   const server = inject('postgres')
   const connection: pg.PoolConfig = { ...server, database: `test_${randomBytes(6).toString('hex')}`, max: 40 }
   let db: pg.Pool
   beforeAll(async () => {
-    await onServer(server, `create database ${connection.database} template ${template}`)
+    await onServer(server, `create database ${connection.database} template ${source}`)
     db = new pg.Pool(connection)
   })
   afterAll(async () => {

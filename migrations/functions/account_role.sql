@@ -1,0 +1,10 @@
+-- Returns the stronger of the account's roles in the group and in the repository; null when it has neither.
+-- It always returns one row. Called in `from`, PostgreSQL inlines it into the calling statement.
+create or replace function account_role(the_account_id bigint, the_repository_id bigint) returns table (role member_role)
+language sql stable parallel safe as $$
+  select greatest(
+    (select 'admin'::member_role from account where id = the_account_id and is_admin),
+    (select m.role from repository_member m where m.repository_id = the_repository_id and m.account_id = the_account_id),
+    (select m.role from group_member m join repository r on r.group_id = m.group_id
+      where r.id = the_repository_id and m.account_id = the_account_id))
+$$;

@@ -1,0 +1,54 @@
+-- Approves a request that waits for this account's answer: the standing authorization is made or widened, its
+-- repositories become the chosen ones, and a code is issued. No row when the request is unknown, expired,
+-- answered, or another account's, when its application may no longer be authorized, or when repositories must
+-- be chosen and none of the paths names one that the account has a role on.
+create or replace function approve_authorization_request(
+  the_id_hash bytea, the_account_id bigint, chosen_paths text[], the_code_hash bytea, code_lifetime_seconds integer
+) returns table (redirect_uri text, state text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  request              authorization_request;
+  the_authorization_id bigint;
+  chosen_ids           bigint[] := array(
+    select r.id
+      from unnest(chosen_paths) as path
+      join repository_group g on g.name = split_part(path, '/', 1)
+      join repository r on r.group_id = g.id and r.name = split_part(path, '/', 2)
+     where role_of(the_account_id, r.id) is not null);
+begin
+  -- Of two answers the second waits here for the first, and then finds the request answered.
+  update authorization_request r
+     set answered_at = now()
+    from application c
+   where r.id_hash = the_id_hash and r.account_id = the_account_id
+     and r.answered_at is null and r.expires_at > now()
+     and c.id = r.application_id and c.status = 'approved'
+     and (r.resource_scope <> 'specified' or cardinality(chosen_ids) > 0)
+  returning r.* into request;
+  if not found then
+    return;
+  end if;
+
+  insert into account_authorization as standing (account_id, application_id, scopes, resource_scope)
+  values (the_account_id, request.application_id, request.scopes, request.resource_scope)
+  on conflict (account_id, application_id) where ended_at is null
+  do update set scopes = array(select distinct unnest(standing.scopes || excluded.scopes)),
+                resource_scope = excluded.resource_scope,
+                granted_at = now()
+  returning id into the_authorization_id;
+
+  delete from authorization_repository
+   where authorization_id = the_authorization_id and repository_id <> all (chosen_ids);
+  if request.resource_scope = 'specified' then
+    insert into authorization_repository (authorization_id, repository_id)
+    select the_authorization_id, unnest(chosen_ids)
+    on conflict do nothing;
+  end if;
+
+  insert into authorization_code (code_hash, authorization_id, redirect_uri, scopes, code_challenge, expires_at)
+  values (the_code_hash, the_authorization_id, request.redirect_uri, request.scopes, request.code_challenge,
+          now() + make_interval(secs => code_lifetime_seconds));
+  return query select request.redirect_uri, request.state;
+end
+$$;

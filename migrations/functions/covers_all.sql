@@ -1,0 +1,5 @@
+-- Returns whether every requested scope is granted; :rw covers :r (DESIGN §1).
+create or replace function covers_all(granted text[], asked text[]) returns boolean
+language sql immutable parallel safe as $$
+  select not exists (select from unnest(asked) as scope where scope <> all (granted) and scope || 'w' <> all (granted))
+$$;

@@ -1,0 +1,17 @@
+-- Returns one row for a request to a registry: the repository with this path, the live token with this hash, and the
+-- role of the token's account in the repository. Each is null when it does not exist. Endpoints join what they read to
+-- this row, so that a request needs one statement.
+create or replace function registry_access(group_name text, repository_name text, presented_hash bytea)
+returns table (
+  repository_id bigint, visibility repository_visibility, role member_role, token_kind text, token_id bigint,
+  account_id bigint, authorization_id bigint, scopes text[], resource_scope resource_scope, repository_ids bigint[]
+)
+language sql stable parallel safe as $$
+  select r.id, r.visibility, own.role, t.kind, t.token_id,
+         t.account_id, t.authorization_id, t.scopes, t.resource_scope, t.repository_ids
+    from (values (true)) as request (is_one)
+    left join (repository_group g join repository r on r.group_id = g.id)
+      on g.name = group_name and r.name = repository_name
+    left join live_token t on t.token_hash = presented_hash
+    left join lateral account_role(t.account_id, r.id) own on true
+$$;

@@ -1,0 +1,37 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import pg from 'pg'
+
+/** A file of SQL: a numbered migration (`NNNN_what.sql`), or one SQL function or view (`functions/what.sql`). */
+export interface SqlFile {
+  name: string
+  path: string
+  sql: string
+  checksum: string
+}
+
+/** Reads one file. Throws an Error that names it when it cannot be read. */
+export async function readSqlFile(path: string, name: string): Promise<SqlFile> {
+  const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`The migration ${path} cannot be read (${error.code}).`)
+  })
+  const checksum = createHash('sha256').update(bytes).digest('hex')
+  return { name, path, sql: bytes.toString('utf8'), checksum }
+}
+
+/** Runs one file. Throws an Error that names the file and the rule that it broke. */
+export async function runSqlFile(
+  client: pg.Client,
+  { path, sql }: Pick<SqlFile, 'path' | 'sql'>,
+): Promise<void> {
+  try {
+    await client.query(sql)
+  } catch (error) {
+    throw new Error(`The migration ${path} failed: ${reason(error)}`, { cause: error })
+  }
+}
+
+function reason(error: unknown): string {
+  if (!(error instanceof pg.DatabaseError)) return String(error)
+  return error.constraint ? `${error.message} (rule: ${error.constraint})` : error.message
+}

@@ -1,0 +1,101 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import type pg from 'pg'
+import type { Queryable } from './database.ts'
+import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
+
+const fileName = /^[a-z][a-z0-9_]*\.sql$/
+
+/** Every text that a function file ever had in this database: name → checksums, the current one last. */
+type FunctionTexts = Map<string, string[]>
+
+/**
+ * Reads the SQL functions and views below `migrations/functions`, one a file, named like the file. They come in
+ * dependency order: each after those whose names it contains. Throws for a wrong file name and for a cycle.
+ */
+export async function readFunctions(builtInDir: string): Promise<SqlFile[]> {
+  const folder = join(builtInDir, 'functions')
+  const names = await readdir(folder).catch((): string[] => [])
+  names.sort()
+  const odd = names.find((name) => !fileName.test(name))
+  if (odd)
+    throw new Error(
+      `${join(folder, odd)} must be named after its SQL function or view, like what_it_does.sql.`,
+    )
+  const files = await Promise.all(names.map((name) => readSqlFile(join(folder, name), `functions/${name}`)))
+  return inDependencyOrder(files)
+}
+
+function inDependencyOrder(files: SqlFile[]): SqlFile[] {
+  const byObject = new Map(files.map((file) => [objectName(file), file]))
+  const ordered = new Set<SqlFile>()
+  const add = (file: SqlFile, dependents: SqlFile[]) => {
+    if (ordered.has(file)) return
+    if (dependents.includes(file)) {
+      throw new Error(`These SQL functions use each other: ${dependents.map(objectName).join(', ')}.`)
+    }
+    const withoutComments = file.sql.replace(/--.*/g, '')
+    for (const word of new Set(withoutComments.match(/\w+/g))) {
+      const used = byObject.get(word)
+      if (used && used !== file) add(used, [...dependents, file])
+    }
+    ordered.add(file)
+  }
+  for (const file of files) add(file, [])
+  return [...ordered]
+}
+
+function objectName({ name }: SqlFile): string {
+  return name.slice('functions/'.length, -'.sql'.length)
+}
+
+/** Returns the texts that the function files had in this database; an empty map before the first migration. */
+export async function listFunctionTexts(db: Queryable): Promise<FunctionTexts> {
+  const { rows } = await db.query<{ exists: boolean }>(
+    `select to_regclass('applied_function') is not null as exists`,
+  )
+  const texts: FunctionTexts = new Map()
+  if (!rows[0]?.exists) return texts
+  const applied = await db.query<{ name: string; checksum: string }>(
+    'select name, checksum from applied_function order by applied_at',
+  )
+  for (const { name, checksum } of applied.rows) texts.set(name, [...(texts.get(name) ?? []), checksum])
+  return texts
+}
+
+/**
+ * Returns whether this database never had this text. An earlier text is not new: it belongs to an older release that
+ * still runs during a deploy, and must not replace the newer definition. To go back on purpose, change its comment.
+ */
+export function isNewText({ name, checksum }: SqlFile, texts: FunctionTexts): boolean {
+  return !texts.get(name)?.includes(checksum)
+}
+
+/**
+ * Replaces all functions and views, and records the new texts. Unchanged ones are replaced too, because a migration
+ * or another file may have dropped them. Only texts that this database has replaced by newer ones are left out.
+ */
+export async function applyFunctions(
+  client: pg.Client,
+  files: readonly SqlFile[],
+  texts: FunctionTexts,
+): Promise<void> {
+  await client.query(
+    `create table if not exists applied_function (
+       name       text not null,
+       checksum   text not null,
+       applied_at timestamptz not null default now(),
+       primary key (name, checksum)
+     )`,
+  )
+  for (const file of files) {
+    const isNew = isNewText(file, texts)
+    if (!isNew && texts.get(file.name)?.at(-1) !== file.checksum) continue
+    await runSqlFile(client, file)
+    if (!isNew) continue
+    await client.query('insert into applied_function (name, checksum) values ($1, $2)', [
+      file.name,
+      file.checksum,
+    ])
+  }
+}

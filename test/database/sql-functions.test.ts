@@ -1,0 +1,148 @@
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openDatabase } from '../../src/database/database.ts'
+import { builtInMigrations, migrate, pendingMigrations, readSchema } from '../../src/database/migrate.ts'
+import { useDatabase } from '../support/database.ts'
+
+describe('SQL functions and views below migrations/functions', () => {
+  const database = useDatabase('template1')
+  let builtIn: string
+  let operators: string
+
+  beforeAll(async () => {
+    builtIn = await mkdtemp(join(tmpdir(), 'svc-test-schema-'))
+    operators = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))
+    await mkdir(join(builtIn, 'functions'))
+  })
+  afterAll(() => Promise.all([builtIn, operators].map((folder) => rm(folder, { recursive: true }))))
+
+  const write = (name: string, sql: string) => writeFile(join(builtIn, name), sql)
+  const run = () => migrate(database.db, operators, builtIn)
+  const pending = async () => pendingMigrations(database.db, await readSchema(operators, builtIn))
+  const ask = async (sql: string) => (await database.db.query({ text: sql, rowMode: 'array' })).rows.flat()
+  const price = (factor: number) =>
+    `create or replace function price(n int) returns int language sql as $$ select n * ${factor} $$;`
+
+  it('are applied after the built-in migrations and before the operator’s, each after those it uses', async () => {
+    await write('0001_item.sql', 'create table item (n int); insert into item values (7)')
+    await write('functions/dear_item.sql', 'create view dear_item as select price(n) as cost from item')
+    await write(
+      'functions/a_first.sql',
+      '-- price\ncreate view a_first as select min(cost) as cost from dear_item',
+    )
+    await write('functions/price.sql', price(2))
+    await writeFile(join(operators, '0100_seed.sql'), 'create table seed as select cost from a_first')
+    const names = [
+      '0001_item.sql',
+      'functions/price.sql',
+      'functions/dear_item.sql',
+      'functions/a_first.sql',
+      '0100_seed.sql',
+    ]
+    expect([...(await pending())].sort()).toEqual([...names].sort())
+    expect(await run()).toEqual(names)
+    expect(await pending()).toEqual([])
+    expect(await run()).toEqual([])
+    expect(await ask('select cost from seed')).toEqual([14])
+  })
+
+  it('are replaced when their text changes, and come back after a migration dropped them', async () => {
+    await write('functions/price.sql', price(3))
+    await write(
+      'functions/dear_item.sql',
+      'create or replace view dear_item as select price(n) as cost from item',
+    )
+    await write(
+      'functions/a_first.sql',
+      'create or replace view a_first as select min(cost) as cost from dear_item',
+    )
+    expect(await pending()).toEqual([
+      'functions/price.sql',
+      'functions/dear_item.sql',
+      'functions/a_first.sql',
+    ])
+    expect(await run()).toEqual(['functions/price.sql', 'functions/dear_item.sql', 'functions/a_first.sql'])
+    expect(await ask('select cost from a_first')).toEqual([21])
+    await write('0002_drop.sql', 'drop view dear_item cascade; alter table item alter n type bigint')
+    await write('functions/price.sql', price(3).replaceAll('int', 'bigint'))
+    expect(await run()).toEqual(['0002_drop.sql', 'functions/price.sql'])
+    expect(await ask('select cost from a_first')).toEqual(['21'])
+  })
+
+  it('are rolled back with the migrations of their release when one fails', async () => {
+    await write('0003_more.sql', 'insert into item values (1)')
+    await write('functions/zero.sql', 'create or replace view zero as select 1 / nothing as n from item')
+    await expect(run()).rejects.toThrow(/functions\/zero\.sql failed: column "nothing" does not exist/)
+    expect(await pending()).toEqual(['0003_more.sql', 'functions/zero.sql'])
+    expect(await ask('select n from item')).toEqual(['7'])
+    await rm(join(builtIn, 'functions/zero.sql'))
+    expect(await run()).toEqual(['0003_more.sql'])
+  })
+
+  it('are not put back to an earlier text by a process of an older release', async () => {
+    await write('functions/price.sql', price(3))
+    expect(await pending()).toEqual([])
+    await write('functions/other.sql', 'create or replace view other as select 1 as n')
+    expect(await run()).toEqual(['functions/other.sql'])
+    expect(
+      await ask(`select prosrc from pg_proc where proname = 'price' and pronargs = 1 order by oid`),
+    ).toEqual([' select n * 3 ', ' select n * 3 '])
+    await write('functions/price.sql', price(5).replaceAll('int', 'bigint'))
+    expect(await run()).toEqual(['functions/price.sql'])
+    await write('functions/price.sql', price(3).replaceAll('int', 'bigint'))
+    await write('functions/other.sql', 'create or replace view other as select 2 as n')
+    expect(await run()).toEqual(['functions/other.sql'])
+    expect(await ask('select price(1::bigint)')).toEqual(['5'])
+  })
+
+  it('are applied once when ten processes start together', async () => {
+    await write('functions/slow.sql', 'select pg_sleep(0.2); create view slow as select 1 as n')
+    const pools = Array.from({ length: 10 }, () => openDatabase({ ...database.connection, max: 1 }, () => {}))
+    const applied = await Promise.all(pools.map((pool) => migrate(pool, operators, builtIn)))
+    await Promise.all(pools.map((pool) => pool.end()))
+    expect(applied.flat()).toEqual(['functions/slow.sql'])
+    await rm(join(builtIn, 'functions/slow.sql'))
+  })
+
+  it('may not use each other in a circle', async () => {
+    await write('functions/hen.sql', 'create view hen as select * from egg')
+    await write('functions/egg.sql', 'create view egg as select * from hen')
+    await expect(run()).rejects.toThrow('These SQL functions use each other: egg, hen.')
+  })
+
+  it('have files with names of SQL', async () => {
+    await rm(join(builtIn, 'functions/hen.sql'))
+    await write('functions/Egg-2.sql', '')
+    await expect(run()).rejects.toThrow('must be named after its SQL function or view')
+  })
+})
+
+describe('the built-in schema', () => {
+  const database = useDatabase('template1')
+
+  it('upgrades from the release that kept its functions in the migrations', async () => {
+    const old = await mkdtemp(join(tmpdir(), 'svc-test-schema-'))
+    for (const name of (await readdir(builtInMigrations)).filter((one) => /^00(?:0\d|1[01])_/.test(one))) {
+      await cp(join(builtInMigrations, name), join(old, name))
+    }
+    expect(await migrate(database.db, old, old)).toHaveLength(11)
+    const files = await readSchema(builtInMigrations)
+    const expected = [...files.builtIn.slice(11), ...files.functions].map(({ name }) => name)
+    expect(expected).toContain('functions/live_token.sql')
+    expect(await migrate(database.db, builtInMigrations)).toEqual(expected)
+    await rm(old, { recursive: true })
+  })
+
+  it('defines one object in each function file, named like the file', async () => {
+    const { functions } = await readSchema(builtInMigrations)
+    for (const { path, name } of functions) {
+      const text = await readFile(path, 'utf8')
+      const defined = [...text.matchAll(/^create or replace (?:function|view) (\w+)/gm)].map(
+        ([, object]) => object,
+      )
+      expect(defined, name).toEqual([name.slice('functions/'.length, -'.sql'.length)])
+    }
+  })
+})
