@@ -12,6 +12,8 @@ export interface ArchiveEntry {
 /** Longer is more than file systems bear (255), or than a project's own path leaves room for. */
 const MAX_SEGMENT_BYTES = 255
 const MAX_NAME_BYTES = 1024
+/** Nobody nests deeper, and every level is a directory that consumers must make. */
+const MAX_LEVELS = 64
 const MAX_LINK_BYTES = 1024
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
@@ -34,7 +36,9 @@ function nameFault(name: string): string | null {
   if (name.includes('\\')) return 'has a backslash in its name; zip parts directories by "/"'
   if (name.startsWith('/') || /^[a-z]:/i.test(name)) return 'has an absolute name'
   if (Buffer.byteLength(name) > MAX_NAME_BYTES) return `has a name of more than ${MAX_NAME_BYTES} bytes`
-  for (const segment of name.split('/')) {
+  const segments = name.split('/')
+  if (segments.length > MAX_LEVELS) return `lies more than ${MAX_LEVELS} levels deep`
+  for (const segment of segments) {
     if (segment === '..') return 'has ".." in its name'
     if (segment === '' || segment === '.') return 'has an empty or "." segment in its name'
     if (Buffer.byteLength(segment) > MAX_SEGMENT_BYTES)

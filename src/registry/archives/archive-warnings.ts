@@ -1,6 +1,7 @@
 import type { ArchiveEntry } from './archive-entry.ts'
 import { entryRefusal, quoted } from './archive-refusal.ts'
 import { clashes, sortTree } from './archive-tree.ts'
+import { makePause } from './time-slices.ts'
 import { isUnmarked } from './zip-headers.ts'
 
 /** What an archive may hold, but hardly on purpose. A test sees the path within the package, in lower case. */
@@ -20,7 +21,8 @@ const SUSPICIONS: [test: RegExp, warning: string][] = [
 
 /** Refuses credentials where Composer itself keeps them: auth.json at the package's root. */
 export function refuseCredentials(entries: ArchiveEntry[], root: string): void {
-  const auth = entries.find(({ name }) => name.toLowerCase() === `${root.toLowerCase()}auth.json`)
+  const path = `${root.toLowerCase()}auth.json`
+  const auth = entries.find(({ name }) => name.length === path.length && name.toLowerCase() === path)
   if (auth) {
     throw entryRefusal(auth.name, "holds a user's credentials", [
       'Exclude auth.json from the archive, and revoke what it holds if the archive was given away before.',
@@ -29,34 +31,37 @@ export function refuseCredentials(entries: ArchiveEntry[], root: string): void {
 }
 
 /** Warnings for the publisher: one a kind, naming the first entry of the kind and how many more there are. */
-export function listWarnings(entries: ArchiveEntry[], root: string): string[] {
-  const warnings = SUSPICIONS.map(([test, warning]) => {
-    const found = entries.filter(({ name, kind }) => {
-      const inPackage = name.startsWith(root) ? name.slice(root.length) : name
-      return test.test(kind === 'directory' ? `${inPackage}/`.toLowerCase() : inPackage.toLowerCase())
-    })
-    return summary(found, warning)
-  })
-  const unmarked = entries.filter(({ header }) => isUnmarked(header))
-  warnings.push(summary(unmarked, 'is not marked as UTF-8, and may be unpacked under another name'))
-  warnings.push(
-    summary(
-      listCaseClashes(entries),
-      'differs from another name by case only, and clashes on macOS and Windows',
-    ),
-  )
-  return warnings.filter((warning) => warning !== null)
+export async function listWarnings(entries: ArchiveEntry[], root: string): Promise<string[]> {
+  const pause = makePause()
+  const findings = SUSPICIONS.map(([test, warning]) => ({ test, warning, found: [] as ArchiveEntry[] }))
+  const unmarked: ArchiveEntry[] = []
+  for (const entry of entries) {
+    const inPackage = entry.name.startsWith(root) ? entry.name.slice(root.length) : entry.name
+    const path = (entry.kind === 'directory' ? `${inPackage}/` : inPackage).toLowerCase()
+    for (const { test, found } of findings) if (test.test(path)) found.push(entry)
+    if (isUnmarked(entry.header)) unmarked.push(entry)
+    await pause()
+  }
+  const notUtf8 = 'is not marked as UTF-8, and may be unpacked under another name'
+  const otherCase = 'differs from another name by case only, and clashes on macOS and Windows'
+  return [
+    ...findings.flatMap(({ found, warning }) => summary(found, warning)),
+    ...summary(unmarked, notUtf8),
+    ...summary(await listCaseClashes(entries), otherCase),
+  ]
 }
 
-function listCaseClashes(entries: ArchiveEntry[]): ArchiveEntry[] {
-  const sorted = sortTree(entries, (name) => name.normalize('NFC').toLowerCase())
+async function listCaseClashes(entries: ArchiveEntry[]): Promise<ArchiveEntry[]> {
+  const sorted = await sortTree(entries, (name) => name.normalize('NFC').toLowerCase())
   return sorted
     .filter((below, i) => i > 0 && clashes(sorted[i - 1] as typeof below, below))
     .map(({ entry }) => entry)
 }
 
-function summary([first, ...others]: ArchiveEntry[], warning: string): string | null {
-  if (!first) return null
-  const more = others.length > 0 ? ` (and ${others.length} more)` : ''
-  return `${quoted(first.name)} ${warning}${more}`
+/** One warning for all entries of a kind; none when there are none. */
+function summary(found: ArchiveEntry[], warning: string): string[] {
+  const [first] = found
+  if (!first) return []
+  const more = found.length > 1 ? ` (and ${found.length - 1} more)` : ''
+  return [`${quoted(first.name)} ${warning}${more}`]
 }

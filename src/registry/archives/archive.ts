@@ -1,9 +1,17 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { fromRandomAccessReaderPromise, type ZipFile } from 'yauzl'
 import { type ArchiveEntry, readArchiveEntry, refuseEscape, refuseLongLink } from './archive-entry.ts'
-import { archiveRefusal, oversizeRefusal, parsing } from './archive-refusal.ts'
-import { findManifest, findPackageRoot, type PackageTree, refuseClashes, treeOf } from './archive-tree.ts'
+import { archiveRefusal, oversizeRefusal, parsing, quoted } from './archive-refusal.ts'
+import {
+  findManifest,
+  findPackageRoot,
+  type PackageTree,
+  refuseClashes,
+  sortTree,
+  treeOf,
+} from './archive-tree.ts'
 import { listWarnings, refuseCredentials } from './archive-warnings.ts'
+import { makePause } from './time-slices.ts'
 import { inflateEntry } from './zip-contents.ts'
 import { type Directory, findDirectory } from './zip-end.ts'
 import { compareLocalHeader, refuseUnreadable } from './zip-headers.ts'
@@ -14,6 +22,8 @@ export interface ArchiveLimits {
   maxEntries: number
   /** Names and headers together; they are held in memory while an archive is judged. */
   maxDirectoryBytes: number
+  /** Of all names together: directories and files that consumers must make. */
+  maxPathSegments: number
   maxInflatedBytes: number
   maxManifestBytes: number
 }
@@ -22,6 +32,7 @@ export interface ArchiveLimits {
 export const defaultArchiveLimits: Readonly<ArchiveLimits> = {
   maxEntries: 50_000,
   maxDirectoryBytes: 16 * 2 ** 20,
+  maxPathSegments: 500_000,
   maxInflatedBytes: 2 ** 30,
   maxManifestBytes: 2 ** 20,
 }
@@ -78,10 +89,11 @@ async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArc
   const reader = new ZipReader(file)
   const { size } = await file.stat()
   const zip = await parsing('its end record', fromRandomAccessReaderPromise(reader, size, options))
-  const entries = await readDirectory(zip, directory)
+  const entries = await readDirectory(zip, directory, limits)
   refuseBomb(entries, size, limits)
 
-  refuseClashes(entries)
+  const sorted = await sortTree(entries)
+  refuseClashes(sorted)
   const root = findPackageRoot(entries)
   const manifest = findManifest(entries, root)
   if (manifest.header.uncompressedSize > limits.maxManifestBytes) {
@@ -91,8 +103,8 @@ async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArc
 
   await compareLocalHeaders(zip, reader, entries, directory)
   const contents = await readContents(zip, reader, entries, manifest, root)
-  const warnings = listWarnings(entries, root)
-  const tree = treeOf(entries, root)
+  const warnings = await listWarnings(entries, root)
+  const tree = treeOf(sorted, root)
   return { ...contents, manifestPath: manifest.name, tree, entryCount: entries.length, warnings }
 }
 
@@ -106,8 +118,14 @@ function refuseLongDirectory({ entryCount, start, end }: Directory, limits: Arch
   }
 }
 
-async function readDirectory(zip: ZipFile, { start, end }: Directory): Promise<ArchiveEntry[]> {
+async function readDirectory(
+  zip: ZipFile,
+  { start, end }: Directory,
+  { maxPathSegments }: ArchiveLimits,
+): Promise<ArchiveEntry[]> {
+  const pause = makePause()
   const entries: ArchiveEntry[] = []
+  let segments = 0
   let at = start
   const headers = zip.eachEntry()
   for (;;) {
@@ -116,7 +134,14 @@ async function readDirectory(zip: ZipFile, { start, end }: Directory): Promise<A
     const entry = readArchiveEntry(header)
     refuseUnreadable(header, entry.name)
     refuseLongLink(entry)
+    segments += entry.name.split('/').length
+    if (segments > maxPathSegments) {
+      throw oversizeRefusal(
+        `up to ${quoted(entry.name)} its paths have more than ${maxPathSegments} segments`,
+      )
+    }
     entries.push(entry)
+    await pause()
     at += CENTRAL_HEADER_BYTES + header.fileNameLength + header.extraFieldLength + header.fileCommentLength
   }
   if (at !== end) throw archiveRefusal('its directory has another length than its entries')
@@ -149,7 +174,9 @@ async function compareLocalHeaders(
   )
   const junkBytes = inOrder[0]?.header.relativeOffsetOfLocalHeader ?? 0
   if (junkBytes > 0) throw archiveRefusal(`${junkBytes} bytes precede its first entry`)
+  const pause = makePause()
   for (const [i, entry] of inOrder.entries()) {
+    await pause()
     const limit = inOrder[i + 1]?.header.relativeOffsetOfLocalHeader ?? directory.start
     await compareLocalHeader(zip, reader, entry, limit)
   }

@@ -29,10 +29,10 @@ function kindAt(tree: PackageTree, path: string) {
   for (const segment of path.split('/')) {
     if (segment === '..' && segments.pop() === undefined) return null
     if (!['', '.', '..'].includes(segment)) segments.push(segment)
-    const kind = tree.get(segments.join('/')) ?? null
+    const kind = tree(segments.join('/'))
     if (kind === null || kind === 'link') return kind
   }
-  return tree.get(segments.join('/')) ?? null
+  return tree(segments.join('/'))
 }
 
 function refuseMissing(key: string, path: string): never {

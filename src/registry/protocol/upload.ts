@@ -2,13 +2,14 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { type Door, findAccess } from '../access.ts'
-import { judgeArchive } from '../archives/archive.ts'
+import { type JudgedArchive, judgeArchive } from '../archives/archive.ts'
 import {
   discardArchive,
   keepArchive,
   type ReceivedArchive,
   receiveArchive,
 } from '../archives/archive-volume.ts'
+import { limitConcurrency } from '../archives/time-slices.ts'
 import type { RegistryContext } from '../context.ts'
 import { distUrl } from '../documents/entry.ts'
 import { errcode, RegistryError } from '../errors.ts'
@@ -35,6 +36,9 @@ interface AdmittedUpload {
 /** What a form adds to the archive it carries. */
 const formBytes = 64 * 1024
 
+/** More would share the same threads for inflating, and each holds the event loop for a slice of time. */
+const maxJudgedAtOnce = 3
+
 /**
  * Package upload (SPEC 4.4; its method is not shown there: PUT, as curl -T sends it, and POST). Credentials, right,
  * name and version are judged in onRequest, before the client is told to send its archive. curl appends the file's
@@ -45,6 +49,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
   // Whatever the type says, or if there is none: the body is the archive, and is never held in memory.
   app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
   app.decorateRequest('upload', null)
+  const inTurn = limitConcurrency(maxJudgedAtOnce)
   for (const url of ['/upload/:vendor/:package/:version', '/upload/:vendor/:package/:version/:fileName']) {
     app.route({
       method: ['PUT', 'POST'],
@@ -54,7 +59,8 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
         const upload = request.getDecorator<AdmittedUpload>('upload')
         const archive = await receive(request, upload, context)
         try {
-          const { outcome, warnings } = await publish(upload, archive, context)
+          const judged = await inTurn(() => judgeArchive(archive.path))
+          const { outcome, warnings } = await publish(upload, archive, judged, context)
           const { version } = upload.version
           const registry = registryUrl(context.config.baseUrl, `${upload.door.group}/${upload.door.name}`)
           return sendJson(reply, outcome === 'published' ? 201 : 200, {
@@ -108,13 +114,13 @@ function receive(
   return receiveArchive(volume, request.body instanceof Readable ? request.body : Readable.from([]), options)
 }
 
-/** Judges what was received, keeps it on the volume, and only then names it in the database. */
+/** Reads the manifest, keeps the archive on the volume, and only then names it in the database. */
 async function publish(
   { door, packageName, version, address }: AdmittedUpload,
   archive: ReceivedArchive,
+  judged: JudgedArchive,
   { config, db, volume, admit }: RegistryContext,
 ) {
-  const judged = await judgeArchive(archive.path)
   const { metadata, warnings } = readManifest(judged.manifest, packageName, version)
   refuseMissingAutoload(metadata, judged.tree)
   // The archive may have travelled for minutes: who has lost the right meanwhile publishes nothing.

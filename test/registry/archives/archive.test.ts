@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { judgeArchive } from '../../../src/registry/archives/archive.ts'
+import type { PackageTree } from '../../../src/registry/archives/archive-tree.ts'
 import { judgeZip, refusalOf } from '../../support/judge-zip.ts'
 import { aZip, type CraftedEntry, craftZip, unicodePathField } from '../../support/zip.ts'
 
@@ -14,27 +15,37 @@ const link = (name: string, target: string): CraftedEntry => ({ name, content: t
 
 describe('judgeArchive', () => {
   it('answers the manifest and what it counted', async () => {
-    expect(await judgeZip(aZip({ 'composer.json': json, 'src/Lib.php': php }))).toEqual({
+    const judged = await judgeZip(aZip({ 'composer.json': json, 'src/Lib.php': php }))
+    expect(judged).toEqual({
       manifest: Buffer.from(json),
       manifestPath: 'composer.json',
-      tree: new Map(
-        Object.entries({ '': 'directory', 'composer.json': 'file', src: 'directory', 'src/Lib.php': 'file' }),
-      ),
+      tree: expect.any(Function),
       entryCount: 2,
       inflatedBytes: json.length + php.length,
       warnings: [],
     })
+    expect(kindsIn(judged.tree, '', 'composer.json', 'src', 'src/Lib.php', 'src/Lib', 'lib')).toEqual([
+      'directory',
+      'file',
+      'directory',
+      'file',
+      null,
+      null,
+    ])
   })
 
   it('finds the manifest where Composer strips a single folder', async () => {
     const zip = aZip({ '.DS_Store': 'x', 'lib-1.0/composer.json': json, 'lib-1.0/src/A.php': php })
-    expect(await judgeZip(zip)).toMatchObject({
-      manifestPath: 'lib-1.0/composer.json',
-      manifest: Buffer.from(json),
-      tree: new Map(
-        Object.entries({ '': 'directory', 'composer.json': 'file', src: 'directory', 'src/A.php': 'file' }),
-      ),
-    })
+    const judged = await judgeZip(zip)
+    expect(judged).toMatchObject({ manifestPath: 'lib-1.0/composer.json', manifest: Buffer.from(json) })
+    expect(kindsIn(judged.tree, '', 'composer.json', 'src', 'src/A.php', '.DS_Store', 'lib-1.0')).toEqual([
+      'directory',
+      'file',
+      'directory',
+      'file',
+      null,
+      null,
+    ])
   })
 
   it('says which entry is wrong, in the words of the registry', async () => {
@@ -162,13 +173,20 @@ describe('judgeArchive, of what costs too much,', () => {
     ['names and headers', { maxDirectoryBytes: 100 }, 'its directory has more than 100 bytes'],
     ['contents', { maxInflatedBytes: 600 }, 'it unpacks to 619 bytes, and 600 are allowed'],
     ['manifest', { maxManifestBytes: 18 }, 'composer.json has more than 18 bytes'],
+    ['path segments', { maxPathSegments: 1 }, 'up to "a.php" its paths have more than 1 segments'],
   ])('refuses too many bytes of %s with 413', async (_, limits, why) => {
     const { status, body } = await refusalOf(packageOf({ name: 'a.php', content: php }), limits)
     expect({ status, ...body }).toEqual({ status: 413, errcode: 8, errmsg: `archive too large: ${why}` })
   })
 
   it('accepts what reaches the limits', async () => {
-    const limits = { maxEntries: 2, maxDirectoryBytes: 110, maxInflatedBytes: 619, maxManifestBytes: 19 }
+    const limits = {
+      maxEntries: 2,
+      maxDirectoryBytes: 110,
+      maxPathSegments: 2,
+      maxInflatedBytes: 619,
+      maxManifestBytes: 19,
+    }
     expect((await judgeZip(packageOf({ name: 'a.php', content: php }), limits)).inflatedBytes).toBe(619)
   })
 
@@ -179,6 +197,24 @@ describe('judgeArchive, of what costs too much,', () => {
       /it unpacks to \d+ bytes, more than 100 times its size$/,
     )
     expect(await judgeZip(zeros(49))).toMatchObject({ inflatedBytes: 49 * 2 ** 20 + json.length })
+  })
+
+  it('refuses what lies more than 64 levels deep, naming it', async () => {
+    const at = (levels: number) => packageOf({ name: `${'d/'.repeat(levels - 1)}a.php` })
+    expect((await judgeZip(at(64))).entryCount).toBe(2)
+    const { errcode, errmsg } = await refusalOf(at(65))
+    expect(errcode).toBe(3)
+    expect(errmsg).toMatch(/^invalid archive: "(?:d\/){64}a\.php" lies more than 64 levels deep$/)
+  })
+
+  it('lets other requests run in between', async () => {
+    // Long names with much in common make it spend a second without any I/O.
+    const name = `${'d'.repeat(30)}/`.repeat(29)
+    const zip = packageOf(...Array.from({ length: 10_000 }, (_, i) => ({ name: `${name}${i}`, method: 0 })))
+    const turns = countTurns()
+    await judgeZip(zip)
+    const { total, longest } = turns.stop()
+    expect(longest).toBeLessThan(total / 3)
   })
 
   it('stops at the announced size, whatever the contents are', async () => {
@@ -193,6 +229,32 @@ describe('judgeArchive, of what costs too much,', () => {
     )
   })
 })
+
+function kindsIn(tree: PackageTree, ...paths: string[]) {
+  return paths.map((path) => tree(path))
+}
+
+/** Counts how long the event loop was held in total and at a stretch, in milliseconds. */
+function countTurns(): { stop: () => { total: number; longest: number } } {
+  const start = performance.now()
+  let last = start
+  let longest = 0
+  let isRunning = true
+  const turn = () => {
+    const now = performance.now()
+    longest = Math.max(longest, now - last)
+    last = now
+    if (isRunning) setImmediate(turn)
+  }
+  setImmediate(turn)
+  return {
+    stop() {
+      isRunning = false
+      turn()
+      return { total: last - start, longest }
+    },
+  }
+}
 
 /** The manifest comes second in the file, and first in the directory. */
 function swapped(): Buffer {

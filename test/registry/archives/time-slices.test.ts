@@ -1,0 +1,26 @@
+import { setImmediate } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { limitConcurrency } from '../../../src/registry/archives/time-slices.ts'
+
+describe('limitConcurrency', () => {
+  it('runs so many tasks at once, the others in the order of their calls, after failures too', async () => {
+    const inTurn = limitConcurrency(2)
+    let running = 0
+    let most = 0
+    const started: number[] = []
+    const task = (i: number) => async () => {
+      started.push(i)
+      running += 1
+      most = Math.max(most, running)
+      await setImmediate()
+      running -= 1
+      if (i % 3 === 0) throw new Error('failed')
+      return i
+    }
+    const all = await Promise.allSettled(Array.from({ length: 10 }, (_, i) => inTurn(task(i))))
+    expect(most).toBe(2)
+    expect(started).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    expect(all.filter(({ status }) => status === 'rejected')).toHaveLength(4)
+    expect(await inTurn(task(11))).toBe(11)
+  })
+})
