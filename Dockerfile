@@ -3,6 +3,7 @@ WORKDIR /svc
 COPY package.json package-lock.json ./
 RUN npm ci
 COPY tsconfig.json ./
+COPY bin ./bin
 COPY src ./src
 RUN npm run build
 

@@ -6,20 +6,20 @@ import { z } from 'zod'
 /** The folder that holds `migrations/` and `views/`: the same from `src/` and from `dist/`. */
 export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
 
-const address = z
+const publicUrl = z
   .url({
     protocol: /^https?$/,
-    error: 'must be an http or https address, such as https://svc.example.com',
+    error: 'must be an http or https URL, such as https://svc.example.com',
     abort: true,
   })
   .refine((url) => !/[?#]|\/\/[^/]*@/.test(url), {
     error: 'must have no credentials, query or fragment',
     abort: true,
   })
-  .refine(
-    (url) => /^\w+:\/\/[^/]+[\w.~/-]*$/.test(url),
-    'must have no path but one of letters, digits and - . _ ~',
-  )
+  .refine((url) => /^\w+:\/\/[^/]+[\w.~/-]*$/.test(url), {
+    error: 'must have no path, or one of letters, digits and - . _ ~',
+    abort: true,
+  })
   .transform((url) => url.replace(/\/+$/, ''))
 
 const wholeNumber = (least: number, most: number) => {
@@ -32,7 +32,7 @@ const wholeNumber = (least: number, most: number) => {
 }
 
 /** An IP address, or a range of them such as 10.0.0.0/8. */
-function isAddressOrRange(text: string): boolean {
+function isIpOrRange(text: string): boolean {
   const [, address = '', bits = '0'] = /^\s*([^/\s]+)(?:\/(\d{1,3}))?\s*$/.exec(text) ?? []
   return isIP(address) > 0 && Number(bits) <= (isIPv6(address) ? 128 : 32)
 }
@@ -45,8 +45,11 @@ const Environment = z.object({
     .string()
     .regex(/^postgres(ql)?:\/\//, 'must start with postgres:// or postgresql://')
     .optional(),
-  BASE_URL: address.optional(),
-  AUTH_URL: address.optional(),
+  BASE_URL: publicUrl
+    // Cookies and the links of pages start at the root of the host.
+    .refine((url) => !/^\w+:\/\/[^/]+\//.test(url), 'must have no path: give svc a host of its own')
+    .optional(),
+  AUTH_URL: publicUrl.optional(),
   HOST: z
     .string()
     .regex(/^[\w.:%-]+$/, 'must be a host name or an IP address')
@@ -56,8 +59,8 @@ const Environment = z.object({
   TRUST_PROXY: z
     .string()
     .refine(
-      (text) => /^(?:true|false|\d{1,2})$/.test(text) || text.split(',').every(isAddressOrRange),
-      'must be true, false, a number of hops, or addresses separated by commas',
+      (text) => /^(?:true|false|\d{1,2})$/.test(text) || text.split(',').every(isIpOrRange),
+      'must be true, false, a number of hops, or IP addresses separated by commas',
     )
     .default('false'),
   MIGRATIONS_DIR: z.string().default(resolve(projectRoot, 'migrations')),
@@ -69,14 +72,16 @@ const Environment = z.object({
   REFRESH_GRACE_SECONDS: wholeNumber(0, 86_400).default(300),
 })
 
-/** Everything that the environment settles, read once at the start (DESIGN §2). */
+/** All settings, read once at the start (DESIGN §2). */
 export interface Config {
   /** Null: svc runs its own embedded PostgreSQL under `dataDir`. */
   databaseUrl: string | null
-  /** Public address, no slash at its end; everything emitted is built from it, never from the Host header. */
+  /** Public URL without a slash at its end. Everything emitted is built from it, never from the Host header. */
   baseUrl: string
   /** {auth_url} of SPEC: the issuer. */
   authUrl: string
+  /** Which of the two URLs the environment sets itself. Commands read the others from the database. */
+  givenUrls: { base: boolean; auth: boolean }
   host: string
   port: number
   dataDir: string
@@ -96,6 +101,19 @@ export interface Lifetimes {
   grace: number
 }
 
+/**
+ * Adds the variables of a file `.env` in the working directory to the process's environment. A variable that is set
+ * already keeps its value. Throws when the file is there but cannot be read.
+ */
+export function loadEnvironmentFile(): void {
+  try {
+    process.loadEnvFile()
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'ENOENT') throw new Error(`The file ${resolve('.env')} cannot be read (${code}).`)
+  }
+}
+
 /** Reads the environment; an empty variable counts as unset. Throws one Error that names every mistake. */
 export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''))
@@ -110,6 +128,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     databaseUrl: env.DATABASE_URL ?? null,
     baseUrl,
     authUrl: env.AUTH_URL ?? baseUrl,
+    givenUrls: { base: env.BASE_URL !== undefined, auth: env.AUTH_URL !== undefined },
     host: env.HOST,
     port: env.PORT,
     dataDir: resolve(env.DATA_DIR),
@@ -126,7 +145,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   })
 }
 
-/** The name by which a program on this machine reaches what listens on the host. */
+/** The host name that a program on this machine uses to reach a server that listens on `host`. */
 function urlHost(host: string): string {
   if (host === '0.0.0.0' || host === '::') return 'localhost'
   return host.includes(':') ? `[${host}]` : host

@@ -1,8 +1,9 @@
-import { readConfig } from './config.ts'
+import { loadEnvironmentFile, readConfig } from './config.ts'
 import { explainFailure } from './server/failure.ts'
 import { serve } from './server/serve.ts'
 
 try {
+  loadEnvironmentFile()
   await serve(readConfig(process.env))
   process.exit(0)
 } catch (error) {

@@ -32,12 +32,18 @@ describe('readConfig', () => {
     [{ HOST: '0.0.0.0' }, 'http://localhost:3000'],
     [{ HOST: '::1' }, 'http://[::1]:3000'],
     [{ BASE_URL: 'https://svc.example.com/' }, 'https://svc.example.com'],
-    [{ BASE_URL: 'https://example.com/svc//' }, 'https://example.com/svc'],
-  ])('builds the public address of %j', (environment, baseUrl) => {
+    [{ BASE_URL: 'https://svc.example.com:8443//' }, 'https://svc.example.com:8443'],
+  ])('builds the public URL of %j', (environment, baseUrl) => {
     expect(readConfig(environment)).toMatchObject({ baseUrl, authUrl: baseUrl })
   })
 
-  it('keeps the authorization server at another address when told to', () => {
+  it('takes a path in AUTH_URL, but none in BASE_URL, whose pages it would break', () => {
+    expect(readConfig({ AUTH_URL: 'https://example.com/auth/' }).authUrl).toBe('https://example.com/auth')
+    const mistaken = () => readConfig({ BASE_URL: 'https://example.com/svc/' })
+    expect(mistaken).toThrow(/^[^\n]*\n {2}BASE_URL must have no path: give svc a host of its own$/)
+  })
+
+  it('keeps the authorization server at another URL when told to', () => {
     const { baseUrl, authUrl } = readConfig({
       BASE_URL: 'https://a.example',
       AUTH_URL: 'https://b.example/',

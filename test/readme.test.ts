@@ -1,5 +1,5 @@
 import { existsSync, readdirSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../src/config.ts'
 import { findApplicationByClientId } from '../src/oauth/applications.ts'
@@ -35,6 +35,22 @@ describe('the list of settings', async () => {
       readConfig({}),
     )
   })
+})
+
+describe('the shell commands of the documents', async () => {
+  const docs = await readdir(new URL('../docs', import.meta.url))
+  const files = ['README.md', ...docs.filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)]
+
+  it.each(files)(
+    'of %s can be pasted into zsh, which takes a comment behind a command for arguments',
+    async (file) => {
+      const blocks = firstGroups(await read(file), /^```(?:sh|bash|console)\n(.*?)^```/gms)
+      const lines = blocks.flatMap((block) => (block ?? '').split('\n'))
+      expect(lines.filter((line) => /^[^#]*\S\s+# /.test(line))).toEqual([])
+      // An apostrophe in a comment begins a string there.
+      expect(lines.filter((line) => /^\s*#.*['"`]/.test(line))).toEqual([])
+    },
+  )
 })
 
 describe('the seeding migration of the README', () => {

@@ -1,18 +1,20 @@
 import { type Command, CommanderError } from 'commander'
 import type pg from 'pg'
-import { type Config, readConfig } from '../config.ts'
+import { type Config, loadEnvironmentFile, readConfig } from '../config.ts'
 import { openForCommand } from '../database/chosen-database.ts'
 import { isMigrated, migrate } from '../database/migrate.ts'
+import { findServerUrls } from '../database/server-urls.ts'
 import { explainFailure } from '../server/failure.ts'
 
-/** Runs what the command line asks for. Answers the exit code: 0, or 1 after one clear line on stderr. */
+/** Runs the command of the command line. Returns the exit code: 0, or 1 after one clear line on stderr. */
 export async function runProgram(program: Command, argv: string[]): Promise<number> {
   prepare(program)
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    process.stderr.write(`svc: The answer could not be written (${error.code}).\n`)
+    process.stderr.write(`svc: The output could not be written (${error.code}).\n`)
     process.exit(1)
   })
   try {
+    loadEnvironmentFile()
     await program.parseAsync(argv)
     return 0
   } catch (error) {
@@ -23,7 +25,7 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
   }
 }
 
-/** Prints a command's answer: one JSON object with `--json`, else the text. */
+/** Prints the result of a command: one JSON object with `--json`, else the text. */
 export function answer(options: { json?: boolean }, json: object, text: string): void {
   process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
 }
@@ -38,8 +40,20 @@ type Work<T> = (db: pg.Pool, config: Config) => Promise<T>
 export async function withDatabase<T>(work: Work<T>): Promise<T> {
   return withBareDatabase(async (db, config) => {
     if (config.databaseUrl === null && !(await isMigrated(db))) await migrate(db, config.migrationsDir)
-    return work(db, config)
+    return work(db, await withServerUrls(db, config))
   })
+}
+
+/**
+ * The configuration with the public URLs of the server, as its latest start has noted them. A URL that the command's
+ * own environment sets is kept.
+ */
+async function withServerUrls(db: pg.Pool, config: Config): Promise<Config> {
+  const { givenUrls } = config
+  if (givenUrls.base) return config
+  const noted = await findServerUrls(db)
+  if (noted === null) return config
+  return { ...config, baseUrl: noted.baseUrl, authUrl: givenUrls.auth ? config.authUrl : noted.authUrl }
 }
 
 /** The same, with the database as it is. */

@@ -3,6 +3,7 @@ import { hasNoAccounts } from '../accounts/accounts.ts'
 import type { Config } from '../config.ts'
 import { type ChosenDatabase, openForServer } from '../database/chosen-database.ts'
 import { migrate } from '../database/migrate.ts'
+import { noteServerUrls } from '../database/server-urls.ts'
 import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { lacksNewestArchive } from '../registry/archives/verify-archives.ts'
 import { rerenderDocuments } from '../registry/documents/rerender.ts'
@@ -28,6 +29,7 @@ export async function serve(config: Config): Promise<void> {
     await prepare(database, config, log)
     const app = await buildApp({ config, db: database.db }, log)
     const demo = await listenWithDemo(app, config, database)
+    await noteServerUrls(database.db, config)
     say(`svc listens on ${config.baseUrl}`)
     if (demo) say(describeWalk(demo, config))
     const failure = await Promise.race([signal, database.gone])

@@ -61,7 +61,7 @@ describe('svc', () => {
 
   it('says in one line that nobody reads its answer', async () => {
     const { code, stderr } = await paste(`"${process.execPath}" "${program}" --help > /dev/full`, '/tmp')
-    expect([code, stderr]).toEqual([1, 'svc: The answer could not be written (ENOSPC).\n'])
+    expect([code, stderr]).toEqual([1, 'svc: The output could not be written (ENOSPC).\n'])
   })
 
   it('says that a database is none', async () => {

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -59,6 +59,51 @@ describe('svc serve', () => {
     expect((await fetch(`${server.url}/readyz`)).status).toBe(200)
     const { code, stdout } = await stopServer(server)
     expect([code, stdout]).toEqual([0, 'svc listens on https://svc.example.com\n'])
+  })
+
+  it('reads a file .env in its working directory, as commands do; variables that are set win', async () => {
+    const cwd = await mkdtemp(join(tmpdir(), 'svc-test-env-'))
+    const lines = [
+      'BASE_URL=https://file.example.com',
+      'LOG_LEVEL=silent',
+      'AUTH_URL="https://auth.example.com"',
+    ]
+    await writeFile(join(cwd, '.env'), lines.join('\n'))
+    const server = await startServer(environment({ BASE_URL: 'https://set.example.com' }), cwd)
+    servers.push(server)
+    const metadata = await fetch(`${server.url}/.well-known/oauth-authorization-server`)
+    expect(await metadata.json()).toMatchObject({ issuer: 'https://auth.example.com' })
+    expect(await stopServer(server)).toEqual({
+      code: 0,
+      stdout: 'svc listens on https://set.example.com\n',
+      stderr: '',
+    })
+    await writeFile(join(cwd, '.env'), 'PORT=many')
+    expect((await runSvc(['migrate'], environment(), '', cwd)).stderr).toContain('PORT must be')
+    await rm(join(cwd, '.env'))
+    await mkdir(join(cwd, '.env'))
+    expect((await runSvc(['migrate'], environment(), '', cwd)).stderr).toMatch(
+      /\.env cannot be read \(E\w+\)/,
+    )
+    await rm(cwd, { recursive: true })
+  })
+
+  it('tells commands its public URL, unless they are given another', async () => {
+    const server = await start({ BASE_URL: 'https://noted.example.com' })
+    const owner = await anAccount(database.db)
+    await runSvc(['group', 'create', 'noted', '--owner', owner.username], environment())
+    const create = async (name: string, more: Environment) => {
+      const words = ['repository', 'create', `noted/${name}`, '--json']
+      const { stdout } = await runSvc(words, environment(more))
+      return JSON.parse(stdout).registry_url
+    }
+    expect(await create('one', {})).toBe('https://noted.example.com/noted/one/-/packages/')
+    expect(await create('two', { PORT: '4000' })).toBe('https://noted.example.com/noted/two/-/packages/')
+    const given = { BASE_URL: 'https://given.example.com' }
+    expect(await create('three', given)).toBe('https://given.example.com/noted/three/-/packages/')
+    await stopServer(server)
+    await stopServer(await start({ BASE_URL: 'https://moved.example.com' }))
+    expect(await create('four', {})).toBe('https://moved.example.com/noted/four/-/packages/')
   })
 
   it('finishes a request that runs when it is asked to stop, on every address of localhost', async () => {

@@ -18,11 +18,24 @@ export interface Outcome {
 /** The environment's variables by name, on top of a bare PATH and HOME. */
 export type Environment = Record<string, string>
 
+/** A folder without a file `.env`. */
+const plainFolder = fileURLToPath(new URL('.', import.meta.url))
+
 /** Runs `svc …` to its end. */
-export async function runSvc(words: string[], environment: Environment, input = ''): Promise<Outcome> {
-  const child = spawn(process.execPath, [program, ...words], { env: environmentOf(environment) })
+export async function runSvc(
+  words: string[],
+  environment: Environment,
+  input = '',
+  cwd = plainFolder,
+): Promise<Outcome> {
+  const child = spawn(process.execPath, [program, ...words], { cwd, env: environmentOf(environment) })
   child.stdin.end(input)
   return outcomeOf(child)
+}
+
+/** Runs a script with Node to its end. */
+export async function runNode(words: string[], environment: Environment = {}): Promise<Outcome> {
+  return outcomeOf(spawn(process.execPath, words, { cwd: plainFolder, env: environmentOf(environment) }))
 }
 
 /** Pastes lines into a shell of a user whose home folder is `home`. */
@@ -43,10 +56,10 @@ export interface Server {
 }
 
 /** Starts `svc serve` and waits until it listens. Throws with its outcome when it ends instead. */
-export async function startServer(environment: Environment): Promise<Server> {
+export async function startServer(environment: Environment, cwd = plainFolder): Promise<Server> {
   const port = environment['PORT'] ?? String(await freePort())
   const env = environmentOf({ PORT: port, ...environment })
-  const child = spawn(process.execPath, [program, 'serve'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, [program, 'serve'], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let printed = ''
   child.stdout.on('data', (text: Buffer) => {
     printed += text.toString()
