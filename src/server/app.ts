@@ -16,8 +16,8 @@ import { notFound } from '../http/page-error.ts'
 import { pages } from '../http/pages.ts'
 import { pagePolicy, setPageHeaders } from '../http/security-headers.ts'
 import { answerUnreadable } from '../http/unreadable-requests.ts'
-import { sweepRegularly } from '../jobs/expired-rows.ts'
 import { openLastUse } from '../jobs/last-use.ts'
+import { type RunningJobs, runJobs } from '../jobs/run-jobs.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
 import { oauthPages } from '../oauth/pages-plugin.ts'
 import { noSuchEndpoint, oauth } from '../oauth/plugin.ts'
@@ -26,6 +26,7 @@ import { registry } from '../registry/plugin.ts'
 import { answerError, notFound as notInRegistry } from '../registry/protocol/answers.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
+import { jobs } from './jobs.ts'
 import { logAnswersOnly } from './log.ts'
 import { measureRequests } from './metrics.ts'
 
@@ -55,10 +56,10 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     frameworkErrors: answerUnroutable,
     clientErrorHandler: answerUnreadable,
   })
+  runJobsWhileListening(app, context, log)
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(context.db, log)
   app.addHook('onClose', lastUse.flush)
-  app.addHook('onClose', sweepRegularly(context.db, log))
   measureRequests(app, context)
   inviteAdmittedBodies(app)
   await pages(app)
@@ -72,6 +73,21 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(peoplesPages, context)
   await app.register(registry, { ...context, lastUse })
   return app
+}
+
+/** Background jobs run only in a process that listens. They stop while running requests finish, within the same time. */
+function runJobsWhileListening(app: FastifyInstance, context: AppContext, log: FastifyBaseLogger): void {
+  let running: RunningJobs | undefined
+  let isClosing = false
+  let stopped: Promise<void> | undefined
+  app.addHook('onListen', async () => {
+    if (!isClosing) running = runJobs(context, jobs, log)
+  })
+  app.addHook('preClose', async () => {
+    isClosing = true
+    stopped = running?.stop(drainSeconds)
+  })
+  app.addHook('onClose', async () => stopped)
 }
 
 /** A number means that many proxies stand in front; Fastify wants to be asked per hop. */

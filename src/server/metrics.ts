@@ -1,6 +1,12 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { AppContext } from '../context.ts'
+import type { Queryable } from '../database/database.ts'
+import { countJobs, type JobCount } from '../jobs/job-rows.ts'
+
+/** Shorter than the usual timeout of a scrape. */
+const maxCountSeconds = 3
 
 /** Upper bounds in seconds: from a pull to an upload on a slow line. */
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60]
@@ -32,6 +38,8 @@ export function measureRequests(app: FastifyInstance, { db }: AppContext): void 
     },
   })
 
+  measureJobs(registry, db)
+
   app.addHook('onResponse', async (request, reply) => {
     const route = request.routeOptions.url ?? 'none'
     const seconds = reply.elapsedTime / 1000
@@ -41,4 +49,50 @@ export function measureRequests(app: FastifyInstance, { db }: AppContext): void 
     reply.header('content-type', registry.contentType).header('cache-control', 'no-store')
     return registry.metrics()
   })
+}
+
+/** Adds the background jobs of all processes, counted in the database. When it is down, they are left out. */
+function measureJobs(registry: Registry, db: Queryable): void {
+  // One scrape asks both gauges at the same time: they share a statement.
+  let counting: Promise<JobCount[]> | undefined
+  const countOnce = () => {
+    counting ??= Promise.race([countJobs(db), timeout()])
+      .catch(() => [])
+      .finally(() => {
+        counting = undefined
+      })
+    return counting
+  }
+  const counts = new Gauge({
+    name: 'svc_jobs',
+    help: 'Background jobs of all processes by name and state: queued, active, or failed after the last attempt.',
+    labelNames: ['job', 'state'],
+    registers: [registry],
+    async collect() {
+      const jobs = await countOnce()
+      counts.reset()
+      for (const { name, queued, active, failed } of jobs) {
+        counts.set({ job: name, state: 'queued' }, queued)
+        counts.set({ job: name, state: 'active' }, active)
+        counts.set({ job: name, state: 'failed' }, failed)
+      }
+    },
+  })
+  const successes = new Gauge({
+    name: 'svc_job_last_success_timestamp_seconds',
+    help: 'When a background job of this name last succeeded in any process.',
+    labelNames: ['job'],
+    registers: [registry],
+    async collect() {
+      const jobs = await countOnce()
+      successes.reset()
+      for (const { name, succeededAt } of jobs)
+        if (succeededAt !== null) successes.set({ job: name }, succeededAt)
+    },
+  })
+}
+
+async function timeout(): Promise<never> {
+  await sleep(maxCountSeconds * 1000, null, { ref: false })
+  throw new Error('The database did not count the jobs in time.')
 }

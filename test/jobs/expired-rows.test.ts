@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { countFailure } from '../../src/http/failure-limit.ts'
-import { sweepExpired } from '../../src/jobs/expired-rows.ts'
+import { deleteExpiredCredentials, sweepJob } from '../../src/jobs/expired-rows.ts'
 import { signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { anAuthorizedApplication, pass } from '../support/token-client.ts'
@@ -15,10 +15,10 @@ describe('the sweep of expired rows', () => {
     const { tokens, refresh } = await anAuthorizedApplication(t)
     const pair = await tokens()
     await refresh(pair.refresh_token)
-    await sweepExpired(t.db)
+    await deleteExpiredCredentials(t.db, 2000)
     expect((await refresh(pair.refresh_token)).statusCode).toBe(200)
     await pass(t.db, 300)
-    await sweepExpired(t.db)
+    await deleteExpiredCredentials(t.db, 2000)
     const { rows } = await t.db.query('select sealed_successor from token_pair where refresh_hash = $1', [
       hashSecret(pair.refresh_token),
     ])
@@ -30,7 +30,7 @@ describe('the sweep of expired rows', () => {
     const [used] = [await newCode(), await newCode()]
     await exchange(used)
     await pass(t.db, 2 * 86_400)
-    await sweepExpired(t.db)
+    await deleteExpiredCredentials(t.db, 2000)
     expect((await exchange(used)).json().error).toBe('invalid_grant')
     const { rows } = await t.db.query(
       'select c.code_hash = $1 as used from authorization_code c where c.code_hash = $1 or c.redeemed_at is null',
@@ -38,8 +38,8 @@ describe('the sweep of expired rows', () => {
     )
     expect(rows).toEqual([{ used: true }])
     await pass(t.db, 212 * 86_400)
-    await sweepExpired(t.db)
-    await sweepExpired(t.db)
+    await deleteExpiredCredentials(t.db, 2000)
+    await deleteExpiredCredentials(t.db, 2000)
     expect([await count('token_pair'), await count('authorization_code')]).toEqual([0, 0])
   })
 
@@ -49,30 +49,49 @@ describe('the sweep of expired rows', () => {
     await t.app.inject('/oauth2/auth')
     const subject = [{ subject: 'x', failures: 3, windowSeconds: 60 }]
     await countFailure(t.db, subject)
-    await sweepExpired(t.db)
+    await deleteExpiredCredentials(t.db, 2000)
     expect([await count('session'), await count('auth_failure')]).toEqual([1, 1])
     await t.db.query(`update session set expires_at = now() - interval '1 second'`)
     await t.db.query(`update auth_failure set window_ends_at = now() - interval '1 second'`)
     await t.db.query(`update sign_in_return set expires_at = now() - interval '1 second'`)
-    await sweepExpired(t.db)
+    await deleteExpiredCredentials(t.db, 2000)
     expect([await count('session'), await count('auth_failure'), await count('sign_in_return')]).toEqual([
       0, 0, 0,
     ])
   })
 
-  it('takes a bounded number of rows, and one process sweeps at a time', async () => {
+  it('takes a bounded number of rows, and leaves those that somebody holds', async () => {
     await t.db.query(
       `insert into auth_failure (key_hash, failures, window_ends_at)
        select sha256(i::text::bytea), 1, now() - interval '1 minute' from generate_series(1, 5000) as i`,
     )
     const other = await t.db.connect()
     await other.query('begin')
-    await other.query('select pg_advisory_xact_lock(7338001)')
-    expect(await sweepExpired(t.db)).toBe(0)
+    await other.query('select from auth_failure for update')
+    expect(await deleteExpiredCredentials(t.db, 2000)).toBe(0)
     await other.query('rollback')
     other.release()
-    expect([await sweepExpired(t.db), await sweepExpired(t.db), await sweepExpired(t.db)]).toEqual([
-      2000, 2000, 1000,
-    ])
+    const deleted: number[] = []
+    for (let i = 0; i < 4; i += 1) deleted.push(await deleteExpiredCredentials(t.db, 2000))
+    expect(deleted).toEqual([2000, 2000, 1000, 0])
+  })
+
+  it('runs as a scheduled job, which deletes all there is and goes on after a sweep that fails', async () => {
+    await t.db.query(
+      `insert into auth_failure (key_hash, failures, window_ends_at)
+       select sha256(i::text::bytea), 1, now() - interval '1 minute' from generate_series(1, 5000) as i`,
+    )
+    await t.db.query(
+      `insert into job (name, failed_at) values ('old', now() - interval '15 days'), ('new', now())`,
+    )
+    const broken = async () => {
+      throw new Error('broken')
+    }
+    const job = sweepJob([broken, deleteExpiredCredentials])
+    const context = { config: t.config, db: t.db, log: t.app.log }
+    await expect(job.run(context, {}, new AbortController().signal)).rejects.toThrow('broken')
+    expect(await count('auth_failure')).toBe(0)
+    expect((await t.db.query('select name from job')).rows).toEqual([{ name: 'new' }])
+    expect(job.everySeconds).toBe(300)
   })
 })

@@ -65,4 +65,24 @@ describe('GET /metrics (DESIGN §4)', () => {
     expect(states).toEqual([0, expect.any(Number), 0])
     expect(all.get('process_resident_memory_bytes')).toBeGreaterThan(1e6)
   })
+
+  it('shows the background jobs by name and state, and when they last succeeded', async () => {
+    await t.db.query(
+      `insert into job (name, is_running, failed_at)
+       values ('a', false, null), ('a', false, null), ('a', true, null), ('a', false, now()), ('b', true, null)`,
+    )
+    await t.db.query(
+      `insert into job_kind (name, succeeded_at) values ('a', to_timestamp(1000)), ('c', null)`,
+    )
+    const all = await samples()
+    const states = (job: string) =>
+      ['queued', 'active', 'failed'].map((state) => all.get(`svc_jobs{job="${job}",state="${state}"}`))
+    expect([states('a'), states('b'), states('c')]).toEqual([
+      [2, 1, 1],
+      [0, 1, 0],
+      [0, 0, 0],
+    ])
+    expect(all.get('svc_job_last_success_timestamp_seconds{job="a"}')).toBe(1000)
+    expect(all.has('svc_job_last_success_timestamp_seconds{job="c"}')).toBe(false)
+  })
 })

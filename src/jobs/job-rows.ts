@@ -1,0 +1,189 @@
+import type { Queryable } from '../database/database.ts'
+
+/** How long a process keeps a job without extending its lease. */
+export const leaseSeconds = 30
+/** The longest delay between two attempts. */
+const maxDelaySeconds = 6 * 3600
+/** How long jobs that failed for good stay visible. */
+const keepFailedDays = 14
+
+/** A job that this process took. `attempts` identifies the lease. */
+export interface ClaimedJob {
+  id: string
+  name: string
+  data: unknown
+  attempts: number
+}
+
+/** Queues a job that may run after the delay. */
+export async function insertJob(
+  db: Queryable,
+  {
+    name,
+    key,
+    data,
+    delaySeconds,
+  }: { name: string; key: string | null; data: unknown; delaySeconds: number },
+): Promise<void> {
+  await db.query(
+    `insert into job (name, key, data, run_at) values ($1, $2, $3, now() + $4 * interval '1 second')`,
+    [name, key, JSON.stringify(data ?? {}), delaySeconds],
+  )
+}
+
+/** Notes the schedules that are new, and brings forward those that became shorter. */
+export async function noteSchedules(db: Queryable, schedules: ReadonlyMap<string, number>): Promise<void> {
+  await db.query(
+    `insert into job_kind as k (name, next_at)
+     select name, now() + seconds * random() * interval '1 second' from unnest($1::text[], $2::int[]) as s (name, seconds)
+      order by name
+     on conflict (name) do update set next_at = excluded.next_at
+      where k.next_at is null or k.next_at > now() + (select s.seconds * interval '1.1 second'
+                                                        from unnest($1::text[], $2::int[]) as s (name, seconds)
+                                                       where s.name = k.name)`,
+    [[...schedules.keys()], [...schedules.values()]],
+  )
+}
+
+/** Enqueues the scheduled jobs that are due. Many processes may call it: one of them enqueues each. */
+export async function enqueueScheduled(db: Queryable, schedules: ReadonlyMap<string, number>): Promise<void> {
+  await db.query(
+    `with due as (
+       select k.name, s.seconds
+         from job_kind k join unnest($1::text[], $2::int[]) as s (name, seconds) using (name)
+        where k.next_at <= now()
+          for update of k skip locked
+     ), moved as (
+       update job_kind k set next_at = now() + due.seconds * (0.95 + 0.1 * random()) * interval '1 second'
+         from due where k.name = due.name
+       returning k.name
+     )
+     insert into job (name, key)
+     select name, '' from moved
+      where not exists (select from job j where j.name = moved.name and j.key = '' and j.failed_at is null)`,
+    [[...schedules.keys()], [...schedules.values()]],
+  )
+}
+
+/**
+ * Takes at most one due job of each name, and at most `limit` jobs, and leases them. It also takes jobs whose lease
+ * ended. Jobs that wait with the key of a taken job are deleted. Throws a violation of `job_runs_once` when another
+ * process was faster: try again.
+ */
+export async function claimJobs(
+  db: Queryable,
+  names: readonly string[],
+  limit: number,
+): Promise<ClaimedJob[]> {
+  const { rows } = await db.query<ClaimedJob>(
+    `with due as (
+       select d.id
+         from unnest($1::text[]) as n (name)
+        cross join lateral (
+          select j.id from job j
+           where j.name = n.name and j.failed_at is null and j.run_at <= now()
+             and not exists (select from job r
+                              where r.name = j.name and r.key = j.key and r.is_running and r.id <> j.id)
+           order by j.run_at, j.id limit 1
+             for update skip locked
+        ) as d
+        limit $3
+     ), claimed as (
+       update job j set is_running = true, attempts = j.attempts + 1, run_at = now() + $2 * interval '1 second'
+         from due where j.id = due.id
+       returning j.id, j.name, j.key, j.data, j.attempts
+     ), dropped as (
+       delete from job where id in (
+         select w.id from job w join claimed c on w.name = c.name and w.key = c.key and w.id <> c.id
+          where not w.is_running and w.failed_at is null and w.run_at <= now()
+            for update of w skip locked)
+     )
+     select id, name, data, attempts from claimed`,
+    [names, leaseSeconds, limit],
+  )
+  return rows
+}
+
+/** Extends the leases. Returns the ids of the jobs that are still this process's. */
+export async function extendLeases(db: Queryable, jobs: readonly ClaimedJob[]): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `update job j set run_at = now() + $3 * interval '1 second'
+       from unnest($1::bigint[], $2::int[]) as mine (id, attempts)
+      where j.id = mine.id and j.attempts = mine.attempts and j.is_running
+     returning j.id`,
+    [jobs.map(({ id }) => id), jobs.map(({ attempts }) => attempts), leaseSeconds],
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Removes a job that is done, and notes the success. */
+export async function completeJob(db: Queryable, { id, attempts }: ClaimedJob): Promise<void> {
+  await db.query(
+    `with done as (
+       delete from job where id = $1 and attempts = $2 and is_running returning name
+     )
+     insert into job_kind as k (name, succeeded_at) select name, now() from done
+     on conflict (name) do update set succeeded_at = excluded.succeeded_at
+      where k.succeeded_at is null or k.succeeded_at < now() - interval '1 second'`,
+    [id, attempts],
+  )
+}
+
+/** Notes a failed attempt: the job waits for the next one, or has failed for good after the last. */
+export async function failJob(
+  db: Queryable,
+  { id, attempts }: ClaimedJob,
+  { message, retry }: { message: string; retry: { attempts: number; delaySeconds: number } },
+): Promise<void> {
+  await db.query(
+    `update job
+        set is_running = false, last_error = $3,
+            failed_at = case when attempts >= $4 then now() end,
+            run_at = now() + least($5 * 2 ^ least(attempts - 1, 30) * (1 + random() / 4), $6) * interval '1 second'
+      where id = $1 and attempts = $2 and is_running`,
+    [id, attempts, message.slice(0, 2000), retry.attempts, retry.delaySeconds, maxDelaySeconds],
+  )
+}
+
+/** Gives a job back, as if it had not been taken. */
+export async function releaseJob(db: Queryable, { id, attempts }: ClaimedJob): Promise<void> {
+  await db.query(
+    `update job set is_running = false, run_at = now(), attempts = attempts - 1
+      where id = $1 and attempts = $2 and is_running`,
+    [id, attempts],
+  )
+}
+
+/** How many jobs of one name there are in each state, and when one last succeeded (Unix seconds, null: never). */
+export interface JobCount {
+  name: string
+  queued: number
+  active: number
+  failed: number
+  succeededAt: number | null
+}
+
+/** Counts the jobs by name. */
+export async function countJobs(db: Queryable): Promise<JobCount[]> {
+  const { rows } = await db.query<JobCount>(
+    `select name,
+            (count(j.id) filter (where j.failed_at is null and not j.is_running))::int as queued,
+            (count(j.id) filter (where j.is_running))::int as active,
+            (count(j.id) filter (where j.failed_at is not null))::int as failed,
+            extract(epoch from max(k.succeeded_at))::float8 as "succeededAt"
+       from job_kind k full join job j using (name)
+      group by name`,
+  )
+  return rows
+}
+
+/** Deletes jobs that failed for good long ago. Returns how many. */
+export async function deleteExpiredJobs(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from job where id in (
+       select id from job where failed_at < now() - $1 * interval '1 day' order by failed_at limit $2
+          for update skip locked)`,
+    [keepFailedDays, limit],
+  )
+  return rowCount ?? 0
+}

@@ -1,0 +1,63 @@
+import type { FastifyBaseLogger } from 'fastify'
+import type { AppContext } from '../context.ts'
+import type { Queryable } from '../database/database.ts'
+import { insertJob } from './job-rows.ts'
+
+/** What a job gets beside its data. */
+export interface JobContext extends AppContext {
+  log: FastifyBaseLogger
+}
+
+/**
+ * Work that is not part of a request. To add a job:
+ *
+ * 1. Export one object of this type from the file that owns the work:
+ *
+ *        export const renderReadme: Job<{ versionId: string }> = {
+ *          name: 'render-readme',
+ *          singleton: ({ versionId }) => versionId,
+ *          async run({ db }, { versionId }, signal) { … },
+ *        }
+ *
+ * 2. Add it to the list in `server/jobs.ts`.
+ * 3. Give it a schedule with `everySeconds`, or call `enqueue(tx, renderReadme, { versionId })` in the transaction that
+ *    makes the work necessary. Some process takes it about a second after the commit.
+ *
+ * A job runs **at least once**: a process that is killed loses its lease after 30 seconds, and another process runs the
+ * job again. So a second run must do no harm. Long work checks `signal` between its steps.
+ */
+export interface Job<Data = unknown> {
+  /** Kebab-case. It is stored with queued jobs and is a label in `/metrics`: do not rename it. */
+  name: string
+  /**
+   * Does the work. A throw is logged once, and the job is retried. The signal is aborted when the server stops or when
+   * the lease is lost: throw then (`signal.throwIfAborted()`), and another process starts the job from its beginning.
+   */
+  run(context: JobContext, data: Data, signal: AbortSignal): Promise<void>
+  /** Enqueues the job on this schedule, once for all processes. A scheduled job is a singleton and gets no data. */
+  everySeconds?: number
+  /**
+   * True: one job of this name runs at a time, in all processes. A function: one for each key. Jobs with the same key
+   * that wait when one starts are dropped, because they are the same work: the key must tell all that the data tells.
+   */
+  singleton?: true | ((data: Data) => string)
+  /** By default 5 attempts, the second one 10 seconds after the first; the delay doubles each time, up to 6 hours. */
+  retry?: { attempts: number; delaySeconds: number }
+  /** How many of these run at once in one process: 1 by default. */
+  concurrency?: number
+}
+
+/** Queues a job. Give the client of the transaction that makes the work necessary: both commit or neither does. */
+export async function enqueue<Data>(
+  db: Queryable,
+  job: Job<Data>,
+  data: Data,
+  { delaySeconds = 0 }: { delaySeconds?: number } = {},
+): Promise<void> {
+  await insertJob(db, { name: job.name, key: keyOf(job, data), data, delaySeconds })
+}
+
+function keyOf<Data>(job: Job<Data>, data: Data): string | null {
+  if (typeof job.singleton === 'function') return job.singleton(data)
+  return job.singleton === true || job.everySeconds !== undefined ? '' : null
+}

@@ -1,0 +1,203 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyBaseLogger } from 'fastify'
+import type { AppContext } from '../context.ts'
+import { brokenConstraint, type Queryable } from '../database/database.ts'
+import type { Job } from './job.ts'
+import {
+  type ClaimedJob,
+  claimJobs,
+  completeJob,
+  enqueueScheduled,
+  extendLeases,
+  failJob,
+  leaseSeconds,
+  noteSchedules,
+  releaseJob,
+} from './job-rows.ts'
+
+/** How often an idle process looks for jobs: one short statement. */
+const pollMilliseconds = 1_000
+/** The schedule is read once in so many polls. */
+const pollsPerSchedule = 5
+/** How many jobs one process runs at once, so that most of the pool stays free for requests. */
+const maxRunning = 5
+const usualRetry = { attempts: 5, delaySeconds: 10 }
+
+/** The jobs that a process runs. */
+export interface RunningJobs {
+  /**
+   * Takes no new jobs, aborts the signal of the running ones and waits for them, but at most so many seconds. A job
+   * that throws after the abort is given back to the queue at once.
+   */
+  stop: (seconds: number) => Promise<void>
+}
+
+/** Runs the schedule and takes due jobs from the queue until `stop`. An outage of the database only delays it. */
+export function runJobs(
+  context: AppContext,
+  jobs: readonly Job[],
+  log: FastifyBaseLogger,
+  { pollEveryMilliseconds = pollMilliseconds }: { pollEveryMilliseconds?: number } = {},
+): RunningJobs {
+  const { db } = context
+  const byName = new Map(jobs.map((job) => [job.name, job]))
+  const schedules = schedulesOf(jobs)
+  const running = new Map<ClaimedJob, { ended: Promise<void>; lease: AbortController }>()
+  const stopping = new AbortController()
+  let wake = () => {}
+
+  async function poll(): Promise<void> {
+    let areSchedulesNoted = false
+    for (let polls = 0; !stopping.signal.aborted; polls += 1) {
+      let claimed: ClaimedJob[] = []
+      try {
+        if (!areSchedulesNoted) await noteSchedules(db, schedules)
+        areSchedulesNoted = true
+        if (polls % pollsPerSchedule === 0) await enqueueScheduled(db, schedules)
+        claimed = await claim(db, freeNames(), maxRunning - running.size)
+      } catch (error) {
+        log.warn({ err: error }, 'the job queue cannot be read')
+      }
+      for (const row of claimed) start(row)
+      if (claimed.length === 0 && !stopping.signal.aborted) await pause()
+    }
+  }
+
+  /** The names of which this process can take one more job, in random order, so that each gets its turn. */
+  function freeNames(): string[] {
+    const counts = new Map<string, number>()
+    for (const { name } of running.keys()) counts.set(name, (counts.get(name) ?? 0) + 1)
+    return jobs
+      .filter(({ name, concurrency = 1 }) => (counts.get(name) ?? 0) < concurrency)
+      .map(({ name }) => ({ name, turn: Math.random() }))
+      .sort((one, other) => one.turn - other.turn)
+      .map(({ name }) => name)
+  }
+
+  function start(row: ClaimedJob): void {
+    const job = byName.get(row.name)
+    if (!job) return
+    const lease = new AbortController()
+    const ended = runOnce({ context, job, row, log, signal: lease.signal }).finally(() => {
+      running.delete(row)
+      wake()
+    })
+    running.set(row, { ended, lease })
+  }
+
+  function pause(): Promise<void> {
+    return new Promise((resolve) => {
+      // Processes that start together must not poll together.
+      const timer = setTimeout(resolve, pollEveryMilliseconds * (0.75 + Math.random() / 2))
+      wake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  }
+
+  const extending = setInterval(() => void extend(), (leaseSeconds * 1000) / 3).unref()
+  async function extend(): Promise<void> {
+    if (running.size === 0) return
+    const rows = [...running.keys()]
+    try {
+      const kept = new Set(await extendLeases(db, rows))
+      // Another process took these: two runs of one job must not go on.
+      for (const row of rows) if (!kept.has(row.id)) running.get(row)?.lease.abort()
+    } catch (error) {
+      log.warn({ err: error }, 'the leases of running jobs could not be extended')
+    }
+  }
+
+  const polling = poll()
+  return {
+    async stop(seconds) {
+      stopping.abort()
+      wake()
+      for (const { lease } of running.values()) lease.abort()
+      const deadline = new AbortController()
+      const ended = polling.then(() => Promise.all([...running.values()].map(({ ended }) => ended)))
+      await Promise.race([ended, sleep(seconds * 1000, null, { signal: deadline.signal }).catch(() => {})])
+      deadline.abort()
+      clearInterval(extending)
+    },
+  }
+}
+
+/** Runs the jobs that are due now, in this process, until none is left. For tests and commands that need no server. */
+export async function runDueJobs(
+  context: AppContext,
+  jobs: readonly Job[],
+  log: FastifyBaseLogger,
+): Promise<void> {
+  const signal = new AbortController().signal
+  const names = jobs.map(({ name }) => name)
+  for (;;) {
+    const rows = await claim(context.db, names, maxRunning)
+    if (rows.length === 0) return
+    for (const row of rows) {
+      const job = jobs.find(({ name }) => name === row.name)
+      if (job) await runOnce({ context, job, row, log, signal })
+    }
+  }
+}
+
+function schedulesOf(jobs: readonly Job[]): Map<string, number> {
+  const schedules = new Map<string, number>()
+  for (const { name, everySeconds } of jobs) {
+    if (everySeconds !== undefined) schedules.set(name, everySeconds)
+  }
+  return schedules
+}
+
+async function claim(db: Queryable, names: readonly string[], limit: number): Promise<ClaimedJob[]> {
+  if (names.length === 0 || limit === 0) return []
+  try {
+    return await claimJobs(db, names, limit)
+  } catch (error) {
+    // Another process started a job with the same key in this very moment.
+    if (brokenConstraint(error) === 'job_runs_once') return []
+    throw error
+  }
+}
+
+interface Run {
+  context: AppContext
+  job: Job
+  row: ClaimedJob
+  log: FastifyBaseLogger
+  signal: AbortSignal
+}
+
+/** Runs a job and writes the outcome. Never throws: a result that cannot be written leads to one more run. */
+async function runOnce({ context, job, row, log, signal }: Run): Promise<void> {
+  const { db } = context
+  const retry = job.retry ?? usualRetry
+  const about = { job: job.name, attempt: row.attempts }
+  const outcome = await attempt()
+  try {
+    if (outcome === null) await completeJob(db, row)
+    else if (signal.aborted) await releaseJob(db, row)
+    else await failJob(db, row, { message: outcome.message, retry })
+  } catch (error) {
+    log.warn({ ...about, err: error }, 'the result of a job could not be written: it will run again')
+  }
+
+  async function attempt(): Promise<Error | null> {
+    try {
+      // The process that ran the last attempt was killed.
+      if (row.attempts > retry.attempts) throw new Error('The process ended during the last attempt.')
+      await job.run({ ...context, log }, row.data, signal)
+      return null
+    } catch (thrown) {
+      const error = thrown instanceof Error ? thrown : new Error(String(thrown))
+      if (signal.aborted) return error
+      const isLast = row.attempts >= retry.attempts
+      log[isLast ? 'error' : 'warn'](
+        { ...about, err: error },
+        isLast ? 'a job failed for good' : 'a job failed and will be retried',
+      )
+      return error
+    }
+  }
+}

@@ -1,0 +1,5 @@
+import { deleteExpiredCredentials, sweepJob } from '../jobs/expired-rows.ts'
+import type { Job } from '../jobs/job.ts'
+
+/** Every background job of the server. `jobs/job.ts` tells how to add one. */
+export const jobs: readonly Job[] = [sweepJob([deleteExpiredCredentials])]

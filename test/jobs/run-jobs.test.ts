@@ -1,0 +1,332 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { PassThrough } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+import { transaction } from '../../src/database/database.ts'
+import { enqueue, type Job } from '../../src/jobs/job.ts'
+import { type RunningJobs, runDueJobs, runJobs } from '../../src/jobs/run-jobs.ts'
+import { openLog } from '../../src/server/log.ts'
+import { useDatabase } from '../support/database.ts'
+import { databaseUrl } from '../support/program.ts'
+
+const t = useDatabase()
+const config = readConfig({})
+const stream = new PassThrough()
+let logged: { msg: string; job?: string; attempt?: number }[] = []
+stream.on('data', (chunk: Buffer) => {
+  logged.push(
+    ...chunk
+      .toString()
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line)),
+  )
+})
+const log = openLog('info', stream)
+const processes: RunningJobs[] = []
+
+/** Runs jobs as another svc process on this database does. */
+function aProcess(jobs: readonly Job[], db: pg.Pool = t.db): RunningJobs {
+  const running = runJobs({ config, db }, jobs, log, { pollEveryMilliseconds: 20 })
+  processes.push(running)
+  return running
+}
+
+/** A job that waits until it is released, and notes what happens. */
+function aSlowJob(name: string, more: Partial<Job> = {}) {
+  const state = { begun: 0, running: 0, most: 0, done: 0, release: () => {} }
+  const released = new Promise<void>((resolve) => {
+    state.release = resolve
+  })
+  const job: Job = {
+    name,
+    async run(_context, _data, signal) {
+      state.begun += 1
+      state.running += 1
+      state.most = Math.max(state.most, state.running)
+      const aborted = new Promise((_, reject) => {
+        signal.addEventListener('abort', () => reject(new Error('aborted')))
+      })
+      try {
+        await Promise.race([released, aborted])
+        state.done += 1
+      } finally {
+        state.running -= 1
+      }
+    },
+    ...more,
+  }
+  return { job, state }
+}
+
+const rows = async () =>
+  (await t.db.query('select name, is_running, attempts, failed_at, last_error from job order by id')).rows
+
+afterEach(async () => {
+  await Promise.all(processes.splice(0).map((running) => running.stop(5)))
+  await t.db.query('truncate job, job_kind')
+  logged = []
+})
+
+describe('a job', () => {
+  it('is queued by the transaction that makes it necessary, or not at all', async () => {
+    const seen: unknown[] = []
+    const job: Job<{ n: number }> = { name: 'note', run: async (_context, { n }) => void seen.push(n) }
+    await transaction(t.db, (tx) => enqueue(tx, job, { n: 1 }))
+    const failing = transaction(t.db, async (tx) => {
+      await enqueue(tx, job, { n: 2 })
+      throw new Error('no')
+    })
+    await expect(failing).rejects.toThrow('no')
+    aProcess([job as Job])
+    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    expect(seen).toEqual([1])
+    const { rows: kinds } = await t.db.query(
+      "select succeeded_at > now() - interval '1 minute' as ok from job_kind",
+    )
+    expect(kinds).toEqual([{ ok: true }])
+  })
+
+  it('is retried with a growing delay, logged once for each attempt, and stays visible when it failed', async () => {
+    let runs = 0
+    const job: Job = {
+      name: 'broken',
+      retry: { attempts: 3, delaySeconds: 100 },
+      async run() {
+        runs += 1
+        throw new Error(`broken ${runs}`)
+      },
+    }
+    await enqueue(t.db, job, {})
+    const delays: number[] = []
+    for (let i = 0; i < 3; i += 1) {
+      await runDueJobs({ config, db: t.db }, [job], log)
+      const { rows: waiting } = await t.db.query(
+        `update job set run_at = now() returning (select extract(epoch from j.run_at - now()) from job j)::float8 as s`,
+      )
+      delays.push(waiting[0].s)
+    }
+    await runDueJobs({ config, db: t.db }, [job], log)
+    expect(runs).toBe(3)
+    expect(delays[0]).toBeGreaterThan(90)
+    expect(delays[0]).toBeLessThan(130)
+    expect(delays[1]).toBeGreaterThan(190)
+    expect(await rows()).toMatchObject([
+      { is_running: false, attempts: 3, failed_at: expect.any(Date), last_error: 'broken 3' },
+    ])
+    await vi.waitFor(() => expect(logged).toHaveLength(3))
+    expect(logged.map(({ msg, job: name, attempt }) => [msg, name, attempt])).toEqual([
+      ['a job failed and will be retried', 'broken', 1],
+      ['a job failed and will be retried', 'broken', 2],
+      ['a job failed for good', 'broken', 3],
+    ])
+  })
+
+  it('waits for its delay', async () => {
+    const { job, state } = aSlowJob('later')
+    await enqueue(t.db, job, {}, { delaySeconds: 60 })
+    await runDueJobs({ config, db: t.db }, [job], log)
+    expect(state.begun).toBe(0)
+  })
+
+  it('of a name that this process does not know is left to one that does', async () => {
+    const { job, state } = aSlowJob('known')
+    await t.db.query(`insert into job (name) values ('unknown')`)
+    await enqueue(t.db, job, {})
+    aProcess([job])
+    await vi.waitFor(() => expect(state.begun).toBe(1))
+    state.release()
+    await vi.waitFor(async () => expect(await rows()).toMatchObject([{ name: 'unknown', attempts: 0 }]))
+  })
+})
+
+describe('a singleton', () => {
+  it('runs once at a time in many processes, and what waits when it starts is dropped', async () => {
+    const { job, state } = aSlowJob('only', { singleton: true })
+    for (let i = 0; i < 5; i += 1) await enqueue(t.db, job, {})
+    const pools = Array.from({ length: 4 }, () => new pg.Pool(t.connection))
+    for (const db of pools) aProcess([job], db)
+    await vi.waitFor(() => expect(state.begun).toBe(1))
+    // It is queued again while it runs: what happened since may need another run.
+    await enqueue(t.db, job, {})
+    for (let i = 0; i < 20; i += 1) await t.db.query('select pg_sleep(0.01)')
+    expect(state.begun).toBe(1)
+    state.release()
+    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    expect(state).toMatchObject({ begun: 2, done: 2, most: 1 })
+    await Promise.all(processes.splice(0).map((running) => running.stop(5)))
+    await Promise.all(pools.map((db) => db.end()))
+  })
+
+  it('with keys runs once at a time for each key', async () => {
+    const { job, state } = aSlowJob('keyed', {
+      singleton: (data) => (data as { key: string }).key,
+      concurrency: 4,
+    })
+    for (const key of ['a', 'a', 'b', 'c']) await enqueue(t.db, job, { key })
+    aProcess([job])
+    aProcess([job])
+    await vi.waitFor(() => expect(state.running).toBe(3))
+    state.release()
+    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    expect(state).toMatchObject({ begun: 3, most: 3 })
+  })
+})
+
+describe('a schedule', () => {
+  it('enqueues a job once for all processes', async () => {
+    const { job, state } = aSlowJob('daily', { everySeconds: 86_400 })
+    await t.db.query(`insert into job_kind (name, next_at) values ('daily', now() - interval '1 minute')`)
+    aProcess([job])
+    aProcess([job])
+    await vi.waitFor(() => expect(state.begun).toBe(1))
+    state.release()
+    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    const { rows: kinds } = await t.db.query(
+      `select next_at > now() + interval '20 hours' and next_at < now() + interval '26 hours' as tomorrow from job_kind`,
+    )
+    expect(kinds).toEqual([{ tomorrow: true }])
+    expect(state).toMatchObject({ begun: 1, most: 1 })
+  })
+
+  it('starts within its interval, is kept at a restart, and is brought forward when it becomes shorter', async () => {
+    const next = async () =>
+      (await t.db.query('select extract(epoch from next_at - now())::float8 as s from job_kind')).rows[0]?.s
+    await aProcess([aSlowJob('tick', { everySeconds: 86_400 }).job]).stop(5)
+    await t.db.query(`update job_kind set next_at = now() + interval '86000 seconds'`)
+    await aProcess([aSlowJob('tick', { everySeconds: 86_400 }).job]).stop(5)
+    expect(await next()).toBeGreaterThan(85_000)
+    await aProcess([aSlowJob('tick', { everySeconds: 60 }).job]).stop(5)
+    expect(await next()).toBeLessThan(61)
+  })
+})
+
+describe('a process', () => {
+  it('that stops aborts its jobs and gives them back', async () => {
+    const { job, state } = aSlowJob('long')
+    await enqueue(t.db, job, {})
+    const first = aProcess([job])
+    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await first.stop(5)
+    expect(await rows()).toMatchObject([{ is_running: false, attempts: 0, last_error: null }])
+    expect(logged).toEqual([])
+    aProcess([job])
+    await vi.waitFor(() => expect(state.begun).toBe(2))
+  })
+
+  it('that stops does not wait for a job that ignores the signal', async () => {
+    const { job, state } = aSlowJob('deaf')
+    const deaf: Job = { ...job, run: (context, data) => job.run(context, data, new AbortController().signal) }
+    await enqueue(t.db, deaf, {})
+    const first = aProcess([deaf])
+    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await first.stop(0.05)
+    expect(state.done).toBe(0)
+    state.release()
+    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+  })
+
+  it('that is killed loses its job to another one when the lease ends', async () => {
+    const path = fileURLToPath(new URL('../support/job-process.ts', import.meta.url))
+    const child = spawn(process.execPath, ['--import', 'tsx', path, databaseUrl(t.connection)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    const { job, state } = aSlowJob('long')
+    await enqueue(t.db, job, {})
+    await once(child.stdout, 'data')
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    await runDueJobs({ config, db: t.db }, [job], log)
+    expect(state.begun).toBe(0)
+    expect(await rows()).toMatchObject([{ is_running: true, attempts: 1 }])
+    await t.db.query(`update job set run_at = now()`)
+    state.release()
+    await runDueJobs({ config, db: t.db }, [job], log)
+    expect(state).toMatchObject({ begun: 1, done: 1 })
+    expect(await rows()).toEqual([])
+  })
+
+  it('that lost its lease aborts the job and leaves the row to the new owner', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval'] })
+    const { job, state } = aSlowJob('long')
+    await enqueue(t.db, job, {})
+    aProcess([job])
+    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await t.db.query(`update job set attempts = 2`)
+    vi.advanceTimersByTime(10_000)
+    vi.useRealTimers()
+    await vi.waitFor(() => expect(state.running).toBe(0))
+    expect(await rows()).toMatchObject([{ is_running: true, attempts: 2 }])
+  })
+
+  it('extends the leases of its jobs', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval'] })
+    const { job, state } = aSlowJob('long')
+    await enqueue(t.db, job, {})
+    aProcess([job])
+    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await t.db.query(`update job set run_at = now() + interval '1 second'`)
+    vi.advanceTimersByTime(10_000)
+    vi.useRealTimers()
+    await vi.waitFor(async () => {
+      const { rows: leases } = await t.db.query(
+        `select run_at > now() + interval '20 seconds' as extended from job`,
+      )
+      expect(leases).toEqual([{ extended: true }])
+    })
+    state.release()
+  })
+
+  it('polls with one statement, and reads the schedule every fifth time', async () => {
+    const db = new pg.Pool(t.connection)
+    const texts: string[] = []
+    const query = db.query.bind(db)
+    Object.assign(db, {
+      query: (...given: Parameters<typeof query>) => {
+        texts.push(String(given[0]))
+        return query(...given)
+      },
+    })
+    const { job } = aSlowJob('rare', { everySeconds: 86_400 })
+    const running = aProcess([job], db)
+    const claims = () =>
+      texts.filter((text) => text.includes('skip locked') && text.includes('is_running = true'))
+    await vi.waitFor(() => expect(claims().length).toBeGreaterThanOrEqual(20))
+    await running.stop(5)
+    await db.end()
+    // One that notes the schedules, and one in five that reads them.
+    expect(texts.length).toBeLessThanOrEqual(1 + claims().length + Math.ceil(claims().length / 5))
+  })
+
+  it('survives an outage of the database, also while a job ends', async () => {
+    const { job, state } = aSlowJob('long')
+    await enqueue(t.db, job, {})
+    const db = new pg.Pool({ ...t.connection, application_name: 'outage' })
+    db.on('error', () => {})
+    db.on('connect', (client) => client.on('error', () => {}))
+    const running = aProcess([job], db)
+    await vi.waitFor(() => expect(state.begun).toBe(1))
+    const admin = new pg.Client({ ...t.connection, database: 'postgres' })
+    await admin.connect()
+    await admin.query(`alter database ${t.connection.database} allow_connections false`)
+    await admin.query(
+      `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'outage'`,
+    )
+    await vi.waitFor(() =>
+      expect(logged).toContainEqual(expect.objectContaining({ msg: 'the job queue cannot be read' })),
+    )
+    state.release()
+    const msg = 'the result of a job could not be written: it will run again'
+    await vi.waitFor(() => expect(logged).toContainEqual(expect.objectContaining({ msg, job: 'long' })))
+    await admin.query(`alter database ${t.connection.database} allow_connections true`)
+    await admin.end()
+    await t.db.query(`update job set run_at = now()`)
+    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    expect(state.done).toBe(2)
+    await running.stop(5)
+    await db.end()
+  })
+})
