@@ -1,4 +1,5 @@
 import type { Queryable } from '../database/database.ts'
+import { asCount } from '../registry/tables/downloads.ts'
 import type { ListPart } from '../repositories/list-part.ts'
 
 /** A package as it is listed to people and interfaces. */
@@ -43,8 +44,7 @@ const packageColumns = `p.id, p.name, p.description, p.type, p.keywords, p.creat
   p.abandoned_at is not null as "isAbandoned", p.replacement, n.count as "versionCount", n.count = 0 as "isDeleted",
   (select v.version from package_version v where v.package_id = p.id and v.is_listed
     order by v.is_dev, v.sort_key desc, v.published_at desc, v.id desc limit 1) as "latestVersion",
-  (select coalesce(sum(d.count), 0)::float8 from package_download d join package_version v on v.id = d.version_id
-    where v.package_id = p.id) as downloads`
+  ${asCount('(select count from package_download_total where package_id = p.id)')} as downloads`
 const packageTables = `package p, lateral (
   select count(*)::int as count from package_version v where v.package_id = p.id and v.deleted_at is null) n`
 
@@ -79,7 +79,7 @@ export async function findPackage(
 const versionColumns = `v.id, v.version, v.composer, encode(c.sha256, 'hex') as sha256, encode(c.sha1, 'hex') as sha1,
   c.size::float8 as size, u.username as uploader, v.published_at as "publishedAt", v.deleted_at as "deletedAt",
   v.purged_at as "purgedAt", v.quarantined_at as "quarantinedAt", v.quarantine_reason as "quarantineReason",
-  (select coalesce(sum(d.count), 0)::float8 from package_download d where d.version_id = v.id) as downloads`
+  ${asCount('(select count from version_download_total where version_id = v.id)')} as downloads`
 const versionTables = `package_version v join archive c on c.sha256 = v.sha256 left join account u on u.id = v.uploader_id`
 const versionKey = (version: string) =>
   `(not ${version}.is_dev, ${version}.sort_key, ${version}.published_at, ${version}.id)`

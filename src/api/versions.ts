@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { distUrl } from '../registry/documents/entry.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
-import { listDailyDownloads } from '../registry/tables/downloads.ts'
+import { listDailyDownloads, listMonthlyDownloads } from '../registry/tables/downloads.ts'
 import { registryUrl } from '../repositories/repositories.ts'
 import { allowedTo, packageNameOf, param, type RepositoryAdmission, versionChangeOf } from './admission.ts'
 import type { ApiContext } from './context.ts'
@@ -35,7 +35,10 @@ export const Version = z.object({
 const VersionsQuery = PageQuery.extend({ deleted: z.enum(['true', 'false']).optional() })
 const PackageWithVersions = Package.extend({ versions: z.array(Version) })
 const VersionWithDays = Version.extend({
+  /** The last 90 days. */
   daily_downloads: z.array(z.object({ day: z.iso.date(), count: z.int() })),
+  /** Older days, by month (YYYY-MM). */
+  monthly_downloads: z.array(z.object({ month: z.string(), count: z.int() })),
 })
 
 /** A package with its versions, and each of them: `…/packages/<vendor>/<package>[/<version>]` (DESIGN §6). */
@@ -84,7 +87,12 @@ export async function versionRoutes(app: FastifyInstance, context: ApiContext): 
         param(request, 'version'),
       )
       const days = await listDailyDownloads(db, version.id)
-      return { ...describeVersion(version, admitted, packageNameOf(request)), daily_downloads: days }
+      const months = await listMonthlyDownloads(db, version.id)
+      return {
+        ...describeVersion(version, admitted, packageNameOf(request)),
+        daily_downloads: days,
+        monthly_downloads: months,
+      }
     },
   )
 

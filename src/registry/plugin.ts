@@ -1,9 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
+import { openSidePool } from '../database/side-pool.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { admit } from './access.ts'
 import { openArchiveVolume } from './archives/archive-volume.ts'
 import type { RegistryContext } from './context.ts'
+import { openDownloadCounter } from './download-counter.ts'
 import { answerError, notFound } from './protocol/answers.ts'
 import { makeByteCache } from './protocol/byte-cache.ts'
 import { changesRoute } from './protocol/changes.ts'
@@ -34,11 +36,21 @@ export async function registry(
   app: FastifyInstance,
   given: AppContext & { lastUse: LastUse },
 ): Promise<void> {
+  // One connection of its own: counting must never keep a pull waiting.
+  const countingDb = openSidePool(given.db, 1, (error) =>
+    app.log.warn({ err: error }, 'a database connection broke'),
+  )
+  const downloads = openDownloadCounter(countingDb, app.log)
+  app.addHook('onClose', async () => {
+    await downloads.flush()
+    await countingDb.end()
+  })
   const context: RegistryContext = {
     ...given,
     volume: await openArchiveVolume(given.config.dataDir),
     documentCache: makeByteCache(cacheBytes),
     archiveCache: makeByteCache(cacheBytes),
+    downloads,
     admit(...request) {
       const admission = admit(...request)
       if (admission.actor) given.lastUse.note(admission.actor)

@@ -82,7 +82,9 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     ])
     expect(await project.php('require "vendor/autoload.php"; echo Acme\\Hello::WORLD;')).toBe('hello world')
     await expect
-      .poll(async () => (await publisher.ask('search.json?q=hello')).json().results[0].downloads)
+      .poll(async () => (await publisher.ask('search.json?q=hello')).json().results[0].downloads, {
+        timeout: 5000,
+      })
       .toBe(2)
   })
 

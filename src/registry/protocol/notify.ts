@@ -1,15 +1,23 @@
 import type { FastifyInstance } from 'fastify'
 import { findAccess } from '../access.ts'
 import type { RegistryContext } from '../context.ts'
+import type { ReportedDownload } from '../download-counter.ts'
 import { errcode, RegistryError } from '../errors.ts'
-import { countDownloads, type Installation } from '../tables/downloads.ts'
+import { toLowerAscii } from '../manifest/package-name.ts'
 import { sendJson } from './answers.ts'
 import { readDoor } from './door.ts'
 
 const maxInstallations = 1000
 
-/** `notify-batch`: what Composer has installed, from lock files and its cache too (COMPOSER A2, E3). */
-export async function notifyRoutes(app: FastifyInstance, { db, admit }: RegistryContext) {
+/** A package that Composer installed. */
+interface Installation {
+  name: string
+  /** Normalized. */
+  version: string
+}
+
+/** `notify-batch`: what Composer has installed, also from lock files and from its cache (COMPOSER A2, E3). */
+export async function notifyRoutes(app: FastifyInstance, { db, admit, downloads }: RegistryContext) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(
     '*',
@@ -19,11 +27,14 @@ export async function notifyRoutes(app: FastifyInstance, { db, admit }: Registry
   app.post('/downloads', async (request, reply) => {
     const door = readDoor(request)
     const { repositoryId } = admit(door, await findAccess(db, door), 'pull')
-    const installations = readInstallations(request.body)
-    // Composer waits for the answer, at most six seconds; it need not wait for the counting.
-    void countDownloads(db, repositoryId, installations).catch((error: unknown) =>
-      request.log.warn({ err: error }, 'downloads could not be counted'),
+    const reported = readInstallations(request.body).map(
+      ({ name, version }): ReportedDownload => ({
+        repositoryId,
+        packageName: toLowerAscii(name),
+        normalized: version,
+      }),
     )
+    downloads.count(reported, request.ip)
     return sendJson(reply, 200, { status: 'success' })
   })
 }

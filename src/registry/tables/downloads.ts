@@ -1,48 +1,102 @@
 import type { Queryable } from '../../database/database.ts'
 
-/** An installation that Composer tells of. */
-export interface Installation {
-  name: string
-  /** Normalised, as Composer sends it. */
-  version: string
+/** How long single days are kept. Older ones are added to their month. */
+const keptDays = 90
+/** The largest count that a JSON reader can hold as a number. */
+const maxCount = Number.MAX_SAFE_INTEGER
+
+/** How often a version of a package was downloaded, by its name in Composer's terms. */
+export interface CountedDownload {
+  repositoryId: string
+  packageName: string
+  /** Normalized, as Composer sends it. */
+  normalized: string
+  count: number
 }
 
-/** Counts installations on today's date (UTC). What the repository does not have is left out. */
-export async function countDownloads(
-  db: Queryable,
-  repositoryId: string,
-  installations: readonly Installation[],
-): Promise<void> {
+/** SQL of a count that is a JSON number in every client. */
+export const asCount = (sql: string) => `least(coalesce(${sql}, 0), ${maxCount})::float8`
+
+/** Adds downloads to today's counts (UTC). Ignores what the repositories do not have. */
+export async function addDownloads(db: Queryable, downloads: readonly CountedDownload[]): Promise<void> {
   await db.query({
-    name: 'count-downloads',
+    name: 'add-downloads',
     text: `insert into package_download as d (version_id, day, count)
-           select v.id, (now() at time zone 'utc')::date, count(*)
-             from unnest($2::text[], $3::text[]) as i (name, version)
-             join package p on p.repository_id = $1 and p.name = lower(i.name)
-             join package_version v on v.package_id = p.id and v.normalized = i.version
+           select v.id, (now() at time zone 'utc')::date, sum(i.count)
+             from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
+                    as i (repository_id, name, normalized, count),
+                  -- One process at a time, because the totals of two processes could lock each other out.
+                  (select pg_advisory_xact_lock(7338002)) as turn
+             join lateral (
+               select v.id from package p join package_version v on v.package_id = p.id
+                where p.repository_id = i.repository_id and p.name = i.name and v.normalized = i.normalized
+             ) v on true
             group by v.id
             order by v.id
            on conflict (version_id, day) do update set count = d.count + excluded.count`,
     values: [
-      repositoryId,
-      installations.map(({ name }) => name),
-      installations.map(({ version }) => version),
+      downloads.map(({ repositoryId }) => repositoryId),
+      downloads.map(({ packageName }) => packageName),
+      downloads.map(({ normalized }) => normalized),
+      downloads.map(({ count }) => count),
     ],
   })
 }
 
-/** The installations of one day (UTC). */
+/**
+ * Adds the days that are older than 90 days to their months, at most `limit` days of a version, and returns how many.
+ * Totals do not change.
+ */
+export async function rollDownloads(db: Queryable, limit: number): Promise<number> {
+  const { rows } = await db.query<{ rolled: number }>(
+    `with old as (
+       delete from package_download
+        where (version_id, day) in (
+          select version_id, day from package_download
+           where day < (now() at time zone 'utc')::date - $1::int
+           order by day, version_id limit $2
+             for update skip locked)
+       returning version_id, day, count
+     ), months as (
+       insert into package_download_month as m (version_id, month, count)
+       select version_id, date_trunc('month', day)::date, sum(count) from old group by 1, 2 order by 1, 2
+       on conflict (version_id, month) do update set count = m.count + excluded.count
+     )
+     select count(*)::int as rolled from old`,
+    [keptDays, limit],
+  )
+  return rows[0]?.rolled ?? 0
+}
+
+/** The downloads of one day (UTC). */
 export interface DailyDownloads {
   /** Such as 2026-01-31. */
   day: string
   count: number
 }
 
-/** A version's installations on each day that had any: the last 400 such days, the latest first. */
+/** The downloads of one month (UTC), without the days that are still listed by day. */
+export interface MonthlyDownloads {
+  /** Such as 2026-01. */
+  month: string
+  count: number
+}
+
+/** A version's downloads on each day that had any, the latest first. Older days are in `listMonthlyDownloads`. */
 export async function listDailyDownloads(db: Queryable, versionId: string): Promise<DailyDownloads[]> {
   const { rows } = await db.query<DailyDownloads>(
-    `select day::text, count::float8 as count from package_download
+    `select day::text, ${asCount('count')} as count from package_download
       where version_id = $1 order by day desc limit 400`,
+    [versionId],
+  )
+  return rows
+}
+
+/** A version's downloads in each month that had any, the latest 120 first, for days that are no longer kept. */
+export async function listMonthlyDownloads(db: Queryable, versionId: string): Promise<MonthlyDownloads[]> {
+  const { rows } = await db.query<MonthlyDownloads>(
+    `select to_char(month, 'YYYY-MM') as month, ${asCount('count')} as count from package_download_month
+      where version_id = $1 order by package_download_month.month desc limit 120`,
     [versionId],
   )
   return rows

@@ -2,6 +2,7 @@ import type { Queryable } from '../../database/database.ts'
 import type { Role } from '../../domain/permissions.ts'
 import type { Repository } from '../../repositories/repositories.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
+import { asCount } from './downloads.ts'
 
 /** A repository as it stands to whoever looks at its page. */
 export interface VisibleRepository extends Repository {
@@ -82,9 +83,7 @@ export async function findPackage(
 ): Promise<PackageOnPage | null> {
   const { rows } = await db.query<PackageOnPage>(
     `select p.id, p.name, p.abandoned_at is not null as "isAbandoned", p.replacement,
-            (select coalesce(sum(d.count), 0)::float8
-               from package_version v join package_download d on d.version_id = v.id
-              where v.package_id = p.id) as downloads
+            ${asCount('(select count from package_download_total where package_id = p.id)')} as downloads
        from package p
       where p.repository_id = $1 and p.name = $2
         and exists (select from package_version where package_id = p.id and deleted_at is null)`,

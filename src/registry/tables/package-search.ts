@@ -28,9 +28,8 @@ export async function searchPackages(
                       from (
                         select json_strip_nulls(json_build_object(
                                  'name', p.name, 'description', p.description,
-                                 'downloads', (select coalesce(sum(d.count), 0)::int from package_download d
-                                                 join package_version v on v.id = d.version_id
-                                                where v.package_id = p.id),
+                                 'downloads', coalesce((select least(d.count, 9007199254740991)
+                                                          from package_download_total d where d.package_id = p.id), 0),
                                  'abandoned', case when p.abandoned_at is not null
                                                    then coalesce(to_json(p.replacement), 'true') end)) as result,
                                row_number() over (

@@ -99,7 +99,7 @@ describe('POST downloads', () => {
       )
       return rows
     }
-    await expect.poll(counts).toEqual([
+    await expect.poll(counts, { timeout: 5000 }).toEqual([
       { name: 'acme/log', count: 4, today: true },
       { name: 'acme/log-viewer', count: 2, today: true },
     ])
@@ -121,7 +121,7 @@ describe('POST downloads', () => {
     const many = Array.from({ length: 1500 }, () => ({ name: 'acme/lib', version: '1.0.0.0' }))
     await ask('downloads', { method: 'POST', payload: JSON.stringify({ downloads: many }) })
     await expect
-      .poll(async () => (await ask('search.json?q=acme/lib')).json().results[0].downloads)
+      .poll(async () => (await ask('search.json?q=acme/lib')).json().results[0].downloads, { timeout: 5000 })
       .toBe(1000)
     const huge = await ask('downloads', { method: 'POST', payload: ' '.repeat(600 * 1024) })
     expect([huge.statusCode, huge.json().errcode]).toEqual([413, 8])
