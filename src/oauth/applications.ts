@@ -119,18 +119,39 @@ export async function rotateClientSecret(
   return rows[0] ?? null
 }
 
-/** A logo as the pages show it: its bytes and the content type that its first bytes tell. */
-export interface Logo {
-  image: Buffer
+/** What is known of a logo without its bytes. */
+export interface LogoHead {
+  /** In lower-case hex. */
+  sha256: string
+  /** Its content type, by its first bytes. */
   type: string
+  /** In bytes. */
+  size: number
 }
+
+/** A logo as the pages show it. */
+export interface Logo extends LogoHead {
+  image: Buffer
+}
+
+const logoHeadColumns = `encode(sha256(logo), 'hex') as sha256, image_type(logo) as type, octet_length(logo) as size`
 
 /** The logo of an application that has been approved at some time; null for any other. */
 export async function findLogo(db: Queryable, clientId: string): Promise<Logo | null> {
   const { rows } = await db.query<Logo>({
     name: 'find-logo',
-    text: `select logo as image, image_type(logo) as type
+    text: `select logo as image, ${logoHeadColumns}
              from application where client_id = $1 and status <> 'pending'`,
+    values: [clientId],
+  })
+  return rows[0] ?? null
+}
+
+/** `findLogo` without the bytes. */
+export async function findLogoHead(db: Queryable, clientId: string): Promise<LogoHead | null> {
+  const { rows } = await db.query<LogoHead>({
+    name: 'find-logo-head',
+    text: `select ${logoHeadColumns} from application where client_id = $1 and status <> 'pending'`,
     values: [clientId],
   })
   return rows[0] ?? null

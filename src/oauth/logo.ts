@@ -1,30 +1,47 @@
-import { createHash } from 'node:crypto'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { AppContext } from '../context.ts'
-import { findLogo } from './applications.ts'
+import { findLogo, findLogoHead, type LogoHead } from './applications.ts'
 
 /**
  * An application's logo (SPEC 2.1). It comes from outside: the browser must take it as the image it is, and
- * nothing in it may run when its address is opened by itself.
+ * nothing in it may run when its URL is opened by itself.
  */
 export async function logoRoute(app: FastifyInstance, { db }: AppContext): Promise<void> {
-  app.get<{ Params: { clientId: string } }>('/applications/:clientId/logo', async (request, reply) => {
+  const url = '/applications/:clientId/logo'
+
+  app.get<Route>(url, { exposeHeadRoute: false }, async (request, reply) => {
     const { clientId } = request.params
     const logo = isClientId(clientId) ? await findLogo(db, clientId) : null
     if (!logo) return reply.callNotFound()
-    const etag = `"${createHash('sha256').update(logo.image).digest('base64url')}"`
-    reply.headers({
-      'cache-control': 'public, max-age=3600',
-      'content-security-policy': "default-src 'none'; sandbox",
-      'x-content-type-options': 'nosniff',
-      etag,
-    })
+    const etag = `"${logo.sha256}"`
+    setLogoHeaders(reply, logo)
     if (request.headers['if-none-match'] === etag) return reply.code(304).send()
-    return reply.type(logo.type).send(logo.image)
+    return reply.send(logo.image)
+  })
+
+  // Fastify's own HEAD would fetch the image from the database, and drop it.
+  app.head<Route>(url, async (request, reply) => {
+    const { clientId } = request.params
+    const logo = isClientId(clientId) ? await findLogoHead(db, clientId) : null
+    if (!logo) return reply.callNotFound()
+    return setLogoHeaders(reply, logo).header('content-length', logo.size).send()
   })
 }
 
-/** What the database could not even be asked about, such as NUL, is no client identifier. */
+interface Route {
+  Params: { clientId: string }
+}
+
+function setLogoHeaders(reply: FastifyReply, { sha256, type }: LogoHead): FastifyReply {
+  return reply.type(type).headers({
+    'cache-control': 'public, max-age=3600',
+    'content-security-policy': "default-src 'none'; sandbox",
+    'x-content-type-options': 'nosniff',
+    etag: `"${sha256}"`,
+  })
+}
+
+/** False for texts that cannot be a client identifier; PostgreSQL refuses some of them, such as NUL. */
 function isClientId(text: string): boolean {
   return /^[a-z0-9]{8,64}$/.test(text)
 }

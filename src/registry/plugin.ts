@@ -9,8 +9,8 @@ import { openDownloadCounter } from './download-counter.ts'
 import { answerError, notFound } from './protocol/answers.ts'
 import { makeByteCache } from './protocol/byte-cache.ts'
 import { changesRoute } from './protocol/changes.ts'
+import { distRoute } from './protocol/dist.ts'
 import { param } from './protocol/door.ts'
-import { downloadRoutes } from './protocol/download.ts'
 import { metadataRoutes } from './protocol/metadata.ts'
 import { notifyRoutes } from './protocol/notify.ts'
 import { refuseOtherMethods } from './protocol/other-methods.ts'
@@ -20,7 +20,7 @@ import { uploadRoutes } from './protocol/upload.ts'
 
 const everyRoute = [
   metadataRoutes,
-  downloadRoutes,
+  distRoute,
   notifyRoutes,
   searchRoutes,
   changesRoute,

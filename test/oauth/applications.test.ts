@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { brokenConstraint } from '../../src/database/database.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
@@ -39,7 +40,12 @@ describe('the table of applications', () => {
   it('shows the logo with the type that its bytes tell, once the application was approved', async () => {
     const approved = await anApplication(t.db)
     const pending = await anApplication(t.db, { status: 'pending' })
-    expect(await findLogo(t.db, approved.clientId)).toEqual({ image: pixel, type: 'image/png' })
+    expect(await findLogo(t.db, approved.clientId)).toEqual({
+      image: pixel,
+      type: 'image/png',
+      size: pixel.length,
+      sha256: createHash('sha256').update(pixel).digest('hex'),
+    })
     expect(await findLogo(t.db, pending.clientId)).toBeNull()
   })
 

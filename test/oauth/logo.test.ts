@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { useApp } from '../support/app.ts'
 import { anApplication, pixel } from '../support/oauth-actors.ts'
 
@@ -26,6 +26,20 @@ describe('GET /applications/:clientId/logo', () => {
     expect(again.statusCode).toBe(304)
     expect(again.body).toBe('')
     expect((await t.app.inject({ url, headers: { 'if-none-match': '"other"' } })).statusCode).toBe(200)
+  })
+
+  it('returns the same headers for HEAD, without reading the image', async () => {
+    const { clientId } = await anApplication(t.db)
+    const url = `/applications/${clientId}/logo`
+    const queries = vi.spyOn(t.db, 'query')
+    const get = await t.app.inject(url)
+    const head = await t.app.inject({ url, method: 'HEAD' })
+    const { date: _, ...headers } = get.headers
+    expect([head.statusCode, head.body]).toEqual([200, ''])
+    expect(head.headers).toMatchObject(headers)
+    expect(queries.mock.calls).toMatchObject([[{ name: 'find-logo' }], [{ name: 'find-logo-head' }]])
+    queries.mockRestore()
+    expect((await t.app.inject({ url: '/applications/nobody12/logo', method: 'HEAD' })).statusCode).toBe(404)
   })
 
   it('answers 404 for an application that is unknown or pending', async () => {

@@ -2,7 +2,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { type ArchiveLimits, type JudgedArchive, judgeArchive } from '../../src/registry/archives/archive.ts'
+import {
+  type ArchiveLimits,
+  type JudgedArchive,
+  judgeArchive,
+} from '../../src/registry/archives/judge-archive.ts'
 import { RegistryError } from '../../src/registry/errors.ts'
 
 /** Judges an archive as if it had been received. */

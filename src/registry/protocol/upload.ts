@@ -2,13 +2,13 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { type Door, findAccess } from '../access.ts'
-import { type JudgedArchive, judgeArchive } from '../archives/archive.ts'
 import {
   discardArchive,
   keepArchive,
   type ReceivedArchive,
   receiveArchive,
 } from '../archives/archive-volume.ts'
+import { type JudgedArchive, judgeArchive } from '../archives/judge-archive.ts'
 import { limitConcurrency } from '../archives/time-slices.ts'
 import type { RegistryContext } from '../context.ts'
 import { distUrl } from '../documents/entry.ts'

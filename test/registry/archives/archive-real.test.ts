@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, w
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { judgeArchive } from '../../../src/registry/archives/archive.ts'
+import { judgeArchive } from '../../../src/registry/archives/judge-archive.ts'
 import { has } from '../../support/requires.ts'
 import { aZip } from '../../support/zip.ts'
 

@@ -2,7 +2,7 @@ import type { FileHandle } from 'node:fs/promises'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { shareStatements } from '../../database/shared-statements.ts'
-import { openArchive } from '../archives/archive-volume.ts'
+import { openArchive, statArchive } from '../archives/archive-volume.ts'
 import type { RegistryContext } from '../context.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads } from '../tables/versions.ts'
@@ -14,26 +14,31 @@ import { param, readDoor } from './door.ts'
 const oneReadBytes = 256 * 1024
 
 /**
- * Archives (COMPOSER E4). An address names the bytes by their hash, so what it answers is for ever; also that of a
- * deleted version, for the lock files that name it.
+ * Archives (COMPOSER E4). A URL names the bytes by their hash, so its response never changes. Archives of deleted
+ * versions are served too, for the lock files that name them.
  */
-export async function downloadRoutes(app: FastifyInstance, context: RegistryContext) {
+export async function distRoute(app: FastifyInstance, context: RegistryContext): Promise<void> {
   const { db, admit } = context
   const findDownload = shareStatements(listDownloads.bind(null, db))
 
-  app.get('/dist/:vendor/:package/:version/:file', async (request, reply) => {
-    const door = readDoor(request)
-    const packageName = `${param(request, 'vendor')}/${param(request, 'package')}`
-    const version = param(request, 'version')
-    const [, sha256 = ''] = /^([0-9a-f]{64})\.zip$/.exec(param(request, 'file')) ?? []
-    const found = await findDownload({ door, packageName, version, sha256 })
-    admit(door, found, 'pull')
-    if (!found.isThere) throw notFound('archive not found')
+  app.route({
+    method: ['GET', 'HEAD'],
+    url: '/dist/:vendor/:package/:version/:file',
+    handler: async (request, reply) => {
+      const door = readDoor(request)
+      const packageName = `${param(request, 'vendor')}/${param(request, 'package')}`
+      const version = param(request, 'version')
+      const [, sha256 = ''] = /^([0-9a-f]{64})\.zip$/.exec(param(request, 'file')) ?? []
+      const found = await findDownload({ door, packageName, version, sha256 })
+      admit(door, found, 'pull')
+      if (!found.isThere) throw notFound('archive not found')
 
-    const etag = `"${sha256}"`
-    setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
-    if (matches(request.headers['if-none-match'], etag)) return reply.code(304).send()
-    return sendArchive(reply, context, sha256, rangeHeader(request.headers, etag))
+      const etag = `"${sha256}"`
+      setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
+      if (matches(request.headers['if-none-match'], etag)) return reply.code(304).send()
+      if (request.method === 'HEAD') return sendHead(reply, context, sha256)
+      return sendArchive(reply, context, sha256, rangeHeader(request.headers, etag))
+    },
   })
 }
 
@@ -50,10 +55,24 @@ function setArchiveHeaders(reply: FastifyReply, sha256: string, fileName: string
   })
 }
 
-/** A range counts only while the client's copy is of this very archive (RFC 9110 §13.1.5). */
+/** A range counts only if the client's copy is of this very archive (RFC 9110 §13.1.5). */
 function rangeHeader(headers: IncomingHttpHeaders, etag: string): string | undefined {
   const condition = headers['if-range']
   return condition === undefined || condition === etag ? headers.range : undefined
+}
+
+/**
+ * Sends the headers of a GET without opening the archive: Fastify's own HEAD would run the GET, and read a whole file
+ * for nobody. Range is defined for GET only (RFC 9110 §14.2).
+ */
+async function sendHead(
+  reply: FastifyReply,
+  { volume }: RegistryContext,
+  sha256: string,
+): Promise<FastifyReply> {
+  const stored = await statArchive(volume, sha256)
+  if (!stored) throw missing(sha256)
+  return reply.header('content-type', 'application/zip').header('content-length', stored.size).send()
 }
 
 async function sendArchive(
@@ -79,13 +98,13 @@ async function sendArchive(
   return reply.send(archive.file.createReadStream({ start, end, highWaterMark: oneReadBytes }))
 }
 
-/** A small archive's bytes, which are remembered, or a larger one open for reading. */
+/** Returns a small archive's bytes, and caches them, or a larger archive open for reading. */
 async function openToSend(
   { volume, archiveCache }: RegistryContext,
   sha256: string,
 ): Promise<{ bytes: Buffer } | { file: FileHandle; size: number }> {
   const opened = await openArchive(volume, sha256)
-  if (!opened) throw new RegistryError(errcode.dataLoss, `archive ${sha256} is missing on the volume`)
+  if (!opened) throw missing(sha256)
   if (opened.size > oneReadBytes) return opened
   try {
     const small = { bytes: await opened.file.readFile() }
@@ -94,6 +113,10 @@ async function openToSend(
   } finally {
     await opened.file.close()
   }
+}
+
+function missing(sha256: string): RegistryError {
+  return new RegistryError(errcode.dataLoss, `archive ${sha256} is missing on the volume`)
 }
 
 function matches(header: string | undefined, etag: string): boolean {

@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { useApp } from '../../support/app.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
@@ -62,6 +64,18 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     const answer = await ask(dist, { method: 'HEAD' })
     expect([answer.statusCode, answer.body]).toEqual([200, ''])
     expect(answer.headers['content-length']).toBe(String(zip.length))
+  })
+
+  it('opens nothing for HEAD', async () => {
+    const { ask, dist, sha256 } = await aPublishedArchive()
+    const path = join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
+    await rm(path)
+    // Whoever opens a named pipe waits for its writer; its size can be told without.
+    await promisify(execFile)('mkfifo', [path])
+    const answer = await ask(dist, { method: 'HEAD', headers: { range: 'bytes=10-19' } })
+    expect([answer.statusCode, answer.headers['content-length']]).toEqual([200, '0'])
+    await rm(path)
+    expect((await ask(dist, { method: 'HEAD' })).statusCode).toBe(500)
   })
 
   it('answers 304 to who has it', async () => {
