@@ -10,6 +10,8 @@ import { repositoryCommand } from './commands/repository.ts'
 import { runProgram } from './commands/run.ts'
 import { serveCommand } from './commands/serve.ts'
 import { tokenCommand } from './commands/token.ts'
+import { upstreamCommand } from './commands/upstream.ts'
+import { vendorCommand } from './commands/vendor.ts'
 import { verifyArchivesCommand } from './commands/verify-archives.ts'
 
 const program = new Command('svc')
@@ -23,6 +25,8 @@ const program = new Command('svc')
   .addCommand(memberCommand())
   .addCommand(applicationCommand())
   .addCommand(tokenCommand())
+  .addCommand(upstreamCommand())
+  .addCommand(vendorCommand())
   .addCommand(collectGarbageCommand())
   .addCommand(verifyArchivesCommand())
 

@@ -1,5 +1,5 @@
 import { isIP, isIPv6 } from 'node:net'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
 
@@ -37,6 +37,19 @@ function isIpOrRange(text: string): boolean {
   return isIP(address) > 0 && Number(bits) <= (isIPv6(address) ? 128 : 32)
 }
 
+/** The parts of a list separated by commas. */
+function hostsIn(text: string): string[] {
+  return text
+    .split(',')
+    .map((host) => host.trim())
+    .filter((host) => host !== '')
+}
+
+/** `git.example.com`, `10.0.0.7:8080` or `[::1]:8080`. */
+function isHostAndPort(text: string): boolean {
+  return /^(?:\[[\da-f:.]+\]|[\w.-]+|[\da-f:]*::[\da-f:.]*)(?::\d{1,5})?$/i.test(text)
+}
+
 const lifetime = wholeNumber(1, 10 * 365 * 86_400)
 const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
@@ -63,13 +76,25 @@ const Environment = z.object({
       'must be true, false, a number of hops, or IP addresses separated by commas',
     )
     .default('false'),
-  MIGRATIONS_DIR: z.string().optional(),
+  MIGRATIONS_DIR: z.string().default(resolve(projectRoot, 'migrations')),
   MAX_ARCHIVE_BYTES: wholeNumber(1, 10 * 1024 ** 3).default(100 * 1024 ** 2),
   LOG_LEVEL: z.enum(levels, { error: `must be one of ${levels.join(', ')}` }).default('info'),
   CODE_LIFETIME_SECONDS: lifetime.default(600),
   ACCESS_TOKEN_LIFETIME_SECONDS: lifetime.default(28_800),
   REFRESH_TOKEN_LIFETIME_SECONDS: lifetime.default(15_552_000),
   REFRESH_GRACE_SECONDS: wholeNumber(0, 86_400).default(300),
+  UPSTREAM_AUTH_FILE: z.string().optional(),
+  UPSTREAM_HTTP: z.enum(['true', 'false'], { error: 'must be true or false' }).default('false'),
+  UPSTREAM_PRIVATE_HOSTS: z
+    .string()
+    .refine((text) => hostsIn(text).every(isHostAndPort), 'must be hosts or host:port, separated by commas')
+    .default(''),
+  UPSTREAM_FRESH_SECONDS: wholeNumber(1, 86_400).default(60),
+  UPSTREAM_KEEP_DAYS: wholeNumber(1, 36_500).optional(),
+  UPSTREAM_CONTACT: z
+    .string()
+    .regex(/^[^\s@;()]+@[^\s@;()]+$/, 'must be an email address')
+    .optional(),
 })
 
 /** All settings, read once at the start (DESIGN §2). */
@@ -86,13 +111,27 @@ export interface Config {
   port: number
   dataDir: string
   trustProxy: boolean | number | string
-  /** The folder of the operator's migrations. */
   migrationsDir: string
-  /** True when the environment sets the folder: then it must exist. */
-  isMigrationsDirGiven: boolean
   maxArchiveBytes: number
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
+  upstreams: UpstreamSettings
+}
+
+/** How other Composer repositories are read. */
+export interface UpstreamSettings {
+  /** Credentials in the format of Composer's auth.json; null without any. */
+  authFile: string | null
+  /** Whether plain http is allowed. */
+  allowHttp: boolean
+  /** Hosts, or host:port, that may resolve to private IPs. */
+  privateHosts: string[]
+  /** Seconds after which a document is checked again. */
+  freshSeconds: number
+  /** Days after which an unused archive is removed; null: never. */
+  keepDays: number | null
+  /** The email address that upstreams are told; null without one. */
+  contact: string | null
 }
 
 /** SPEC §8, all in seconds. */
@@ -136,8 +175,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     port: env.PORT,
     dataDir: resolve(env.DATA_DIR),
     trustProxy: readTrustProxy(env.TRUST_PROXY),
-    migrationsDir: resolve(env.MIGRATIONS_DIR ?? join(env.DATA_DIR, 'migrations')),
-    isMigrationsDirGiven: env.MIGRATIONS_DIR !== undefined,
+    migrationsDir: resolve(env.MIGRATIONS_DIR),
     maxArchiveBytes: env.MAX_ARCHIVE_BYTES,
     logLevel: env.LOG_LEVEL,
     lifetimes: {
@@ -145,6 +183,14 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       accessToken: env.ACCESS_TOKEN_LIFETIME_SECONDS,
       refreshToken: env.REFRESH_TOKEN_LIFETIME_SECONDS,
       grace: env.REFRESH_GRACE_SECONDS,
+    },
+    upstreams: {
+      authFile: env.UPSTREAM_AUTH_FILE ? resolve(env.UPSTREAM_AUTH_FILE) : null,
+      allowHttp: env.UPSTREAM_HTTP === 'true',
+      privateHosts: hostsIn(env.UPSTREAM_PRIVATE_HOSTS),
+      freshSeconds: env.UPSTREAM_FRESH_SECONDS,
+      keepDays: env.UPSTREAM_KEEP_DAYS ?? null,
+      contact: env.UPSTREAM_CONTACT ?? null,
     },
   })
 }

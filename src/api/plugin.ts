@@ -11,6 +11,7 @@ import { type DescribedRoute, describeInterfaces } from './openapi.ts'
 import { packageRoutes } from './packages.ts'
 import { quarantineRoutes } from './quarantine.ts'
 import { repositoryRoutes } from './repositories.ts'
+import { upstreamRoutes } from './upstreams.ts'
 import { userRoutes } from './user.ts'
 import { versionRoutes } from './versions.ts'
 
@@ -24,6 +25,7 @@ const everyRoute = [
   advisoryRoutes,
   versionRoutes,
   quarantineRoutes,
+  upstreamRoutes,
 ]
 
 /** The interfaces for tokens (DESIGN §6): JSON, errors with errcode and errmsg, RFC 6750 in the headers. */

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { deleteSession, type Session } from '../accounts/sessions.ts'
-import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
+import { rememberReturn } from '../accounts/sign-in-returns.ts'
+import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { clearCookie } from '../http/cookies.ts'
@@ -42,7 +43,7 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
     const { link } = await findOpenRequest(context, request, session)
     await deleteSession(db, session.idHash)
     clearCookie(reply, config, 'session')
-    return await redirectLinkToSignIn(context, request, reply, link)
+    return reply.redirect(`/login?return=${await rememberReturn(db, link)}`, 303)
   })
 }
 

@@ -24,6 +24,7 @@ import { noSuchEndpoint, oauth } from '../oauth/plugin.ts'
 import { peoplesPages } from '../pages/plugin.ts'
 import { registry } from '../registry/plugin.ts'
 import { answerError, notFound as notInRegistry } from '../registry/protocol/answers.ts'
+import { openUpstreamClient } from '../registry/upstreams/fetch.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
 import { jobs } from './jobs.ts'
@@ -69,7 +70,9 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(accounts, context)
   await app.register(oauthPages, context)
   await app.register(oauth, context)
-  await app.register(api, { ...context, lastUse })
+  const upstreamClient = openUpstreamClient(context.config)
+  app.addHook('onClose', () => upstreamClient.close())
+  await app.register(api, { ...context, lastUse, upstreamClient })
   await app.register(peoplesPages, context)
   await app.register(registry, { ...context, lastUse })
   return app

@@ -28,12 +28,15 @@ use Composer\Package\Loader\ArrayLoader;
 use Composer\Package\Loader\ValidatingArrayLoader;
 use Composer\Package\RootPackage;
 use Composer\Package\Version\VersionParser;
+use Composer\Semver\Constraint\Constraint;
 
 $parser = new VersionParser();
 $methods = [
     'normalize' => fn (string $version) => $parser->normalize($version),
     'stability' => fn (string $version) => VersionParser::parseStability($version),
     'accepts' => fn (string $constraint) => $parser->parseConstraints($constraint) !== null,
+    'satisfies' => fn (string $normalized, string $constraint) =>
+        $parser->parseConstraints($constraint)->matches(new Constraint('==', $normalized)),
     'compare' => fn (string $a, string $b) => version_compare($a, $b),
     'misnames' => fn (string $name) => ValidatingArrayLoader::hasPackageNamingError($name),
     'load' => fn (array $version) => useAsConsumer((new ArrayLoader())->loadPackages([$version])[0]),

@@ -4,6 +4,7 @@ import { listAdvisories } from '../tables/advisories.ts'
 import { type HeldPackage, holdRepository, listClaimedNames } from '../tables/packages.ts'
 import { hasQuarantined, listQuarantined } from '../tables/version-states.ts'
 import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from '../tables/versions.ts'
+import { hasUpstreams } from '../upstreams/tables/upstreams.ts'
 import { savePackageDocument, saveRootDocument } from './documents.ts'
 import { encodeDocument } from './encodings.ts'
 import { type EntrySource, entryOf } from './entry.ts'
@@ -63,7 +64,9 @@ export async function renderRoot(tx: pg.PoolClient, repositoryId: string, baseUr
   if (!repository) return
   const names = await listClaimedNames(tx, repositoryId)
   const isQuarantining = await hasQuarantined(tx, repositoryId)
-  const text = rootText(registryUrl(baseUrl, repository.path), { names, isQuarantining })
+  const isOpen = await hasUpstreams(tx, repositoryId)
+  const contents = { names, isQuarantining, hasUpstreams: isOpen }
+  const text = rootText(registryUrl(baseUrl, repository.path), contents)
   await saveRootDocument(tx, { repositoryId, baseUrl }, await encodeDocument(text))
 }
 

@@ -9,6 +9,8 @@ export interface RootContents {
   names: readonly string[]
   /** Whether any version is in quarantine. */
   isQuarantining: boolean
+  /** Whether other repositories' packages are offered too: Composer must then ask for every name. */
+  hasUpstreams?: boolean
 }
 
 /** packages.json of a repository without packages. */
@@ -21,11 +23,14 @@ export function emptyRootText(registryUrl: string): string {
  * of names is never empty: an empty one means "ask for anything", and would send the names of all public
  * dependencies here. `-/-` is no package's name.
  */
-export function rootText(registryUrl: string, { names, isQuarantining }: RootContents): string {
+export function rootText(
+  registryUrl: string,
+  { names, isQuarantining, hasUpstreams = false }: RootContents,
+): string {
   return JSON.stringify({
     packages: [],
     'metadata-url': `${registryUrl}p2/%package%.json`,
-    ...availability(names),
+    ...(hasUpstreams ? {} : availability(names)),
     'notify-batch': `${registryUrl}downloads`,
     search: `${registryUrl}search.json?q=%query%&type=%type%`,
     list: `${registryUrl}list.json`,

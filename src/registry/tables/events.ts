@@ -31,6 +31,18 @@ export type RegistryAction =
   | 'remove-group-member'
   | 'change-repository'
   | 'delete-repository'
+  | 'add-upstream'
+  | 'set-upstream'
+  | 'remove-upstream'
+  | 'claim-vendor'
+  | 'release-vendor'
+  | 'request-package'
+  | 'approve-package'
+  | 'mirror-package'
+  | 'drop-versions'
+  | 'upstream-gone'
+  | 'archive-alarm'
+  | 'import'
 
 /** An event to be noted. */
 export interface NewEvent {

@@ -1,0 +1,155 @@
+-- Upstreams: other Composer repositories whose packages a repository offers through its own URL (DESIGN §1).
+
+create table upstream (
+  id                 bigint generated always as identity primary key,
+  repository_id      bigint not null references repository (id) on delete cascade,
+  name               text not null
+                     constraint upstream_name_is_well_formed
+                     check (name ~ '^[a-z0-9](?:[._-]?[a-z0-9])*$' and char_length(name) <= 64),
+  url                text not null
+                     constraint upstream_url_is_a_web_address_max_2000_characters
+                     check (url ~ '^https?://[^[:space:][:cntrl:]@?#]+$' and char_length(url) <= 2000),
+  mode               text not null default 'automatic'
+                     constraint upstream_mode_is_automatic_approved_or_off check (mode in ('automatic', 'approved', 'off')),
+  allow              text[] not null default '{}',
+  deny               text[] not null default '{}',
+  exempt             text[] not null default '{}',
+  minimum_age_hours  integer not null default 0
+                     constraint upstream_minimum_age_0_to_87600_hours check (minimum_age_hours between 0 and 87600),
+  position           integer not null
+                     constraint upstream_position_1_to_1000 check (position between 1 and 1000),
+  root               jsonb,
+  root_last_modified text,
+  root_checked_at    timestamptz,
+  root_failed_at     timestamptz,
+  failure            text,
+  feed_since         text,
+  feed_checked_at    timestamptz,
+  created_at         timestamptz not null default now(),
+  removed_at         timestamptz
+);
+create unique index upstream_name_is_taken on upstream (repository_id, name) where removed_at is null;
+create index on upstream (repository_id);
+comment on column upstream.exempt is 'Patterns of packages to which the minimum age does not apply.';
+comment on column upstream.root is 'What its packages.json says, as far as it is used.';
+comment on column upstream.removed_at is 'A removed upstream keeps the names it served, so that no other takes them over.';
+
+-- A name that came, or may come, from an upstream.
+create table mirrored_package (
+  id            bigint generated always as identity primary key,
+  repository_id bigint not null references repository (id) on delete cascade,
+  name          text not null
+                constraint mirrored_name_is_lower_case_vendor_and_package
+                check (name ~ '^[a-z0-9_.-]+/[a-z0-9_.-]+$' and char_length(name) <= 150),
+  upstream_id   bigint references upstream (id) on delete cascade,
+  first_seen_at timestamptz,
+  approved_at   timestamptz,
+  requested_at  timestamptz,
+  requester_id  bigint references account (id) on delete set null,
+  gone_at       timestamptz,
+  description   text not null default '',
+  flags         jsonb not null default '[]',
+  used_on       date,
+  constraint mirrored_name_is_taken unique (repository_id, name)
+);
+create index on mirrored_package (upstream_id);
+comment on column mirrored_package.upstream_id is 'The upstream that the name is bound to; null until one has served it.';
+comment on column mirrored_package.gone_at is 'When the upstream stopped serving the name. What was fetched stays.';
+comment on column mirrored_package.flags is 'Versions that the upstream flags as malware: {constraint, reason}.';
+
+-- What an upstream said about a name, and when it was asked.
+create table upstream_document (
+  upstream_id    bigint not null references upstream (id) on delete cascade,
+  name           text not null,
+  is_dev         boolean not null,
+  is_found       boolean,
+  last_modified  text,
+  checked_at     timestamptz,
+  is_stale       boolean not null default false,
+  failed_at      timestamptz,
+  failure        text,
+  checking_until timestamptz,
+  content        bytea,
+  replaces       text[] not null default '{}',
+  primary key (upstream_id, name, is_dev)
+);
+create index on upstream_document (checked_at) where is_found is false;
+comment on column upstream_document.is_found is 'False: the upstream answered that it does not know the name. Null: it never answered.';
+comment on column upstream_document.checked_at is 'When the upstream last answered, if only that nothing changed.';
+comment on column upstream_document.is_stale is 'The change feed named it since.';
+comment on column upstream_document.checking_until is 'A process asks the upstream: no other does before this moment.';
+comment on column upstream_document.content is 'Gzipped JSON: the expanded entries and the other keys, as the upstream has them.';
+comment on column upstream_document.replaces is 'The vendors of all names that entries replace or provide.';
+alter table upstream_document alter content set storage external;
+
+-- p2 documents of mirrored packages, as served.
+create table mirrored_document (
+  package_id    bigint not null references mirrored_package (id) on delete cascade,
+  is_dev        boolean not null,
+  revision      bigint not null default nextval('document_revision'),
+  last_modified timestamptz(0) not null,
+  base_url      text not null,
+  due_at        timestamptz not null,
+  plain         bytea not null,
+  gzip          bytea not null,
+  brotli        bytea not null,
+  primary key (package_id, is_dev)
+);
+create index on mirrored_document (due_at);
+alter table mirrored_document
+  alter plain set storage external, alter gzip set storage external, alter brotli set storage external;
+comment on column mirrored_document.due_at is 'When it must be rendered again: a version then reaches the minimum age, or a rule has changed.';
+
+-- Archives that documents of upstreams have named. Rows stay, for old lock files.
+create table mirrored_archive (
+  id             bigint generated always as identity primary key,
+  package_id     bigint not null references mirrored_package (id) on delete cascade,
+  version_path   text not null,
+  reference      text not null,
+  version        text not null,
+  normalized     text not null,
+  type           text not null,
+  url            text not null,
+  shasum         text,
+  first_seen_at  timestamptz not null default now(),
+  sha256         bytea references archive (sha256),
+  is_stored      boolean not null default false,
+  fetched_at     timestamptz,
+  fetching_until timestamptz,
+  used_on        date,
+  was_downloaded boolean not null default false,
+  alarm          text,
+  alarmed_at     timestamptz,
+  constraint mirrored_archive_is_known unique (package_id, version_path, reference)
+);
+create index on mirrored_archive (sha256);
+comment on column mirrored_archive.version_path is 'The version as our URL has it.';
+comment on column mirrored_archive.reference is 'As our URL has it: the upstream''s reference when it is hexadecimal, else a hash of its URL.';
+comment on column mirrored_archive.sha256 is 'Fixed by the first fetch for ever: other bytes are an alarm, never an update.';
+comment on column mirrored_archive.is_stored is 'Whether the archive store keeps the bytes.';
+
+-- Vendors whose names come from this group alone.
+create table vendor_claim (
+  group_id   bigint not null references repository_group (id) on delete cascade,
+  vendor     text not null
+             constraint vendor_is_lower_case_max_100_characters check (vendor ~ '^[a-z0-9_.-]+$' and char_length(vendor) <= 150),
+  exceptions text[] not null default '{}',
+  by_hand    boolean not null default false,
+  claimed_at timestamptz not null default now(),
+  primary key (group_id, vendor)
+);
+comment on column vendor_claim.exceptions is 'Patterns of names that upstreams may serve nevertheless.';
+
+insert into vendor_claim (group_id, vendor)
+select distinct r.group_id, split_part(p.name, '/', 1)
+  from package p join repository r on r.id = p.repository_id
+on conflict do nothing;
+
+-- Only a place for the trigger to point to: the definition is in functions/.
+create function claim_vendor_of_package() returns trigger language plpgsql as $$
+begin
+  return null;
+end
+$$;
+create trigger package_claims_its_vendor after insert on package
+  for each row execute function claim_vendor_of_package();

@@ -1,0 +1,5 @@
+-- True when a pattern without a constraint names the package.
+create or replace function is_denied_by(package_name text, patterns text[]) returns boolean
+language sql immutable parallel safe as $$
+  select matches_pattern(package_name, array(select p from unnest(patterns) p where position(':' in p) = 0))
+$$;

@@ -1,0 +1,6 @@
+-- True when a pattern names the package: `symfony/*`, or `symfony/*:^6` with a constraint, which is not compared here.
+create or replace function matches_pattern(package_name text, patterns text[]) returns boolean
+language sql immutable parallel safe as $$
+  select exists (select from unnest(patterns) as pattern
+                  where package_name like replace(replace(split_part(pattern, ':', 1), '_', '\_'), '*', '%'))
+$$;

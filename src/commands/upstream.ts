@@ -1,0 +1,176 @@
+import { Command, Option } from 'commander'
+import type pg from 'pg'
+import type { Config } from '../config.ts'
+import { commandLine } from '../registry/tables/events.ts'
+import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
+import { openUpstreamClient, type UpstreamClient } from '../registry/upstreams/fetch.ts'
+import {
+  listUpstreams,
+  type Upstream,
+  type UpstreamMode,
+  upstreamModes,
+} from '../registry/upstreams/tables/upstreams.ts'
+import { theRepository } from './named.ts'
+import { jsonOption, wholeNumber } from './options.ts'
+import { answer, withDatabase } from './run.ts'
+
+interface SettingOptions {
+  mode?: UpstreamMode
+  allow?: string[]
+  deny?: string[]
+  exempt?: string[]
+  minimumAge?: number
+  position?: number
+  json?: boolean
+}
+
+/** `svc upstream …` */
+export function upstreamCommand(): Command {
+  return new Command('upstream')
+    .description('Other Composer repositories, whose packages a repository offers through its own URL.')
+    .addCommand(addCommand())
+    .addCommand(listCommand())
+    .addCommand(setCommand())
+    .addCommand(removeCommand())
+    .addCommand(approveCommand())
+}
+
+function addCommand(): Command {
+  return withSettings(new Command('add'))
+    .description('Add an upstream to a repository. Its packages.json is read at once.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .argument('<url>', 'the URL of the Composer repository, such as https://repo.packagist.org')
+    .option('--name <name>', 'how it is called here (default: its host)')
+    .addHelpText(
+      'after',
+      '\nPatterns are Composer’s, with an optional constraint: symfony/* or symfony/*:^6.\n' +
+        'Example:\n  svc upstream add acme/php https://repo.packagist.org --minimum-age 72',
+    )
+    .action(async (path: string, url: string, options: SettingOptions & { name?: string }) => {
+      const { name } = options
+      const added = await withRepository(path, (db, change, client) =>
+        addUpstream(db, client, change, { url, ...(name !== undefined && { name }), ...settingsOf(options) }),
+      )
+      answer(options, describe(added), `${path} has the upstream ${added.name}: ${added.url}`)
+    })
+}
+
+function listCommand(): Command {
+  return new Command('list')
+    .description('The upstreams of a repository, in the order in which they are asked.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .addOption(jsonOption())
+    .action(async (path: string, options: { json?: boolean }) => {
+      const upstreams = await withDatabase(async (db) =>
+        listUpstreams(db, (await theRepository(db, path)).id),
+      )
+      const lines = upstreams.map(
+        ({ position, name, url, mode, failure }) =>
+          `${position}  ${name}  ${url}  ${mode}${failure === null ? '' : `  failing: ${failure}`}`,
+      )
+      answer(options, { items: upstreams.map(describe) }, lines.join('\n') || `${path} has no upstreams.`)
+    })
+}
+
+function setCommand(): Command {
+  return withSettings(new Command('set'))
+    .description('Change settings of an upstream. A list of patterns replaces the old one; "" empties it.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .argument('<upstream>', 'its name here')
+    .action(async (path: string, name: string, options: SettingOptions) => {
+      const changed = await withRepository(path, (db, change) =>
+        setUpstream(db, change, name, settingsOf(options)),
+      )
+      answer(options, describe(changed), `The upstream ${name} of ${path} is changed.`)
+    })
+}
+
+function removeCommand(): Command {
+  return new Command('remove')
+    .description('Remove an upstream. No other upstream serves its packages, unless they are released.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .argument('<upstream>', 'its name here')
+    .option('--release', 'let other upstreams serve the packages that it has served')
+    .addOption(jsonOption())
+    .action(async (path: string, name: string, options: { release?: boolean; json?: boolean }) => {
+      await withRepository(path, (db, change) =>
+        removeUpstream(db, change, name, { releasesNames: options.release ?? false }),
+      )
+      answer(options, { path, name }, `${path} no longer has the upstream ${name}.`)
+    })
+}
+
+function approveCommand(): Command {
+  return new Command('approve')
+    .description('Approve packages of upstreams in the mode approved.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .argument('<packages...>', 'such as monolog/monolog')
+    .addOption(jsonOption())
+    .action(async (path: string, packages: string[], options: { json?: boolean }) => {
+      const approved = await withRepository(path, (db, change) => approvePackages(db, change, packages))
+      answer(
+        options,
+        { path, approved },
+        `Approved: ${approved.join(', ') || 'nothing that was not approved yet'}`,
+      )
+    })
+}
+
+function withSettings(command: Command): Command {
+  return command
+    .addOption(new Option('--mode <mode>', 'which packages it offers by itself').choices(upstreamModes))
+    .option('--allow <patterns...>', 'offer only these (default: all)')
+    .option('--deny <patterns...>', 'never offer these')
+    .option('--exempt <patterns...>', 'the minimum age does not apply to these')
+    .option('--minimum-age <hours>', 'offer no version that is younger', wholeNumber('hours', 0, 87_600))
+    .option(
+      '--position <number>',
+      'lower ones are asked first (default: last)',
+      wholeNumber('positions', 1, 1000),
+    )
+    .addOption(jsonOption())
+}
+
+function settingsOf({ mode, allow, deny, exempt, minimumAge, position }: SettingOptions) {
+  const given = {
+    mode,
+    allow: withoutEmpty(allow),
+    deny: withoutEmpty(deny),
+    exempt: withoutEmpty(exempt),
+    minimumAgeHours: minimumAge,
+    position,
+  }
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+}
+
+function withoutEmpty(patterns: string[] | undefined): string[] | undefined {
+  return patterns?.filter((pattern) => pattern !== '')
+}
+
+/** Runs a change of a repository's upstreams with a client for them. */
+export async function withRepository<T>(
+  path: string,
+  work: (db: pg.Pool, change: RepositoryChange, client: UpstreamClient, config: Config) => Promise<T>,
+): Promise<T> {
+  return withDatabase(async (db, config) => {
+    const { id: repositoryId } = await theRepository(db, path)
+    const client = openUpstreamClient(config)
+    try {
+      const change = { repositoryId, path, author: commandLine, baseUrl: config.baseUrl }
+      return await work(db, change, client, config)
+    } finally {
+      await client.close()
+    }
+  })
+}
+
+interface RepositoryChange {
+  repositoryId: string
+  path: string
+  author: typeof commandLine
+  baseUrl: string
+}
+
+function describe({ name, url, mode, allow, deny, exempt, minimumAgeHours, position, failure }: Upstream) {
+  return { name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours, position, failure }
+}

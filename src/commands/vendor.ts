@@ -1,0 +1,82 @@
+import { Command } from 'commander'
+import { commandLine } from '../registry/tables/events.ts'
+import { claimVendorByHand, releaseVendorByHand } from '../registry/upstreams/claims.ts'
+import { listVendorClaims } from '../registry/upstreams/tables/vendor-claims.ts'
+import { theGroup } from './named.ts'
+import { jsonOption } from './options.ts'
+import { answer, withDatabase } from './run.ts'
+
+/** `svc vendor …` */
+export function vendorCommand(): Command {
+  return new Command('vendor')
+    .description('Vendors whose packages come from a group’s own repositories, never from upstreams.')
+    .addCommand(claimCommand())
+    .addCommand(listCommand())
+    .addCommand(releaseCommand())
+}
+
+function claimCommand(): Command {
+  return new Command('claim')
+    .description('Claim a vendor for a group. A vendor in which the group publishes is claimed by itself.')
+    .argument('<group>', 'such as acme')
+    .argument('<vendor>', 'such as acme, of acme/secret')
+    .option('--except <patterns...>', 'names that may still come from upstreams, such as symfony/*')
+    .option('--force', 'also when packages of the vendor come from upstreams now')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nExamples:\n  svc vendor claim acme acme\n  svc vendor claim acme symfony --except "symfony/*"',
+    )
+    .action(
+      async (
+        groupName: string,
+        vendor: string,
+        options: { except?: string[]; force?: boolean; json?: boolean },
+      ) => {
+        const claim = await withDatabase(async (db) =>
+          claimVendorByHand(db, commandLine, await theGroup(db, groupName), {
+            vendor,
+            exceptions: options.except ?? [],
+            force: options.force ?? false,
+          }),
+        )
+        answer(
+          options,
+          { group: groupName, vendor, exceptions: claim.exceptions },
+          `The vendor ${vendor} belongs to ${groupName}.`,
+        )
+      },
+    )
+}
+
+function listCommand(): Command {
+  return new Command('list')
+    .description('The vendors of a group.')
+    .argument('<group>', 'such as acme')
+    .addOption(jsonOption())
+    .action(async (groupName: string, options: { json?: boolean }) => {
+      const claims = await withDatabase(async (db) =>
+        listVendorClaims(db, (await theGroup(db, groupName)).id),
+      )
+      const items = claims.map(({ vendor, exceptions, byHand }) => ({ vendor, exceptions, by_hand: byHand }))
+      const lines = claims.map(
+        ({ vendor, exceptions, byHand }) =>
+          `${vendor}  ${byHand ? 'by hand' : 'published'}${exceptions.length > 0 ? `  except ${exceptions.join(' ')}` : ''}`,
+      )
+      answer(options, { items }, lines.join('\n') || `${groupName} has no vendors.`)
+    })
+}
+
+function releaseCommand(): Command {
+  return new Command('release')
+    .description('End a claim that was made by hand.')
+    .argument('<group>', 'such as acme')
+    .argument('<vendor>', 'the claimed vendor')
+    .addOption(jsonOption())
+    .action(async (groupName: string, vendor: string, options: { json?: boolean }) => {
+      await withDatabase(async (db) =>
+        releaseVendorByHand(db, commandLine, await theGroup(db, groupName), vendor),
+      )
+      answer(options, { group: groupName, vendor }, `The vendor ${vendor} no longer belongs to ${groupName}.`)
+    })
+}

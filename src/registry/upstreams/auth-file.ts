@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs'
+import { z } from 'zod'
+
+const AuthFile = z.object({
+  'http-basic': z.record(z.string(), z.object({ username: z.string(), password: z.string() })).default({}),
+  bearer: z.record(z.string(), z.string()).default({}),
+  'github-oauth': z.record(z.string(), z.string()).default({}),
+})
+
+/** The Authorization header for a URL; null for a host without credentials. */
+export type Authorize = (url: URL) => string | null
+
+/**
+ * Reads credentials in the format of Composer's auth.json: `http-basic`, `bearer` and `github-oauth`, by host or
+ * host:port. Throws an Error that quotes no secret.
+ */
+export function readAuthFile(path: string | null): Authorize {
+  if (path === null) return () => null
+  const { 'http-basic': basic, bearer, 'github-oauth': github } = parseAuthFile(path)
+  return ({ host }) => {
+    const login = Object.hasOwn(basic, host) ? basic[host] : undefined
+    if (login) return `Basic ${Buffer.from(`${login.username}:${login.password}`).toString('base64')}`
+    if (Object.hasOwn(bearer, host)) return `Bearer ${bearer[host]}`
+    const githubHost = host === 'api.github.com' ? 'github.com' : host
+    return Object.hasOwn(github, githubHost) ? `token ${github[githubHost]}` : null
+  }
+}
+
+function parseAuthFile(path: string): z.output<typeof AuthFile> {
+  let content: unknown
+  try {
+    content = JSON.parse(readFileSync(path, 'utf8'))
+  } catch (error) {
+    const why = error instanceof SyntaxError ? 'it is not JSON' : (error as NodeJS.ErrnoException).code
+    throw new Error(`UPSTREAM_AUTH_FILE ${path} cannot be read: ${why}`)
+  }
+  const read = AuthFile.safeParse(content)
+  if (read.success) return read.data
+  const where = read.error.issues.map((issue) => issue.path.join('.') || 'the whole file').join(', ')
+  throw new Error(`UPSTREAM_AUTH_FILE ${path} does not have the format of Composer's auth.json: ${where}`)
+}

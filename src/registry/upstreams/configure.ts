@@ -1,0 +1,202 @@
+import type pg from 'pg'
+import { brokenConstraint, transaction } from '../../database/database.ts'
+import { sayRule } from '../../database/rules.ts'
+import { renderRoot } from '../documents/render.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { isPackageName } from '../manifest/package-name.ts'
+import { type Author, insertEvent } from '../tables/events.ts'
+import { type UpstreamClient, UpstreamError } from './fetch.ts'
+import { isPattern, maxPatterns } from './patterns.ts'
+import { readRoot, rootUrlOf } from './root.ts'
+import { approveNames } from './tables/mirrored-packages.ts'
+import {
+  changeUpstream,
+  insertUpstream,
+  listUpstreams,
+  markUpstreamRemoved,
+  type Upstream,
+  type UpstreamSettings,
+} from './tables/upstreams.ts'
+
+/** A change of the upstreams of a repository, and who makes it. */
+export interface UpstreamChange {
+  repositoryId: string
+  author: Author
+  baseUrl: string
+}
+
+/** An upstream as an administrator asks for it. */
+export interface WantedUpstream extends Partial<UpstreamSettings> {
+  url: string
+  /** The host of the URL unless it is given. */
+  name?: string
+}
+
+const maxUpstreams = 50
+
+/**
+ * Adds an upstream to a repository, after reading its packages.json. Throws errcode 3 for settings that break a rule,
+ * 6 for a name that is taken, and 9 with the reason when the upstream cannot be used.
+ */
+export async function addUpstream(
+  pool: pg.Pool,
+  client: UpstreamClient,
+  { repositoryId, author, baseUrl }: UpstreamChange,
+  wanted: WantedUpstream,
+): Promise<Upstream> {
+  refuseBadPatterns(wanted)
+  const url = readUpstreamUrl(wanted.url)
+  const { root, lastModified } = await fetchRoot(client, url)
+  const name = wanted.name ?? new URL(url).hostname.replace(/[^a-z0-9]+/g, '.').slice(0, 64)
+  return transaction(pool, (tx) =>
+    explainRule(async () => {
+      const {
+        allow = [],
+        deny = [],
+        exempt = [],
+        minimumAgeHours = 0,
+        mode = 'automatic',
+        position = null,
+      } = wanted
+      const settings = { allow, deny, exempt, minimumAgeHours, mode, position }
+      const added = await insertUpstream(tx, {
+        ...settings,
+        repositoryId,
+        name,
+        url,
+        root,
+        rootLastModified: lastModified,
+      })
+      if ((await listUpstreams(tx, repositoryId)).length > maxUpstreams) {
+        throw invalid(`a repository has at most ${maxUpstreams} upstreams`)
+      }
+      await renderRoot(tx, repositoryId, baseUrl)
+      const details = { upstream: name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours }
+      await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'add-upstream', details })
+      return added
+    }),
+  )
+}
+
+/** Changes the given settings of an upstream. Throws errcode 3 for bad ones, 5 when there is no such upstream. */
+export async function setUpstream(
+  pool: pg.Pool,
+  { repositoryId, author }: UpstreamChange,
+  name: string,
+  change: Partial<UpstreamSettings>,
+): Promise<Upstream> {
+  refuseBadPatterns(change)
+  return transaction(pool, (tx) =>
+    explainRule(async () => {
+      const changed = await changeUpstream(tx, repositoryId, name, change)
+      if (!changed) throw noUpstream()
+      const details = { upstream: name, ...change }
+      await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'set-upstream', details })
+      return changed
+    }),
+  )
+}
+
+/**
+ * Removes an upstream from a repository. The names that it served stay bound to it, so that no other upstream takes
+ * them over, unless `releasesNames`. Throws errcode 5 when there is no such upstream.
+ */
+export async function removeUpstream(
+  pool: pg.Pool,
+  { repositoryId, author, baseUrl }: UpstreamChange,
+  name: string,
+  { releasesNames = false } = {},
+): Promise<void> {
+  await transaction(pool, async (tx) => {
+    const isRemoved = await markUpstreamRemoved(tx, repositoryId, name, { releasesNames })
+    if (!isRemoved) throw noUpstream()
+    await renderRoot(tx, repositoryId, baseUrl)
+    const details = { upstream: name, released: releasesNames }
+    await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'remove-upstream', details })
+  })
+}
+
+/** Approves packages for upstreams in the mode `approved`. Returns those that were not approved before. */
+export async function approvePackages(
+  pool: pg.Pool,
+  { repositoryId, author }: UpstreamChange,
+  names: readonly string[],
+): Promise<string[]> {
+  const wrong = names.find((name) => !isPackageName(name))
+  if (wrong !== undefined) throw invalid(`${wrong} is no package name`)
+  return transaction(pool, async (tx) => {
+    const approved = await approveNames(tx, repositoryId, names)
+    for (const packageName of approved) {
+      await insertEvent(tx, author, { repositoryId, packageName, version: null, action: 'approve-package' })
+    }
+    return approved
+  })
+}
+
+/** Reads packages.json of an upstream. Throws errcode 9 with the reason when it cannot be used. */
+async function fetchRoot(client: UpstreamClient, url: string) {
+  try {
+    const rootUrl = rootUrlOf(url)
+    const fetched = await client.fetchDocument(rootUrl)
+    if (fetched.kind !== 'found') throw new UpstreamError(`there is no ${rootUrl}`)
+    const { root } = await readRoot(url, fetched.text, async (include) => textOf(client, include))
+    return { root, lastModified: fetched.lastModified }
+  } catch (error) {
+    if (!(error instanceof UpstreamError)) throw error
+    throw new RegistryError(errcode.failedPrecondition, `the upstream cannot be used: ${error.message}`, {
+      cause: error,
+    })
+  }
+}
+
+/** The text of a document that must be there. Throws `UpstreamError`. */
+export async function textOf(client: UpstreamClient, url: string): Promise<string> {
+  const fetched = await client.fetchDocument(url)
+  if (fetched.kind === 'found') return fetched.text
+  throw new UpstreamError(`there is no ${url}`)
+}
+
+function readUpstreamUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null
+  if (!url || !/^https?:$/.test(url.protocol)) throw invalid('the URL of an upstream must be https or http')
+  if (url.username !== '' || url.password !== '') {
+    throw invalid('the URL of an upstream has no credentials: put them into UPSTREAM_AUTH_FILE')
+  }
+  if (url.search !== '' || url.hash !== '')
+    throw invalid('the URL of an upstream has no query and no fragment')
+  return url.href.replace(/\/+$/, '')
+}
+
+function refuseBadPatterns({ allow = [], deny = [], exempt = [] }: Partial<UpstreamSettings>): void {
+  if ([allow, deny, exempt].some(({ length }) => length > maxPatterns)) {
+    throw invalid(`more than ${maxPatterns} patterns`)
+  }
+  const wrong = [...allow, ...deny, ...exempt].find((pattern) => !isPattern(pattern))
+  if (wrong === undefined) return
+  throw invalid(`${wrong} is no pattern: write vendor/*, vendor/package or vendor/*:^6, in lower case`)
+}
+
+async function explainRule<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    const constraint = brokenConstraint(error)
+    if (constraint === 'upstream_name_is_taken') {
+      throw new RegistryError(errcode.alreadyExists, 'the repository has an upstream of this name already')
+    }
+    if (constraint?.startsWith('upstream_')) throw invalid(sayRule(constraint))
+    throw error
+  }
+}
+
+function noPackage(repositoryId: string) {
+  return { repositoryId, packageName: null, version: null }
+}
+
+function noUpstream(): RegistryError {
+  return new RegistryError(errcode.notFound, 'upstream not found')
+}
+
+function invalid(errmsg: string): RegistryError {
+  return new RegistryError(errcode.invalidArgument, errmsg)
+}

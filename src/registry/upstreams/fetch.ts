@@ -1,0 +1,204 @@
+import type { Readable } from 'node:stream'
+import { createBrotliDecompress, createGunzip } from 'node:zlib'
+import { type Agent, type Dispatcher, request } from 'undici'
+import type { Config } from '../../config.ts'
+import { readAuthFile } from './auth-file.ts'
+import { openPublicAgent, PrivateHostError } from './public-hosts.ts'
+
+const maxRedirects = 5
+/** Of a document, expanded. Packagist's largest has about 30 MB. */
+const maxDocumentBytes = 64 * 1024 * 1024
+const documentMilliseconds = 30_000
+const archiveMilliseconds = 10 * 60_000
+
+/** Why an upstream could not be read: temporary, or by its own rules. The message names no credentials. */
+export class UpstreamError extends Error {
+  override readonly name = 'UpstreamError'
+  /** The HTTP status of the response; null without one. */
+  readonly status: number | null
+  /** Seconds that the upstream asked to wait; null when it did not. */
+  readonly retryAfter: number | null
+
+  constructor(message: string, about: { status?: number; retryAfter?: number | null } = {}) {
+    super(message)
+    this.status = about.status ?? null
+    this.retryAfter = about.retryAfter ?? null
+  }
+}
+
+/** A response to a request for a document. */
+export type FetchedDocument =
+  | { kind: 'found'; text: string; lastModified: string | null }
+  | { kind: 'unchanged' }
+  | { kind: 'missing' }
+
+/** Reads other Composer repositories, and only those: see `openPublicAgent`. */
+export interface UpstreamClient {
+  /** GET or POST of a JSON document. Throws `UpstreamError` for everything but 200, 304, 404 and 410. */
+  fetchDocument: (url: string, options?: DocumentOptions) => Promise<FetchedDocument>
+  /** GET of an archive. Throws `UpstreamError` for everything but 200. The caller reads or destroys the body. */
+  fetchArchive: (url: string) => Promise<{ body: Readable; size: number | null }>
+  close: () => Promise<void>
+}
+
+export interface DocumentOptions {
+  /** Of the copy that the caller has. */
+  lastModified?: string | null
+  /** Makes it a POST. */
+  form?: string
+  milliseconds?: number
+}
+
+/** Opens the client for upstreams with the settings of the environment. Throws when UPSTREAM_AUTH_FILE cannot be read. */
+export function openUpstreamClient({
+  baseUrl,
+  upstreams,
+}: Pick<Config, 'baseUrl' | 'upstreams'>): UpstreamClient {
+  const authorize = readAuthFile(upstreams.authFile)
+  const agent: Agent = openPublicAgent(upstreams.privateHosts)
+  const userAgent = `svc (+${baseUrl}; mailto=${upstreams.contact ?? 'unset'})`
+
+  async function send(first: string, options: SendOptions): Promise<Dispatcher.ResponseData> {
+    let url = readUrl(first)
+    for (let hop = 0; hop <= maxRedirects; hop += 1) {
+      if (url.protocol !== 'https:' && !upstreams.allowHttp) {
+        throw new UpstreamError(`${url.origin} is not https; UPSTREAM_HTTP=true allows http`)
+      }
+      // By the host of this hop, so that credentials never travel to another one.
+      const authorization = authorize(url)
+      const response = await request(url, {
+        dispatcher: agent,
+        method: options.form === undefined ? 'GET' : 'POST',
+        headers: {
+          'user-agent': userAgent,
+          ...options.headers,
+          ...(authorization !== null && { authorization }),
+        },
+        body: options.form ?? null,
+        signal: options.signal,
+      })
+      const location = headerOf(response, 'location')
+      if (![301, 302, 303, 307, 308].includes(response.statusCode) || location === null) return response
+      await response.body.dump({ limit: 64 * 1024 })
+      url = readUrl(location, url)
+    }
+    throw new UpstreamError(`${new URL(first).origin} redirects more than ${maxRedirects} times`)
+  }
+
+  return {
+    async fetchDocument(url, { lastModified = null, form, milliseconds = documentMilliseconds } = {}) {
+      const signal = AbortSignal.timeout(milliseconds)
+      return explain(url, async () => {
+        const response = await send(url, {
+          signal,
+          ...(form !== undefined && { form }),
+          headers: {
+            accept: 'application/json',
+            'accept-encoding': 'gzip, br',
+            ...(lastModified !== null && { 'if-modified-since': lastModified }),
+            ...(form !== undefined && { 'content-type': 'application/x-www-form-urlencoded' }),
+          },
+        })
+        const { statusCode } = response
+        if (statusCode === 200) {
+          return {
+            kind: 'found',
+            text: await readText(response),
+            lastModified: headerOf(response, 'last-modified'),
+          }
+        }
+        await response.body.dump({ limit: 64 * 1024 })
+        if (statusCode === 304) return { kind: 'unchanged' }
+        if (statusCode === 404 || statusCode === 410) return { kind: 'missing' }
+        throw refused(url, response)
+      })
+    },
+
+    async fetchArchive(url) {
+      const signal = AbortSignal.timeout(archiveMilliseconds)
+      return explain(url, async () => {
+        const response = await send(url, { signal, headers: { accept: '*/*' } })
+        if (response.statusCode !== 200) {
+          await response.body.dump({ limit: 64 * 1024 })
+          throw refused(url, response)
+        }
+        const length = Number(headerOf(response, 'content-length') ?? Number.NaN)
+        return { body: response.body, size: Number.isSafeInteger(length) ? length : null }
+      })
+    },
+
+    close: () => agent.close(),
+  }
+}
+
+interface SendOptions {
+  headers: Record<string, string>
+  form?: string
+  signal: AbortSignal
+}
+
+function readUrl(text: string, base?: URL): URL {
+  const url = URL.canParse(text, base?.href) ? new URL(text, base) : null
+  if (!url || !/^https?:$/.test(url.protocol))
+    throw new UpstreamError('a URL of the upstream is not http or https')
+  // Credentials come from UPSTREAM_AUTH_FILE alone.
+  url.username = ''
+  url.password = ''
+  return url
+}
+
+/** The body as text, at most `maxDocumentBytes` of it: counted after expansion, for a small body may be a bomb. */
+async function readText(response: Dispatcher.ResponseData): Promise<string> {
+  const coding = headerOf(response, 'content-encoding')
+  const decoder = coding === 'gzip' ? createGunzip() : coding === 'br' ? createBrotliDecompress() : null
+  const body = decoder
+    ? response.body.on('error', (error) => decoder.destroy(error)).pipe(decoder)
+    : response.body
+  const chunks: Buffer[] = []
+  let size = 0
+  try {
+    for await (const chunk of body as Readable) {
+      size += (chunk as Buffer).length
+      if (size > maxDocumentBytes)
+        throw new UpstreamError(`a document has more than ${maxDocumentBytes} bytes`)
+      chunks.push(chunk as Buffer)
+    }
+  } finally {
+    response.body.destroy()
+  }
+  return Buffer.concat(chunks).toString()
+}
+
+function headerOf(response: Dispatcher.ResponseData, name: string): string | null {
+  return [response.headers[name]].flat()[0] ?? null
+}
+
+function refused(url: string, response: Dispatcher.ResponseData): UpstreamError {
+  const after = headerOf(response, 'retry-after') ?? ''
+  const retryAfter = /^\d{1,6}$/.test(after) ? Number(after) : null
+  const { statusCode: status } = response
+  return new UpstreamError(`${new URL(url).host} answered with status ${status}`, { status, retryAfter })
+}
+
+/** Turns what the network threw into an `UpstreamError` that people may read. */
+async function explain<T>(url: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw toUpstreamError(error, url)
+  }
+}
+
+/** What the network threw, as an `UpstreamError` that people may read. */
+export function toUpstreamError(error: unknown, url: string): UpstreamError {
+  if (error instanceof UpstreamError) return error
+  const host = URL.canParse(url) ? new URL(url).host : 'the upstream'
+  const cause = error instanceof Error && error.cause instanceof PrivateHostError ? error.cause : error
+  if (cause instanceof PrivateHostError) return new UpstreamError(cause.message)
+  const { name = '', code = '' } = (error ?? {}) as { name?: string; code?: string }
+  if (name === 'TimeoutError' || /TIMEOUT/.test(code))
+    return new UpstreamError(`${host} did not answer in time`)
+  if (/^Z_|^ERR__?ERROR|^ERR_/.test(code))
+    return new UpstreamError(`${host} sent a body that cannot be decoded`)
+  return new UpstreamError(`${host} cannot be reached${code ? ` (${code})` : ''}`)
+}

@@ -1,0 +1,70 @@
+import { lookup as resolveHost } from 'node:dns'
+import { isIP, type LookupFunction } from 'node:net'
+import ipaddr from 'ipaddr.js'
+import { Agent, buildConnector } from 'undici'
+
+/** Connections to one origin, of this process. */
+const maxConnections = 16
+const connectMilliseconds = 10_000
+
+/** A connection that was refused because it would not leave for the public internet. */
+export class PrivateHostError extends Error {
+  override readonly name = 'PrivateHostError'
+}
+
+/**
+ * Whether an IP belongs to the public internet: no loopback, private, link-local (metadata services), carrier-grade
+ * NAT, multicast, documentation or reserved range, nor an IPv6 address that embeds one of those.
+ */
+export function isPublicIp(ip: string): boolean {
+  if (!ipaddr.isValid(ip)) return false
+  const parsed = ipaddr.process(ip)
+  if (parsed.range() === 'unicast') return true
+  if (!(parsed instanceof ipaddr.IPv6)) return false
+  // 6to4, Teredo and NAT64 lead to the IPv4 that they embed.
+  if (parsed.range() !== 'rfc6052') return false
+  return isPublicIp(new ipaddr.IPv4(parsed.toByteArray().slice(12)).toString())
+}
+
+/**
+ * An HTTP agent for requests to hosts that other people name: it connects to public IPs only, whatever name or
+ * redirect led there. The IP is checked where the connection is made, so a name that resolves differently a second
+ * time does not get past it. `privateHosts` lists exceptions, as `host` or `host:port`.
+ */
+export function openPublicAgent(privateHosts: readonly string[]): Agent {
+  const exceptions = new Set(privateHosts.map((host) => host.toLowerCase()))
+  const open = buildConnector({ timeout: connectMilliseconds })
+  const guarded = buildConnector({ timeout: connectMilliseconds, lookup: resolvePublicHost })
+  return new Agent({
+    connections: maxConnections,
+    headersTimeout: 15_000,
+    bodyTimeout: 30_000,
+    keepAliveTimeout: 10_000,
+    maxHeaderSize: 64 * 1024,
+    connect(options, callback) {
+      const host = options.hostname.replace(/^\[(.*)\]$/, '$1').toLowerCase()
+      const port = options.port || (options.protocol === 'https:' ? '443' : '80')
+      if (exceptions.has(host) || exceptions.has(`${host}:${port}`)) return open(options, callback)
+      // Node resolves names only: an IP would never reach `lookup`.
+      if (isIP(host) !== 0 && !isPublicIp(host)) return callback(refusal(host), null)
+      return guarded(options, callback)
+    },
+  })
+}
+
+/** `dns.lookup`, but one private IP among the results refuses the name. */
+const resolvePublicHost: LookupFunction = (hostname, options, callback) => {
+  resolveHost(hostname, { ...options, all: true }, (error, addresses) => {
+    if (error) return callback(error, '')
+    const first = addresses[0]
+    if (!first || !addresses.every(({ address }) => isPublicIp(address)))
+      return callback(refusal(hostname), '')
+    return options.all ? callback(null, addresses) : callback(null, first.address, first.family)
+  })
+}
+
+function refusal(host: string): PrivateHostError {
+  return new PrivateHostError(
+    `${host} is not on the public internet; UPSTREAM_PRIVATE_HOSTS lists exceptions`,
+  )
+}

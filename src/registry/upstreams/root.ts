@@ -1,0 +1,156 @@
+import { z } from 'zod'
+import type { JsonObject } from '../manifest/manifest-json.ts'
+import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
+import { UpstreamError } from './fetch.ts'
+import { matchesGlob } from './patterns.ts'
+
+/** What an upstream's packages.json says, as far as it is used. All URLs are absolute; null: it offers none. */
+export interface UpstreamRoot {
+  /** With `%package%`. Null: the packages are in packages.json itself and in its `includes`. */
+  metadataUrl: string | null
+  /** The only names that it has; null when it does not say. */
+  names: string[] | null
+  /** Patterns of the only names that it has; null when it does not say. */
+  patterns: string[] | null
+  /** With `%query%` and `%type%`. */
+  searchUrl: string | null
+  listUrl: string | null
+  /** With `%package%`. */
+  providersUrl: string | null
+  advisoriesUrl: string | null
+  changesUrl: string | null
+  filterSummaryUrl: string | null
+}
+
+/** The versions of a package, by name, as `packages` has them: a list, or an object by version. */
+export type InlinePackages = ReadonlyMap<string, unknown>
+
+const text = z.string().min(1).max(2000)
+const loose = <T extends z.ZodType>(schema: T) => schema.optional().catch(undefined)
+const Root = z.object({
+  'metadata-url': loose(text),
+  'available-packages': loose(z.array(z.string())),
+  'available-package-patterns': loose(z.array(z.string().max(200))),
+  search: loose(text),
+  list: loose(text),
+  'providers-api': loose(text),
+  'metadata-changes-url': loose(text),
+  'security-advisories': loose(z.object({ 'api-url': loose(text) })),
+  filter: loose(z.object({ 'summary-url': loose(text) })),
+  packages: loose(z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())])),
+  includes: loose(z.record(z.string(), z.unknown())),
+  'provider-includes': z.unknown().optional(),
+  'providers-url': z.unknown().optional(),
+  'providers-lazy-url': z.unknown().optional(),
+})
+
+/** The URL of an upstream's packages.json, as Composer derives it from the URL of the repository. */
+export function rootUrlOf(url: string): string {
+  return /\.json(?:$|[?#])/.test(url) ? url : `${url.replace(/\/+$/, '')}/packages.json`
+}
+
+/**
+ * Reads an upstream's packages.json, and its `includes` with `fetchText` when the packages are inline. Throws
+ * `UpstreamError` when it is not a Composer repository, or only one for Composer 1.
+ */
+export async function readRoot(
+  url: string,
+  body: string,
+  fetchText: (url: string) => Promise<string>,
+): Promise<{ root: UpstreamRoot; packages: InlinePackages }> {
+  const parsed = Root.safeParse(parseObject(body, 'packages.json'))
+  if (!parsed.success)
+    throw new UpstreamError('packages.json of the upstream is not that of a Composer repository')
+  const said = parsed.data
+  const absolute = (link: string | undefined) =>
+    link === undefined ? null : resolveLink(link, rootUrlOf(url))
+  const root: UpstreamRoot = {
+    metadataUrl: absolute(said['metadata-url']),
+    names: said['available-packages']?.map(toLowerAscii).filter(isPackageName) ?? null,
+    patterns: said['available-package-patterns']?.map(toLowerAscii) ?? null,
+    searchUrl: absolute(said.search),
+    listUrl: absolute(said.list),
+    providersUrl: absolute(said['providers-api']),
+    advisoriesUrl: absolute(said['security-advisories']?.['api-url']),
+    changesUrl: absolute(said['metadata-changes-url']),
+    filterSummaryUrl: absolute(said.filter?.['summary-url']),
+  }
+  if (root.metadataUrl !== null) {
+    if (!root.metadataUrl.includes('%package%'))
+      throw new UpstreamError('metadata-url of the upstream lacks %package%')
+    return { root, packages: new Map() }
+  }
+  const packages = new Map<string, unknown>()
+  addPackages(packages, said.packages)
+  // Composer itself reads includes of includes; Satis writes one level.
+  for (const path of Object.keys(said.includes ?? {}).slice(0, 1000)) {
+    const include = parseObject(await fetchText(resolveLink(path, rootUrlOf(url))), path) as {
+      packages?: unknown
+    }
+    addPackages(packages, include.packages)
+  }
+  const isForComposer1 = ['provider-includes', 'providers-url', 'providers-lazy-url'].some(
+    (key) => said[key as keyof typeof said] !== undefined,
+  )
+  if (packages.size === 0 && isForComposer1) {
+    throw new UpstreamError(
+      'the upstream offers metadata for Composer 1 only (provider-includes): it needs metadata-url, packages or includes',
+    )
+  }
+  if (said.packages === undefined && said.includes === undefined) {
+    throw new UpstreamError(
+      'packages.json of the upstream has neither metadata-url nor packages nor includes',
+    )
+  }
+  return { root, packages }
+}
+
+/** Whether the upstream may know a name: false when its packages.json rules the name out. */
+export function mayKnow({ names, patterns }: UpstreamRoot, packageName: string): boolean {
+  if (names === null && patterns === null) return true
+  if (names?.includes(packageName)) return true
+  return (patterns ?? []).some((pattern) => matchesGlob(pattern, packageName))
+}
+
+/** The URL of a package's document. */
+export function metadataUrlOf(template: string, packageName: string, isDev: boolean): string {
+  return template.replaceAll('%package%', `${packageName}${isDev ? '~dev' : ''}`)
+}
+
+/** JSON of an upstream as an object. Throws `UpstreamError` for anything else, such as an error page in HTML. */
+export function parseObject(body: string, what: string): JsonObject {
+  let content: unknown
+  try {
+    content = JSON.parse(body)
+  } catch {
+    throw new UpstreamError(`${what} of the upstream is not JSON`)
+  }
+  if (typeof content === 'object' && content !== null && !Array.isArray(content)) return content as JsonObject
+  throw new UpstreamError(`${what} of the upstream is not a JSON object`)
+}
+
+function addPackages(all: Map<string, unknown>, packages: unknown): void {
+  if (typeof packages !== 'object' || packages === null || Array.isArray(packages)) return
+  for (const [name, versions] of Object.entries(packages)) {
+    const lower = toLowerAscii(name)
+    if (isPackageName(lower)) all.set(lower, mergeVersions(all.get(lower), versions))
+  }
+}
+
+function mergeVersions(known: unknown, more: unknown): unknown {
+  return known === undefined ? more : [...versionList(known), ...versionList(more)]
+}
+
+/** The entries of `packages.<name>`, which is a list or an object by version. */
+export function versionList(versions: unknown): unknown[] {
+  if (Array.isArray(versions)) return versions
+  return typeof versions === 'object' && versions !== null ? Object.values(versions) : []
+}
+
+/** An absolute URL, or one below the upstream's host or folder, with its `%…%` placeholders kept. */
+function resolveLink(link: string, rootUrl: string): string {
+  const escaped = link.replaceAll('%', '%25')
+  if (!URL.canParse(escaped, rootUrl))
+    throw new UpstreamError('packages.json of the upstream holds an unreadable URL')
+  return new URL(escaped, rootUrl).href.replaceAll('%25', '%')
+}

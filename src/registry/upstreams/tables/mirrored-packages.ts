@@ -1,0 +1,163 @@
+import type { Queryable } from '../../../database/database.ts'
+import type { ListPart } from '../../../repositories/list-part.ts'
+
+/** Why a package may or may not come from an upstream; the function `package_origin` decides it. */
+export type Verdict = 'own' | 'claimed' | 'denied' | 'unapproved' | 'upstream'
+
+/** Where a package comes from. */
+export interface Origin {
+  verdict: Verdict
+  /** The row of `mirrored_package`; null when there is none yet. */
+  packageId: string | null
+  /** Whether one upstream has served the name before: no other is asked then. */
+  isBound: boolean
+  /** The upstreams to ask, in this order. */
+  upstreamIds: string[]
+}
+
+/** Decides where a package comes from: the five rules against dependency confusion. */
+export async function findOrigin(db: Queryable, repositoryId: string, packageName: string): Promise<Origin> {
+  const { rows } = await db.query<Origin>({
+    name: 'find-package-origin',
+    text: `select verdict, package_id as "packageId", is_bound as "isBound", upstream_ids as "upstreamIds"
+             from package_origin($1, $2)`,
+    values: [repositoryId, packageName],
+  })
+  return rows[0] as Origin
+}
+
+/** Of the given names those that an upstream may be asked for. */
+export async function listForeignNames(
+  db: Queryable,
+  repositoryId: string,
+  names: readonly string[],
+): Promise<(Origin & { name: string })[]> {
+  const { rows } = await db.query<Origin & { name: string }>({
+    name: 'list-foreign-names',
+    text: `select n.name, o.verdict, o.package_id as "packageId", o.is_bound as "isBound", o.upstream_ids as "upstreamIds"
+             from unnest($2::text[]) as n (name), package_origin($1, n.name) o
+            where o.verdict = 'upstream'`,
+    values: [repositoryId, names],
+  })
+  return rows
+}
+
+/** Of the given names those that are a package of the repository, or of a vendor that its group has claimed. */
+export async function listOwnNames(
+  db: Queryable,
+  repositoryId: string,
+  names: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const { rows } = await db.query<{ name: string }>({
+    name: 'list-own-names',
+    text: `select n.name from unnest($2::text[]) as n (name), package_origin($1, n.name) o
+            where o.verdict in ('own', 'claimed')`,
+    values: [repositoryId, names],
+  })
+  return new Set(rows.map(({ name }) => name))
+}
+
+/**
+ * Binds a name to the upstream that served it. Returns the package and the upstream that it is bound to: another one
+ * when a racing request was first.
+ */
+export async function bindPackage(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+  upstreamId: string,
+): Promise<{ id: string; upstreamId: string; isNew: boolean }> {
+  const { rows } = await db.query<{ id: string; upstreamId: string; isNew: boolean }>({
+    name: 'bind-mirrored-package',
+    text: `insert into mirrored_package as m (repository_id, name, upstream_id, first_seen_at)
+           values ($1, $2, $3, now())
+           on conflict (repository_id, name) do update
+              set upstream_id = coalesce(m.upstream_id, excluded.upstream_id),
+                  first_seen_at = coalesce(m.first_seen_at, excluded.first_seen_at)
+           returning id, upstream_id as "upstreamId", first_seen_at = now() as "isNew"`,
+    values: [repositoryId, name, upstreamId],
+  })
+  return rows[0] as { id: string; upstreamId: string; isNew: boolean }
+}
+
+/** Approves names, known or not. Returns those that were not approved before. */
+export async function approveNames(
+  db: Queryable,
+  repositoryId: string,
+  names: readonly string[],
+): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    `insert into mirrored_package as m (repository_id, name, approved_at)
+     select $1, name, now() from (select distinct unnest($2::text[]) as name order by 1) n
+     on conflict (repository_id, name) do update set approved_at = excluded.approved_at where m.approved_at is null
+     returning name`,
+    [repositoryId, names],
+  )
+  return rows.map(({ name }) => name)
+}
+
+/** At most so many names of a repository wait for approval: whoever may pull can add one. */
+const maxRequests = 1000
+
+/** Notes that an account wants a name approved. False when it is approved or requested already, or too many are. */
+export async function requestName(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+  accountId: string,
+): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'request-mirrored-name',
+    text: `insert into mirrored_package as m (repository_id, name, requested_at, requester_id)
+           select $1, $2, now(), $3
+            where (select count(*) from mirrored_package
+                    where repository_id = $1 and requested_at is not null and approved_at is null) < ${maxRequests}
+           on conflict (repository_id, name) do update
+              set requested_at = excluded.requested_at, requester_id = excluded.requester_id
+            where m.requested_at is null and m.approved_at is null`,
+    values: [repositoryId, name, accountId],
+  })
+  return rowCount === 1
+}
+
+/** A mirrored package as people see it. */
+export interface ListedMirror {
+  name: string
+  /** Null: no upstream has served it yet. */
+  upstream: string | null
+  description: string
+  firstSeenAt: Date | null
+  lastFetchedAt: Date | null
+  approvedAt: Date | null
+  requestedAt: Date | null
+  requester: string | null
+  /** When the upstream stopped serving it; null while it does. */
+  goneAt: Date | null
+  minimumAgeHours: number
+  /** Why an archive of it is not served; null without an alarm. */
+  alarm: string | null
+}
+
+/** The mirrored packages of a repository, and those that wait for approval, by name. */
+export async function listMirrors(
+  db: Queryable,
+  repositoryId: string,
+  { search = '', after, limit }: ListPart & { search?: string },
+): Promise<ListedMirror[]> {
+  const { rows } = await db.query<ListedMirror>(
+    `select m.name, u.name as upstream, m.description, m.first_seen_at as "firstSeenAt", m.approved_at as "approvedAt",
+            m.requested_at as "requestedAt", a.username as requester, m.gone_at as "goneAt",
+            coalesce(u.minimum_age_hours, 0) as "minimumAgeHours",
+            (select max(d.checked_at) from upstream_document d where d.upstream_id = u.id and d.name = m.name)
+              as "lastFetchedAt",
+            (select x.alarm from mirrored_archive x where x.package_id = m.id and x.alarm is not null
+              order by x.alarmed_at desc limit 1) as alarm
+       from mirrored_package m
+       left join upstream u on u.id = m.upstream_id
+       left join account a on a.id = m.requester_id
+      where m.repository_id = $1 and m.name > $2 and strpos(m.name, $3) > 0
+      order by m.name limit $4`,
+    [repositoryId, after ?? '', search.toLowerCase(), limit],
+  )
+  return rows
+}

@@ -1,0 +1,232 @@
+import type { Queryable } from '../../../database/database.ts'
+import type { UpstreamRoot } from '../root.ts'
+
+/** Which packages an upstream offers by itself: all, only approved ones, or none. */
+export const upstreamModes = ['automatic', 'approved', 'off'] as const
+export type UpstreamMode = (typeof upstreamModes)[number]
+
+/** What an administrator settles of an upstream. */
+export interface UpstreamSettings {
+  mode: UpstreamMode
+  /** Patterns of what it may offer; none: everything. */
+  allow: string[]
+  /** Patterns of what it may not offer. */
+  deny: string[]
+  /** Patterns to which the minimum age does not apply. */
+  exempt: string[]
+  minimumAgeHours: number
+  /** Lower positions are asked first. */
+  position: number
+}
+
+/** Another Composer repository whose packages a repository offers (DESIGN §1). */
+export interface Upstream extends UpstreamSettings {
+  id: string
+  repositoryId: string
+  name: string
+  url: string
+  /** Null until packages.json was read. */
+  root: UpstreamRoot | null
+  rootLastModified: string | null
+  rootCheckedAt: Date | null
+  /** Why it could not be read at the last attempt; null when it could. */
+  failure: string | null
+  createdAt: Date
+}
+
+const columns = `u.id, u.repository_id as "repositoryId", u.name, u.url, u.mode, u.allow, u.deny, u.exempt,
+  u.minimum_age_hours as "minimumAgeHours", u.position, u.root, u.root_last_modified as "rootLastModified",
+  u.root_checked_at as "rootCheckedAt", u.failure, u.created_at as "createdAt"`
+
+/** The upstreams of a repository in the order in which they are asked. */
+export async function listUpstreams(db: Queryable, repositoryId: string): Promise<Upstream[]> {
+  const { rows } = await db.query<Upstream>({
+    name: 'list-upstreams',
+    text: `select ${columns} from upstream u
+            where u.repository_id = $1 and u.removed_at is null order by u.position, u.id`,
+    values: [repositoryId],
+  })
+  return rows
+}
+
+/** Null when the repository has no upstream of that name. */
+export async function findUpstream(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+): Promise<Upstream | null> {
+  const { rows } = await db.query<Upstream>(
+    `select ${columns} from upstream u where u.repository_id = $1 and u.name = $2 and u.removed_at is null`,
+    [repositoryId, name],
+  )
+  return rows[0] ?? null
+}
+
+/** Upstreams by their ids, in the order of the ids. Those that are removed are left out. */
+export async function listUpstreamsById(db: Queryable, ids: readonly string[]): Promise<Upstream[]> {
+  const { rows } = await db.query<Upstream>({
+    name: 'list-upstreams-by-id',
+    text: `select ${columns} from unnest($1::bigint[]) with ordinality as wanted (id, place)
+             join upstream u on u.id = wanted.id and u.removed_at is null order by wanted.place`,
+    values: [ids],
+  })
+  return rows
+}
+
+/** All upstreams that are asked, of every repository. */
+export async function listActiveUpstreams(db: Queryable): Promise<Upstream[]> {
+  const { rows } = await db.query<Upstream>(
+    `select ${columns} from upstream u where u.removed_at is null and u.mode <> 'off' order by u.id`,
+  )
+  return rows
+}
+
+/** True when the repository has any upstream that is not removed. */
+export async function hasUpstreams(db: Queryable, repositoryId: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    'select from upstream where repository_id = $1 and removed_at is null limit 1',
+    [repositoryId],
+  )
+  return rowCount === 1
+}
+
+/** An upstream to be. */
+export interface NewUpstream extends Omit<UpstreamSettings, 'position'> {
+  repositoryId: string
+  name: string
+  url: string
+  /** Null: after all others. */
+  position: number | null
+  root: UpstreamRoot
+  rootLastModified: string | null
+}
+
+/** Adds an upstream. Throws with the constraint `upstream_name_is_taken` or another of the table. */
+export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise<Upstream> {
+  const { rows } = await db.query<Upstream>(
+    `with u as (
+       insert into upstream (repository_id, name, url, mode, allow, deny, exempt, minimum_age_hours, position,
+                             root, root_last_modified, root_checked_at)
+       values ($1, $2, $3, $4, $5, $6, $7, $8,
+               coalesce($9, (select least(coalesce(max(position), 0) + 1, 1000) from upstream
+                              where repository_id = $1 and removed_at is null)),
+               $10, $11, now())
+       returning *
+     )
+     select ${columns} from u`,
+    [
+      fresh.repositoryId,
+      fresh.name,
+      fresh.url,
+      fresh.mode,
+      fresh.allow,
+      fresh.deny,
+      fresh.exempt,
+      fresh.minimumAgeHours,
+      fresh.position,
+      JSON.stringify(fresh.root),
+      fresh.rootLastModified,
+    ],
+  )
+  return rows[0] as Upstream
+}
+
+/** Changes what is given, and has the upstream's documents rendered again. Null when there is no such upstream. */
+export async function changeUpstream(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+  change: Partial<UpstreamSettings>,
+): Promise<Upstream | null> {
+  const { rows } = await db.query<Upstream>(
+    `with u as (
+       update upstream
+          set mode = coalesce($3, mode), allow = coalesce($4, allow), deny = coalesce($5, deny),
+              exempt = coalesce($6, exempt), minimum_age_hours = coalesce($7, minimum_age_hours),
+              position = coalesce($8, position)
+        where repository_id = $1 and name = $2 and removed_at is null
+       returning *
+     ), due as (
+       update mirrored_document d set due_at = now()
+         from mirrored_package m, u where m.upstream_id = u.id and d.package_id = m.id
+     )
+     select ${columns} from u`,
+    [
+      repositoryId,
+      name,
+      change.mode,
+      change.allow,
+      change.deny,
+      change.exempt,
+      change.minimumAgeHours,
+      change.position,
+    ],
+  )
+  return rows[0] ?? null
+}
+
+/**
+ * Removes an upstream. Its names stay bound to it, so that no other upstream takes them over, unless they are
+ * released. False when there is no such upstream.
+ */
+export async function markUpstreamRemoved(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+  { releasesNames }: { releasesNames: boolean },
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `with removed as (
+       update upstream set removed_at = now()
+        where repository_id = $1 and name = $2 and removed_at is null returning id
+     ), released as (
+       update mirrored_package m set upstream_id = null from removed where $3 and m.upstream_id = removed.id returning m.id
+     ), hidden as (
+       delete from mirrored_document d using released where d.package_id = released.id
+     )
+     select from removed`,
+    [repositoryId, name, releasesNames],
+  )
+  return rowCount === 1
+}
+
+/** Notes what packages.json of an upstream says now. */
+export async function saveRoot(
+  db: Queryable,
+  id: string,
+  { root, lastModified }: { root: UpstreamRoot | null; lastModified: string | null },
+): Promise<void> {
+  await db.query({
+    name: 'save-upstream-root',
+    text: `update upstream
+              set root = coalesce($2, root), root_last_modified = case when $2 is null then root_last_modified else $3 end,
+                  root_checked_at = now(), failure = null
+            where id = $1`,
+    values: [id, root === null ? null : JSON.stringify(root), lastModified],
+  })
+}
+
+/** Notes why packages.json of an upstream could not be read. */
+export async function saveRootFailure(db: Queryable, id: string, failure: string): Promise<void> {
+  await db.query('update upstream set root_failed_at = now(), failure = $2 where id = $1', [id, failure])
+}
+
+/** Takes the turn to follow an upstream's change feed. Null when it was followed within so many seconds. */
+export async function takeFeedTurn(
+  db: Queryable,
+  id: string,
+  seconds: number,
+): Promise<{ since: string | null } | null> {
+  const { rows } = await db.query<{ since: string | null }>(
+    `update upstream set feed_checked_at = now()
+      where id = $1 and (feed_checked_at is null or feed_checked_at <= now() - make_interval(secs => $2))
+      returning feed_since as since`,
+    [id, seconds],
+  )
+  return rows[0] ?? null
+}
+
+/** Notes the moment from which the change feed is read next. */
+export async function saveFeedPosition(db: Queryable, id: string, since: string): Promise<void> {
+  await db.query('update upstream set feed_since = $2 where id = $1', [id, since])
+}

@@ -1,0 +1,100 @@
+import type { Queryable } from '../../../database/database.ts'
+
+/** A vendor whose names come from a group's own repositories alone. */
+export interface VendorClaim {
+  vendor: string
+  /** Patterns of names that upstreams may serve nevertheless. */
+  exceptions: string[]
+  /** False when publishing a package claimed it. */
+  byHand: boolean
+  claimedAt: Date
+}
+
+const columns = `vendor, exceptions, by_hand as "byHand", claimed_at as "claimedAt"`
+
+/** Claims a vendor for a group by hand, or gives its claim other exceptions. */
+export async function claimVendor(
+  db: Queryable,
+  groupId: string,
+  vendor: string,
+  exceptions: readonly string[],
+): Promise<VendorClaim> {
+  const { rows } = await db.query<VendorClaim>(
+    `insert into vendor_claim (group_id, vendor, exceptions, by_hand) values ($1, $2, $3, true)
+     on conflict (group_id, vendor) do update set exceptions = excluded.exceptions, by_hand = true
+     returning ${columns}, judge_replacements_again(group_id, vendor)`,
+    [groupId, vendor, exceptions],
+  )
+  const { vendor: claimed, byHand, claimedAt } = rows[0] as VendorClaim
+  return { vendor: claimed, exceptions: [...exceptions], byHand, claimedAt }
+}
+
+/** The vendors of a group, by name. */
+export async function listVendorClaims(db: Queryable, groupId: string): Promise<VendorClaim[]> {
+  const { rows } = await db.query<VendorClaim>(
+    `select ${columns} from vendor_claim where group_id = $1 order by vendor collate "C"`,
+    [groupId],
+  )
+  return rows
+}
+
+/**
+ * Ends a claim by hand. `published` when the group has published packages of the vendor: such a claim stays. Null
+ * when the group has no claim on the vendor.
+ */
+export async function releaseVendor(
+  db: Queryable,
+  groupId: string,
+  vendor: string,
+): Promise<'released' | 'published' | null> {
+  const { rows } = await db.query<{ outcome: 'released' | 'published' }>(
+    `with published as (
+       select exists (select from package p join repository r on r.id = p.repository_id
+                       where r.group_id = $1 and p.name like replace($2, '_', '\\_') || '/%') as is_there
+     ), released as (
+       delete from vendor_claim using published
+        where group_id = $1 and vendor = $2 and by_hand and not published.is_there
+        returning judge_replacements_again($1, $2)
+     )
+     select case when exists (select from released) then 'released' else 'published' end as outcome
+       from vendor_claim where group_id = $1 and vendor = $2`,
+    [groupId, vendor],
+  )
+  return rows[0]?.outcome ?? null
+}
+
+/** How many packages of a vendor come from upstreams of the group's repositories. */
+export async function countMirroredOfVendor(db: Queryable, groupId: string, vendor: string): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    `select count(*)::int as count
+       from mirrored_package m join repository r on r.id = m.repository_id
+      where r.group_id = $1 and m.upstream_id is not null and m.name like replace($2, '_', '\\_') || '/%'`,
+    [groupId, vendor],
+  )
+  return rows[0]?.count ?? 0
+}
+
+/**
+ * Whether publishing a package needs a claim first: an upstream of the group serves the vendor, and the group has not
+ * claimed it.
+ */
+export async function needsVendorClaim(
+  db: Queryable,
+  repositoryId: string,
+  packageName: string,
+): Promise<boolean> {
+  const { rows } = await db.query<{ needed: boolean }>({
+    name: 'needs-vendor-claim',
+    text: `select case
+             when exists (select from vendor_claim c join repository r on r.group_id = c.group_id
+                           where r.id = $1 and c.vendor = split_part($2, '/', 1)) then false
+             else exists (select from repository r
+                            join repository other on other.group_id = r.group_id
+                            join mirrored_package m on m.repository_id = other.id and m.upstream_id is not null
+                                                   and split_part(m.name, '/', 1) = split_part($2, '/', 1)
+                           where r.id = $1)
+           end as needed`,
+    values: [repositoryId, packageName],
+  })
+  return rows[0]?.needed ?? false
+}

@@ -1,0 +1,109 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { brotliCompressSync, gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { readConfig } from '../../../src/config.ts'
+import { openUpstreamClient } from '../../../src/registry/upstreams/fetch.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+
+const first = useUpstream()
+const second = useUpstream()
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'svc-test-auth-'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+async function get(url: string, { auth, ...environment }: Record<string, unknown> = {}) {
+  const file = join(folder, 'auth.json')
+  if (auth !== undefined) await writeFile(file, JSON.stringify(auth))
+  const config = readConfig({
+    ...upstreamsHere,
+    ...(auth !== undefined && { UPSTREAM_AUTH_FILE: file }),
+    ...(environment as Record<string, string>),
+  })
+  const client = openUpstreamClient(config)
+  try {
+    return await client.fetchDocument(url)
+  } finally {
+    await client.close()
+  }
+}
+
+describe('the credentials of UPSTREAM_AUTH_FILE', () => {
+  it('are sent to their own host', async () => {
+    const auth = { 'http-basic': { [first.host]: { username: 'ann', password: 'secret' } } }
+    await get(`${first.url}/packages.json`, { auth })
+    expect(first.lastHeaders.authorization).toBe(`Basic ${Buffer.from('ann:secret').toString('base64')}`)
+    await get(`${first.url}/packages.json`, { auth: { bearer: { [first.host]: 'abc' } } })
+    expect(first.lastHeaders.authorization).toBe('Bearer abc')
+    await get(`${first.url}/packages.json`, { auth: { 'github-oauth': { [first.host]: 'ghp' } } })
+    expect(first.lastHeaders.authorization).toBe('token ghp')
+  })
+
+  it('do not follow a redirect to another host', async () => {
+    first.fail('/moved.json', (_, response) =>
+      response.writeHead(302, { location: `${second.url}/packages.json` }).end(),
+    )
+    const auth = { bearer: { [first.host]: 'abc' } }
+    await expect(get(`${first.url}/moved.json`, { auth })).resolves.toMatchObject({ kind: 'found' })
+    expect(first.lastHeaders.authorization).toBe('Bearer abc')
+    expect(second.lastHeaders.authorization).toBeUndefined()
+  })
+
+  it('are refused as a whole, without a secret in the message, when the file is wrong', async () => {
+    const wrong = get(first.url, { auth: { 'http-basic': { 'a.example': 'p4ssw0rd' } } })
+    await expect(wrong).rejects.toThrow(/http-basic\.a\.example/)
+    await expect(wrong).rejects.not.toThrow(/p4ssw0rd/)
+    await expect(get(first.url, { UPSTREAM_AUTH_FILE: join(folder, 'none.json') })).rejects.toThrow('ENOENT')
+  })
+})
+
+describe('a document of an upstream', () => {
+  it('is asked for with a contact, and again only when it changed', async () => {
+    const found = await get(`${first.url}/packages.json`, { UPSTREAM_CONTACT: 'ops@example.com' })
+    expect(first.lastHeaders['user-agent']).toMatch(/^svc .*mailto=ops@example\.com/)
+    const { lastModified } = found as { lastModified: string }
+    const client = openUpstreamClient(readConfig(upstreamsHere))
+    expect(await client.fetchDocument(`${first.url}/packages.json`, { lastModified })).toEqual({
+      kind: 'unchanged',
+    })
+    await client.close()
+  })
+
+  it.each([
+    ['gzip', gzipSync],
+    ['br', brotliCompressSync],
+  ])('is decoded from %s', async (coding, compress) => {
+    first.fail('/coded.json', (_, response) =>
+      response.writeHead(200, { 'content-encoding': coding }).end(compress('{"a":1}')),
+    )
+    expect(await get(`${first.url}/coded.json`)).toMatchObject({ kind: 'found', text: '{"a":1}' })
+  })
+
+  it('that expands without end is refused', async () => {
+    const bomb = gzipSync(Buffer.alloc(70 * 1024 * 1024))
+    first.fail('/bomb.json', (_, response) =>
+      response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
+    )
+    await expect(get(`${first.url}/bomb.json`)).rejects.toThrow('more than 67108864 bytes')
+  })
+
+  it('that is missing is told apart from one that cannot be had', async () => {
+    expect(await get(`${first.url}/none.json`)).toEqual({ kind: 'missing' })
+    first.fail('/gone.json', 410)
+    expect(await get(`${first.url}/gone.json`)).toEqual({ kind: 'missing' })
+    first.fail('/busy.json', (_, response) => response.writeHead(429, { 'retry-after': '7' }).end())
+    await expect(get(`${first.url}/busy.json`)).rejects.toMatchObject({ status: 429, retryAfter: 7 })
+    first.fail('/broken.json', 500)
+    await expect(get(`${first.url}/broken.json`)).rejects.toMatchObject({ status: 500 })
+    first.fail('/cut.json', (_, response) => {
+      response.writeHead(200, { 'content-length': '100' })
+      response.write('{"a":')
+      setTimeout(() => response.destroy(), 50)
+    })
+    await expect(get(`${first.url}/cut.json`)).rejects.toThrow('cannot be reached')
+    await expect(get('http://127.0.0.1:1/x.json')).rejects.toThrow('ECONNREFUSED')
+  })
+})

@@ -1,0 +1,108 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll } from 'vitest'
+import { aPackageZip } from './registry-actors.ts'
+
+/** How a URL of a fake upstream responds instead of with its file. */
+export type Fault = (request: IncomingMessage, response: ServerResponse) => unknown
+
+/** A Composer repository of somebody else, over real HTTP. Nothing is cached: what a test sets counts at once. */
+export interface FakeUpstream {
+  readonly url: string
+  readonly host: string
+  /** Every request so far: `GET /p2/acme/lib.json`. */
+  readonly requests: string[]
+  /** The headers of the last request. */
+  lastHeaders: IncomingMessage['headers']
+  /** Puts a file there. An object becomes JSON. Null removes it. */
+  put: (path: string, content: object | string | Buffer | null) => void
+  /** Makes a path fail; null ends that. */
+  fail: (path: string, fault: Fault | number | null) => void
+  /** Publishes versions of a package, with archives; each call replaces the package's document. */
+  offer: (
+    name: string,
+    versions: (string | VersionKeys)[],
+    about?: { isDev?: boolean; document?: object },
+  ) => void
+}
+
+/** Keys of a version's entry. */
+export type VersionKeys = { version: string } & Record<string, unknown>
+
+/** A long time ago, so that no minimum age hides it. */
+export const longAgo = '2020-01-01T00:00:00+00:00'
+
+/** Starts an upstream for a test file. */
+export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
+  const files = new Map<string, { bytes: Buffer; lastModified: string }>()
+  const faults = new Map<string, Fault>()
+  const requests: string[] = []
+  let port = 0
+  let clock = Date.UTC(2025, 0, 1)
+  const server = createServer((request, response) => {
+    const path = request.url ?? '/'
+    requests.push(`${request.method} ${path}`)
+    upstream.lastHeaders = request.headers
+    const fault = faults.get(path)
+    if (fault) return void fault(request, response)
+    const file = files.get(path)
+    if (!file) return void response.writeHead(404, { 'content-type': 'text/html' }).end('<h1>404</h1>')
+    const headers = { 'last-modified': file.lastModified, 'content-length': file.bytes.length }
+    if (request.headers['if-modified-since'] === file.lastModified)
+      return void response.writeHead(304, headers).end()
+    response.writeHead(200, headers).end(file.bytes)
+  })
+  beforeAll(async () => {
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    port = (server.address() as AddressInfo).port
+    upstream.put('/packages.json', { packages: [], 'metadata-url': '/p2/%package%.json', ...root })
+  })
+  afterAll(async () => {
+    server.closeAllConnections()
+    await new Promise((resolve) => server.close(resolve))
+  })
+  const upstream: FakeUpstream = {
+    get url() {
+      return `http://127.0.0.1:${port}`
+    },
+    get host() {
+      return `127.0.0.1:${port}`
+    },
+    requests,
+    lastHeaders: {},
+    put(path, content) {
+      if (content === null) return void files.delete(path)
+      clock += 1000
+      const bytes = Buffer.isBuffer(content)
+        ? content
+        : Buffer.from(typeof content === 'string' ? content : JSON.stringify(content))
+      files.set(path, { bytes, lastModified: new Date(clock).toUTCString() })
+    },
+    fail(path, fault) {
+      if (fault === null) faults.delete(path)
+      else if (typeof fault === 'number') faults.set(path, (_, response) => response.writeHead(fault).end())
+      else faults.set(path, fault)
+    },
+    offer(name, versions, { isDev = false, document = {} } = {}) {
+      const entries = versions.map((about) => {
+        const keys = typeof about === 'string' ? { version: about } : about
+        const reference = Buffer.from(`${name} ${keys.version}`).toString('hex').padEnd(40, '0').slice(-40)
+        const path = `/archives/${name}/${encodeURIComponent(keys.version)}.zip`
+        if (!files.has(path)) upstream.put(path, aPackageZip(name))
+        return {
+          name,
+          dist: { type: 'zip', url: upstream.url + path, reference, shasum: '' },
+          source: { type: 'git', url: 'https://git.example.com/x.git', reference },
+          time: longAgo,
+          'published-time': longAgo,
+          ...keys,
+        }
+      })
+      upstream.put(`/p2/${name}${isDev ? '~dev' : ''}.json`, { packages: { [name]: entries }, ...document })
+    },
+  }
+  return upstream
+}
+
+/** The environment in which svc may read upstreams of this machine. */
+export const upstreamsHere = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
