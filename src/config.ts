@@ -1,5 +1,5 @@
 import { isIP, isIPv6 } from 'node:net'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
 
@@ -76,7 +76,7 @@ const Environment = z.object({
       'must be true, false, a number of hops, or IP addresses separated by commas',
     )
     .default('false'),
-  MIGRATIONS_DIR: z.string().default(resolve(projectRoot, 'migrations')),
+  MIGRATIONS_DIR: z.string().optional(),
   MAX_ARCHIVE_BYTES: wholeNumber(1, 10 * 1024 ** 3).default(100 * 1024 ** 2),
   LOG_LEVEL: z.enum(levels, { error: `must be one of ${levels.join(', ')}` }).default('info'),
   CODE_LIFETIME_SECONDS: lifetime.default(600),
@@ -111,7 +111,10 @@ export interface Config {
   port: number
   dataDir: string
   trustProxy: boolean | number | string
+  /** The folder of the operator's migrations. */
   migrationsDir: string
+  /** True when the environment sets the folder: then it must exist. */
+  isMigrationsDirGiven: boolean
   maxArchiveBytes: number
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
@@ -175,7 +178,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     port: env.PORT,
     dataDir: resolve(env.DATA_DIR),
     trustProxy: readTrustProxy(env.TRUST_PROXY),
-    migrationsDir: resolve(env.MIGRATIONS_DIR),
+    migrationsDir: resolve(env.MIGRATIONS_DIR ?? join(env.DATA_DIR, 'migrations')),
+    isMigrationsDirGiven: env.MIGRATIONS_DIR !== undefined,
     maxArchiveBytes: env.MAX_ARCHIVE_BYTES,
     logLevel: env.LOG_LEVEL,
     lifetimes: {

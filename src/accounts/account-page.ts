@@ -2,15 +2,15 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
-import { clearCookie, setCookie } from '../http/cookies.ts'
-import { networkOf } from '../http/failure-limit.ts'
+import { clearCookie } from '../http/cookies.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
 import { type Account, type Credentials, findAccountByUsername, replacePasswordHash } from './accounts.ts'
 import { hashPassword, maxPasswordBytes, minPasswordCharacters } from './passwords.ts'
-import { deleteSessions, insertSession, type Session } from './sessions.ts'
-import { checkSignIn } from './sign-in.ts'
-import { askToSignIn, readSession } from './visitor.ts'
+import { deleteSessions, type Session } from './sessions.ts'
+import { confirmPassword, startSession } from './sign-in.ts'
+import { forgetOrigins } from './sign-in-origins.ts'
+import { readSession, redirectToSignIn } from './visitor.ts'
 
 const accountPage = page<{
   about: Account | null
@@ -25,27 +25,29 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
 
   app.get('/settings/account', async (request, reply) => {
     const session = await readSession(context, request)
-    if (!session) return askToSignIn(context, request, reply)
+    if (!session) return redirectToSignIn(context, request, reply)
     const wasChanged = readQuery(request).has('changed')
     return showAccount(db, reply, session, { problem: null, wasChanged })
   })
 
   app.post('/settings/account/password', async (request, reply) => {
     const session = await readSession(context, request)
-    if (!session) return askToSignIn(context, request, reply)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
     const chosen = field(request.body, 'new_password')
     const problem = problemWith(chosen, field(request.body, 'repeated_password'))
     if (problem) return showAccount(db, reply.code(400), session, { problem, wasChanged: false })
 
-    const current = field(request.body, 'current_password')
-    const checked = await checkSignIn(db, session.account.username, current, request.ip)
+    const checked = await confirmPassword(db, session.account.id, field(request.body, 'current_password'))
     if ('problem' in checked) {
       reply.code(checked.status).headers(checked.headers)
-      const words = checked.status === 403 ? 'Your current password is not right.' : checked.problem
-      return showAccount(db, reply, session, { problem: words, wasChanged: false })
+      const message = checked.status === 403 ? 'Your current password is not right.' : checked.problem
+      return showAccount(db, reply, session, { problem: message, wasChanged: false })
     }
-    const sessionId = await changePassword(db, checked, chosen, networkOf(request.ip))
-    setCookie(reply, config, 'session', sessionId)
+    const changed = await changePassword(db, checked, chosen)
+    if (!changed || !(await startSession(context, request, reply, changed))) {
+      const message = 'The password was changed a moment ago. Sign in with the new one.'
+      return showAccount(db, reply.code(409), session, { problem: message, wasChanged: false })
+    }
     return reply.redirect('/settings/account?changed', 303)
   })
 
@@ -76,17 +78,20 @@ function problemWith(chosen: string, repeated: string): string | null {
   return chosen === repeated ? null : 'The new password was not repeated the same.'
 }
 
-/** Sets the password, ends every session of the account, and answers a new one for the browser that asked. */
+/**
+ * Sets the password and ends every session of the account. No browser or network counts as known any more. Returns the
+ * new credentials; null when the password was changed in the meantime.
+ */
 async function changePassword(
   db: pg.Pool,
   credentials: Credentials,
   chosen: string,
-  network: string,
-): Promise<string> {
+): Promise<Credentials | null> {
   const newHash = await hashPassword(chosen)
   return transaction(db, async (tx) => {
-    await replacePasswordHash(tx, credentials.accountId, newHash)
+    if (!(await replacePasswordHash(tx, credentials, newHash))) return null
     await deleteSessions(tx, credentials.accountId)
-    return insertSession(tx, credentials.accountId, network)
+    await forgetOrigins(tx, credentials.accountId)
+    return { ...credentials, passwordHash: newHash }
   })
 }

@@ -1,6 +1,6 @@
 import type { Queryable } from '../database/database.ts'
 
-/** A person who signs in, as the world may see them (DESIGN §1). */
+/** A person who signs in, without secrets (DESIGN §1). */
 export interface Account {
   id: string
   username: string
@@ -18,7 +18,7 @@ export interface NewAccount {
   passwordHash: string
 }
 
-/** Adds an account and answers its id. Throws the database's error when the name or email is taken or malformed. */
+/** Adds an account and returns its id. Throws the database's error when the username or email is taken or malformed. */
 export async function insertAccount(db: Queryable, account: NewAccount): Promise<string> {
   const { rows } = await db.query<{ id: string }>(
     `insert into account (username, display_name, email, is_admin, password_hash)
@@ -29,7 +29,7 @@ export async function insertAccount(db: Queryable, account: NewAccount): Promise
   return (rows[0] as { id: string }).id
 }
 
-/** The account of that name, disabled or not; null when there is none. */
+/** The account with that username, disabled or not; null when there is none. */
 export async function findAccountByUsername(db: Queryable, username: string): Promise<Account | null> {
   const { rows } = await db.query<Account>(
     `select id, username, display_name as "displayName", email, is_admin as "isAdmin"
@@ -40,7 +40,7 @@ export async function findAccountByUsername(db: Queryable, username: string): Pr
   return rows[0] ?? null
 }
 
-/** True while nobody has an account: a fresh database. */
+/** Whether nobody has an account: a new database. */
 export async function hasNoAccounts(db: Queryable): Promise<boolean> {
   const { rows } = await db.query<{ isEmpty: boolean }>(
     `select not exists (select from account) as "isEmpty"`,
@@ -48,46 +48,44 @@ export async function hasNoAccounts(db: Queryable): Promise<boolean> {
   return rows[0]?.isEmpty === true
 }
 
-/** What a sign-in is checked against. */
+/** What a password is checked against. */
 export interface Credentials {
   accountId: string
   passwordHash: string
-  /** True when a session of the account that still counts was begun from the network. */
-  isKnownNetwork: boolean
 }
 
-/** The credentials of the account with that username or email; null when there is none, or it is disabled. */
-export async function findCredentials(
-  db: Queryable,
-  login: string,
-  network: string,
-): Promise<Credentials | null> {
+/** The credentials of the account with that username or email; null when there is none or it is disabled. */
+export async function findCredentials(db: Queryable, login: string): Promise<Credentials | null> {
   const { rows } = await db.query<Credentials>({
     name: 'find-credentials',
-    text: `select a.id as "accountId", a.password_hash as "passwordHash",
-                  exists (select from session s
-                           where s.account_id = a.id and s.network = $2 and s.expires_at > now()) as "isKnownNetwork"
-             from account a
-            where a.disabled_at is null and (a.username = lower($1) or lower(a.email) = lower($1))`,
-    values: [login, network],
+    text: `select id as "accountId", password_hash as "passwordHash"
+             from account
+            where disabled_at is null and (username = lower($1) or lower(email) = lower($1))`,
+    values: [login],
   })
   return rows[0] ?? null
 }
 
-/** Sets an account's password. */
-export async function replacePasswordHash(db: Queryable, accountId: string, newHash: string): Promise<void> {
-  await db.query(`update account set password_hash = $2 where id = $1`, [accountId, newHash])
+/** The credentials of an account that is signed in; null when it was disabled. */
+export async function findCredentialsById(db: Queryable, accountId: string): Promise<Credentials | null> {
+  const { rows } = await db.query<Credentials>(
+    `select id as "accountId", password_hash as "passwordHash"
+       from account
+      where id = $1 and disabled_at is null`,
+    [accountId],
+  )
+  return rows[0] ?? null
 }
 
-/** Stores the same password's hash with new parameters, unless the password was changed meanwhile. */
-export async function renewPasswordHash(
+/** Replaces the password that was checked. False when it was changed in the meantime. */
+export async function replacePasswordHash(
   db: Queryable,
   { accountId, passwordHash }: Credentials,
   newHash: string,
-): Promise<void> {
-  await db.query(`update account set password_hash = $3 where id = $1 and password_hash = $2`, [
-    accountId,
-    passwordHash,
-    newHash,
-  ])
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update account set password_hash = $3 where id = $1 and password_hash = $2`,
+    [accountId, passwordHash, newHash],
+  )
+  return rowCount === 1
 }

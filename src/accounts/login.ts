@@ -1,14 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { hashSecret } from '../domain/secrets.ts'
-import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
-import { networkOf } from '../http/failure-limit.ts'
+import { clearCookie, readCookie } from '../http/cookies.ts'
+import { csrfToken } from '../http/csrf.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
-import { deleteSession, insertSession } from './sessions.ts'
-import { checkSignIn } from './sign-in.ts'
+import { deleteSession } from './sessions.ts'
+import { checkSignIn, renewPasswordHash, startSession } from './sign-in.ts'
+import { originOf } from './sign-in-origins.ts'
 import { findReturn } from './sign-in-returns.ts'
-import { readSession, stranger } from './visitor.ts'
+import { readSession } from './visitor.ts'
 
 const loginPage = page<{ returnId: string; login: string; problem: string | null }>('accounts/login')
 
@@ -19,19 +20,24 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   app.get('/login', async (request, reply) => {
     const returnId = field(readQuery(request), 'return')
     if (await readSession(context, request)) return goOn(context, reply, returnId)
-    return loginPage(reply, stranger(context, request, reply), { returnId, login: '', problem: null })
+    return showForm(context, request, reply, { returnId, login: '', problem: null })
   })
 
   app.post('/login', async (request, reply) => {
     const returnId = field(request.body, 'return')
     const login = field(request.body, 'username').trim()
-    const signIn = await checkSignIn(db, login, field(request.body, 'password'), request.ip)
-    if ('problem' in signIn) {
-      reply.code(signIn.status).headers(signIn.headers)
-      return loginPage(reply, stranger(context, request, reply), { returnId, login, problem: signIn.problem })
+    const password = field(request.body, 'password')
+    const checked = await checkSignIn(db, login, password, originOf(request, config))
+    if ('problem' in checked) {
+      reply.code(checked.status).headers(checked.headers)
+      return showForm(context, request, reply, { returnId, login, problem: checked.problem })
+    }
+    if (!(await startSession(context, request, reply, checked))) {
+      const problem = 'The password was changed a moment ago. Sign in with the new one.'
+      return showForm(context, request, reply.code(403), { returnId, login, problem })
     }
     await endSession(context, request)
-    setCookie(reply, config, 'session', await insertSession(db, signIn.accountId, networkOf(request.ip)))
+    await renewPasswordHash(db, checked, password)
     clearCookie(reply, config, 'visit')
     return goOn(context, reply, returnId)
   })
@@ -41,6 +47,16 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
     clearCookie(reply, config, 'session')
     return reply.redirect('/', 303)
   })
+}
+
+/** The sign-in form, with what was typed and why it was refused. */
+function showForm(
+  { config }: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  content: { returnId: string; login: string; problem: string | null },
+): FastifyReply {
+  return loginPage(reply, { account: null, csrfToken: csrfToken(request, reply, config) }, content)
 }
 
 async function endSession({ config, db }: AppContext, request: FastifyRequest): Promise<void> {

@@ -25,7 +25,7 @@ import {
   revokePersonalToken,
 } from './personal-tokens.ts'
 import type { Session } from './sessions.ts'
-import { askToSignIn, readSession } from './visitor.ts'
+import { readSession, redirectToSignIn } from './visitor.ts'
 
 const tokensPage = page<{
   tokens: (PersonalToken & { wordedScopes: WordedScopes[] })[]
@@ -60,7 +60,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
 
   app.get('/settings/tokens', async (request, reply) => {
     const session = await readSession(context, request)
-    if (!session) return askToSignIn(context, request, reply)
+    if (!session) return redirectToSignIn(context, request, reply)
     const query = readQuery(request)
     const wasRevoked = query.has('revoked')
     return showTokens(context, reply, session, { form: presetForm(query), problem: null, wasRevoked })
@@ -68,7 +68,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
 
   app.post('/settings/tokens', async (request, reply) => {
     const session = await readSession(context, request)
-    if (!session) return askToSignIn(context, request, reply)
+    if (!session) return redirectToSignIn(context, request, reply)
     const form = sentForm(request.body)
     const choice = readChoice(form, await listRepositoriesOf(db, session.account.id))
     const made = typeof choice === 'string' ? choice : await makeToken(context, session, choice)
@@ -81,7 +81,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
 
   app.post('/settings/tokens/revoke', async (request, reply) => {
     const session = await readSession(context, request)
-    if (!session) return askToSignIn(context, request, reply)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
     const id = field(request.body, 'id')
     if (!/^\d{1,18}$/.test(id)) throw notFound()
     await revokePersonalToken(db, session.account.id, id)

@@ -1,6 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import { csrfTokenOf } from '../http/csrf.ts'
+import type { Credentials } from './accounts.ts'
 
 /** A session ends after this long without a request… */
 const idleLifetimeSeconds = 7 * 86_400
@@ -23,18 +24,26 @@ export interface SessionAccount {
 }
 
 /**
- * Begins a session from a network, as `networkOf` names it, and answers its id, which only the browser keeps.
- * Sessions long over are removed on the way.
+ * Starts a session from a network, as `networkOf` names it, and returns its id, which only the browser keeps. Null when
+ * the password is no longer the one that was checked, or the account was disabled: a sign-in under way does not survive
+ * either. Expired sessions are removed on the way.
  */
-export async function insertSession(db: Queryable, accountId: string, network: string): Promise<string> {
+export async function insertSession(
+  db: Queryable,
+  { accountId, passwordHash }: Credentials,
+  network: string,
+): Promise<string | null> {
   const id = makeOpaqueId()
-  await db.query(
-    `with over as (delete from session where expires_at < now())
+  const { rowCount } = await db.query(
+    // The lock makes a change of the password that is under way finish first, and lets a later one find this session.
+    `with expired as (delete from session where expires_at < now()),
+          signed_in as (select id from account
+                         where id = $2 and password_hash = $3 and disabled_at is null for share)
      insert into session (id_hash, account_id, network, expires_at)
-     values ($1, $2, $3, now() + make_interval(secs => $4))`,
-    [hashSecret(id), accountId, network, lifetimeSeconds],
+     select $1, id, $4, now() + make_interval(secs => $5) from signed_in`,
+    [hashSecret(id), accountId, passwordHash, network, lifetimeSeconds],
   )
-  return id
+  return rowCount === 1 ? id : null
 }
 
 /** The running session of that id, and notes, once a minute, that it was seen. Null when it is over. */

@@ -1,30 +1,57 @@
 import type { Queryable } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 
-/** How long a sign-in page may stand open and still lead back. */
+/** How long a sign-in page may stay open and still lead back. */
 const lifetimeSeconds = 3600
+/** How many places wait for one network: anyone can make them. The oldest ones go first. */
+const maxReturnsPerNetwork = 100
+const maxPathCharacters = 1024
+/** As long as a link to the authorization endpoint may be (OAUTH 50). */
+const maxLinkCharacters = 8192
 
-/** A path of our own: neither `//host` nor `/\host`, and no byte that a browser would drop to make one. */
+/** A path of ours: neither `//host` nor `/\host`, and no character that a browser drops to make one. */
 const ownPath = /^\/(?![/\\])[!-~]*$/
 
-/** Keeps where a browser wants to go once it has signed in, and answers an id for it. A foreign place becomes `/`. */
-export async function rememberReturn(db: Queryable, path: string): Promise<string> {
-  const id = makeOpaqueId()
-  const kept = ownPath.test(path) && path.length <= 16_384 ? path : '/'
-  await db.query(
-    `with over as (delete from sign_in_return where expires_at < now())
-     insert into sign_in_return (id_hash, path, expires_at)
-     values ($1, $2, now() + make_interval(secs => $3))`,
-    [hashSecret(id), kept, lifetimeSeconds],
-  )
-  return id
+/**
+ * Keeps a page until its visitor has signed in, and returns an id for it. A path that is too long is kept without its
+ * query. Null when there is nothing to keep: the sign-in leads to the home page.
+ */
+export async function rememberPage(db: Queryable, network: string, path: string): Promise<string | null> {
+  const kept = path.length <= maxPathCharacters ? path : path.replace(/\?.*/s, '')
+  return kept.length <= maxPathCharacters ? insertReturn(db, network, kept) : null
 }
 
-/** The path kept under the id; null when there is none, or it was kept too long ago. */
+/** The same for a link to the authorization endpoint whose client and redirect URI are proven: it may be longer. */
+export async function rememberAuthorizationLink(
+  db: Queryable,
+  network: string,
+  link: string,
+): Promise<string | null> {
+  return link.length <= maxLinkCharacters ? insertReturn(db, network, link) : null
+}
+
+/** The path that was kept under the id; null when it is unknown or expired. */
 export async function findReturn(db: Queryable, id: string): Promise<string | null> {
   const { rows } = await db.query<{ path: string }>(
     `select path from sign_in_return where id_hash = $1 and expires_at > now()`,
     [hashSecret(id)],
   )
   return rows[0]?.path ?? null
+}
+
+async function insertReturn(db: Queryable, network: string, path: string): Promise<string | null> {
+  if (path === '/' || !ownPath.test(path)) return null
+  const id = makeOpaqueId()
+  await db.query(
+    `with surplus as (
+       delete from sign_in_return
+        where id_hash in (select id_hash from sign_in_return
+                           where network = $3 order by expires_at desc offset $4
+                             for update skip locked)
+     )
+     insert into sign_in_return (id_hash, path, network, expires_at)
+     values ($1, $2, $3, now() + make_interval(secs => $5))`,
+    [hashSecret(id), path, network, maxReturnsPerNetwork - 1, lifetimeSeconds],
+  )
+  return id
 }

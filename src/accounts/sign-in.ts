@@ -1,63 +1,148 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
+import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
+import { readCookie, setCookie } from '../http/cookies.ts'
+import { type AttemptLimit, countAttempt, takeBackAttempt } from '../http/failure-limit.ts'
+import { type Credentials, findCredentials, findCredentialsById, replacePasswordHash } from './accounts.ts'
+import { HashQueueFullError, hashPassword, isPassword, needsRehash, nobodysHash } from './passwords.ts'
+import { insertSession } from './sessions.ts'
 import {
-  countFailure,
-  type FailureLimit,
-  findBlock,
-  forgetFailures,
-  networkOf,
-} from '../http/failure-limit.ts'
-import { type Credentials, findCredentials, renewPasswordHash } from './accounts.ts'
-import { hashPassword, isPassword, needsRehash, nobodysHash } from './passwords.ts'
+  findKnownOrigin,
+  originLifetimeSeconds,
+  originOf,
+  rememberOrigin,
+  type SignInOrigin,
+} from './sign-in-origins.ts'
 
-/** Why somebody may not sign in, for the page and its status. */
+/** Why a password is not accepted, for the page and its status. */
 export interface SignInRefusal {
   status: 403 | 429
-  headers: Record<string, string>
+  headers: Readonly<Record<string, string>>
   problem: string
 }
 
 /**
- * Checks a username or email with its password, from an address. An unknown account costs the same work as a
- * known one, and after too many failures nothing is checked any more (DESIGN §8).
+ * Checks a username or email with its password. An unknown account costs the same work as a known one, and is limited
+ * in the same way, so neither time nor limits tell which accounts exist (DESIGN §8).
  */
 export async function checkSignIn(
   db: Queryable,
   login: string,
   password: string,
-  address: string,
+  origin: SignInOrigin,
 ): Promise<Credentials | SignInRefusal> {
-  const network = networkOf(address)
-  const credentials = await findCredentials(db, login, network)
-  const limits = limitsOf(credentials?.accountId ?? login.toLowerCase(), network)
-  // Nobody is kept out by what others do elsewhere, from a network that they are signed in from.
-  const counting = credentials?.isKnownNetwork ? [limits.here, limits.network] : Object.values(limits)
-  const block = await findBlock(db, counting)
-  if (block > 0) return tooManyFailures(block)
+  const credentials = await findCredentials(db, login)
+  // The same statements for an unknown account: no account has the id 0.
+  const accountId = credentials?.accountId ?? '0'
+  const { isKnownDevice, isKnownNetwork } = await findKnownOrigin(db, accountId, origin)
+  if (isKnownDevice)
+    return checkPassword(db, credentials, password, { own: limitOfDevice(accountId, origin) })
+  const { network, own, everywhere } = limitsOfName(login, origin)
+  const limits = isKnownNetwork ? { network, own } : { network, own, everywhere }
+  return checkPassword(db, credentials, password, limits)
+}
 
-  const isTheirs = await isPassword(password, credentials?.passwordHash ?? nobodysHash)
-  if (!credentials || !isTheirs) {
-    const newBlock = await countFailure(db, counting)
-    return newBlock > 0 ? tooManyFailures(newBlock) : wrongPassword()
-  }
-  // Many guesses sent at once all pass the first look; whichever is right after the limit is held here.
-  const lateBlock = await findBlock(db, counting)
-  if (lateBlock > 0) return tooManyFailures(lateBlock)
-  await forgetFailures(db, [limits.here])
-  if (needsRehash(credentials.passwordHash)) {
-    await renewPasswordHash(db, credentials, await hashPassword(password))
-  }
-  return credentials
+/** Checks the current password of an account that is signed in. Nobody but its own sessions can use up this limit. */
+export async function confirmPassword(
+  db: Queryable,
+  accountId: string,
+  password: string,
+): Promise<Credentials | SignInRefusal> {
+  const credentials = await findCredentialsById(db, accountId)
+  const own = { subject: `password of account ${accountId}`, attempts: attemptsForOne, windowSeconds: 900 }
+  return checkPassword(db, credentials, password, { own })
 }
 
 /**
- * How many wrong passwords are borne: for one account from one network, from one network for any accounts, and
- * for one account from anywhere. SPEC §8 shows no limits.
+ * Starts a session for the password that was checked, and remembers the browser and its network. False when the
+ * password was changed in the meantime: then nothing is started.
  */
-function limitsOf(account: string, network: string): Record<'here' | 'network' | 'account', FailureLimit> {
+export async function startSession(
+  { config, db }: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  credentials: Credentials,
+): Promise<boolean> {
+  const { network, networkHash } = originOf(request, config)
+  const sessionId = await insertSession(db, credentials, network)
+  if (sessionId === null) return false
+  setCookie(reply, config, 'session', sessionId)
+  const device = readCookie(request, config, 'device') ?? makeOpaqueId()
+  await rememberOrigin(db, credentials.accountId, [networkHash, hashSecret(device)])
+  setCookie(reply, config, 'device', device, originLifetimeSeconds)
+  return true
+}
+
+/** Hashes the password again if its hash was made with other parameters than today's. */
+export async function renewPasswordHash(
+  db: Queryable,
+  credentials: Credentials,
+  password: string,
+): Promise<void> {
+  if (!needsRehash(credentials.passwordHash)) return
+  try {
+    await replacePasswordHash(db, credentials, await hashPassword(password))
+  } catch (error) {
+    // It can wait for the next sign-in.
+    if (!(error instanceof HashQueueFullError)) throw error
+  }
+}
+
+/** The limits of one attempt, the broadest first. A right password clears `own`. */
+interface SignInLimits {
+  network?: AttemptLimit
+  own: AttemptLimit
+  everywhere?: AttemptLimit
+}
+
+/** Counts the attempt, then checks the password. */
+async function checkPassword(
+  db: Queryable,
+  credentials: Credentials | null,
+  password: string,
+  { network, own, everywhere }: SignInLimits,
+): Promise<Credentials | SignInRefusal> {
+  const limits = [network, own, everywhere].filter((limit) => limit !== undefined)
+  const blockedSeconds = await countAttempt(db, limits)
+  if (blockedSeconds > 0) return tooManyAttempts(blockedSeconds)
+  let isRight: boolean
+  try {
+    isRight = await isPassword(password, credentials?.passwordHash ?? nobodysHash)
+  } catch (error) {
+    if (!(error instanceof HashQueueFullError)) throw error
+    await takeBackAttempt(db, limits)
+    return { status: 429, headers: error.headers, problem: error.message }
+  }
+  if (!credentials || !isRight) return wrongPassword()
+  await takeBackAttempt(db, limits, [own])
+  return credentials
+}
+
+/** How many passwords may be tried for one name from one network or browser. SPEC §8 shows no limits. */
+const attemptsForOne = 10
+
+/**
+ * A browser that has signed in to the account before has a limit of its own: nobody else can use it up, not even
+ * somebody on the same network.
+ */
+function limitOfDevice(accountId: string, { deviceHash }: SignInOrigin): AttemptLimit {
+  const device = deviceHash?.toString('hex')
+  const subject = `sign-in to account ${accountId} from browser ${device}`
+  return { subject, attempts: attemptsForOne, windowSeconds: 900 }
+}
+
+/**
+ * The limits of everybody else, the broadest first. They count the name as typed, whether or not it is an account's:
+ * were a username and the email of its account counted together, the limit would tell that they belong together.
+ * `everywhere` is counted only while `own` allows it, so one network cannot use it up.
+ */
+function limitsOfName(login: string, { network }: SignInOrigin): Required<SignInLimits> {
+  const name = login.toLowerCase()
   return {
-    here: { subject: `sign-in ${account} from ${network}`, failures: 10, windowSeconds: 900 },
-    network: { subject: `sign-in from ${network}`, failures: 100, windowSeconds: 900 },
-    account: { subject: `sign-in ${account}`, failures: 100, windowSeconds: 3600 },
+    network: { subject: `sign-in from ${network}`, attempts: 100, windowSeconds: 900 },
+    own: { subject: `sign-in as ${name} from ${network}`, attempts: attemptsForOne, windowSeconds: 900 },
+    everywhere: { subject: `sign-in as ${name}`, attempts: 100, windowSeconds: 3600 },
   }
 }
 
@@ -65,7 +150,7 @@ function wrongPassword(): SignInRefusal {
   return { status: 403, headers: {}, problem: 'This username and password do not match.' }
 }
 
-function tooManyFailures(seconds: number): SignInRefusal {
+function tooManyAttempts(seconds: number): SignInRefusal {
   const minutes = Math.ceil(seconds / 60)
   const problem = `Too many wrong passwords. Try again in ${minutes === 1 ? 'a minute' : `${minutes} minutes`}.`
   return { status: 429, headers: { 'retry-after': `${seconds}` }, problem }

@@ -1,11 +1,8 @@
 import { Command } from 'commander'
+import { UnwritableMigration } from '../database/operator-migrations.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
-import {
-  type ApplicationStatus,
-  listApplications,
-  rotateClientSecret,
-  setApplicationStatus,
-} from '../oauth/applications.ts'
+import { changeApplicationStatus } from '../oauth/application-changes.ts'
+import { type ApplicationStatus, listApplications, rotateClientSecret } from '../oauth/applications.ts'
 import { newCommand } from './application-new.ts'
 import { jsonOption, wholeNumber } from './options.ts'
 import { answer, withDatabase } from './run.ts'
@@ -48,15 +45,25 @@ function listCommand(): Command {
     })
 }
 
+interface StatusOptions {
+  migration: boolean
+  json?: boolean
+}
+
 function statusCommand(verb: string, status: ApplicationStatus, description: string): Command {
   return new Command(verb)
-    .description(description)
+    .description(`${description} It takes effect at once, and a migration is written too.`)
     .argument('<client_id>', 'as svc application list shows it')
+    .option('--no-migration', 'change only this database')
     .addOption(jsonOption())
-    .action(async (clientId: string, options: { json?: boolean }) => {
-      const application = await withDatabase((db) => setApplicationStatus(db, clientId, status))
-      if (!application) throw unknownApplication(clientId)
-      answer(options, { client_id: clientId, status }, `${application.name} is ${status}.`)
+    .action(async (clientId: string, options: StatusOptions) => {
+      const changed = await withDatabase((db, config) =>
+        changeApplicationStatus(db, config, clientId, { verb, status, isMigration: options.migration }),
+      ).catch(explainUnwritable)
+      if (!changed) throw unknownApplication(clientId)
+      const { application, migration } = changed
+      const text = `${application.name} is ${status}.${migration ? ` Written: ${migration}` : ''}`
+      answer(options, { client_id: clientId, status, migration }, text)
     })
 }
 
@@ -85,6 +92,12 @@ function rotateCommand(): Command {
         `The new client secret of ${application.name}, shown only now: ${secret}\nThe old one works ${overlapSeconds} s more.`,
       )
     })
+}
+
+/** Nothing was changed: the migration is written first. */
+function explainUnwritable(error: unknown): never {
+  if (!(error instanceof UnwritableMigration)) throw error
+  throw new Error(`${error.message} With --no-migration only this database changes.`)
 }
 
 function unknownApplication(clientId: string): Error {

@@ -1,15 +1,25 @@
 import { Command } from 'commander'
-import { migrate } from '../database/migrate.ts'
+import { builtInMigrations, migrate } from '../database/migrate.ts'
+import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { jsonOption } from './options.ts'
 import { answer, withBareDatabase } from './run.ts'
 
-/** `svc migrate`: brings the database up to date; `svc serve` does so too. */
+/** `svc migrate`: updates the database's schema. `svc serve` does so too. */
 export function migrateCommand(): Command {
   return new Command('migrate')
     .description('Apply the migrations that the database lacks: the schema, then those of MIGRATIONS_DIR.')
-    .option('--json', 'answer with one JSON object')
+    .addOption(jsonOption())
     .action(async (options: { json?: boolean }) => {
-      const applied = await withBareDatabase((db, { migrationsDir }) => migrate(db, migrationsDir))
-      const text = applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'Nothing to apply.'
-      answer(options, { applied }, text)
+      let missing: string[] = []
+      const applied = await withBareDatabase(async (db, config) =>
+        migrate(db, await findMigrationsDir(config), builtInMigrations, (names) => {
+          missing = names
+        }),
+      )
+      const lines = [
+        applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'Nothing to apply.',
+        ...(missing.length > 0 ? [`Warning: applied, but without a file here: ${missing.join(', ')}.`] : []),
+      ]
+      answer(options, { applied, missing }, lines.join('\n'))
     })
 }

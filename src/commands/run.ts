@@ -3,6 +3,7 @@ import type pg from 'pg'
 import { type Config, loadEnvironmentFile, readConfig } from '../config.ts'
 import { openForCommand } from '../database/chosen-database.ts'
 import { isMigrated, migrate } from '../database/migrate.ts'
+import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { findServerUrls } from '../database/server-urls.ts'
 import { explainFailure } from '../server/failure.ts'
 
@@ -39,7 +40,9 @@ type Work<T> = (db: pg.Pool, config: Config) => Promise<T>
  */
 export async function withDatabase<T>(work: Work<T>): Promise<T> {
   return withBareDatabase(async (db, config) => {
-    if (config.databaseUrl === null && !(await isMigrated(db))) await migrate(db, config.migrationsDir)
+    if (config.databaseUrl === null && !(await isMigrated(db))) {
+      await migrate(db, await findMigrationsDir(config))
+    }
     return work(db, await withServerUrls(db, config))
   })
 }

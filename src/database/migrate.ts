@@ -11,11 +11,16 @@ export interface Schema {
   builtIn: SqlFile[]
   /** The current definition of each SQL function and view. */
   functions: SqlFile[]
-  /** The operator's numbered migrations. */
+  /** The operator's numbered migrations, from MIGRATIONS_DIR and from the project's `migrations/`. */
   operators: SqlFile[]
 }
 
 const fileName = /^\d{4}_[a-z0-9_]+\.sql$/
+/**
+ * The smallest number of a migration that svc writes for an operator. Built-in migrations stay below it, however many
+ * releases add to them, so the two never have the same name, and the operator's are always the later ones.
+ */
+export const firstOperatorNumber = 1000
 /** An arbitrary number that only `migrate` locks on this database. */
 const advisoryLock = 7_382_001
 
@@ -26,14 +31,43 @@ export const builtInMigrations = resolve(projectRoot, 'migrations')
  * Applies every file that this database lacks and returns their names. The built-in migrations and the changed SQL
  * functions are applied in one transaction, so no process ever sees new tables with old functions. After that, each of
  * the operator's files is applied in its own transaction. Processes that start together take turns.
- * Throws when an applied migration was changed or is missing, and when a file fails: the Error names it.
+ * `onMissing` receives the names of applied migrations whose file is missing: this may be an older release beside a
+ * newer one, or a seed may be kept elsewhere. `migrationsDir` is null when there is no such folder.
+ * Throws when an applied migration was changed, and when a file fails: the Error names it.
  */
 export async function migrate(
   pool: pg.Pool,
-  migrationsDir: string,
+  migrationsDir: string | null,
   builtInDir = builtInMigrations,
+  onMissing: (names: string[]) => void = () => {},
 ): Promise<string[]> {
   const schema = await readSchema(migrationsDir, builtInDir)
+  const migrations = [...schema.builtIn, ...schema.operators]
+  return withMigrationLock(pool, async (client) => {
+    const applied = await listApplied(client)
+    for (const migration of migrations) refuseChange(migration, applied)
+    const known = new Set(migrations.map(({ name }) => name))
+    const missing = [...applied.keys()].filter((name) => !known.has(name))
+    if (missing.length > 0) onMissing(missing)
+    const isNew = ({ name }: SqlFile) => !applied.has(name)
+    const changed = await changeSchema(client, schema.builtIn.filter(isNew), schema.functions)
+    const seeds = schema.operators.filter(isNew)
+    for (const migration of seeds) await inTransaction(client, () => apply(client, migration))
+    return [...changed, ...seeds].map(({ name }) => name)
+  })
+}
+
+/** Applies one of the operator's migrations now, whatever else is pending. Does nothing when it is applied already. */
+export async function applyMigration(pool: pg.Pool, path: string): Promise<void> {
+  const migration = await readSqlFile(path, basename(path))
+  await withMigrationLock(pool, async (client) => {
+    const applied = await listApplied(client)
+    refuseChange(migration, applied)
+    if (!applied.has(migration.name)) await inTransaction(client, () => apply(client, migration))
+  })
+}
+
+async function withMigrationLock<T>(pool: pg.Pool, work: (client: pg.Client) => Promise<T>): Promise<T> {
   // Use a separate connection: migrations may run longer than the pool's timeout, and closing the connection always
   // releases the lock.
   const { options } = pool
@@ -43,13 +77,7 @@ export async function migrate(
   await client.connect()
   try {
     await client.query('select pg_advisory_lock($1)', [advisoryLock])
-    const applied = await listApplied(client)
-    refuseChanges([...schema.builtIn, ...schema.operators], applied)
-    const isMissing = ({ name }: SqlFile) => !applied.has(name)
-    const changed = await changeSchema(client, schema.builtIn.filter(isMissing), schema.functions)
-    const missing = schema.operators.filter(isMissing)
-    for (const migration of missing) await inTransaction(client, () => apply(client, migration))
-    return [...changed, ...missing].map(({ name }) => name)
+    return await work(client)
   } finally {
     await client.end()
   }
@@ -75,13 +103,19 @@ async function changeSchema(
 export async function pendingMigrations(pool: pg.Pool, schema: Schema): Promise<string[]> {
   const numbered = [...schema.builtIn, ...schema.operators]
   if (!(await isMigrated(pool))) return [...numbered, ...schema.functions].map(({ name }) => name)
-  const { rows } = await pool.query<{ name: string }>('select name from applied_migration')
-  const applied = new Set(rows.map(({ name }) => name))
+  const applied = new Set(await listAppliedMigrations(pool))
   const texts = await listFunctionTexts(pool)
   return [
     ...numbered.filter(({ name }) => !applied.has(name)),
     ...schema.functions.filter((file) => isNewText(file, texts)),
   ].map(({ name }) => name)
+}
+
+/** Returns the names of the numbered migrations that this database has; none for an empty one. */
+export async function listAppliedMigrations(pool: pg.Pool): Promise<string[]> {
+  if (!(await isMigrated(pool))) return []
+  const { rows } = await pool.query<{ name: string }>('select name from applied_migration order by name')
+  return rows.map(({ name }) => name)
 }
 
 /** Returns false for a database to which no migration was ever applied. */
@@ -93,27 +127,28 @@ export async function isMigrated(pool: pg.Pool): Promise<boolean> {
 }
 
 /** Reads all SQL files. Throws when a file or folder cannot be read, is misnamed, or a name appears twice. */
-export async function readSchema(migrationsDir: string, builtInDir = builtInMigrations): Promise<Schema> {
-  const numbered = await readMigrations(migrationsDir, builtInDir)
-  const isBuiltIn = ({ path }: SqlFile) => dirname(path) === builtInDir
-  return {
-    builtIn: numbered.filter(isBuiltIn),
-    functions: await readFunctions(builtInDir),
-    operators: numbered.filter((migration) => !isBuiltIn(migration)),
-  }
-}
-
-/** Reads the numbered migrations: the built-in ones in the order of their names, then the operator's. */
-export async function readMigrations(
-  migrationsDir: string,
+export async function readSchema(
+  migrationsDir: string | null,
   builtInDir = builtInMigrations,
-): Promise<SqlFile[]> {
-  const folders = [...new Set([builtInDir, resolve(migrationsDir)])]
-  const paths = (await Promise.all(folders.map(listFiles))).flat()
+): Promise<Schema> {
+  const folders = new Set([builtInDir, ...(migrationsDir === null ? [] : [resolve(migrationsDir)])])
+  const paths = (await Promise.all([...folders].map(listFiles))).flat()
   const migrations = await Promise.all(paths.map((path) => readSqlFile(path, basename(path))))
   const twice = migrations.find(({ name }, index) => migrations.findIndex((m) => m.name === name) !== index)
   if (twice) throw new Error(`Two migrations are named ${twice.name}: rename the one in ${migrationsDir}.`)
-  return migrations
+  const [builtIn, operators] = [migrations.filter(isBuiltIn), migrations.filter((one) => !isBuiltIn(one))]
+  // The operator's files may lie in both folders: one order for all of them.
+  operators.sort((one, other) => (one.name < other.name ? -1 : 1))
+  return { builtIn, operators, functions: await readFunctions(builtInDir) }
+
+  function isBuiltIn({ path, name }: SqlFile): boolean {
+    return dirname(path) === builtInDir && numberOf(name) < firstOperatorNumber
+  }
+}
+
+/** Returns the number at the start of a migration's name. */
+export function numberOf(name: string): number {
+  return Number(name.slice(0, 4))
 }
 
 async function listFiles(folder: string): Promise<string[]> {
@@ -141,21 +176,11 @@ async function listApplied(client: pg.Client): Promise<Map<string, string>> {
   return new Map(rows.map((row) => [row.name, row.checksum]))
 }
 
-function refuseChanges(migrations: SqlFile[], applied: Map<string, string>): void {
-  const byName = new Map(migrations.map((migration) => [migration.name, migration]))
-  for (const [name, checksum] of applied) {
-    const migration = byName.get(name)
-    if (!migration) {
-      throw new Error(
-        `The migration ${name} was applied to this database but its file is missing: restore it.`,
-      )
-    }
-    if (migration.checksum !== checksum) {
-      throw new Error(
-        `The migration ${migration.path} was changed after it was applied: restore it, and put the change into a new file.`,
-      )
-    }
-  }
+function refuseChange({ name, path, checksum }: SqlFile, applied: Map<string, string>): void {
+  if (!applied.has(name) || applied.get(name) === checksum) return
+  throw new Error(
+    `The migration ${path} was changed after it was applied: restore it, and put the change into a new file.`,
+  )
 }
 
 async function apply(client: pg.Client, { name, path, sql, checksum }: SqlFile): Promise<void> {

@@ -1,24 +1,36 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 
-/** A cookie's bare name: `session` is a signed-in browser, `visit` one whose forms need a token before that. */
-export type CookieName = 'session' | 'visit'
+/**
+ * A cookie's bare name: `session` is a signed-in browser, `visit` one whose forms need a token before that, `device` one
+ * that has signed in before.
+ */
+export type CookieName = 'session' | 'visit' | 'device'
 
-/** What of the configuration decides a cookie's name and flags. */
+/** The part of the configuration that decides a cookie's name and flags. */
 export type CookieConfig = Pick<Config, 'baseUrl'>
 
-/** The value the browser sent; null when it sent none, or none that we could have made. */
+/** The value that the browser sent; null when it sent none, or one that we never make. */
 export function readCookie(request: FastifyRequest, config: CookieConfig, name: CookieName): string | null {
   const value = request.cookies[wireName(config, name)]
   return value !== undefined && /^[\w-]{43}$/.test(value) ? value : null
 }
 
-/** Gives the browser the cookie until it closes: how long it counts is settled in the database. */
-export function setCookie(reply: FastifyReply, config: CookieConfig, name: CookieName, value: string): void {
-  void reply.setCookie(wireName(config, name), value, flags(config))
+/** Gives the browser the cookie, until it closes unless `maxAge` (seconds) is given. The database decides how long it works. */
+export function setCookie(
+  reply: FastifyReply,
+  config: CookieConfig,
+  name: CookieName,
+  value: string,
+  maxAge?: number,
+): void {
+  void reply.setCookie(wireName(config, name), value, {
+    ...flags(config),
+    ...(maxAge !== undefined && { maxAge }),
+  })
 }
 
-/** Takes the cookie from the browser. */
+/** Removes the cookie from the browser. */
 export function clearCookie(reply: FastifyReply, config: CookieConfig, name: CookieName): void {
   void reply.clearCookie(wireName(config, name), flags(config))
 }

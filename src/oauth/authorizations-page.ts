@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify'
-import { askToSignIn, readSession } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { type WordedScopes, wordResourceScope, wordScopes } from '../domain/scope-wording.ts'
-import { notFound, PageError } from '../http/page-error.ts'
+import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
 import {
@@ -27,7 +27,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
 
   app.get('/settings/authorizations', async (request, reply) => {
     const session = await readSession(context, request)
-    if (!session) return await askToSignIn(context, request, reply)
+    if (!session) return await redirectToSignIn(context, request, reply)
     const authorizations = await listAuthorizations(db, session.account.id)
     const ended = readId(field(readQuery(request), 'withdrawn'))
     return authorizationsListPage(reply, session, {
@@ -38,7 +38,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
 
   app.post('/settings/authorizations/withdraw', async (request, reply) => {
     const session = await readSession(context, request)
-    if (!session) throw new PageError(403, 'You are not signed in any more, so nothing was done.')
+    if (!session) return await redirectToSignIn(context, request, reply, '/settings/authorizations')
     const id = readId(field(request.body, 'authorization'))
     if (id === null) throw notFound()
     await endAuthorization(db, id, session.account.id)

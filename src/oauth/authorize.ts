@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../accounts/sessions.ts'
-import { askToSignIn, readSession } from '../accounts/visitor.ts'
+import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../domain/secrets.ts'
 import { insertAuthorizationRequest } from './authorization-requests.ts'
@@ -19,7 +19,7 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
     const asked = readAuthorizeRequest(link)
     const session = await readSession(context, request)
     if (session) return await answerOrAsk(context, request, reply, session, link, asked)
-    if (asked.prompt !== 'none') return await askToSignIn(context, request, reply)
+    if (asked.prompt !== 'none') return await redirectLinkToSignIn(context, request, reply, request.url)
     throw new AuthorizationError(link.target, 'login_required', 'Nobody is signed in.')
   })
 }

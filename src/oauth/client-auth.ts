@@ -1,11 +1,11 @@
 import type { FastifyRequest } from 'fastify'
 import type { Queryable } from '../database/database.ts'
 import { hashSecret, type SecretHash } from '../domain/secrets.ts'
-import { countFailure, networkOf } from '../http/failure-limit.ts'
+import { countAttempt, networkOf } from '../http/failure-limit.ts'
 import { invalidClient, OAuthError } from './errors.ts'
 import { decodePart, type Form, readOptional, splitOnce } from './form.ts'
 
-/** How many failures are borne a minute before they are answered 429. SPEC does not show rate limits. */
+/** How many failures a minute get `invalid_client`; further ones get 429. SPEC does not show rate limits. */
 const failuresPerClientAndNetwork = 30
 const failuresPerNetwork = 120
 const windowSeconds = 60
@@ -35,13 +35,14 @@ export function readClient(request: FastifyRequest, form: Form): PresentedClient
  */
 export async function refuseClient(db: Queryable, client: PresentedClient): Promise<never> {
   const network = networkOf(client.address)
-  const blockedSeconds = await countFailure(db, [
+  // The network first: one that is blocked writes no more rows, whatever client identifiers it makes up.
+  const blockedSeconds = await countAttempt(db, [
+    { subject: `clients from ${network}`, attempts: failuresPerNetwork, windowSeconds },
     {
       subject: `client ${client.clientId} from ${network}`,
-      failures: failuresPerClientAndNetwork,
+      attempts: failuresPerClientAndNetwork,
       windowSeconds,
     },
-    { subject: `clients from ${network}`, failures: failuresPerNetwork, windowSeconds },
   ])
   if (blockedSeconds === 0) throw invalidClient()
   throw new OAuthError(

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { deleteSession, type Session } from '../accounts/sessions.ts'
-import { rememberReturn } from '../accounts/sign-in-returns.ts'
-import { readSession } from '../accounts/visitor.ts'
+import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { clearCookie } from '../http/cookies.ts'
@@ -43,7 +42,7 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
     const { link } = await findOpenRequest(context, request, session)
     await deleteSession(db, session.idHash)
     clearCookie(reply, config, 'session')
-    return reply.redirect(`/login?return=${await rememberReturn(db, link)}`, 303)
+    return await redirectLinkToSignIn(context, request, reply, link)
   })
 }
 

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { pendingMigrations, readSchema } from '../database/migrate.ts'
+import { findMigrationsDir } from '../database/operator-migrations.ts'
 
 /** Shorter than the usual timeout of health checks. */
 const patienceSeconds = 2
@@ -13,7 +14,7 @@ const patienceSeconds = 2
  * `svc migrate` applies them.
  */
 export async function healthRoutes(app: FastifyInstance, { config, db }: AppContext) {
-  const schema = await readSchema(config.migrationsDir)
+  const schema = await readSchema(await findMigrationsDir(config))
 
   app.get('/healthz', { logLevel: 'warn' }, async () => ({ status: 'ok' }))
 

@@ -2,7 +2,8 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import { hasNoAccounts } from '../accounts/accounts.ts'
 import type { Config } from '../config.ts'
 import { type ChosenDatabase, openForServer } from '../database/chosen-database.ts'
-import { migrate } from '../database/migrate.ts'
+import { builtInMigrations, migrate } from '../database/migrate.ts'
+import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { noteServerUrls } from '../database/server-urls.ts'
 import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { lacksNewestArchive } from '../registry/archives/verify-archives.ts'
@@ -43,7 +44,12 @@ export async function serve(config: Config): Promise<void> {
 
 /** Brings the database up to date, and warns of a DATA_DIR that is not its own. */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
-  const applied = await migrate(db, config.migrationsDir)
+  const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, (missing) =>
+    log.warn(
+      { missing },
+      'applied migrations have no file here: is this an older release, or a seed kept elsewhere?',
+    ),
+  )
   if (applied.length > 0) log.info({ applied }, 'the database is migrated')
   const rendered = await rerenderDocuments(db, config.baseUrl)
   if (rendered > 0) log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')

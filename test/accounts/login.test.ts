@@ -1,9 +1,10 @@
 import argon2 from 'argon2'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { nobodysHash } from '../../src/accounts/passwords.ts'
-import { findReturn, rememberReturn } from '../../src/accounts/sign-in-returns.ts'
+import { findReturn, rememberAuthorizationLink, rememberPage } from '../../src/accounts/sign-in-returns.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
+import { anApplication } from '../support/oauth-actors.ts'
 
 /** A browser with the sign-in form open: what it sends with it, and its cookies. */
 async function anOpenForm({ app }: TestApp, username: string) {
@@ -33,7 +34,7 @@ describe('GET /login', () => {
 
   it('goes on at once when the browser is signed in already', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
-    const id = await rememberReturn(t.db, '/settings/tokens')
+    const id = await rememberPage(t.db, '192.0.2.1', '/settings/tokens')
     const answer = await t.app.inject({ url: `/login?return=${id}`, headers: { cookie } })
     expect(answer.statusCode).toBe(303)
     expect(answer.headers.location).toBe('/settings/tokens')
@@ -210,18 +211,98 @@ describe('the cookie of a session', () => {
   })
 })
 
+describe('a form whose session has ended', () => {
+  const t = useApp()
+
+  it.each([
+    ['/settings/account/password', '/settings/account'],
+    ['/settings/tokens', '/settings/tokens'],
+    ['/settings/tokens/revoke', '/settings/tokens'],
+    ['/settings/authorizations/withdraw', '/settings/authorizations'],
+  ])('that was sent to %s leads through the sign-in back to %s', async (action, page) => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const csrf_token = csrfTokenIn(await t.app.inject({ url: '/settings/account', headers: { cookie } }))
+    await t.db.query('delete from session where account_id = $1', [account.id])
+    const asked = await post(t.app, action, cookie, { csrf_token })
+    expect(asked.statusCode).toBe(303)
+    const form = await t.app.inject({ url: String(asked.headers.location), headers: { cookie } })
+    const fields = { csrf_token: csrfTokenIn(form), username: account.username, password }
+    const returnId = /name="return" value="([^"]+)"/.exec(form.body)?.[1] ?? ''
+    const answer = await post(t.app, '/login', cookie, { ...fields, return: returnId })
+    expect(answer.headers.location).toBe(page)
+    expect((await t.app.inject({ url: page, headers: { cookie: cookiesOf(answer) } })).statusCode).toBe(200)
+  })
+})
+
+describe('a sign-in under way', () => {
+  const t = useApp()
+
+  it('does not survive a change of the password', async () => {
+    const { id, username } = await anAccount(t.db)
+    const { cookie, fields } = await anOpenForm(t, username)
+    vi.spyOn(argon2, 'verify').mockImplementationOnce(async () => {
+      await t.db.query('update account set password_hash = $2 where id = $1', [id, nobodysHash])
+      return true
+    })
+    const answer = await post(t.app, '/login', cookie, fields)
+    vi.restoreAllMocks()
+    expect(answer.statusCode).toBe(403)
+    expect(answer.body).toContain('The password was changed')
+    expect(answer.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
+    expect((await t.db.query('select from session where account_id = $1', [id])).rowCount).toBe(0)
+  })
+})
+
+describe('a request of somebody who is not signed in', () => {
+  const t = useApp()
+
+  it('writes nothing for an authorization link whose client or redirect URI is not proven', async () => {
+    const { clientId } = await anApplication(t.db)
+    await t.app.inject('/oauth2/auth?client_id=unknown&response_type=code')
+    await t.app.inject(
+      `/oauth2/auth?client_id=${clientId}&response_type=code&redirect_uri=https://evil.example/`,
+    )
+    await t.app.inject(`/oauth2/auth?client_id=${clientId}&response_type=code&state=${'x'.repeat(9000)}`)
+    expect((await t.db.query('select from sign_in_return')).rowCount).toBe(0)
+    await t.app.inject(`/oauth2/auth?client_id=${clientId}&response_type=code&state=${'x'.repeat(7000)}`)
+    expect((await t.db.query('select from sign_in_return')).rowCount).toBe(1)
+  })
+})
+
 describe('a place to return to', () => {
   const t = useApp()
 
   it.each(['//evil.example', '/\\evil.example', 'https://evil.example', '/\t/evil.example', '/\n', '', 'a'])(
     'is never %j',
     async (path) => {
-      expect(await findReturn(t.db, await rememberReturn(t.db, path))).toBe('/')
+      expect(await rememberPage(t.db, '192.0.2.1', path)).toBeNull()
+      expect(await rememberAuthorizationLink(t.db, '192.0.2.1', path)).toBeNull()
     },
   )
 
+  it('is a path of at most 1 KB, or a link to the authorization endpoint of at most 8 KB', async () => {
+    const kept = async (id: string | null) => id && (await findReturn(t.db, id))
+    const path = (length: number) => '/a?b='.padEnd(length, 'x')
+    expect(await kept(await rememberPage(t.db, '192.0.2.1', path(1024)))).toBe(path(1024))
+    expect(await kept(await rememberPage(t.db, '192.0.2.1', path(1025)))).toBe('/a')
+    expect(await rememberPage(t.db, '192.0.2.1', '/'.padEnd(1025, 'x'))).toBeNull()
+    expect(await kept(await rememberAuthorizationLink(t.db, '192.0.2.1', path(8192)))).toBe(path(8192))
+    expect(await rememberAuthorizationLink(t.db, '192.0.2.1', path(8193))).toBeNull()
+  })
+
+  it('is one of a hundred of its network: the oldest give way, and those of other networks stay', async () => {
+    const other = (await rememberPage(t.db, '192.0.2.2', '/other')) as string
+    const ids = []
+    for (let n = 0; n < 102; n++) ids.push((await rememberPage(t.db, '192.0.2.3', `/${n}`)) as string)
+    const paths = await Promise.all(ids.map((id) => findReturn(t.db, id)))
+    expect(paths.slice(0, 3)).toEqual([null, null, '/2'])
+    expect(paths.slice(2)).not.toContain(null)
+    expect(await findReturn(t.db, other)).toBe('/other')
+  })
+
   it('is forgotten after an hour', async () => {
-    const id = await rememberReturn(t.db, '/settings/tokens')
+    const id = (await rememberPage(t.db, '192.0.2.1', '/settings/tokens')) as string
     await t.db.query(`update sign_in_return set expires_at = now()`)
     expect(await findReturn(t.db, id)).toBeNull()
   })

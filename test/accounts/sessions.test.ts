@@ -1,15 +1,24 @@
 import { describe, expect, it } from 'vitest'
-import { findSession, insertSession } from '../../src/accounts/sessions.ts'
+import { findCredentials, replacePasswordHash } from '../../src/accounts/accounts.ts'
+import { deleteSessions, findSession, insertSession } from '../../src/accounts/sessions.ts'
+import { transaction } from '../../src/database/database.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import { anAccount } from '../support/actors.ts'
+import { type AccountActor, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('a session', () => {
   const t = useDatabase()
 
+  /** A session of the account, as after a sign-in. */
+  async function aSession({ username }: AccountActor): Promise<string> {
+    const credentials = await findCredentials(t.db, username)
+    const id = credentials && (await insertSession(t.db, credentials, '192.0.2.1'))
+    return id ?? expect.fail('no session was started')
+  }
+
   it('is found by its id, of which only the hash is stored', async () => {
     const account = await anAccount(t.db)
-    const id = await insertSession(t.db, account.id, '192.0.2.1')
+    const id = await aSession(account)
     expect((await findSession(t.db, id))?.account).toMatchObject(account)
     const { rows } = await t.db.query('select id_hash from session where account_id = $1', [account.id])
     expect(rows).toEqual([{ id_hash: hashSecret(id) }])
@@ -19,20 +28,46 @@ describe('a session', () => {
     ['30 days after the sign-in', `expires_at = now()`],
     ['after a week without a request', `last_seen_at = now() - interval '8 days'`],
   ])('ends %s', async (_when, age) => {
-    const id = await insertSession(t.db, (await anAccount(t.db)).id, '192.0.2.1')
+    const id = await aSession(await anAccount(t.db))
     await t.db.query(`update session set ${age} where id_hash = $1`, [hashSecret(id)])
     expect(await findSession(t.db, id)).toBeNull()
   })
 
+  it('is not started for a password that is no longer the account’s, or for a disabled account', async () => {
+    const { id, username } = await anAccount(t.db)
+    const checked = (await findCredentials(t.db, username)) ?? expect.fail()
+    expect(await replacePasswordHash(t.db, checked, 'another hash')).toBe(true)
+    expect(await insertSession(t.db, checked, '192.0.2.1')).toBeNull()
+    const current = { ...checked, passwordHash: 'another hash' }
+    await t.db.query('update account set disabled_at = now() where id = $1', [id])
+    expect(await insertSession(t.db, current, '192.0.2.1')).toBeNull()
+  })
+
+  it('that starts while the password is being changed does not outlive the change', async () => {
+    const { username } = await anAccount(t.db)
+    const checked = (await findCredentials(t.db, username)) ?? expect.fail()
+    let starting: Promise<string | null> | undefined
+    await transaction(t.db, async (tx) => {
+      await replacePasswordHash(tx, checked, 'another hash')
+      await deleteSessions(tx, checked.accountId)
+      starting = insertSession(t.db, checked, '192.0.2.1')
+      // The session's statement is running before the change is committed.
+      const isWaiting = `select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%insert into session%'`
+      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)
+    })
+    expect(await starting).toBeNull()
+  })
+
   it('ends with its account', async () => {
     const account = await anAccount(t.db)
-    const id = await insertSession(t.db, account.id, '192.0.2.1')
+    const id = await aSession(account)
     await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
     expect(await findSession(t.db, id)).toBeNull()
   })
 
   it('notes once a minute that it was seen', async () => {
-    const id = await insertSession(t.db, (await anAccount(t.db)).id, '192.0.2.1')
+    const id = await aSession(await anAccount(t.db))
     const idHash = hashSecret(id)
     const readAge = async () => {
       const { rows } = await t.db.query<{ age: number }>(

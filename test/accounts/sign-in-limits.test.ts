@@ -1,5 +1,5 @@
 import argon2 from 'argon2'
-import { beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { anAccount, cookiesOf, csrfTokenIn, password, post } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
@@ -9,40 +9,70 @@ describe('POST /login after wrong passwords', () => {
   beforeEach(async () => {
     await t.db.query('delete from auth_failure')
   })
+  afterEach(() => void vi.restoreAllMocks())
 
-  /** Sends the sign-in form from an address. */
-  async function attempt(username: string, sent: string, address: string) {
-    const form = await t.app.inject('/login')
+  /** Sends the sign-in form from an IP address, as a browser that may have cookies already. */
+  async function attempt(username: string, sent: string, ip: string, cookie = '') {
+    const form = await t.app.inject({ url: '/login', headers: { cookie } })
     const fields = { csrf_token: csrfTokenIn(form), username, password: sent }
-    return post(t.app, '/login', cookiesOf(form), fields, { 'x-forwarded-for': address })
+    const cookies = [cookie, cookiesOf(form)].filter(Boolean).join('; ')
+    return post(t.app, '/login', cookies, fields, { 'x-forwarded-for': ip })
   }
 
-  /** Pretends that this many have failed. */
-  async function fail(username: string, address: string, times: number) {
-    await attempt(username, 'wrong', address)
+  /** Pretends that so many attempts were made. */
+  async function fail(username: string, ip: string, times: number) {
+    await attempt(username, 'wrong', ip)
     await t.db.query('update auth_failure set failures = $1', [times])
   }
 
-  it('says after ten from one address how long to wait, and checks nothing any more', async () => {
+  /** The device cookie of a browser that signs in and out again. */
+  async function aKnownBrowser(username: string, ip: string): Promise<string> {
+    const answer = await attempt(username, password, ip)
+    const device = answer.cookies.find(({ name }) => name === 'svc_device') ?? expect.fail()
+    expect(device).toMatchObject({ httpOnly: true, sameSite: 'Lax', path: '/', maxAge: 180 * 86_400 })
+    return `svc_device=${device.value}`
+  }
+
+  it('says after ten from one network how long to wait, and checks nothing any more', async () => {
     const { username } = await anAccount(t.db)
     const wrong = []
-    for (let n = 0; n < 10; n++) wrong.push(await attempt(username, 'wrong', '192.0.2.1'))
-    expect(wrong.map(({ statusCode }) => statusCode)).toEqual([...Array(9).fill(403), 429])
+    for (let n = 0; n < 11; n++) wrong.push(await attempt(username, 'wrong', '192.0.2.1'))
+    expect(wrong.map(({ statusCode }) => statusCode)).toEqual([...Array(10).fill(403), 429])
     const right = await attempt(username, password, '192.0.2.1')
     expect(right.statusCode).toBe(429)
     expect(Number(right.headers['retry-after'])).toBeGreaterThan(600)
     expect(right.body).toContain('Try again in 15 minutes')
   })
 
-  it('says the same of an account that does not exist', async () => {
+  it('counts an attempt before it hashes the password: of forty at once it checks ten', async () => {
+    const { username } = await anAccount(t.db)
+    const verify = vi.spyOn(argon2, 'verify')
+    const all = Array.from({ length: 40 }, () => attempt(username, 'wrong', '192.0.2.1'))
+    const statuses = (await Promise.all(all)).map(({ statusCode }) => statusCode)
+    expect(statuses.filter((status) => status === 403)).toHaveLength(10)
+    expect(statuses.filter((status) => status === 429)).toHaveLength(30)
+    expect(verify).toHaveBeenCalledTimes(10)
+  })
+
+  it('limits an account that does not exist in the same way', async () => {
     await fail('nobody', '192.0.2.1', 10)
     expect((await attempt('nobody', password, '192.0.2.1')).statusCode).toBe(429)
   })
 
-  it('counts an account once, by whichever of its names', async () => {
+  it('counts a name that looks like an account’s id apart from that account', async () => {
+    const { id, username } = await anAccount(t.db)
+    await fail(id, '192.0.2.1', 10)
+    expect((await attempt(id, 'wrong', '192.0.2.1')).statusCode).toBe(429)
+    expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
+  })
+
+  it('does not tell by its limits that a username and an email belong together', async () => {
     const { username } = await anAccount(t.db, { email: 'bea@example.com' })
-    await fail(username, '192.0.2.1', 9)
-    expect((await attempt('BEA@example.com', 'wrong', '192.0.2.1')).statusCode).toBe(429)
+    await fail(username, '192.0.2.1', 10)
+    expect((await attempt('BEA@example.com', 'wrong', '192.0.2.1')).statusCode).toBe(403)
+    await fail('bea@example.com', '192.0.2.2', 9)
+    expect((await attempt('BEA@example.com', 'wrong', '192.0.2.2')).statusCode).toBe(403)
+    expect((await attempt('bea@example.com', 'wrong', '192.0.2.2')).statusCode).toBe(429)
   })
 
   it('lets the account in from elsewhere', async () => {
@@ -51,10 +81,25 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '192.0.2.2')).statusCode).toBe(303)
   })
 
-  it('keeps a hundred guesses from one address off every account', async () => {
+  it('does not let one network use up what an account bears from everywhere', async () => {
+    const { username } = await anAccount(t.db)
+    const all = Array.from({ length: 120 }, () => attempt(username, 'wrong', '192.0.2.1'))
+    await Promise.all(all)
+    expect((await attempt(username, password, '192.0.2.2')).statusCode).toBe(303)
+  })
+
+  it('keeps a hundred guesses from one network off every account', async () => {
     const [one, two] = [await anAccount(t.db), await anAccount(t.db)]
     await fail(one.username, '192.0.2.1', 100)
     expect((await attempt(two.username, password, '192.0.2.1')).statusCode).toBe(429)
+  })
+
+  it('writes no more rows for a network that is blocked, whatever names it makes up', async () => {
+    await fail('nobody', '192.0.2.1', 100)
+    const rows = async () => (await t.db.query('select from auth_failure')).rowCount
+    const before = await rows()
+    for (let n = 0; n < 5; n++) await attempt(`nobody-${n}`, 'wrong', '192.0.2.1')
+    expect(await rows()).toBe(before)
   })
 
   it('takes the addresses of one IPv6 network for one', async () => {
@@ -63,12 +108,40 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '2001:db8:1:2::ffff')).statusCode).toBe(429)
   })
 
-  it('keeps a hundred guesses from everywhere off an account, but not where it is signed in', async () => {
+  it('keeps a hundred guesses from everywhere off an account, but not where it signed in before', async () => {
     const { username } = await anAccount(t.db)
     expect((await attempt(username, password, '198.51.100.7')).statusCode).toBe(303)
+    // Signing out does not make the network a strange one.
+    await t.db.query('delete from session')
     await fail(username, '192.0.2.1', 100)
     expect((await attempt(username, password, '203.0.113.9')).statusCode).toBe(429)
     expect((await attempt(username, password, '198.51.100.7')).statusCode).toBe(303)
+  })
+
+  it('does not lock out a browser that signed in before, even on the network of the guesses', async () => {
+    const { username } = await anAccount(t.db)
+    const cookie = await aKnownBrowser(username, '192.0.2.1')
+    await fail(username, '192.0.2.1', 1000)
+    expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(429)
+    expect((await attempt(username, password, '192.0.2.1', cookie)).statusCode).toBe(303)
+  })
+
+  it('limits a browser that signed in before by itself, and only for its own account', async () => {
+    const [ann, bea] = [await anAccount(t.db), await anAccount(t.db)]
+    const cookie = await aKnownBrowser(ann.username, '192.0.2.1')
+    await t.db.query('delete from auth_failure')
+    for (let n = 0; n < 10; n++) await attempt(ann.username, 'wrong', `192.0.2.${n}`, cookie)
+    expect((await attempt(ann.username, password, '192.0.2.1', cookie)).statusCode).toBe(429)
+    expect((await attempt(ann.username, password, '192.0.2.1')).statusCode).toBe(303)
+    await fail(bea.username, '192.0.2.1', 1000)
+    expect((await attempt(bea.username, password, '192.0.2.1', cookie)).statusCode).toBe(429)
+  })
+
+  it('takes no cookie for a known browser that it did not make', async () => {
+    const { username } = await anAccount(t.db)
+    await fail(username, '192.0.2.1', 1000)
+    const forged = `svc_device=${'A'.repeat(43)}`
+    expect((await attempt(username, password, '192.0.2.1', forged)).statusCode).toBe(429)
   })
 
   it('forgets them once the password was right', async () => {
@@ -85,14 +158,19 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
   })
 
-  it('holds a right guess when the limit was reached while it was checked', async () => {
-    const { username } = await anAccount(t.db)
-    await fail(username, '192.0.2.1', 9)
-    vi.spyOn(argon2, 'verify').mockImplementationOnce(async () => {
-      await t.db.query('update auth_failure set failures = 10')
-      return true
-    })
-    expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(429)
-    vi.restoreAllMocks()
+  it('keeps fifty browsers and networks of an account, the most recent ones', async () => {
+    const { id, username } = await anAccount(t.db)
+    await t.db.query(
+      `insert into sign_in_origin (account_id, origin_hash, last_used_at)
+       select $1, sha256(i::text::bytea), now() - make_interval(mins => i) from generate_series(1, 60) as i`,
+      [id],
+    )
+    await attempt(username, password, '192.0.2.1')
+    const { rows } = await t.db.query(
+      `select count(*)::integer as kept, min(last_used_at) > now() - interval '50 minutes' as "areRecent"
+         from sign_in_origin where account_id = $1`,
+      [id],
+    )
+    expect(rows).toEqual([{ kept: 50, areRecent: true }])
   })
 })

@@ -2,8 +2,11 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { migrate } from '../../src/database/migrate.ts'
 import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
 import { useCommands } from '../support/commands.ts'
+import { useDatabase } from '../support/database.ts'
+import { runSvc } from '../support/program.ts'
 
 const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
 
@@ -106,7 +109,7 @@ describe('svc application', () => {
       { '--website': `https://bot.example.com/${'w'.repeat(105)}` },
       'the website has 129 characters, more than 128',
     ],
-    [{ '--website': 'bot.example.com' }, 'the website is not an http or https address'],
+    [{ '--website': 'bot.example.com' }, 'the website is not an http or https URL'],
     [{ '--redirect-uri': '/callback' }, 'the Redirect URL must be an absolute'],
     [{ '--redirect-uri': 'https://bot.example.com/#top' }, 'the Redirect URL must not have a fragment'],
     [{ '--redirect-uri': 'https://user@bot.example.com/' }, 'the Redirect URL must be'],
@@ -144,8 +147,25 @@ describe('svc application', () => {
       scopes: ['account-profile:r'],
     })
     const id = client_id ?? ''
-    expect(await svc.json('application', 'approve', id)).toEqual({ client_id, status: 'approved' })
-    expect(await svc.json('application', 'suspend', id)).toEqual({ client_id, status: 'suspended' })
+    const migration = (verb: string) => expect.stringMatching(new RegExp(`/1\\d{3}_${verb}_listed\\.sql$`))
+    expect(await svc.json('application', 'approve', id)).toEqual({
+      client_id,
+      status: 'approved',
+      migration: migration('approve'),
+    })
+    expect(await stored(id)).toMatchObject({ status: 'approved' })
+    expect(await svc.json('application', 'suspend', id)).toEqual({
+      client_id,
+      status: 'suspended',
+      migration: migration('suspend'),
+    })
+    expect(await svc.json('application', 'approve', id, '--no-migration')).toEqual({
+      client_id,
+      status: 'approved',
+      migration: null,
+    })
+    expect(await svc.json('migrate')).toEqual({ applied: [], missing: [] })
+    expect(await stored(id)).toMatchObject({ status: 'approved' })
     expect(await svc.fail('application', 'approve', 'nobody')).toContain('"nobody"')
   })
 
@@ -158,6 +178,34 @@ describe('svc application', () => {
     expect(await workingSecrets(id)).toEqual(hashes)
     const third = await svc.json('application', 'rotate-secret', id, '--overlap-seconds', '0')
     expect(await workingSecrets(id)).toEqual([hashSecret(third['client_secret'] ?? '')])
+  })
+})
+
+describe('a database that is rebuilt from the migrations', () => {
+  const svc = useCommands()
+  const rebuilt = useDatabase()
+
+  it('has the applications in their latest state', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'svc-test-logo-'))
+    await writeFile(join(folder, 'logo.png'), png)
+    const words = ['--name', 'Kept', '--website', 'https://x', '--redirect-uri', 'https://x/']
+    const more = ['--logo', join(folder, 'logo.png'), '--scope', 'repo-code:r', '--resource-scope', 'all']
+    const { client_id = '' } = await svc.json('application', 'new', ...words, ...more, '--apply')
+    await svc.json('application', 'suspend', client_id)
+    await migrate(rebuilt.db, String(svc.environment['MIGRATIONS_DIR']))
+    const { rows } = await rebuilt.db.query('select client_id, status from application')
+    expect(rows).toEqual([{ client_id, status: 'suspended' }])
+    await rm(folder, { recursive: true })
+  })
+
+  it('is not left behind when the migration cannot be written', async () => {
+    const { items } = await svc.json<{ items: { client_id: string }[] }>('application', 'list')
+    const [id = ''] = items.map(({ client_id }) => client_id)
+    const folder = { ...svc.environment, MIGRATIONS_DIR: '/proc/self' }
+    const { stderr } = await runSvc(['application', 'approve', id], folder)
+    expect(stderr).toMatch(/cannot be (?:written|read) .*--no-migration/)
+    const { rows } = await svc.db.query('select status from application')
+    expect(rows).toEqual([{ status: 'suspended' }])
   })
 })
 

@@ -1,16 +1,21 @@
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
 import {
   builtInMigrations,
   isMigrated,
   migrate,
+  numberOf,
   pendingMigrations,
-  readMigrations,
   readSchema,
 } from '../../src/database/migrate.ts'
+import {
+  findMigrationsDir,
+  writeAndApplyMigration,
+  writeMigration,
+} from '../../src/database/operator-migrations.ts'
 import { anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 
@@ -75,13 +80,82 @@ describe('migrate', () => {
     expect(await migrate(database.db, folder)).toEqual([])
   })
 
-  it('refuses when an applied file is missing, and names it', async () => {
+  it('only reports an applied file that is missing: it may be of a newer release, or kept elsewhere', async () => {
     await rm(join(folder, '0102_fill.sql'))
-    await expect(migrate(database.db, folder)).rejects.toThrow(/0102_fill\.sql .* missing/)
+    const missing: string[] = []
+    const report = (names: string[]) => void missing.push(...names)
+    expect(await migrate(database.db, folder, builtInMigrations, report)).toEqual([])
+    expect(missing).toEqual(['0102_fill.sql'])
+  })
+
+  it('does without a folder of the operator’s', async () => {
+    expect(await migrate(database.db, null)).toEqual([])
   })
 })
 
-describe('readMigrations', () => {
+describe('the operator’s migrations', () => {
+  const database = useDatabase()
+  let folder: string
+  let builtIn: string
+  beforeAll(async () => {
+    folder = join(await mkdtemp(join(tmpdir(), 'svc-test-migrations-')), 'data/migrations')
+    builtIn = await mkdtemp(join(tmpdir(), 'svc-test-schema-'))
+    await cp(builtInMigrations, builtIn, { recursive: true })
+  })
+  afterAll(() =>
+    Promise.all([rm(join(folder, '../..'), { recursive: true }), rm(builtIn, { recursive: true })]),
+  )
+  const config = () => ({ migrationsDir: folder, isMigrationsDirGiven: false })
+
+  it('may lie in the project’s own folder too, and run after the schema and its functions in one order', async () => {
+    await mkdir(folder, { recursive: true })
+    await writeFile(
+      join(builtIn, '1001_second.sql'),
+      `update seed set scopes_are_fine = are_scopes('{repo-code:r}')`,
+    )
+    await writeFile(join(folder, '1000_first.sql'), 'create table seed as select false as scopes_are_fine')
+    await writeFile(join(folder, '1002_third.sql'), 'alter table seed add check (scopes_are_fine)')
+    expect(await migrate(database.db, folder, builtIn)).toEqual([
+      '1000_first.sql',
+      '1001_second.sql',
+      '1002_third.sql',
+    ])
+    await rm(folder, { recursive: true })
+  })
+
+  it('have no default folder until the first one is written, under a number above the schema’s', async () => {
+    expect(await findMigrationsDir(config())).toBeNull()
+    const first = await writeMigration(config(), 'one', 'select 1')
+    expect(first).toBe(join(folder, '1000_one.sql'))
+    expect(await findMigrationsDir(config())).toBe(folder)
+    await writeFile(join(folder, '1041_by_hand.sql'), 'select 1')
+    expect(await writeMigration(config(), 'two', 'select 2')).toBe(join(folder, '1042_two.sql'))
+  })
+
+  it('never get the name of one that was applied, even when its file is gone', async () => {
+    const first = await writeAndApplyMigration(database.db, config(), 'gone', 'create table gone ()')
+    await rm(first)
+    const second = await writeAndApplyMigration(database.db, config(), 'gone', 'drop table gone')
+    expect(numberOf(basename(second))).toBe(numberOf(basename(first)) + 1)
+    expect(await migrate(database.db, folder)).not.toContain(basename(second))
+  })
+
+  it('leave no file when the database refuses it', async () => {
+    const before = await readdir(folder)
+    await expect(writeAndApplyMigration(database.db, config(), 'bad', 'nonsense')).rejects.toThrow('failed')
+    expect(await readdir(folder)).toEqual(before)
+  })
+})
+
+describe('the built-in migrations', () => {
+  it('have numbers below those of the operator’s', async () => {
+    const { builtIn, operators } = await readSchema(null)
+    expect(builtIn.length).toBeGreaterThan(10)
+    expect(operators).toEqual([])
+  })
+})
+
+describe('readSchema', () => {
   let folder: string
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))
@@ -89,28 +163,28 @@ describe('readMigrations', () => {
   afterAll(() => rm(folder, { recursive: true }))
 
   it('reads the built-in folder once when it is the operator’s too', async () => {
-    expect(await readMigrations(builtInMigrations)).toHaveLength((await readMigrations(folder)).length)
+    expect(await readSchema(builtInMigrations)).toEqual(await readSchema(folder))
   })
 
   it('refuses a folder that is not there', async () => {
-    await expect(readMigrations(join(folder, 'none'))).rejects.toThrow('check MIGRATIONS_DIR')
+    await expect(readSchema(join(folder, 'none'))).rejects.toThrow('check MIGRATIONS_DIR')
   })
 
   it('refuses a name without a number', async () => {
     await writeFile(join(folder, 'seed.sql'), 'select 1')
-    await expect(readMigrations(folder)).rejects.toThrow('must be named like')
+    await expect(readSchema(folder)).rejects.toThrow('must be named like')
     await rm(join(folder, 'seed.sql'))
   })
 
   it('refuses what is no file, and names it', async () => {
     await mkdir(join(folder, '0100_folder.sql'))
-    await expect(readMigrations(folder)).rejects.toThrow('0100_folder.sql cannot be read (EISDIR)')
+    await expect(readSchema(folder)).rejects.toThrow('0100_folder.sql cannot be read (EISDIR)')
     await rm(join(folder, '0100_folder.sql'), { recursive: true })
   })
 
   it('refuses one name in both folders', async () => {
     await cp(join(builtInMigrations, '0001_accounts.sql'), join(folder, '0001_accounts.sql'))
-    await expect(readMigrations(folder)).rejects.toThrow('Two migrations are named 0001_accounts.sql')
+    await expect(readSchema(folder)).rejects.toThrow('Two migrations are named 0001_accounts.sql')
   })
 })
 

@@ -1,53 +1,68 @@
 import { describe, expect, it } from 'vitest'
-import { countFailure, findBlock, forgetFailures, networkOf } from '../../src/http/failure-limit.ts'
+import { countAttempt, networkOf, takeBackAttempt } from '../../src/http/failure-limit.ts'
 import { useDatabase } from '../support/database.ts'
 
-describe('the failure limit', () => {
+describe('the attempt limit', () => {
   const t = useDatabase()
-  const limit = (subject: string) => ({ subject, failures: 3, windowSeconds: 60 })
+  const limit = (subject: string, attempts = 3) => ({ subject, attempts, windowSeconds: 60 })
+  const count = async (...limits: ReturnType<typeof limit>[]) => await countAttempt(t.db, limits)
 
-  it('bears the failures below the limit, then blocks until the window ends', async () => {
-    const alice = [limit('alice')]
-    expect(await countFailure(t.db, alice)).toBe(0)
-    expect(await countFailure(t.db, alice)).toBe(0)
-    expect(await findBlock(t.db, alice)).toBe(0)
-    expect(await countFailure(t.db, alice)).toBeGreaterThan(50)
-    expect(await findBlock(t.db, alice)).toBeGreaterThan(50)
-    expect(await findBlock(t.db, [limit('bob')])).toBe(0)
+  it('allows as many attempts as the limit has, then blocks until the window ends', async () => {
+    const alice = limit('alice')
+    for (let i = 0; i < 3; i++) expect(await count(alice)).toBe(0)
+    expect(await count(alice)).toBeGreaterThan(50)
+    expect(await count(alice)).toBeLessThanOrEqual(60)
+    expect(await count(limit('bob'))).toBe(0)
   })
 
-  it('counts anew once the window has ended', async () => {
-    const carol = [limit('carol')]
-    for (let i = 0; i < 3; i++) await countFailure(t.db, carol)
+  it('starts again when the window has ended', async () => {
+    const carol = limit('carol')
+    for (let i = 0; i < 4; i++) await count(carol)
     await t.db.query(`update auth_failure set window_ends_at = now() - interval '1 second'`)
-    expect(await findBlock(t.db, carol)).toBe(0)
-    expect(await countFailure(t.db, carol)).toBe(0)
+    expect(await count(carol)).toBe(0)
   })
 
-  it('blocks when one of several subjects is over its limit', async () => {
-    const from = (network: string) => [limit('dave'), { ...limit(network), failures: 100 }]
-    for (let i = 0; i < 3; i++) await countFailure(t.db, from('192.0.2.1'))
-    expect(await findBlock(t.db, from('192.0.2.2'))).toBeGreaterThan(0)
-    expect(await findBlock(t.db, [{ ...limit('192.0.2.1'), failures: 100 }])).toBe(0)
+  it('does not count against later subjects what an earlier one blocks, and writes no row for them', async () => {
+    const network = limit('network')
+    for (let i = 0; i < 4; i++) await count(network)
+    const keys = async () => (await t.db.query('select from auth_failure')).rowCount
+    const before = await keys()
+    expect(await count(network, limit('dave'))).toBeGreaterThan(0)
+    expect(await keys()).toBe(before)
+    for (let i = 0; i < 3; i++) expect(await count(limit('dave'))).toBe(0)
   })
 
-  it('forgets', async () => {
-    const erin = [limit('erin')]
-    for (let i = 0; i < 3; i++) await countFailure(t.db, erin)
-    await forgetFailures(t.db, erin)
-    expect(await findBlock(t.db, erin)).toBe(0)
+  it('takes attempts back, and clears a subject', async () => {
+    const [own, shared] = [limit('own'), limit('shared')]
+    for (let i = 0; i < 3; i++) await count(shared, own)
+    await takeBackAttempt(t.db, [shared, own], [own])
+    expect(await count(shared, own)).toBe(0)
+    expect(await count(shared)).toBeGreaterThan(0)
+    for (let i = 0; i < 2; i++) expect(await count(own)).toBe(0)
+    expect(await count(own)).toBeGreaterThan(0)
   })
 
-  it('counts every one of many failures at once, in whatever order they name their subjects', async () => {
-    const subjects = ['first', 'second', 'third', 'fourth'].map(limit)
-    const work = Array.from({ length: 40 }, (_, i) =>
-      countFailure(t.db, i % 2 ? subjects : subjects.toReversed()),
-    )
-    await Promise.all(work)
-    const { rows } = await t.db.query(
-      'select count(*)::integer as keys from auth_failure where failures = 40',
-    )
-    expect(rows).toEqual([{ keys: 4 }])
+  it('leaves nothing of a single attempt that is taken back', async () => {
+    const only = limit('only')
+    const keys = async () => (await t.db.query('select from auth_failure')).rowCount
+    const before = await keys()
+    await count(only)
+    await takeBackAttempt(t.db, [only])
+    expect(await keys()).toBe(before)
+  })
+
+  it('allows exactly the limit of many attempts at once, while others are taken back', async () => {
+    const [network, name] = [limit('many network', 1000), limit('many name', 10)]
+    const work = Array.from({ length: 40 }, async (_, i) => {
+      if (i % 4 === 0) {
+        await count(network, limit('others', 1000))
+        await takeBackAttempt(t.db, [network, limit('others', 1000)])
+        return 1
+      }
+      return count(network, name)
+    })
+    const blocked = await Promise.all(work)
+    expect(blocked.filter((seconds) => seconds === 0)).toHaveLength(10)
   })
 })
 

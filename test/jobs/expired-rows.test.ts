@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import { countFailure } from '../../src/http/failure-limit.ts'
+import { countAttempt } from '../../src/http/failure-limit.ts'
 import { deleteExpiredCredentials, sweepJob } from '../../src/jobs/expired-rows.ts'
 import { signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -47,8 +47,8 @@ describe('the sweep of expired rows', () => {
     const { account } = await anAuthorizedApplication(t)
     await signIn(t.app, account)
     await t.app.inject('/oauth2/auth')
-    const subject = [{ subject: 'x', failures: 3, windowSeconds: 60 }]
-    await countFailure(t.db, subject)
+    const subject = [{ subject: 'x', attempts: 3, windowSeconds: 60 }]
+    await countAttempt(t.db, subject)
     await deleteExpiredCredentials(t.db, 2000)
     expect([await count('session'), await count('auth_failure')]).toEqual([1, 1])
     await t.db.query(`update session set expires_at = now() - interval '1 second'`)

@@ -188,7 +188,7 @@ describe('many failed client authentications', () => {
     const { clientId, basic } = await anApplication(t.db)
     const other = await anApplication(t.db)
     const answers = await fail(clientId, '192.0.2.1', 40)
-    expect(answers.filter(({ statusCode }) => statusCode === 401)).toHaveLength(29)
+    expect(answers.filter(({ statusCode }) => statusCode === 401)).toHaveLength(30)
     const blocked = await revoke(basicOf(clientId, 'wrong'), '192.0.2.1')
     expect(blocked.statusCode).toBe(429)
     expect(Number(blocked.headers['retry-after'])).toBeGreaterThan(0)

@@ -1,12 +1,12 @@
-import type { NewApplication } from '../oauth/applications.ts'
+import type { Application, ApplicationStatus, NewApplication } from './applications.ts'
 
 /**
- * The seeding migration of an application (SPEC 2.1): what an operator reviews, keeps under version control and
- * ships with every installation. It holds the client secret's SHA-256 only.
+ * The seeding migration of an application (SPEC 2.1). An operator reviews it, keeps it under version control and ships
+ * it with every installation. It holds only the SHA-256 of the client secret.
  */
 export function renderSeed(application: NewApplication): string {
   return `-- The application ${JSON.stringify(application.name)} (SPEC 2.1), written by "svc application new".
--- Of the client secret only its SHA-256 is here: the secret itself was printed once.
+-- Of the client secret it holds only the SHA-256: the secret itself was printed once.
 with registered as (
   insert into application (client_id, name, description, website, redirect_uri, exact_redirect,
                            scopes, resource_scope, status, is_resource_server, logo)
@@ -32,7 +32,23 @@ select id, '\\x${application.secretHash.toString('hex')}' from registered;
 `
 }
 
-/** A literal of SQL; a backslash is an ordinary character in it. */
+/** The migration that sets an application's status, for databases that are rebuilt from the migrations. */
+export function renderStatusSeed({ clientId, name }: Application, status: ApplicationStatus): string {
+  return `-- The application ${JSON.stringify(name)} is ${status}, written by "svc application".
+update application set status = ${quote(status)} where client_id = ${quote(clientId)};
+`
+}
+
+/** The name in letters, digits and underscores for a file name; the client id when the name has none of them. */
+export function slugOf({ name, clientId }: Pick<Application, 'name' | 'clientId'>): string {
+  const plain = name
+    .normalize('NFKD')
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '_')
+  return plain.replaceAll(/^_|_$/g, '') || clientId
+}
+
+/** A string literal of SQL. A backslash is an ordinary character in it. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", "''")}'`
 }

@@ -1,4 +1,4 @@
-import { checkRedirectUri } from '../oauth/redirect-uri.ts'
+import { checkRedirectUri } from './redirect-uri.ts'
 
 /** The parts of a registration that SPEC 2.1 and §8 bound. */
 export interface Registration {
@@ -15,7 +15,7 @@ const maxWebsiteCharacters = 128
 /** "1 MB" of SPEC 2.1, read as 1 MiB. */
 export const maxLogoBytes = 1_048_576
 
-/** Every bound of SPEC 2.1 and §8 that the registration breaks, in words; none when it is fine. */
+/** Returns a sentence for each bound of SPEC 2.1 and §8 that the registration breaks. */
 export function listMistakes({ name, description, website, redirectUri, logo }: Registration): string[] {
   const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false })
   return [
@@ -27,7 +27,7 @@ export function listMistakes({ name, description, website, redirectUri, logo }: 
       hasControls(description.replaceAll(/[\n\t]/g, '')) &&
       'the description has control characters',
     tooLong('website', website, maxWebsiteCharacters),
-    !isWebAddress(website) && 'the website is not an http or https address',
+    !isWebUrl(website) && 'the website is not an http or https URL',
     redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
     logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
     !isImage(logo) && 'the logo is not a PNG, JPEG, GIF or WebP image',
@@ -43,11 +43,11 @@ function hasControls(text: string): boolean {
   return /\p{Cc}/u.test(text)
 }
 
-function isWebAddress(text: string): boolean {
+function isWebUrl(text: string): boolean {
   return /^https?:\/\/[^\s\p{Cc}/?#"<>]+[^\s\p{Cc}"<>]*$/u.test(text) && URL.canParse(text)
 }
 
-/** By its first bytes, as the schema does: the file's name says nothing. */
+/** Checks the first bytes, as the schema does. The file name proves nothing. */
 function isImage(bytes: Buffer): boolean {
   const start = bytes.toString('latin1', 0, 12)
   const isWebp = start.startsWith('RIFF') && start.endsWith('WEBP')

@@ -1,0 +1,76 @@
+import { access, mkdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type pg from 'pg'
+import type { Config } from '../config.ts'
+import {
+  applyMigration,
+  firstOperatorNumber,
+  listAppliedMigrations,
+  numberOf,
+  readSchema,
+} from './migrate.ts'
+
+type Folder = Pick<Config, 'migrationsDir' | 'isMigrationsDirGiven'>
+
+/** The folder of the operator's migrations refuses a file. */
+export class UnwritableMigration extends Error {
+  constructor(path: string, { code }: NodeJS.ErrnoException) {
+    super(`The migration ${path} cannot be written (${code}): check MIGRATIONS_DIR.`)
+  }
+}
+
+/** Returns the folder of the operator's migrations, or null while the default folder does not exist. */
+export async function findMigrationsDir({
+  migrationsDir,
+  isMigrationsDirGiven,
+}: Folder): Promise<string | null> {
+  if (isMigrationsDirGiven) return migrationsDir
+  return access(migrationsDir).then(
+    () => migrationsDir,
+    () => null,
+  )
+}
+
+/**
+ * Writes a migration under the next free number of the operator's, `NNNN_<what>.sql`, and returns its path. The names
+ * in `taken` are not used again, even when their files are gone. Throws `UnwritableMigration`.
+ */
+export async function writeMigration(
+  config: Folder,
+  what: string,
+  sql: string,
+  taken: readonly string[] = [],
+): Promise<string> {
+  const { operators } = await readSchema(await findMigrationsDir(config))
+  const numbers = [...operators.map(({ name }) => name), ...taken].map(numberOf)
+  const number = Math.max(firstOperatorNumber - 1, ...numbers) + 1
+  const path = join(config.migrationsDir, `${number}_${what}.sql`)
+  if (number > 9999) throw new Error('The numbers of migrations are used up: rename the one with 9999.')
+  try {
+    if (!config.isMigrationsDirGiven) await mkdir(config.migrationsDir, { recursive: true })
+    await writeFile(path, sql, { flag: 'wx' })
+  } catch (error) {
+    throw new UnwritableMigration(path, error as NodeJS.ErrnoException)
+  }
+  return path
+}
+
+/**
+ * Writes a migration and applies it at once, so that a database rebuilt from the migrations gets the same state.
+ * Returns its path. A file that the database refuses is removed: it would stop every later start.
+ */
+export async function writeAndApplyMigration(
+  db: pg.Pool,
+  config: Folder,
+  what: string,
+  sql: string,
+): Promise<string> {
+  const path = await writeMigration(config, what, sql, await listAppliedMigrations(db))
+  try {
+    await applyMigration(db, path)
+  } catch (error) {
+    await rm(path)
+    throw error
+  }
+  return path
+}

@@ -1,0 +1,91 @@
+import { randomBytes } from 'node:crypto'
+import argon2 from 'argon2'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { HashQueueFullError, hashPassword, isPassword, nobodysHash } from '../../src/accounts/passwords.ts'
+import { anAccount, cookiesOf, csrfTokenIn, password, post } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+import { aZip } from '../support/zip.ts'
+
+afterEach(() => void vi.restoreAllMocks())
+
+/** Watches argon2: how many hashes run at once, and how many at most. */
+function watchHashes() {
+  const seen = { running: 0, most: 0 }
+  const { verify } = argon2
+  vi.spyOn(argon2, 'verify').mockImplementation(async (...given) => {
+    seen.running += 1
+    seen.most = Math.max(seen.most, seen.running)
+    try {
+      return await verify(...given)
+    } finally {
+      seen.running -= 1
+    }
+  })
+  return seen
+}
+
+describe('hashing a password', () => {
+  it('runs at most twice at once, and refuses what would wait too long', async () => {
+    const seen = watchHashes()
+    const all = await Promise.allSettled(Array.from({ length: 70 }, () => isPassword('x', nobodysHash)))
+    const refused = all.filter((one) => one.status === 'rejected')
+    expect(refused).toHaveLength(8)
+    expect(refused.every(({ reason }) => reason instanceof HashQueueFullError)).toBe(true)
+    expect(seen).toEqual({ running: 0, most: 2 })
+    expect(await isPassword('again', await hashPassword('again'))).toBe(true)
+  })
+
+  it('goes on after a hash that cannot be read', async () => {
+    const broken = await Promise.allSettled(Array.from({ length: 5 }, () => isPassword('x', 'no hash')))
+    expect(broken.every(({ status }) => status === 'rejected')).toBe(true)
+    expect(await isPassword('again', await hashPassword('again'))).toBe(true)
+  })
+})
+
+describe('many sign-ins at once', () => {
+  const t = useApp({ TRUST_PROXY: 'true' })
+
+  async function aFormOf(username: string) {
+    const form = await t.app.inject('/login')
+    return { cookie: cookiesOf(form), fields: { csrf_token: csrfTokenIn(form), username, password } }
+  }
+
+  it('let a download that begins after them finish before them', async () => {
+    const large = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': randomBytes(700_000) })
+    const publisher = await aPublisher(t)
+    const { sha256 } = (await publisher.push('1.0.0', { payload: large })).json()
+    const seen = watchHashes()
+    const forms = await Promise.all(Array.from({ length: 60 }, (_, n) => aFormOf(`nobody-${n}`)))
+    let finished = 0
+    const signIns = forms.map(async ({ cookie, fields }, n) => {
+      const answer = await post(t.app, '/login', cookie, fields, { 'x-forwarded-for': `192.0.2.${n}` })
+      finished += 1
+      return answer.statusCode
+    })
+    await expect.poll(() => seen.running, { interval: 1 }).toBe(2)
+    const download = await publisher.ask(`dist/acme/lib/1.0.0/${sha256}.zip`)
+    expect(download.rawPayload.equals(large)).toBe(true)
+    expect(finished).toBeLessThan(30)
+    expect(await Promise.all(signIns)).toEqual(Array(60).fill(403))
+    expect(seen.most).toBe(2)
+  })
+
+  it('beyond the queue get 429 and when to retry, and their attempts do not count', async () => {
+    const { username } = await anAccount(t.db)
+    const { cookie, fields } = await aFormOf(username)
+    const queued = Promise.allSettled(Array.from({ length: 62 }, () => isPassword('x', nobodysHash)))
+    const ip = { 'x-forwarded-for': '198.51.100.1' }
+    // Whatever finishes meanwhile is replaced, so that the queue stays full.
+    const keepFull = setInterval(() => void isPassword('x', nobodysHash).catch(() => {}), 1)
+    const answer = await post(t.app, '/login', cookie, fields, ip)
+    clearInterval(keepFull)
+    expect(answer.statusCode).toBe(429)
+    expect(answer.headers['retry-after']).toBe('2')
+    expect(answer.body).toContain('Too many people are signing in')
+    await queued
+    await expect.poll(async () => (await post(t.app, '/login', cookie, fields, ip)).statusCode).toBe(303)
+    const { rowCount } = await t.db.query('select from auth_failure where failures > 1')
+    expect(rowCount).toBe(0)
+  })
+})
