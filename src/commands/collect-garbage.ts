@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { collectGarbage } from '../registry/archives/collect-garbage.ts'
+import { openOwnVolume } from '../registry/archives/volume-owner.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 
@@ -8,17 +8,19 @@ import { answer, withDatabase } from './run.ts'
 export function collectGarbageCommand(): Command {
   return new Command('collect-garbage')
     .description('Remove archives that no version names, and leftovers of uploads, when untouched for a day.')
+    .option('--dry-run', 'only show how much would be removed')
+    .option('--force', 'remove more than half of the archives, if no version names them')
     .addOption(jsonOption())
-    .addHelpText('after', '\nIt may run beside a server, and beside itself: once a day is often enough.')
-    .action(async (options: { json?: boolean }) => {
-      const collected = await withDatabase(async (db, { dataDir }) =>
-        collectGarbage(db, await openArchiveVolume(dataDir)),
+    .addHelpText('after', '\nThe server does this once a day. The command may run beside it.')
+    .action(async (options: { dryRun?: boolean; force?: boolean; json?: boolean }) => {
+      const { dryRun: isDryRun = false, force: isForced = false } = options
+      const { archives, temporaryFiles, bytes } = await withDatabase(async (db, { dataDir }) =>
+        collectGarbage(db, await openOwnVolume(db, dataDir), { isDryRun, isForced }),
       )
-      const { archives, temporaryFiles, bytes } = collected
       answer(
         options,
-        { archives, temporary_files: temporaryFiles, bytes },
-        `Removed ${archives} archives and ${temporaryFiles} temporary files: ${bytes} bytes.`,
+        { archives, temporary_files: temporaryFiles, bytes, dry_run: isDryRun },
+        `${isDryRun ? 'Would remove' : 'Removed'} ${archives} archives and ${temporaryFiles} temporary files: ${bytes} bytes.`,
       )
     })
 }

@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
+import { openOwnVolume } from '../registry/archives/volume-owner.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 
@@ -12,23 +12,23 @@ export function verifyArchivesCommand(): Command {
     .addHelpText('after', '\nIt reads every archive. Exit code 1 says that something is wrong.')
     .action(async (options: { json?: boolean }) => {
       const verification = await withDatabase(async (db, { dataDir }) =>
-        verifyArchives(db, await openArchiveVolume(dataDir)),
+        verifyArchives(db, await openOwnVolume(db, dataDir)),
       )
-      answer(options, verification, wordVerification(verification))
+      answer(options, verification, describeVerification(verification))
       const { length } = verification.problems
       if (length > 0)
         throw new Error(`${length} ${length === 1 ? 'archive has' : 'archives have'} a problem.`)
     })
 }
 
-function wordVerification({ archives, problems }: Verification): string {
+function describeVerification({ archives, problems }: Verification): string {
   const lines = problems.map(({ sha256, problem, versions }) =>
-    [`${sha256} is ${wording[problem]}`, ...versions.map((version) => `  ${version}`)].join('\n'),
+    [`${sha256} is ${problemTexts[problem]}`, ...versions.map((version) => `  ${version}`)].join('\n'),
   )
   return [...lines, `Read ${archives} archives.`].join('\n')
 }
 
-const wording = {
+const problemTexts = {
   damaged: 'damaged: its bytes are not what its name says',
   missing: 'missing on the volume',
   'wrong size': 'not of the size that was published',

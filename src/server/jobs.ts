@@ -1,5 +1,6 @@
 import { deleteExpiredCredentials, sweepJob } from '../jobs/expired-rows.ts'
 import type { Job } from '../jobs/job.ts'
+import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
 
 /** Every background job of the server. `jobs/job.ts` tells how to add one. */
-export const jobs: readonly Job[] = [sweepJob([deleteExpiredCredentials])]
+export const jobs: readonly Job[] = [sweepJob([deleteExpiredCredentials]), collectGarbageJob]

@@ -5,8 +5,8 @@ import { type ChosenDatabase, openForServer } from '../database/chosen-database.
 import { builtInMigrations, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { noteServerUrls } from '../database/server-urls.ts'
-import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { lacksNewestArchive } from '../registry/archives/verify-archives.ts'
+import { openOwnVolume } from '../registry/archives/volume-owner.ts'
 import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { buildApp } from './app.ts'
 import { type Demo, makeDemo } from './demo.ts'
@@ -42,7 +42,7 @@ export async function serve(config: Config): Promise<void> {
   }
 }
 
-/** Brings the database up to date, and warns of a DATA_DIR that is not its own. */
+/** Brings the database up to date. Throws when the archives belong to another database; warns when the newest is missing. */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
   const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, (missing) =>
     log.warn(
@@ -54,8 +54,8 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
   const rendered = await rerenderDocuments(db, config.baseUrl)
   if (rendered > 0) log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')
   const { dataDir } = config
-  if (await lacksNewestArchive(db, await openArchiveVolume(dataDir))) {
-    log.warn({ dataDir }, 'DATA_DIR lacks the newest archive: is it this database’s? See svc verify-archives')
+  if (await lacksNewestArchive(db, await openOwnVolume(db, dataDir))) {
+    log.warn({ dataDir }, 'DATA_DIR lacks the newest archive: svc verify-archives lists what is missing')
   }
 }
 

@@ -245,7 +245,8 @@ describe('svc serve', () => {
     const name = `${database.connection.database}_empty`
     const server = { ...database.connection }
     await onServer(server, `create database ${name}`)
-    const more = { DATABASE_URL: databaseUrl({ ...database.connection, database: name }) }
+    const url = databaseUrl({ ...database.connection, database: name })
+    const more = { DATABASE_URL: url, DATA_DIR: join(dataDir, 'twice') }
     const both = await Promise.all([start(more), start(more)])
     for (const { url } of both) expect((await fetch(`${url}/readyz`)).status).toBe(200)
     await Promise.all(both.map(stopServer))

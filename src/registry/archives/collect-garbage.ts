@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises'
-import type { Queryable } from '../../database/database.ts'
-import { listNamedArchives } from '../tables/archives.ts'
+import { brokenConstraint, type Queryable } from '../../database/database.ts'
+import type { Job } from '../../jobs/job.ts'
+import { deleteOrphanedArchives, deleteUnnamedArchives, listNamedArchives } from '../tables/archives.ts'
 import {
   type ArchiveVolume,
   listArchives,
@@ -8,36 +9,120 @@ import {
   removeArchive,
   type StoredArchive,
 } from './archive-volume.ts'
+import { openOwnVolume } from './volume-owner.ts'
 
-/** What was removed, and its size. */
+/** What was removed, or would be removed, and its size. */
 export interface CollectedGarbage {
   archives: number
   temporaryFiles: number
   bytes: number
 }
 
-/** Longer than any upload is under way: who keeps an archive touches it, and names it within minutes. */
+/** How to collect. */
+export interface CollectOptions {
+  /** Only counts. */
+  isDryRun?: boolean
+  /** Allows to remove more than half of the archives. */
+  isForced?: boolean
+  signal?: AbortSignal
+}
+
+/** Longer than any upload takes. An upload touches the archive that it keeps, and names it within minutes. */
 const untouchedMilliseconds = 24 * 60 * 60 * 1000
 const batchSize = 1000
+const collectSeconds = 24 * 60 * 60
+
+/** Thrown instead of removing more than half of a volume. */
+export class TooMuchGarbage extends Error {}
+
+/** Collects once a day. The server runs it, one process at a time. */
+export const collectGarbageJob: Job = {
+  name: 'collect-garbage',
+  everySeconds: collectSeconds,
+  async run({ db, config, log }, _data, signal) {
+    try {
+      const collected = await collectGarbage(db, await openOwnVolume(db, config.dataDir), { signal })
+      log.info(collected, 'archives that no version names were removed')
+    } catch (error) {
+      // A retry would find the same. Only a person can tell whether this is right.
+      if (!(error instanceof TooMuchGarbage)) throw error
+      log.error({ err: error }, 'garbage was not collected')
+    }
+  },
+}
 
 /**
- * Removes the archives that no version names, purged ones not counted, and the temporary files of uploads that
- * crashed: both only when nobody has touched them for a day, and so beside running uploads.
+ * Removes the archives that no version names (purged versions do not count), their rows, and the temporary files of
+ * uploads that crashed: only what nobody has touched for a day, so it may run beside uploads. Throws `TooMuchGarbage`
+ * before it removes anything when that is more than half of the archives, unless it is forced.
  */
-export async function collectGarbage(db: Queryable, volume: ArchiveVolume): Promise<CollectedGarbage> {
+export async function collectGarbage(
+  db: Queryable,
+  volume: ArchiveVolume,
+  { isDryRun = false, isForced = false, signal }: CollectOptions = {},
+): Promise<CollectedGarbage> {
   // By this machine's clock, as the files' times are.
   const untouchedSince = new Date(Date.now() - untouchedMilliseconds)
-  const collected: CollectedGarbage = { archives: 0, temporaryFiles: 0, bytes: 0 }
-  for await (const batch of batchesOf(listArchives(volume), untouchedSince)) {
+  const collected = isDryRun || !isForced ? await count(db, volume, untouchedSince) : null
+  if (collected && isDryRun) return collected
+  if (collected && collected.archives * 2 > collected.kept + collected.archives) {
+    throw new TooMuchGarbage(
+      `No version names ${collected.archives} of the ${collected.kept + collected.archives} archives. To remove more than half of them, run svc collect-garbage --force.`,
+    )
+  }
+  return remove(db, volume, { untouchedSince, signal })
+}
+
+async function count(
+  db: Queryable,
+  volume: ArchiveVolume,
+  untouchedSince: Date,
+): Promise<CollectedGarbage & { kept: number }> {
+  const counted = { archives: 0, temporaryFiles: 0, bytes: 0, kept: 0 }
+  for await (const batch of batchesOf(listArchives(volume))) {
     const named = await listNamedArchives(
       db,
       batch.map(({ sha256 }) => sha256),
     )
-    for (const { sha256, size } of batch) {
+    for (const { sha256, size, touchedAt } of batch) {
+      if (named.has(sha256) || touchedAt > untouchedSince) {
+        counted.kept += 1
+      } else {
+        counted.archives += 1
+        counted.bytes += size
+      }
+    }
+  }
+  for await (const { size, touchedAt } of listTemporaryFiles(volume)) {
+    if (touchedAt > untouchedSince) continue
+    counted.temporaryFiles += 1
+    counted.bytes += size
+  }
+  return counted
+}
+
+async function remove(
+  db: Queryable,
+  volume: ArchiveVolume,
+  { untouchedSince, signal }: { untouchedSince: Date; signal: AbortSignal | undefined },
+): Promise<CollectedGarbage> {
+  const collected: CollectedGarbage = { archives: 0, temporaryFiles: 0, bytes: 0 }
+  for await (const batch of batchesOf(listArchives(volume))) {
+    signal?.throwIfAborted()
+    const untouched = batch.filter(({ touchedAt }) => touchedAt <= untouchedSince)
+    const named = await deleteRows(
+      db,
+      untouched.map(({ sha256 }) => sha256),
+    )
+    for (const { sha256, size } of untouched) {
       if (named.has(sha256) || !(await removeArchive(volume, sha256, untouchedSince))) continue
       collected.archives += 1
       collected.bytes += size
     }
+  }
+  for (let last: string | null = ''; last !== null; ) {
+    signal?.throwIfAborted()
+    last = await again(() => deleteOrphanedArchives(db, last ?? ''))
   }
   for await (const { path, size, touchedAt } of listTemporaryFiles(volume)) {
     if (touchedAt > untouchedSince) continue
@@ -48,14 +133,28 @@ export async function collectGarbage(db: Queryable, volume: ArchiveVolume): Prom
   return collected
 }
 
-/** The archives that nobody has touched, so many at once that one statement judges them. */
+/** Rows go first: a crash in between leaves a file that the next collection finds, not a row without its file. */
+async function deleteRows(db: Queryable, sha256s: readonly string[]): Promise<ReadonlySet<string>> {
+  return again(() => deleteUnnamedArchives(db, sha256s))
+}
+
+/** Repeats a statement when a publication named one of its archives just then. */
+async function again<T>(statement: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await statement()
+    } catch (error) {
+      if (brokenConstraint(error) !== 'package_version_sha256_fkey' || attempt === 10) throw error
+    }
+  }
+}
+
+/** So many archives at once that one statement judges them. */
 async function* batchesOf(
   archives: AsyncIterable<StoredArchive>,
-  untouchedSince: Date,
 ): AsyncGenerator<StoredArchive[], void, void> {
   let batch: StoredArchive[] = []
   for await (const archive of archives) {
-    if (archive.touchedAt > untouchedSince) continue
     batch.push(archive)
     if (batch.length < batchSize) continue
     yield batch

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../database/database.ts'
 
-/** Of the given archives those that a version names which is not purged; the hashes in lower-case hex. */
+/** Returns those of the given archives that a version names which is not purged; the hashes in lower-case hex. */
 export async function listNamedArchives(
   db: Queryable,
   sha256s: readonly string[],
@@ -12,6 +12,60 @@ export async function listNamedArchives(
     [sha256s],
   )
   return new Set(rows.map(({ sha256 }) => sha256))
+}
+
+/**
+ * The same, and deletes the rows of the given archives that no version names, purged ones included: the API still shows
+ * size and hash of a purged version. A row that a running publication relies on is locked, and skipped. Throws a
+ * violation of the foreign key when a publication ends in this very moment.
+ */
+export async function deleteUnnamedArchives(
+  db: Queryable,
+  sha256s: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const { rows } = await db.query<{ sha256: string }>(
+    `with asked as (
+       select decode(hex, 'hex') as sha256 from unnest($1::text[]) as hex
+     ), deleted as (
+       delete from archive where sha256 in (
+         select a.sha256 from archive a join asked using (sha256)
+          where not exists (select from package_version v where v.sha256 = a.sha256)
+            for update of a skip locked)
+     )
+     select encode(sha256, 'hex') as sha256 from asked
+      where exists (select from package_version v where v.sha256 = asked.sha256 and v.purged_at is null)`,
+    [sha256s],
+  )
+  return new Set(rows.map(({ sha256 }) => sha256))
+}
+
+/**
+ * Deletes the rows of archives that no version names, of the next thousand after a hash, whose file may be gone already.
+ * Returns the last hash that it looked at; null at the end.
+ */
+export async function deleteOrphanedArchives(db: Queryable, after: string): Promise<string | null> {
+  const { rows } = await db.query<{ last: string | null }>(
+    `with batch as materialized (
+       select sha256 from archive where sha256 > decode($1, 'hex') order by sha256 limit 1000
+     ), deleted as (
+       delete from archive where sha256 in (
+         select a.sha256 from archive a join batch using (sha256)
+          where not exists (select from package_version v where v.sha256 = a.sha256)
+            for update of a skip locked)
+     )
+     select encode(sha256, 'hex') as last from batch order by sha256 desc limit 1`,
+    [after],
+  )
+  return rows[0]?.last ?? null
+}
+
+/** Whether the database knows any of the given archives. */
+export async function isAnyArchiveKnown(db: Queryable, sha256s: readonly string[]): Promise<boolean> {
+  const { rows } = await db.query<{ known: boolean }>(
+    `select exists (select from archive where sha256 in (select decode(hex, 'hex') from unnest($1::text[]) as hex)) as known`,
+    [sha256s],
+  )
+  return rows[0]?.known === true
 }
 
 /** The archive of the version that was published last, in lower-case hex, purged ones not counted; null without any. */

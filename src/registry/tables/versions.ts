@@ -14,12 +14,15 @@ export interface ArchiveDigest {
   size: number
 }
 
-/** Names an archive. Its bytes are on the volume already. */
+/**
+ * Names an archive. Its bytes are on the volume already. A row that exists is locked, so that a garbage collection
+ * cannot delete it before this transaction inserts the version.
+ */
 export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: ArchiveDigest): Promise<void> {
   await tx.query({
     name: 'insert-archive',
     text: `insert into archive (sha256, sha1, size) values (decode($1, 'hex'), decode($2, 'hex'), $3)
-           on conflict (sha256) do nothing`,
+           on conflict (sha256) do update set size = excluded.size where false`,
     values: [sha256, sha1, size],
   })
 }

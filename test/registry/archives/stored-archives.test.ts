@@ -3,7 +3,7 @@ import { appendFile, mkdir, rm, truncate, utimes, writeFile } from 'node:fs/prom
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type ArchiveVolume, openArchiveVolume } from '../../../src/registry/archives/archive-volume.ts'
-import { collectGarbage } from '../../../src/registry/archives/collect-garbage.ts'
+import { collectGarbage, collectGarbageJob } from '../../../src/registry/archives/collect-garbage.ts'
 import { verifyArchives } from '../../../src/registry/archives/verify-archives.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -19,6 +19,7 @@ beforeEach(async () => {
   }
   await openArchiveVolume(t.config.dataDir)
   await t.db.query('delete from package_version')
+  await t.db.query('delete from archive')
 })
 
 const pathOf = (sha256: string) => join(volume.directory, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
@@ -57,8 +58,10 @@ describe('collectGarbage', () => {
   it('removes what a deleted repository has left', async () => {
     const { call, kept, gone } = await twoVersions()
     expect((await call('DELETE')).statusCode).toBe(204)
-    expect((await collectGarbage(t.db, volume)).archives).toBe(2)
+    const { rows } = await t.db.query('select from archive')
+    expect((await collectGarbage(t.db, volume, { isForced: true })).archives).toBe(2)
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([false, false])
+    expect([rows.length, (await t.db.query('select from archive')).rows]).toEqual([2, []])
   })
 
   it('keeps an archive that another version has too', async () => {
@@ -74,8 +77,56 @@ describe('collectGarbage', () => {
     expect([existsSync(pathOf(kept)), existsSync(pathOf(sha256))]).toEqual([true, true])
     await two.call('DELETE', '/packages/acme/same?purge=true')
     await call('DELETE')
-    await collectGarbage(t.db, volume)
+    await collectGarbage(t.db, volume, { isForced: true })
     expect(existsSync(pathOf(sha256))).toBe(false)
+  })
+
+  it('refuses to remove more than half of the archives, unless it is forced, and removes nothing then', async () => {
+    const { call, push, kept, gone } = await twoVersions()
+    await push('3.0.0', { manifest: { description: 'fresh' } })
+    await call('DELETE', '/packages/acme/lib?purge=true')
+    const temporary = join(volume.directory, 'tmp', 'crashed')
+    await writeFile(temporary, 'xx')
+    await age(temporary, 25)
+    await expect(collectGarbage(t.db, volume)).rejects.toThrow('No version names 2 of the 3 archives')
+    expect([pathOf(kept), pathOf(gone), temporary].map(existsSync)).toEqual([true, true, true])
+    expect(await collectGarbage(t.db, volume, { isDryRun: true })).toMatchObject({
+      archives: 2,
+      temporaryFiles: 1,
+    })
+    expect([pathOf(kept), pathOf(gone), temporary].map(existsSync)).toEqual([true, true, true])
+    expect((await t.db.query('select from archive')).rows).toHaveLength(3)
+    expect(await collectGarbage(t.db, volume, { isForced: true })).toMatchObject({
+      archives: 2,
+      temporaryFiles: 1,
+    })
+    expect([pathOf(kept), pathOf(gone), temporary].map(existsSync)).toEqual([false, false, false])
+  })
+
+  it('removes rows whose file is already gone, and keeps those that show what was purged', async () => {
+    const { call, kept, gone } = await twoVersions()
+    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    await t.db.query(
+      `insert into archive (sha256, sha1, size) values (sha256('x'), substr(sha256('x'), 1, 20), 1)`,
+    )
+    await collectGarbage(t.db, volume)
+    const { rows } = await t.db.query(`select encode(sha256, 'hex') as sha256 from archive`)
+    expect(new Set(rows.map(({ sha256 }) => sha256))).toEqual(new Set([kept, gone]))
+    expect(existsSync(pathOf(gone))).toBe(false)
+  })
+
+  it('runs in the server once a day, and asks for a person when it would remove more than half', async () => {
+    const { call, gone, kept } = await twoVersions()
+    const run = () =>
+      collectGarbageJob.run({ config: t.config, db: t.db, log: t.app.log }, {}, new AbortController().signal)
+    expect(collectGarbageJob.everySeconds).toBe(86_400)
+    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    await run()
+    expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([true, false])
+    await call('DELETE', '/packages/acme/lib?purge=true')
+    await run()
+    expect(existsSync(pathOf(kept))).toBe(true)
+    expect(t.log()).toContain('garbage was not collected')
   })
 
   it('leaves alone what was touched within a day: an upload may be about to name it', async () => {
@@ -100,8 +151,8 @@ describe('collectGarbage', () => {
       await age(pathOf(sha256), 48)
       const [pushed] = await Promise.all([
         publisher.push('1.0.0', { name: 'acme/again', payload }),
-        collectGarbage(t.db, volume),
-        collectGarbage(t.db, volume),
+        collectGarbage(t.db, volume, { isForced: true }),
+        collectGarbage(t.db, volume, { isForced: true }),
       ])
       const { url } = pushed.json() as { url: string }
       const pulled = await publisher.ask(url.slice(`http://svc.test${publisher.path}`.length))
@@ -162,6 +213,9 @@ describe('svc collect-garbage and svc verify-archives', () => {
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
     const collected = await svc('collect-garbage', '--json')
     expect(JSON.parse(collected.stdout)).toMatchObject({ archives: 1, temporary_files: 0 })
+    expect((await svc('collect-garbage', '--dry-run')).stdout).toBe(
+      'Would remove 0 archives and 0 temporary files: 0 bytes.\n',
+    )
     expect((await svc('collect-garbage')).stdout).toBe('Removed 0 archives and 0 temporary files: 0 bytes.\n')
     const sound = await svc('verify-archives', '--json')
     expect([sound.code, JSON.parse(sound.stdout)]).toEqual([0, { archives: 1, problems: [] }])

@@ -1,0 +1,91 @@
+import { existsSync } from 'node:fs'
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeEach, describe, expect, it } from 'vitest'
+import { openArchiveVolume } from '../../../src/registry/archives/archive-volume.ts'
+import { openOwnVolume } from '../../../src/registry/archives/volume-owner.ts'
+import { aCaller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { databaseUrl, runSvc } from '../../support/program.ts'
+
+const t = useApp()
+const { dataDir } = t.config
+const idPath = join(dataDir, 'archives', 'database-id')
+const databaseId = async () => (await t.db.query('select id from installation')).rows[0].id as string
+const stranger = '7d3c1a9e-0000-4000-8000-000000000000'
+const folders: string[] = []
+
+beforeEach(async () => {
+  await rm(join(dataDir, 'archives'), { recursive: true, force: true })
+  await openArchiveVolume(dataDir)
+})
+afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))))
+
+async function anEmptyFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-test-owner-'))
+  folders.push(folder)
+  return folder
+}
+
+describe('an archive volume', () => {
+  it('gets the id of its database while it is empty, from one of many processes', async () => {
+    await Promise.all(Array.from({ length: 8 }, () => openOwnVolume(t.db, dataDir)))
+    expect(await readFile(idPath, 'utf8')).toBe(`${await databaseId()}\n`)
+    expect(await readdir(join(dataDir, 'tmp'))).toEqual([])
+  })
+
+  it('is adopted when the database knows an archive on it', async () => {
+    const { push } = await aCaller(t)
+    await push('1.0.0')
+    const newest = (await push('2.0.0', { manifest: { description: 'newest' } })).json() as { sha256: string }
+    await rm(join(dataDir, 'archives', newest.sha256.slice(0, 2), `${newest.sha256}.zip`))
+    await openOwnVolume(t.db, dataDir)
+    expect(existsSync(idPath)).toBe(true)
+  })
+
+  it('of another database is refused with both ids', async () => {
+    await writeFile(idPath, `${stranger}\n`)
+    await expect(openOwnVolume(t.db, dataDir)).rejects.toThrow(
+      `The archives in ${dataDir} belong to the database with the id ${stranger}, but this database has the id ${await databaseId()}.`,
+    )
+    expect(await readFile(idPath, 'utf8')).toBe(`${stranger}\n`)
+  })
+
+  it('with archives that the database does not know is refused', async () => {
+    const { push } = await aCaller(t)
+    await push('1.0.0')
+    await t.db.query('delete from package_version')
+    await t.db.query('delete from archive')
+    await expect(openOwnVolume(t.db, dataDir)).rejects.toThrow(
+      `There are archives in ${dataDir}, but this database (id ${await databaseId()}) knows none of them.`,
+    )
+    expect(existsSync(idPath)).toBe(false)
+  })
+})
+
+describe('svc serve, collect-garbage and verify-archives', () => {
+  it('refuse the volume of another database, and change nothing', async () => {
+    await writeFile(idPath, `${stranger}\n`)
+    const environment = { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: dataDir }
+    for (const words of [['serve'], ['collect-garbage', '--force'], ['verify-archives']]) {
+      const { code, stderr } = await runSvc(words, environment)
+      expect([words, code]).toEqual([words, 1])
+      expect(stderr).toContain(stranger)
+      expect(stderr).toContain(await databaseId())
+    }
+  })
+
+  it('refuse archives beside an embedded database that was just created', async () => {
+    const folder = await anEmptyFolder()
+    const { push } = await aCaller(t)
+    const { sha256 } = (await push('1.0.0')).json() as { sha256: string }
+    await openArchiveVolume(folder)
+    const from = join(dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
+    const path = join(folder, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
+    await cp(from, path)
+    const { code, stderr } = await runSvc(['collect-garbage', '--force'], { DATA_DIR: folder })
+    expect([code, existsSync(path)]).toEqual([1, true])
+    expect(stderr).toContain('knows none of them')
+  })
+})
