@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { brokenConstraint } from '../database/database.ts'
-import { type WordedScopes, wordResourceScope, wordScopes } from '../domain/scope-wording.ts'
+import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { allScopes } from '../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { notFound } from '../http/page-error.ts'
@@ -28,7 +28,7 @@ import type { Session } from './sessions.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
 const tokensPage = page<{
-  tokens: (PersonalToken & { wordedScopes: WordedScopes[] })[]
+  tokens: (PersonalToken & { wordedScopes: DescribedScopes[] })[]
   form: TokenForm
   problem: string | null
   wasRevoked: boolean
@@ -51,7 +51,7 @@ const newTokenPage = page<{
 
 const resourceScopeChoices = (['all', 'public', 'specified'] as const).map((value) => ({
   value,
-  words: wordResourceScope(value),
+  words: describeResourceScope(value),
 }))
 
 /** `/settings/tokens`: personal access tokens (DESIGN §4). */
@@ -98,7 +98,7 @@ async function showTokens(
   const tokens = await listPersonalTokens(db, session.account.id)
   return tokensPage(reply, session, {
     ...shown,
-    tokens: tokens.map((token) => ({ ...token, wordedScopes: wordScopes(token.scopes) })),
+    tokens: tokens.map((token) => ({ ...token, wordedScopes: describeScopes(token.scopes) })),
     presets,
     lifetimesInDays,
     tomorrow: tomorrow(),
@@ -127,8 +127,10 @@ async function makeToken(
 
 /** Every scope in words, in groups: a read permission before the read-write one that covers it. */
 function scopeChoices() {
-  const read = wordScopes(allScopes.filter((scope) => scope.endsWith(':r'))).flatMap(({ scopes }) => scopes)
-  return wordScopes(allScopes).map(({ title, scopes }) => ({
+  const read = describeScopes(allScopes.filter((scope) => scope.endsWith(':r'))).flatMap(
+    ({ scopes }) => scopes,
+  )
+  return describeScopes(allScopes).map(({ title, scopes }) => ({
     title,
     scopes: scopes.flatMap((widest) => [...read.filter(({ scope }) => `${scope}w` === widest.scope), widest]),
   }))

@@ -1,102 +1,165 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/advise.ts'
+import { liftQuarantine, quarantineVersion } from '../registry/lifecycle/quarantine.ts'
 import { isConstraint, maxConstraintLength } from '../registry/manifest/constraint.ts'
 import { type Advisory as KnownAdvisory, listAdvisories, severities } from '../registry/tables/advisories.ts'
-import { allowedTo, changeOf, packageNameOf, param } from './admission.ts'
 import type { ApiContext } from './context.ts'
+import { type ApiScope, endpoint, Moment, NoContent, plainText } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import { addInterface } from './interface.ts'
+import { guardRepository } from './guards.ts'
 import { findPackage } from './listed-packages.ts'
-import { packageUrl } from './packages.ts'
-import { plainText } from './plain-text.ts'
+import { PackagePath, packageChangeOf, packageNameOf, packageUrl } from './packages.ts'
+import { VersionPath, versionChangeOf, versionUrl } from './versions.ts'
 
-const NewAdvisory = z.object({
-  title: plainText(255).min(1),
-  // One that Composer's parser refuses would break every project that loads the package.
-  affected_versions: z
-    .string()
-    .min(1)
-    .max(maxConstraintLength)
-    .refine(isConstraint, { message: 'must be a version constraint, such as <1.2.3 or ^2.0' }),
-  cve: z
-    .string()
-    .regex(/^CVE-\d{4}-\d{4,19}$/, { message: 'must be such as CVE-2026-12345' })
-    .nullish(),
-  link: z
-    .string()
-    .max(2000)
-    .regex(/^https?:\/\/[!-~]+$/, { message: 'must be a web address' })
-    .nullish(),
-  severity: z.enum(severities).nullish(),
-})
+const AdvisoryDraft = z
+  .strictObject({
+    title: plainText(255, 1).meta({ example: 'Path traversal in the archive reader' }),
+    // A constraint that Composer cannot parse would break every project that loads the package.
+    affected_versions: z
+      .string()
+      .min(1)
+      .max(maxConstraintLength)
+      .refine(isConstraint, { message: 'must be a version constraint, such as <1.2.3 or ^2.0' })
+      .meta({ description: 'A Composer constraint', example: '<1.2.3' }),
+    cve: z
+      .string()
+      .regex(/^CVE-\d{4}-\d{4,19}$/, { message: 'must be such as CVE-2026-12345' })
+      .nullish()
+      .meta({ example: 'CVE-2026-12345' }),
+    link: z
+      .string()
+      .max(2000)
+      .regex(/^https?:\/\/[!-~]+$/, { message: 'must be an http or https URL' })
+      .nullish(),
+    severity: z.enum(severities).nullish(),
+  })
+  .meta({ id: 'AdvisoryDraft' })
 
-const Advisory = z.object({
-  advisory_id: z.string(),
-  package: z.string(),
-  title: z.string(),
-  affected_versions: z.string(),
-  cve: z.string().nullable(),
-  link: z.string().nullable(),
-  severity: z.enum(severities).nullable(),
-  reported_at: z.iso.datetime(),
-})
+const Advisory = z
+  .object({
+    advisory_id: z.string(),
+    package: z.string().meta({ example: 'acme/hello' }),
+    title: z.string(),
+    affected_versions: z.string(),
+    cve: z.string().nullable(),
+    link: z.string().nullable(),
+    severity: z.enum(severities).nullable(),
+    reported_at: Moment,
+  })
+  .meta({ id: 'Advisory' })
 
-/** Security advisories of a package: `…/advisories` (DESIGN §6). */
-export async function advisoryRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+const AdvisoryPath = PackagePath.extend({ advisory: z.string().meta({ description: 'ID of the advisory' }) })
+
+const QuarantineDraft = z
+  .strictObject({
+    reason: plainText(500, 1)
+      .default('quarantined by its registry')
+      .meta({ description: 'Composer shows it to everyone who tries to install the version' }),
+  })
+  .meta({ id: 'QuarantineDraft' })
+
+const Quarantine = z.object({ version: z.string(), quarantine_reason: z.string() }).meta({ id: 'Quarantine' })
+
+/**
+ * Security advisories of a package and quarantine of a version (DESIGN §6). Whoever may push can warn. Removing a
+ * warning makes a package less safe, so it needs an admin: a stolen publish token must not be enough.
+ */
+export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db } = context
   const url = `${packageUrl}/advisories`
+  const mayPull = guardRepository('pull', context)
+  const mayPush = guardRepository('push', context)
+  const mayManage = guardRepository('manage', context)
 
-  addInterface(
-    app,
-    {
-      method: 'GET',
-      url,
-      summary: 'The advisories that stand against a package, the oldest first',
-      entrance: allowedTo('pull', context),
-      answer: z.array(Advisory),
-    },
-    async ({ request, admitted }) => {
-      const found = await findPackage(db, admitted.repositoryId, packageNameOf(request))
+  app.get(
+    url,
+    endpoint(mayPull, {
+      operationId: 'listAdvisories',
+      tag: 'Security',
+      summary: 'List the advisories of a package, the oldest first',
+      params: PackagePath,
+      response: { 200: z.array(Advisory) },
+    }),
+    async (request) => {
+      const found = await findPackage(
+        db,
+        mayPull.granted(request).repositoryId,
+        packageNameOf(request.params),
+      )
       if (!found) throw notFound('package not found')
-      return (await listAdvisories(db, found.id)).map(describeAdvisory)
+      return (await listAdvisories(db, found.id)).map(formatAdvisory)
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'POST',
-      url,
-      summary: 'Publish an advisory against a package',
-      entrance: allowedTo('push', context),
-      body: NewAdvisory,
-      answer: Advisory,
-      status: 201,
-    },
-    async ({ request, admitted, body }) => {
-      const { title, affected_versions, cve = null, link = null, severity = null } = body
+  app.post(
+    url,
+    endpoint(mayPush, {
+      operationId: 'createAdvisory',
+      tag: 'Security',
+      summary: 'Publish an advisory for a package',
+      params: PackagePath,
+      body: AdvisoryDraft,
+      response: { 201: Advisory },
+    }),
+    async (request, reply) => {
+      const { title, affected_versions, cve = null, link = null, severity = null } = request.body
       const text = { title, affectedVersions: affected_versions, cve, link, severity }
-      return describeAdvisory(await publishAdvisory(db, changeOf(request, admitted), text))
+      const change = packageChangeOf(mayPush.granted(request), request.params)
+      return reply.code(201).send(formatAdvisory(await publishAdvisory(db, change, text)))
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'DELETE',
-      url: `${url}/:advisory`,
+  app.delete(
+    `${url}/:advisory`,
+    endpoint(mayManage, {
+      operationId: 'withdrawAdvisory',
+      tag: 'Security',
       summary: 'Withdraw an advisory',
-      // Publishing a warning makes the package safer; removing one makes it less safe.
-      entrance: allowedTo('manage', context),
+      params: AdvisoryPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const change = packageChangeOf(mayManage.granted(request), request.params)
+      await withdrawAdvisory(db, change, request.params.advisory)
+      return reply.code(204).send()
     },
-    async ({ request, admitted }) => {
-      await withdrawAdvisory(db, changeOf(request, admitted), param(request, 'advisory'))
+  )
+
+  app.post(
+    `${versionUrl}/quarantine`,
+    endpoint(mayPush, {
+      operationId: 'quarantineVersion',
+      tag: 'Security',
+      summary: 'Quarantine a version',
+      description: 'No client can install a quarantined version, not even from a lock file.',
+      params: VersionPath,
+      body: QuarantineDraft,
+      response: { 200: Quarantine },
+    }),
+    async (request) => {
+      const change = versionChangeOf(mayPush.granted(request), request.params)
+      await quarantineVersion(db, change, request.body.reason)
+      return { version: change.version, quarantine_reason: request.body.reason }
+    },
+  )
+
+  app.delete(
+    `${versionUrl}/quarantine`,
+    endpoint(mayManage, {
+      operationId: 'liftQuarantine',
+      tag: 'Security',
+      summary: 'Lift the quarantine of a version',
+      params: VersionPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      await liftQuarantine(db, versionChangeOf(mayManage.granted(request), request.params))
+      return reply.code(204).send()
     },
   )
 }
 
-function describeAdvisory(known: KnownAdvisory): z.input<typeof Advisory> {
+function formatAdvisory(known: KnownAdvisory): z.input<typeof Advisory> {
   const { advisoryId, packageName, title, affectedVersions, cve, link, severity, reportedAt } = known
   return {
     advisory_id: advisoryId,

@@ -1,8 +1,9 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
 import { isOutage } from '../database/database.ts'
 import { RegistryError } from '../registry/errors.ts'
 
-/** Numbers of gRPC, as the registry answers them too (DESIGN §6, §7). */
+/** gRPC status codes, as in the registry (DESIGN §6, §7). */
 export const errcodes = {
   invalidArgument: 3,
   notFound: 5,
@@ -14,7 +15,7 @@ export const errcodes = {
   unauthenticated: 16,
 } as const
 
-/** A refusal that the caller of an interface may read. */
+/** An error that the caller of the API may read. */
 export class ApiError extends Error {
   readonly status: number
   readonly errcode: number
@@ -56,22 +57,23 @@ export function invalidArgument(errmsg: string): ApiError {
   return new ApiError(400, errcodes.invalidArgument, errmsg)
 }
 
-/** What is not there, or what the token may not see: one answer for both. */
+/** Something that does not exist, or that the token may not see: one error for both. */
 export function notFound(errmsg: string): ApiError {
   return new ApiError(404, errcodes.notFound, errmsg)
 }
 
-/** Answers whatever was thrown in the interfaces' dialect. What is no refusal is a fault of ours: logged, told to nobody. */
+/** Sends whatever was thrown in the format of the API. Anything but an ApiError is a bug: logged, without detail to the client. */
 export function sendApiError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const error = thrown instanceof ApiError ? thrown : translate(thrown)
-  if (error.status >= 500) request.log.error({ err: thrown }, 'a request to the interfaces failed')
+  if (error.status >= 500) request.log.error({ err: thrown }, 'an API request failed')
   reply.code(error.status).headers({ 'cache-control': 'no-store', ...error.headers })
   return reply.send({ errcode: error.errcode, errmsg: error.message })
 }
 
-/** What the registry's verbs, Fastify or the database threw. */
+/** Turns what the registry, Fastify or the database threw into an ApiError. */
 function translate(thrown: Error & Partial<FastifyError>): ApiError {
   if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
+  if (hasZodFastifySchemaValidationErrors(thrown)) return invalidArgument(describeIssue(thrown))
   const { code, statusCode = 500 } = thrown
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
     return new ApiError(413, errcodes.resourceExhausted, 'the request body is too large')
@@ -89,4 +91,16 @@ function translate(thrown: Error & Partial<FastifyError>): ApiError {
 function challenge(attributes: Record<string, string>): Record<string, string> {
   const pairs = Object.entries({ realm: 'svc', ...attributes }).map(([name, value]) => `${name}="${value}"`)
   return { 'www-authenticate': `Bearer ${pairs.join(', ')}` }
+}
+
+/** Names the member and the rule that the first invalid input breaks. */
+function describeIssue({
+  validation,
+  validationContext,
+}: Pick<FastifyError, 'validation' | 'validationContext'>) {
+  const [issue] = validation ?? []
+  const unknown = issue?.params['keys'] as string[] | undefined
+  if (unknown) return `${unknown[0]}: is not a known member of the ${validationContext}`
+  const member = issue?.instancePath.slice(1).replaceAll('/', '.')
+  return `${member || `the ${validationContext}`}: ${issue?.message}`
 }

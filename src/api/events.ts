@@ -1,42 +1,56 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { listEvents, type RegistryEvent } from '../registry/tables/events.ts'
-import { allowedTo } from './admission.ts'
 import type { ApiContext } from './context.ts'
-import { addList } from './interface.ts'
-import { readPage } from './paging.ts'
+import { type ApiScope, endpoint, Moment } from './endpoint.ts'
+import { guardRepository } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { RepositoryPath } from './repositories.ts'
 
-const Event = z.object({
-  id: z.int(),
-  happened_at: z.iso.datetime(),
-  action: z.string(),
-  package: z.string().nullable(),
-  version: z.string().nullable(),
-  /** A username; null for the command line, and once the account is gone. */
-  account: z.string().nullable(),
-  token: z.object({ kind: z.enum(['access', 'personal']), id: z.int() }).nullable(),
-  address: z.string().nullable(),
-  details: z.record(z.string(), z.unknown()),
-})
+const Event = z
+  .object({
+    id: z.int(),
+    happened_at: Moment,
+    action: z.string().meta({ example: 'publish' }),
+    package: z.string().nullable().meta({ example: 'acme/hello' }),
+    version: z.string().nullable().meta({ example: '1.0.0' }),
+    account: z
+      .string()
+      .nullable()
+      .meta({ description: 'Username; null for the command line, and once the account is gone' }),
+    token: z
+      .object({ kind: z.enum(['access', 'personal']), id: z.int() })
+      .nullable()
+      .meta({ description: 'The token that was used' }),
+    address: z.string().nullable().meta({ description: 'Client IP' }),
+    details: z.record(z.string(), z.unknown()),
+  })
+  .meta({ id: 'Event' })
 
-/** Who did what, with which token, when and from where: `…/events`. */
-export async function eventRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
-  addList(
-    app,
-    {
-      url: '/repositories/:group/:name/events',
-      summary: 'What was done in a repository, the latest first',
-      entrance: allowedTo('readSettings', context),
-      item: Event,
-    },
-    context.config.baseUrl,
-    async ({ admitted, part }) =>
-      readPage(
-        part,
-        (wanted) => listEvents(context.db, admitted.repositoryId, wanted),
+/** Who did what, with which token, when and from which IP: `…/events`. */
+export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<void> {
+  const mayRead = guardRepository('readSettings', context)
+
+  app.get(
+    '/repositories/:group/:name/events',
+    endpoint(mayRead, {
+      operationId: 'listEvents',
+      tag: 'Repositories',
+      summary: 'List what was done in a repository, the latest first',
+      params: RepositoryPath,
+      querystring: PageQuery,
+      response: { 200: z.array(Event) },
+    }),
+    async (request, reply) => {
+      const { repositoryId } = mayRead.granted(request)
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listEvents(context.db, repositoryId, part),
         ({ id }) => id,
         describeEvent,
-      ),
+      )
+      reply.headers(pageHeaders(context.config.baseUrl, request.url, next))
+      return items
+    },
   )
 }
 

@@ -1,56 +1,74 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { roles } from '../domain/permissions.ts'
-import { holdersOf, param } from './admission.ts'
 import type { ApiContext } from './context.ts'
+import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import { addList } from './interface.ts'
-import { readPage } from './paging.ts'
+import { guardToken } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 import { isGroupSeen, listReachedGroups, listRepositoriesOfGroup } from './reached.ts'
 import { describeRepository, Repository } from './repositories.ts'
 
-const Group = z.object({
-  name: z.string(),
-  role: z.enum(roles).nullable(),
-  created_at: z.iso.datetime(),
-})
+const Group = z
+  .object({
+    name: z.string().meta({ example: 'acme' }),
+    role: z
+      .enum(roles)
+      .nullable()
+      .meta({ description: 'Role of the account on the group; null when it has one on a repository only' }),
+    created_at: Moment,
+  })
+  .meta({ id: 'Group' })
+
+const GroupPath = z.object({ group: z.string().meta({ description: 'Name of the group', example: 'acme' }) })
 
 /** The account's groups, as far as the token reaches: `/api/groups` (DESIGN §6). */
-export async function groupRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
-  const entrance = holdersOf(context, 'group-resource:r')
+  const mayRead = guardToken(context, 'group-resource:r')
 
-  addList(
-    app,
-    { url: '/groups', summary: 'Groups of the account', entrance, item: Group },
-    config.baseUrl,
-    async ({ admitted, part }) =>
-      readPage(
-        part,
-        (wanted) => listReachedGroups(db, admitted, wanted),
+  app.get(
+    '/groups',
+    endpoint(mayRead, {
+      operationId: 'listGroups',
+      tag: 'Groups',
+      summary: 'List the groups of the account',
+      querystring: PageQuery,
+      response: { 200: z.array(Group) },
+    }),
+    async (request, reply) => {
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listReachedGroups(db, mayRead.granted(request), part),
         ({ name }) => name,
         ({ name, role, createdAt }) => ({ name, role, created_at: createdAt.toISOString() }),
-      ),
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
   )
 
-  addList(
-    app,
-    {
-      url: '/groups/:group/repositories',
-      summary: 'Repositories of a group that the token may see',
-      entrance,
-      item: Repository,
-    },
-    config.baseUrl,
-    async ({ admitted, part, request }) => {
-      const group = param(request, 'group')
-      if (!(await isGroupSeen(db, admitted, group))) throw notFound('group not found')
-      return readPage(
-        part,
-        (wanted) => listRepositoriesOfGroup(db, admitted, group, wanted),
+  app.get(
+    '/groups/:group/repositories',
+    endpoint(mayRead, {
+      operationId: 'listGroupRepositories',
+      tag: 'Groups',
+      summary: 'List the repositories of a group that the token may see',
+      params: GroupPath,
+      querystring: PageQuery,
+      response: { 200: z.array(Repository) },
+    }),
+    async (request, reply) => {
+      const { group } = request.params
+      const holder = mayRead.granted(request)
+      if (!(await isGroupSeen(db, holder, group))) throw notFound('group not found')
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listRepositoriesOfGroup(db, holder, group, part),
         ({ path }) => path.slice(path.indexOf('/') + 1),
         (repository) => describeRepository(repository, config.baseUrl),
       )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
     },
   )
 }

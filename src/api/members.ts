@@ -1,99 +1,115 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { findAccountByUsername } from '../accounts/accounts.ts'
 import { roles } from '../domain/permissions.ts'
 import { changeMember } from '../registry/membership.ts'
 import { findMember, type Member as KnownMember, listMembers } from '../repositories/members.ts'
-import { allowedTo, param } from './admission.ts'
 import type { ApiContext } from './context.ts'
+import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import { addInterface, addList } from './interface.ts'
-import { readPage } from './paging.ts'
+import { guardRepository } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { RepositoryPath } from './repositories.ts'
 
-const Member = z.object({
-  username: z.string(),
-  name: z.string(),
-  /** The stronger of the two. */
-  role: z.enum(roles),
-  group_role: z.enum(roles).nullable(),
-  repository_role: z.enum(roles).nullable(),
+const Member = z
+  .object({
+    username: z.string().meta({ example: 'alice' }),
+    name: z.string().meta({ description: 'Display name' }),
+    role: z.enum(roles).meta({ description: 'The stronger of the two roles below' }),
+    group_role: z.enum(roles).nullable(),
+    repository_role: z.enum(roles).nullable(),
+  })
+  .meta({ id: 'Member' })
+
+const MemberUpdate = z.strictObject({ role: z.enum(roles) }).meta({ id: 'MemberUpdate' })
+const MemberPath = RepositoryPath.extend({
+  username: z.string().meta({ description: 'Username of the account', example: 'alice' }),
 })
 
 /** Members of a repository: `…/members[/<username>]` (DESIGN §6). A role on the group is not changed here. */
-export async function memberRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const membersUrl = '/repositories/:group/:name/members'
   const url = `${membersUrl}/:username`
+  const mayRead = guardRepository('readSettings', context)
+  const mayManage = guardRepository('manage', context)
 
-  addList(
-    app,
-    {
-      url: membersUrl,
-      summary: 'Everyone with a role on a repository, through it or its group',
-      entrance: allowedTo('readSettings', context),
-      item: Member,
-    },
-    config.baseUrl,
-    async ({ admitted, part }) =>
-      readPage(
-        part,
-        (wanted) => listMembers(db, admitted.repositoryId, wanted),
+  app.get(
+    membersUrl,
+    endpoint(mayRead, {
+      operationId: 'listMembers',
+      tag: 'Repositories',
+      summary: 'List everyone with a role on a repository',
+      description: 'Members of the group are included.',
+      params: RepositoryPath,
+      querystring: PageQuery,
+      response: { 200: z.array(Member) },
+    }),
+    async (request, reply) => {
+      const { repositoryId } = mayRead.granted(request)
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listMembers(db, repositoryId, part),
         ({ username }) => username,
         describeMember,
-      ),
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'GET',
-      url,
-      summary: 'A member of a repository',
-      entrance: allowedTo('readSettings', context),
-      answer: Member,
-    },
-    async ({ request, admitted }) => memberAt(admitted.repositoryId, param(request, 'username')),
+  app.get(
+    url,
+    endpoint(mayRead, {
+      operationId: 'getMember',
+      tag: 'Repositories',
+      summary: 'Get a member of a repository',
+      params: MemberPath,
+      response: { 200: Member },
+    }),
+    async (request) => memberOf(mayRead.granted(request).repositoryId, request.params.username),
   )
 
-  addInterface(
-    app,
-    {
-      method: 'PUT',
-      url,
-      summary: 'Make an account a member of a repository, or change its role there',
-      entrance: allowedTo('manage', context),
-      body: z.object({ role: z.enum(roles) }),
-      answer: Member,
-    },
-    async ({ request, admitted, body: { role } }) => {
-      const username = param(request, 'username')
+  app.put(
+    url,
+    endpoint(mayManage, {
+      operationId: 'setMember',
+      tag: 'Repositories',
+      summary: 'Add a member to a repository, or change its role there',
+      params: MemberPath,
+      body: MemberUpdate,
+      response: { 200: Member },
+    }),
+    async (request) => {
+      const { repositoryId, author } = mayManage.granted(request)
+      const { username } = request.params
       const account = await findAccountByUsername(db, username)
       if (!account) throw notFound('account not found')
-      const { repositoryId, author } = admitted
-      await changeMember(db, author, { place: { repositoryId }, account, role })
-      return memberAt(admitted.repositoryId, username)
+      await changeMember(db, author, { place: { repositoryId }, account, role: request.body.role })
+      return memberOf(repositoryId, username)
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'DELETE',
-      url,
-      summary: 'End a membership of a repository; one of its group stays',
-      entrance: allowedTo('manage', context),
-    },
-    async ({ request, admitted }) => {
-      const username = param(request, 'username')
-      const account = await findAccountByUsername(db, username)
+  app.delete(
+    url,
+    endpoint(mayManage, {
+      operationId: 'removeMember',
+      tag: 'Repositories',
+      summary: 'Remove a member from a repository',
+      description: 'A role on the group stays.',
+      params: MemberPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const { repositoryId, author } = mayManage.granted(request)
+      const account = await findAccountByUsername(db, request.params.username)
       if (!account) throw notFound('account not found')
-      const { repositoryId, author } = admitted
       const outcome = await changeMember(db, author, { place: { repositoryId }, account, role: 'none' })
       if (outcome === 'unchanged') throw notFound('the account is no member of the repository itself')
+      return reply.code(204).send()
     },
   )
 
-  async function memberAt(repositoryId: string, username: string): Promise<z.input<typeof Member>> {
+  async function memberOf(repositoryId: string, username: string): Promise<z.input<typeof Member>> {
     const member = await findMember(db, repositoryId, username)
     if (!member) throw notFound('member not found')
     return describeMember(member)

@@ -1,128 +1,174 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { setAbandoned } from '../registry/lifecycle/abandonment.ts'
+import type { PackageChange } from '../registry/lifecycle/change.ts'
 import { deletePackage, purgePackage, restorePackage } from '../registry/lifecycle/deletion.ts'
-import { isPackageName } from '../registry/manifest/package-name.ts'
-import { allowedTo, changeOf } from './admission.ts'
+import { isPackageName, toLowerAscii } from '../registry/manifest/package-name.ts'
 import type { ApiContext } from './context.ts'
+import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { invalidArgument, notFound } from './errors.ts'
-import { addInterface, addList } from './interface.ts'
+import { guardRepository, type RepositoryGrant } from './guards.ts'
 import { findPackage, type ListedPackage, listPackages } from './listed-packages.ts'
-import { readPage } from './paging.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { RepositoryPath } from './repositories.ts'
 
-/** Below it: everything about one package. */
+/** The URL of a package; everything about it is below. */
 export const packageUrl = '/repositories/:group/:name/packages/:vendor/:package'
 
-/** Whether a deletion is for good. */
-export const PurgeQuery = z.object({ purge: z.enum(['true', 'false']).optional() })
-
-/** A package, as interfaces answer it. */
-export const Package = z.object({
-  name: z.string(),
-  description: z.string(),
-  type: z.string(),
-  keywords: z.array(z.string()),
-  abandoned: z.boolean(),
-  replacement: z.string().nullable(),
-  latest_version: z.string().nullable(),
-  version_count: z.int(),
-  downloads: z.int(),
-  created_at: z.iso.datetime(),
+export const PackagePath = RepositoryPath.extend({
+  vendor: z.string().meta({ description: 'Vendor', example: 'acme' }),
+  package: z.string().meta({ description: 'Package', example: 'hello' }),
 })
 
-const Abandonment = z
+/** Whether a deletion is for good. */
+export const PurgeQuery = z.object({
+  purge: z
+    .enum(['true', 'false'])
+    .optional()
+    .meta({ description: '`true` deletes for good. Otherwise lock files can still install the archive' }),
+})
+
+/** A package, as the API returns it. */
+export const Package = z
   .object({
+    name: z.string().meta({ example: 'acme/hello' }),
+    description: z.string(),
+    type: z.string().meta({ example: 'library' }),
+    keywords: z.array(z.string()),
     abandoned: z.boolean(),
     replacement: z
       .string()
+      .nullable()
+      .meta({ description: 'The package to use instead of an abandoned one' }),
+    latest_version: z
+      .string()
+      .nullable()
+      .meta({ description: 'The highest stable version, else the highest', example: '1.0.0' }),
+    version_count: z.int(),
+    downloads: z.int(),
+    created_at: Moment,
+  })
+  .meta({ id: 'Package' })
+
+const PackageUpdate = z
+  .strictObject({
+    abandoned: z.boolean(),
+    replacement: z
+      .string()
+      .max(300)
       .refine(isPackageName, { message: 'must be the name of a package, vendor/package' })
-      .nullable(),
+      .nullable()
+      .meta({ description: 'The package to use instead', example: 'acme/greeter' }),
   })
   .partial()
+  .meta({ id: 'PackageUpdate', description: 'Members that are left out stay as they are' })
 
-/** Packages: `…/packages`, and what is done to one as a whole (DESIGN §6). */
-export async function packageRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+/** Packages: `…/packages`, and changes of a whole package (DESIGN §6). */
+export async function packageRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
+  const mayPull = guardRepository('pull', context)
+  const mayPush = guardRepository('push', context)
+  const mayDelete = guardRepository('deletePackage', context)
 
-  addList(
-    app,
-    {
-      url: '/repositories/:group/:name/packages',
-      summary: 'Packages of a repository',
-      entrance: allowedTo('pull', context),
-      item: Package,
-    },
-    config.baseUrl,
-    async ({ admitted, part }) =>
-      readPage(
-        part,
-        (wanted) => listPackages(db, admitted.repositoryId, wanted),
+  app.get(
+    '/repositories/:group/:name/packages',
+    endpoint(mayPull, {
+      operationId: 'listPackages',
+      tag: 'Packages',
+      summary: 'List the packages of a repository',
+      params: RepositoryPath,
+      querystring: PageQuery,
+      response: { 200: z.array(Package) },
+    }),
+    async (request, reply) => {
+      const { repositoryId } = mayPull.granted(request)
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listPackages(db, repositoryId, part),
         ({ name }) => name,
-        describePackage,
-      ),
+        formatPackage,
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'PATCH',
-      url: packageUrl,
-      summary: 'Say that a package is abandoned, and by what it is replaced',
-      entrance: allowedTo('push', context),
-      body: Abandonment,
-      answer: Package,
-    },
-    async ({ request, admitted, body }) => {
-      const change = changeOf(request, admitted)
-      const known = await findPackage(db, admitted.repositoryId, change.packageName)
+  app.patch(
+    packageUrl,
+    endpoint(mayPush, {
+      operationId: 'updatePackage',
+      tag: 'Packages',
+      summary: 'Mark a package as abandoned',
+      description: 'Composer warns about an abandoned package and names its replacement.',
+      params: PackagePath,
+      body: PackageUpdate,
+      response: { 200: Package },
+    }),
+    async (request) => {
+      const change = packageChangeOf(mayPush.granted(request), request.params)
+      const known = await findPackage(db, change.repositoryId, change.packageName)
       if (!known) throw notFound('package not found')
-      await setAbandoned(db, change, abandonmentOf(body, known))
-      return describePackage(await packageAt(change))
+      await setAbandoned(db, change, abandonmentOf(request.body, known))
+      return formatPackage(await packageOf(change))
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'DELETE',
-      url: packageUrl,
-      summary:
-        'Delete all versions of a package: softly, or for good with purge=true. Its name stays claimed',
-      entrance: allowedTo('deletePackage', context),
-      query: PurgeQuery,
-    },
-    async ({ request, admitted, query }) => {
-      const remove = query.purge === 'true' ? purgePackage : deletePackage
-      await remove(db, changeOf(request, admitted))
+  app.delete(
+    packageUrl,
+    endpoint(mayDelete, {
+      operationId: 'deletePackage',
+      tag: 'Packages',
+      summary: 'Delete all versions of a package',
+      description: 'The name stays claimed.',
+      params: PackagePath,
+      querystring: PurgeQuery,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const remove = request.query.purge === 'true' ? purgePackage : deletePackage
+      await remove(db, packageChangeOf(mayDelete.granted(request), request.params))
+      return reply.code(204).send()
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'POST',
-      url: `${packageUrl}/restore`,
-      summary: 'Bring back what the last deletion of the whole package took',
-      entrance: allowedTo('deletePackage', context),
-      answer: Package,
-    },
-    async ({ request, admitted }) => {
-      const change = changeOf(request, admitted)
+  app.post(
+    `${packageUrl}/restore`,
+    endpoint(mayDelete, {
+      operationId: 'restorePackage',
+      tag: 'Packages',
+      summary: 'Restore the versions that the last deletion of the whole package removed',
+      params: PackagePath,
+      response: { 200: Package },
+    }),
+    async (request) => {
+      const change = packageChangeOf(mayDelete.granted(request), request.params)
       await restorePackage(db, change)
-      return describePackage(await packageAt(change))
+      return formatPackage(await packageOf(change))
     },
   )
 
-  async function packageAt({ repositoryId, packageName }: { repositoryId: string; packageName: string }) {
+  async function packageOf({ repositoryId, packageName }: PackageChange): Promise<ListedPackage> {
     const found = await findPackage(db, repositoryId, packageName)
     if (!found) throw notFound('package not found')
     return found
   }
 }
 
-/** What Composer's `abandoned` says after a change of either member. Throws errcode 3 when they disagree. */
+/** The package's name in a URL, in lower case. */
+export function packageNameOf(path: { vendor: string; package: string }): string {
+  return toLowerAscii(`${path.vendor}/${path.package}`)
+}
+
+/** The package that a request changes. */
+export function packageChangeOf(
+  { repositoryId, author, baseUrl }: RepositoryGrant,
+  path: { vendor: string; package: string },
+): PackageChange {
+  return { repositoryId, packageName: packageNameOf(path), author, baseUrl }
+}
+
+/** Composer's `abandoned` after a change of either member. Throws errcode 3 when they disagree. */
 function abandonmentOf(
-  { abandoned, replacement }: z.output<typeof Abandonment>,
+  { abandoned, replacement }: z.output<typeof PackageUpdate>,
   known: ListedPackage,
 ): true | string | null {
   if (abandoned === false && typeof replacement === 'string') {
@@ -135,7 +181,7 @@ function abandonmentOf(
 }
 
 /** A package as `Package` has it. */
-export function describePackage(listed: ListedPackage): z.input<typeof Package> {
+export function formatPackage(listed: ListedPackage): z.input<typeof Package> {
   const { name, description, type, keywords, isAbandoned, replacement } = listed
   const { latestVersion, versionCount, downloads, createdAt } = listed
   return {

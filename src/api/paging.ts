@@ -2,17 +2,24 @@ import { z } from 'zod'
 
 const maxLimit = 100
 
-/** What every list takes. The cursor is only ever one that a Link header gave. */
+/** The query of every list. A cursor is only ever one that a Link header gave. */
 export const PageQuery = z.object({
-  limit: z.coerce.number().int().min(1).max(maxLimit).default(30),
+  limit: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .max(maxLimit)
+    .default(30)
+    .meta({ description: 'How many items to return', example: 30 }),
   cursor: z
     .string()
     .max(1000)
     .regex(/^[A-Za-z0-9_-]+$/)
-    .optional(),
+    .optional()
+    .meta({ description: 'Where to continue: the cursor of the `Link` header with rel="next"' }),
 })
 
-/** Which part of a list is asked for. */
+/** Which part of a list is requested. */
 export interface ListQuery {
   /** The key after which it begins; null for the beginning. */
   after: string | null
@@ -25,14 +32,14 @@ export interface Page<Item> {
   next: string | null
 }
 
-/** The part that a query asks for. */
+/** The part that a query requests. */
 export function partOf({ limit, cursor }: z.output<typeof PageQuery>): ListQuery {
-  // What decodes to no text that was ever a key begins the list somewhere: it can do no harm.
+  // A cursor that we never gave starts the list somewhere. That does no harm.
   const after = cursor === undefined ? null : Buffer.from(cursor, 'base64url').toString().replaceAll('\0', '')
   return { after, limit }
 }
 
-/** Reads one row more than is asked for, which tells whether there is a next part. */
+/** Reads one row more than requested, which tells whether there is a next part. */
 export async function readPage<Row, Item>(
   { after, limit }: ListQuery,
   list: (part: ListQuery) => Promise<Row[]>,
@@ -46,9 +53,10 @@ export async function readPage<Row, Item>(
   return { items: shown.map(describe), next }
 }
 
-/** The Link header that leads to the next part (RFC 8288). */
-export function nextLink(baseUrl: string, url: string, next: string): string {
-  const address = new URL(baseUrl + url)
-  address.searchParams.set('cursor', Buffer.from(next).toString('base64url'))
-  return `<${baseUrl}${address.pathname}${address.search}>; rel="next"`
+/** The headers of a page: a Link to the next part when there is one (RFC 8288). */
+export function pageHeaders(baseUrl: string, url: string, next: string | null): Record<string, string> {
+  if (next === null) return {}
+  const link = new URL(url, baseUrl)
+  link.searchParams.set('cursor', Buffer.from(next).toString('base64url'))
+  return { link: `<${baseUrl}${link.pathname}${link.search}>; rel="next"` }
 }

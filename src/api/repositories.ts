@@ -1,4 +1,3 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { transaction } from '../database/database.ts'
 import { roles, visibilities } from '../domain/permissions.ts'
@@ -9,105 +8,128 @@ import {
   findRepository,
   registryUrl,
 } from '../repositories/repositories.ts'
-import { allowedTo, holdersOf } from './admission.ts'
 import type { ApiContext } from './context.ts'
+import { type ApiScope, endpoint, Moment, NoContent, plainText } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import { addInterface, addList } from './interface.ts'
-import { readPage } from './paging.ts'
-import { plainText } from './plain-text.ts'
+import { guardRepository, guardToken } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 import { listReachedRepositories, type ReachedRepository } from './reached.ts'
 
-/** A repository, as interfaces answer it. */
-export const Repository = z.object({
-  path: z.string(),
-  visibility: z.enum(visibilities),
-  description: z.string(),
-  role: z.enum(roles).nullable(),
-  registry_url: z.url(),
-  created_at: z.iso.datetime(),
+/** A repository, as the API returns it. */
+export const Repository = z
+  .object({
+    path: z.string().meta({ example: 'acme/php' }),
+    visibility: z.enum(visibilities).meta({ description: 'Anyone can pull from a public repository' }),
+    description: z.string(),
+    role: z.enum(roles).nullable().meta({ description: 'Role of the account; null without membership' }),
+    registry_url: z.url().meta({
+      description: 'The URL for Composer and for uploads',
+      example: 'https://svc.example.com/acme/php/-/packages/',
+    }),
+    created_at: Moment,
+  })
+  .meta({ id: 'Repository' })
+
+/** The URL of a repository. */
+export const RepositoryPath = z.object({
+  group: z.string().meta({ description: 'Name of the group', example: 'acme' }),
+  name: z.string().meta({ description: 'Name of the repository', example: 'php' }),
 })
 
-const Changes = z
-  .object({
-    description: plainText(350),
-    visibility: z.enum(visibilities),
-  })
+const RepositoryUpdate = z
+  .strictObject({ description: plainText(350), visibility: z.enum(visibilities) })
   .partial()
+  .meta({ id: 'RepositoryUpdate', description: 'Members that are left out stay as they are' })
 
 /** Repositories: `/api/repositories` and `/api/repositories/<group>/<name>` (DESIGN §6). */
-export async function repositoryRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+export async function repositoryRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/repositories/:group/:name'
+  const mayList = guardToken(context, 'repo-basic-info:r')
+  const mayDescribe = guardRepository('describe', context)
+  const mayManage = guardRepository('manage', context)
+  const mayDelete = guardRepository('deleteRepository', context)
 
-  addList(
-    app,
-    {
-      url: '/repositories',
-      summary: 'Repositories on which the account has a role and which the token reaches',
-      entrance: holdersOf(context, 'repo-basic-info:r'),
-      item: Repository,
-    },
-    config.baseUrl,
-    async ({ admitted, part }) =>
-      readPage(
-        part,
-        (wanted) => listReachedRepositories(db, admitted, wanted),
+  app.get(
+    '/repositories',
+    endpoint(mayList, {
+      operationId: 'listRepositories',
+      tag: 'Repositories',
+      summary: 'List the repositories of the account that the token reaches',
+      querystring: PageQuery,
+      response: { 200: z.array(Repository) },
+    }),
+    async (request, reply) => {
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listReachedRepositories(db, mayList.granted(request), part),
         ({ path }) => path,
         (repository) => describeRepository(repository, config.baseUrl),
-      ),
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'GET',
-      url,
-      summary: 'A repository',
-      entrance: allowedTo('describe', context),
-      answer: Repository,
-    },
-    async ({ admitted: { repositoryId, access } }) => {
+  app.get(
+    url,
+    endpoint(mayDescribe, {
+      operationId: 'getRepository',
+      tag: 'Repositories',
+      summary: 'Get a repository',
+      params: RepositoryPath,
+      response: { 200: Repository },
+    }),
+    async (request) => {
+      const { repositoryId, access } = mayDescribe.granted(request)
       const repository = await findRepository(db, repositoryId)
       if (!repository) throw notFound('repository not found')
       return describeRepository({ ...repository, role: access.role }, config.baseUrl)
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'PATCH',
-      url,
-      summary: 'Change description and visibility',
-      entrance: allowedTo('manage', context),
-      body: Changes,
-      answer: Repository,
-    },
-    async ({ admitted: { repositoryId, author, access }, body }) =>
-      transaction(db, async (tx) => {
-        const changes = { description: body.description ?? null, visibility: body.visibility ?? null }
-        const repository = await changeRepository(tx, repositoryId, changes)
+  app.patch(
+    url,
+    endpoint(mayManage, {
+      operationId: 'updateRepository',
+      tag: 'Repositories',
+      summary: 'Change the description or the visibility',
+      params: RepositoryPath,
+      body: RepositoryUpdate,
+      response: { 200: Repository },
+    }),
+    async (request) => {
+      const { repositoryId, author, access } = mayManage.granted(request)
+      const { description = null, visibility = null } = request.body
+      return transaction(db, async (tx) => {
+        const repository = await changeRepository(tx, repositoryId, { description, visibility })
         if (!repository) throw notFound('repository not found')
         const event = { repositoryId, packageName: null, version: null, action: 'change-repository' } as const
-        await insertEvent(tx, author, { ...event, details: body })
+        await insertEvent(tx, author, { ...event, details: request.body })
         return describeRepository({ ...repository, role: access.role }, config.baseUrl)
-      }),
+      })
+    },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'DELETE',
-      url,
-      summary: 'Delete a repository with everything in it, for good',
-      entrance: allowedTo('deleteRepository', context),
-    },
-    async ({ admitted: { repositoryId, author, path } }) =>
-      transaction(db, async (tx) => {
+  app.delete(
+    url,
+    endpoint(mayDelete, {
+      operationId: 'deleteRepository',
+      tag: 'Repositories',
+      summary: 'Delete a repository',
+      description: 'Deletes the repository and everything in it for good.',
+      params: RepositoryPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const { repositoryId, author, path } = mayDelete.granted(request)
+      await transaction(db, async (tx) => {
         if (!(await deleteRepository(tx, repositoryId))) throw notFound('repository not found')
         const event = { repositoryId, packageName: null, version: null, action: 'delete-repository' } as const
         await insertEvent(tx, author, { ...event, details: { path } })
-      }),
+      })
+      return reply.code(204).send()
+    },
   )
 }
 

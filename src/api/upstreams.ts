@@ -1,4 +1,3 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
 import { isPattern, maxPatterns } from '../registry/upstreams/patterns.ts'
@@ -9,175 +8,222 @@ import {
   listUpstreams,
   upstreamModes,
 } from '../registry/upstreams/tables/upstreams.ts'
-import { allowedTo, param } from './admission.ts'
 import type { ApiContext } from './context.ts'
-import { addInterface, addList } from './interface.ts'
-import { readPage } from './paging.ts'
+import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
+import { guardRepository } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { RepositoryPath } from './repositories.ts'
 
 const patterns = z
   .array(z.string().max(500).refine(isPattern, { message: 'must be such as vendor/* or vendor/package:^2' }))
   .max(maxPatterns)
 
-const Settings = z.object({
-  mode: z.enum(upstreamModes),
-  allow: patterns,
-  deny: patterns,
-  /** The minimum age does not apply to these. */
-  exempt: patterns,
-  minimum_age_hours: z.int().min(0).max(87_600),
-  /** Lower positions are asked first. */
-  position: z.int().min(1).max(1000),
+const Settings = z.strictObject({
+  mode: z.enum(upstreamModes).meta({ description: 'Whether packages are offered without approval' }),
+  allow: patterns.meta({
+    description: 'Only these packages are offered; empty means all',
+    example: ['symfony/*:^6'],
+  }),
+  deny: patterns.meta({ description: 'These packages are never offered' }),
+  exempt: patterns.meta({ description: 'The minimum age does not apply to these packages' }),
+  minimum_age_hours: z.int().min(0).max(87_600).meta({ description: 'A younger version is not offered' }),
+  position: z.int().min(1).max(1000).meta({ description: 'The lowest position is asked first' }),
 })
 
-const NewUpstream = Settings.partial().extend({
-  url: z.string().min(1).max(2000),
-  name: z
-    .string()
-    .max(64)
-    .regex(/^[a-z0-9](?:[._-]?[a-z0-9])*$/, {
-      message: 'must be lower-case letters and digits, with single . _ or -',
-    })
-    .optional(),
+const UpstreamUpdate = Settings.partial().meta({
+  id: 'UpstreamUpdate',
+  description: 'Members that are left out stay as they are',
 })
 
-const Upstream = Settings.extend({
-  name: z.string(),
-  url: z.string(),
-  checked_at: z.iso.datetime().nullable(),
-  /** Why packages.json could not be read at the last attempt. */
-  failure: z.string().nullable(),
-  created_at: z.iso.datetime(),
-})
+const UpstreamDraft = Settings.partial()
+  .extend({
+    url: z.string().min(1).max(2000).meta({ example: 'https://packages.example.com' }),
+    name: z
+      .string()
+      .max(64)
+      .regex(/^[a-z0-9](?:[._-]?[a-z0-9])*$/, {
+        message: 'must be lower-case letters and digits, with single . _ or -',
+      })
+      .optional(),
+  })
+  .meta({ id: 'UpstreamDraft' })
 
-const MirroredPackage = z.object({
-  name: z.string(),
-  upstream: z.string().nullable(),
-  description: z.string(),
-  first_seen_at: z.iso.datetime().nullable(),
-  last_fetched_at: z.iso.datetime().nullable(),
-  approved_at: z.iso.datetime().nullable(),
-  requested_at: z.iso.datetime().nullable(),
-  requester: z.string().nullable(),
-  gone_at: z.iso.datetime().nullable(),
-  minimum_age_hours: z.int(),
-  alarm: z.string().nullable(),
-})
+const Upstream = z
+  .object({
+    ...Settings.shape,
+    name: z.string(),
+    url: z.string(),
+    checked_at: Moment.nullable(),
+    failure: z
+      .string()
+      .nullable()
+      .meta({ description: 'Why packages.json could not be read at the last attempt' }),
+    created_at: Moment,
+  })
+  .meta({ id: 'Upstream' })
 
-const packageNames = z.object({ packages: z.array(z.string().min(1).max(150)).min(1).max(1000) })
+const MirroredPackage = z
+  .object({
+    name: z.string().meta({ example: 'psr/log' }),
+    upstream: z.string().nullable(),
+    description: z.string(),
+    first_seen_at: Moment.nullable(),
+    last_fetched_at: Moment.nullable(),
+    approved_at: Moment.nullable(),
+    requested_at: Moment.nullable(),
+    requester: z.string().nullable().meta({ description: 'Username' }),
+    gone_at: Moment.nullable().meta({ description: 'When the upstream was first seen without the package' }),
+    minimum_age_hours: z.int(),
+    alarm: z.string().nullable().meta({ description: 'Why an archive is not served' }),
+  })
+  .meta({ id: 'MirroredPackage' })
+
+const packageName = z.string().min(1).max(150)
+const Approval = z.strictObject({ packages: z.array(packageName).min(1).max(1000) }).meta({ id: 'Approval' })
+const ApprovalRequest = z.strictObject({ package: packageName }).meta({ id: 'ApprovalRequest' })
+const UpstreamPath = RepositoryPath.extend({
+  upstream: z.string().meta({ description: 'Name of the upstream' }),
+})
+const ReleaseQuery = z.object({
+  release: z
+    .enum(['true', 'false'])
+    .default('false')
+    .meta({ description: '`true` lets other upstreams serve its packages' }),
+})
 
 /** Upstreams of a repository, and what comes from them: `…/upstreams`, `…/mirrored-packages` (DESIGN §6). */
-export async function upstreamRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { config, db, upstreamClient } = context
   const url = '/repositories/:group/:name/upstreams'
   const mirrorsUrl = '/repositories/:group/:name/mirrored-packages'
+  const mayRead = guardRepository('readSettings', context)
+  const mayManage = guardRepository('manage', context)
+  const mayPull = guardRepository('pull', context)
 
-  addInterface(
-    app,
-    {
-      method: 'GET',
-      url,
-      summary: 'The upstreams of a repository, in the order in which they are asked',
-      entrance: allowedTo('readSettings', context),
-      answer: z.array(Upstream),
-    },
-    async ({ admitted }) => (await listUpstreams(db, admitted.repositoryId)).map(describeUpstream),
+  app.get(
+    url,
+    endpoint(mayRead, {
+      operationId: 'listUpstreams',
+      tag: 'Upstreams',
+      summary: 'List the upstreams of a repository, in the order in which they are asked',
+      params: RepositoryPath,
+      response: { 200: z.array(Upstream) },
+    }),
+    async (request) => (await listUpstreams(db, mayRead.granted(request).repositoryId)).map(describeUpstream),
   )
 
-  addInterface(
-    app,
-    {
-      method: 'POST',
-      url,
+  app.post(
+    url,
+    endpoint(mayManage, {
+      operationId: 'addUpstream',
+      tag: 'Upstreams',
       summary: 'Add an upstream to a repository',
-      entrance: allowedTo('manage', context),
-      body: NewUpstream,
-      answer: Upstream,
-      status: 201,
-    },
-    async ({ admitted, body: { url, name, ...settings } }) => {
+      params: RepositoryPath,
+      body: UpstreamDraft,
+      response: { 201: Upstream },
+    }),
+    async (request, reply) => {
+      const { url, name, ...settings } = request.body
       const wanted = { url, ...(name !== undefined && { name }), ...readSettings(settings) }
-      return describeUpstream(await addUpstream(db, upstreamClient, admitted, wanted))
+      const added = await addUpstream(db, upstreamClient, mayManage.granted(request), wanted)
+      return reply.code(201).send(describeUpstream(added))
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'PATCH',
-      url: `${url}/:upstream`,
-      summary: 'Change settings of an upstream',
-      entrance: allowedTo('manage', context),
-      body: Settings.partial(),
-      answer: Upstream,
-    },
-    async ({ request, admitted, body }) =>
-      describeUpstream(await setUpstream(db, admitted, param(request, 'upstream'), readSettings(body))),
-  )
-
-  addInterface(
-    app,
-    {
-      method: 'DELETE',
-      url: `${url}/:upstream`,
-      summary: 'Remove an upstream; with release=true other upstreams may serve its packages',
-      entrance: allowedTo('manage', context),
-      query: z.object({ release: z.enum(['true', 'false']).default('false') }),
-    },
-    async ({ request, admitted, query }) => {
-      await removeUpstream(db, admitted, param(request, 'upstream'), {
-        releasesNames: query.release === 'true',
-      })
+  app.patch(
+    `${url}/:upstream`,
+    endpoint(mayManage, {
+      operationId: 'updateUpstream',
+      tag: 'Upstreams',
+      summary: 'Change the settings of an upstream',
+      params: UpstreamPath,
+      body: UpstreamUpdate,
+      response: { 200: Upstream },
+    }),
+    async (request) => {
+      const grant = mayManage.granted(request)
+      return describeUpstream(
+        await setUpstream(db, grant, request.params.upstream, readSettings(request.body)),
+      )
     },
   )
 
-  addList(
-    app,
-    {
-      url: mirrorsUrl,
-      summary: 'The packages that come from upstreams, and those that wait for approval',
-      entrance: allowedTo('pull', context),
-      item: MirroredPackage,
+  app.delete(
+    `${url}/:upstream`,
+    endpoint(mayManage, {
+      operationId: 'removeUpstream',
+      tag: 'Upstreams',
+      summary: 'Remove an upstream',
+      params: UpstreamPath,
+      querystring: ReleaseQuery,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const releasesNames = request.query.release === 'true'
+      await removeUpstream(db, mayManage.granted(request), request.params.upstream, { releasesNames })
+      return reply.code(204).send()
     },
-    config.baseUrl,
-    async ({ admitted, part }) =>
-      readPage(
-        part,
-        (wanted) => listMirrors(db, admitted.repositoryId, wanted),
+  )
+
+  app.get(
+    mirrorsUrl,
+    endpoint(mayPull, {
+      operationId: 'listMirroredPackages',
+      tag: 'Upstreams',
+      summary: 'List the packages that come from upstreams, and those that wait for approval',
+      params: RepositoryPath,
+      querystring: PageQuery,
+      response: { 200: z.array(MirroredPackage) },
+    }),
+    async (request, reply) => {
+      const { repositoryId } = mayPull.granted(request)
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listMirrors(db, repositoryId, part),
         ({ name }) => name,
         describeMirror,
-      ),
-  )
-
-  addInterface(
-    app,
-    {
-      method: 'POST',
-      url: `${mirrorsUrl}/approve`,
-      summary: 'Approve packages of upstreams that offer only approved ones',
-      entrance: allowedTo('manage', context),
-      body: packageNames,
-      answer: z.object({ approved: z.array(z.string()) }),
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
     },
-    async ({ admitted, body: { packages } }) => ({ approved: await approvePackages(db, admitted, packages) }),
   )
 
-  addInterface(
-    app,
-    {
-      method: 'POST',
-      url: `${mirrorsUrl}/request`,
+  app.post(
+    `${mirrorsUrl}/approve`,
+    endpoint(mayManage, {
+      operationId: 'approvePackages',
+      tag: 'Upstreams',
+      summary: 'Approve packages of upstreams that offer only approved packages',
+      params: RepositoryPath,
+      body: Approval,
+      response: { 200: z.object({ approved: z.array(z.string()) }).meta({ id: 'ApprovedPackages' }) },
+    }),
+    async (request) => ({
+      approved: await approvePackages(db, mayManage.granted(request), request.body.packages),
+    }),
+  )
+
+  app.post(
+    `${mirrorsUrl}/request`,
+    endpoint(mayPull, {
+      operationId: 'requestPackage',
+      tag: 'Upstreams',
       summary: 'Ask the administrators of a repository to approve a package',
-      entrance: allowedTo('pull', context),
-      body: z.object({ package: z.string().min(1).max(150) }),
-      answer: z.object({ state: z.enum(['requested', 'known']) }),
-    },
-    async ({ admitted, body }) => ({
-      state: (await requestPackage(db, admitted, body.package)) ? ('requested' as const) : ('known' as const),
+      params: RepositoryPath,
+      body: ApprovalRequest,
+      response: {
+        200: z.object({ state: z.enum(['requested', 'known']) }).meta({ id: 'ApprovalRequestState' }),
+      },
+    }),
+    async (request) => ({
+      state: (await requestPackage(db, mayPull.granted(request), request.body.package))
+        ? ('requested' as const)
+        : ('known' as const),
     }),
   )
 }
 
-function readSettings({ minimum_age_hours, ...settings }: z.output<ReturnType<typeof Settings.partial>>) {
+function readSettings({ minimum_age_hours, ...settings }: z.output<typeof UpstreamUpdate>) {
   const given = { ...settings, minimumAgeHours: minimum_age_hours }
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
 }

@@ -1,69 +1,81 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { holdersOf } from './admission.ts'
-import { readBearer } from './bearer.ts'
 import type { ApiContext } from './context.ts'
+import { type ApiScope, endpoint, Moment, plainText } from './endpoint.ts'
 import { invalidToken } from './errors.ts'
-import { addInterface } from './interface.ts'
-import { plainText } from './plain-text.ts'
+import { guardToken, readBearer } from './guards.ts'
 import { renameTokenHolder, type TokenHolder } from './token-holders.ts'
 
-const User = z.object({
-  id: z.int(),
-  username: z.string(),
-  name: z.string(),
-  created_at: z.iso.datetime(),
-})
+const User = z
+  .object({
+    id: z.int().meta({ description: 'Never changes and is never reused', example: 42 }),
+    username: z.string().meta({ example: 'alice' }),
+    name: z.string().meta({ description: 'Display name; may be empty', example: 'Alice Doe' }),
+    created_at: Moment,
+  })
+  .meta({ id: 'User', description: 'An account as its holder sees it' })
 
-/** As the schema's constraint on display names. */
-const Changes = z.object({ name: plainText(100) })
+const UserUpdate = z
+  .strictObject({ name: plainText(100).meta({ description: 'New display name', example: 'Alice Doe' }) })
+  .meta({ id: 'UserUpdate' })
 
-const Email = z.object({ email: z.string(), primary: z.boolean(), verified: z.boolean() })
+const Email = z
+  .object({
+    email: z.string().meta({ example: 'alice@example.com' }),
+    primary: z.boolean(),
+    verified: z.boolean().meta({ description: 'True after the owner opened a link that was sent to it' }),
+  })
+  .meta({ id: 'Email' })
 
 /** The account behind the token: `/api/user` and `/api/user/emails` (DESIGN §6). */
-export async function userRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
-  addInterface(
-    app,
-    {
-      method: 'GET',
-      url: '/user',
-      summary: 'The account behind the token',
-      entrance: holdersOf(context, 'account-profile:r'),
-      answer: User,
-    },
-    async ({ admitted }) => describe(admitted),
+export async function userRoutes(app: ApiScope, context: ApiContext): Promise<void> {
+  const [mayRead, mayWrite, mayReadEmail] = [
+    guardToken(context, 'account-profile:r'),
+    guardToken(context, 'account-profile:rw'),
+    guardToken(context, 'account-email:r'),
+  ]
+
+  app.get(
+    '/user',
+    endpoint(mayRead, {
+      operationId: 'getUser',
+      tag: 'Account',
+      summary: 'Get the account behind the token',
+      response: { 200: User },
+    }),
+    async (request) => describeUser(mayRead.granted(request)),
   )
 
-  addInterface(
-    app,
-    {
-      method: 'PATCH',
-      url: '/user',
-      summary: 'Change the display name of the account behind the token',
-      entrance: holdersOf(context, 'account-profile:rw'),
-      body: Changes,
-      answer: User,
-    },
-    async ({ request, body }) => {
-      const renamed = await renameTokenHolder(context.db, readBearer(request), body.name)
+  app.patch(
+    '/user',
+    endpoint(mayWrite, {
+      operationId: 'updateUser',
+      tag: 'Account',
+      summary: 'Change the display name',
+      body: UserUpdate,
+      response: { 200: User },
+    }),
+    async (request) => {
+      const renamed = await renameTokenHolder(context.db, readBearer(request), request.body.name)
       if (!renamed) throw invalidToken()
-      return describe(renamed)
+      return describeUser(renamed)
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'GET',
-      url: '/user/emails',
-      summary: 'The verified email of the account behind the token',
-      entrance: holdersOf(context, 'account-email:r'),
-      answer: z.array(Email),
+  app.get(
+    '/user/emails',
+    endpoint(mayReadEmail, {
+      operationId: 'listEmails',
+      tag: 'Account',
+      summary: 'List the email addresses of the account',
+      response: { 200: z.array(Email) },
+    }),
+    async (request) => {
+      const { email } = mayReadEmail.granted(request)
+      return email === null ? [] : [{ email, primary: true, verified: true }]
     },
-    async ({ admitted: { email } }) => (email === null ? [] : [{ email, primary: true, verified: true }]),
   )
 }
 
-function describe({ accountId, username, displayName, createdAt }: TokenHolder): z.input<typeof User> {
+function describeUser({ accountId, username, displayName, createdAt }: TokenHolder): z.input<typeof User> {
   return { id: Number(accountId), username, name: displayName, created_at: createdAt.toISOString() }
 }

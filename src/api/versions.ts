@@ -1,134 +1,167 @@
-import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { distUrl } from '../registry/documents/entry.ts'
+import type { VersionChange } from '../registry/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
 import { listDailyDownloads, listMonthlyDownloads } from '../registry/tables/downloads.ts'
 import { registryUrl } from '../repositories/repositories.ts'
-import { allowedTo, packageNameOf, param, type RepositoryAdmission, versionChangeOf } from './admission.ts'
 import type { ApiContext } from './context.ts'
+import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
-import { addInterface } from './interface.ts'
+import { guardRepository, type RepositoryGrant } from './guards.ts'
 import { findPackage, findVersion, type ListedVersion, listVersions } from './listed-packages.ts'
-import { describePackage, Package, PurgeQuery, packageUrl } from './packages.ts'
-import { nextLink, PageQuery, partOf, readPage } from './paging.ts'
+import {
+  formatPackage,
+  Package,
+  PackagePath,
+  PurgeQuery,
+  packageChangeOf,
+  packageNameOf,
+  packageUrl,
+} from './packages.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 
-/** Below it: everything about one version. */
+/** The URL of a version; everything about it is below. */
 export const versionUrl = `${packageUrl}/:version`
 
-/** A version, as interfaces answer it. */
-export const Version = z.object({
-  version: z.string(),
-  composer_version: z.string(),
-  sha256: z.string(),
-  shasum: z.string(),
-  size: z.int(),
-  url: z.url(),
-  uploader: z.string().nullable(),
-  downloads: z.int(),
-  published_at: z.iso.datetime(),
-  deleted_at: z.iso.datetime().nullable(),
-  purged_at: z.iso.datetime().nullable(),
-  quarantined_at: z.iso.datetime().nullable(),
-  quarantine_reason: z.string().nullable(),
+export const VersionPath = PackagePath.extend({
+  version: z.string().meta({ description: 'Semantic Version', example: '1.0.0' }),
 })
 
-const VersionsQuery = PageQuery.extend({ deleted: z.enum(['true', 'false']).optional() })
-const PackageWithVersions = Package.extend({ versions: z.array(Version) })
-const VersionWithDays = Version.extend({
-  /** The last 90 days. */
-  daily_downloads: z.array(z.object({ day: z.iso.date(), count: z.int() })),
-  /** Older days, by month (YYYY-MM). */
-  monthly_downloads: z.array(z.object({ month: z.string(), count: z.int() })),
+const versionMembers = {
+  version: z.string().meta({ description: 'Semantic Version', example: '1.0.0' }),
+  composer_version: z.string().meta({
+    description: 'The version that Composer installs; `dev-<version>` when Composer cannot parse the version',
+    example: '1.0.0',
+  }),
+  sha256: z.string().meta({ description: 'SHA-256 of the archive, hexadecimal' }),
+  shasum: z.string().meta({ description: 'SHA-1 of the archive, which Composer checks' }),
+  size: z.int().meta({ description: 'Bytes of the archive', example: 12_345 }),
+  url: z.url().meta({ description: 'The URL of the archive' }),
+  uploader: z.string().nullable().meta({ description: 'Username; null once the account is gone' }),
+  downloads: z.int(),
+  published_at: Moment,
+  deleted_at: Moment.nullable(),
+  purged_at: Moment.nullable(),
+  quarantined_at: Moment.nullable(),
+  quarantine_reason: z.string().nullable(),
+}
+
+/** A version, as the API returns it. */
+export const Version = z.object(versionMembers).meta({ id: 'Version' })
+
+const VersionsQuery = PageQuery.extend({
+  deleted: z.enum(['true', 'false']).optional().meta({ description: '`true` lists deleted versions too' }),
 })
+const PackageWithVersions = z
+  .object({ ...Package.shape, versions: z.array(Version) })
+  .meta({ id: 'PackageWithVersions' })
+const VersionWithDownloads = z
+  .object({
+    ...versionMembers,
+    daily_downloads: z
+      .array(z.object({ day: z.iso.date().meta({ example: '2026-11-21' }), count: z.int() }))
+      .meta({ description: 'The last 90 days' }),
+    monthly_downloads: z
+      .array(z.object({ month: z.string().meta({ example: '2026-07' }), count: z.int() }))
+      .meta({ description: 'Older downloads, by month' }),
+  })
+  .meta({ id: 'VersionWithDownloads' })
 
 /** A package with its versions, and each of them: `…/packages/<vendor>/<package>[/<version>]` (DESIGN §6). */
-export async function versionRoutes(app: FastifyInstance, context: ApiContext): Promise<void> {
+export async function versionRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
+  const mayPull = guardRepository('pull', context)
+  const mayDelete = guardRepository('deletePackage', context)
 
-  addInterface(
-    app,
-    {
-      method: 'GET',
-      url: packageUrl,
-      summary: 'A package and its versions, the newest first and in parts; deleted ones with deleted=true',
-      entrance: allowedTo('pull', context),
-      query: VersionsQuery,
-      answer: PackageWithVersions,
-    },
-    async ({ request, reply, admitted, query }) => {
-      const isWithDeleted = query.deleted === 'true'
-      const found = await findPackage(db, admitted.repositoryId, packageNameOf(request))
+  app.get(
+    packageUrl,
+    endpoint(mayPull, {
+      operationId: 'getPackage',
+      tag: 'Packages',
+      summary: 'Get a package and its versions',
+      description: 'The newest version comes first. The list of versions is paged.',
+      params: PackagePath,
+      querystring: VersionsQuery,
+      response: { 200: PackageWithVersions },
+    }),
+    async (request, reply) => {
+      const grant = mayPull.granted(request)
+      const isWithDeleted = request.query.deleted === 'true'
+      const found = await findPackage(db, grant.repositoryId, packageNameOf(request.params))
       if (!found || (found.isDeleted && !isWithDeleted)) throw notFound('package not found')
       const choice = isWithDeleted ? 'all' : 'undeleted'
       const { items, next } = await readPage(
-        partOf(query),
-        (wanted) => listVersions(db, found.id, choice, wanted),
+        partOf(request.query),
+        (part) => listVersions(db, found.id, choice, part),
         ({ id }) => id,
-        (version) => describeVersion(version, admitted, found.name),
+        (version) => formatVersion(version, grant, found.name),
       )
-      if (next !== null) reply.header('link', nextLink(config.baseUrl, request.url, next))
-      return { ...describePackage(found), versions: items }
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return { ...formatPackage(found), versions: items }
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'GET',
-      url: versionUrl,
-      summary: 'A version, deleted or not, with its installations of each day',
-      entrance: allowedTo('pull', context),
-      answer: VersionWithDays,
-    },
-    async ({ request, admitted }) => {
-      const version = await versionAt(
-        admitted.repositoryId,
-        packageNameOf(request),
-        param(request, 'version'),
-      )
-      const days = await listDailyDownloads(db, version.id)
-      const months = await listMonthlyDownloads(db, version.id)
-      return {
-        ...describeVersion(version, admitted, packageNameOf(request)),
-        daily_downloads: days,
-        monthly_downloads: months,
-      }
+  app.get(
+    versionUrl,
+    endpoint(mayPull, {
+      operationId: 'getVersion',
+      tag: 'Versions',
+      summary: 'Get a version and its downloads by day',
+      description: 'A deleted version is returned too.',
+      params: VersionPath,
+      response: { 200: VersionWithDownloads },
+    }),
+    async (request) => {
+      const grant = mayPull.granted(request)
+      const packageName = packageNameOf(request.params)
+      const version = await versionOf(grant.repositoryId, packageName, request.params.version)
+      const [days, months] = await Promise.all([
+        listDailyDownloads(db, version.id),
+        listMonthlyDownloads(db, version.id),
+      ])
+      const shown = formatVersion(version, grant, packageName)
+      return { ...shown, daily_downloads: days, monthly_downloads: months }
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'DELETE',
-      url: versionUrl,
-      summary: 'Delete a version: softly, or for good with purge=true. Its number stays taken',
-      entrance: allowedTo('deletePackage', context),
-      query: PurgeQuery,
-    },
-    async ({ request, admitted, query }) => {
-      const remove = query.purge === 'true' ? purgeVersion : deleteVersion
-      await remove(db, versionChangeOf(request, admitted))
+  app.delete(
+    versionUrl,
+    endpoint(mayDelete, {
+      operationId: 'deleteVersion',
+      tag: 'Versions',
+      summary: 'Delete a version',
+      description: 'The version number stays taken.',
+      params: VersionPath,
+      querystring: PurgeQuery,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const remove = request.query.purge === 'true' ? purgeVersion : deleteVersion
+      await remove(db, versionChangeOf(mayDelete.granted(request), request.params))
+      return reply.code(204).send()
     },
   )
 
-  addInterface(
-    app,
-    {
-      method: 'POST',
-      url: `${versionUrl}/restore`,
-      summary: 'Bring a deleted version back, unless it is purged',
-      entrance: allowedTo('deletePackage', context),
-      answer: Version,
-    },
-    async ({ request, admitted }) => {
-      const change = versionChangeOf(request, admitted)
+  app.post(
+    `${versionUrl}/restore`,
+    endpoint(mayDelete, {
+      operationId: 'restoreVersion',
+      tag: 'Versions',
+      summary: 'Restore a deleted version',
+      description: 'A purged version cannot be restored.',
+      params: VersionPath,
+      response: { 200: Version },
+    }),
+    async (request) => {
+      const grant = mayDelete.granted(request)
+      const change = versionChangeOf(grant, request.params)
       await restoreVersion(db, change)
-      const restored = await versionAt(change.repositoryId, change.packageName, change.version)
-      return describeVersion(restored, admitted, change.packageName)
+      const restored = await versionOf(change.repositoryId, change.packageName, change.version)
+      return formatVersion(restored, grant, change.packageName)
     },
   )
 
-  async function versionAt(repositoryId: string, name: string, number: string): Promise<ListedVersion> {
+  async function versionOf(repositoryId: string, name: string, number: string): Promise<ListedVersion> {
     const found = await findPackage(db, repositoryId, name)
     const version = found && (await findVersion(db, found.id, number))
     if (!version) throw notFound('version not found')
@@ -136,10 +169,15 @@ export async function versionRoutes(app: FastifyInstance, context: ApiContext): 
   }
 }
 
+/** The version that a request changes. */
+export function versionChangeOf(grant: RepositoryGrant, path: z.output<typeof VersionPath>): VersionChange {
+  return { ...packageChangeOf(grant, path), version: path.version }
+}
+
 /** A version as `Version` has it. */
-export function describeVersion(
+export function formatVersion(
   listed: ListedVersion,
-  { baseUrl, path }: RepositoryAdmission,
+  { baseUrl, path }: RepositoryGrant,
   packageName: string,
 ): z.input<typeof Version> {
   return {

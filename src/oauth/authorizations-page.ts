@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
-import { type WordedScopes, wordResourceScope, wordScopes } from '../domain/scope-wording.ts'
+import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
@@ -17,7 +17,7 @@ const authorizationsListPage = page<{ authorizations: WordedAuthorization[]; wit
 )
 
 interface WordedAuthorization extends Authorization {
-  scopeGroups: WordedScopes[]
+  scopeGroups: DescribedScopes[]
   reach: string
 }
 
@@ -54,7 +54,7 @@ function readId(text: string): string | null {
 function word(authorization: Authorization): WordedAuthorization {
   return {
     ...authorization,
-    scopeGroups: wordScopes(authorization.scopes),
-    reach: wordResourceScope(authorization.resourceScope),
+    scopeGroups: describeScopes(authorization.scopes),
+    reach: describeResourceScope(authorization.resourceScope),
   }
 }

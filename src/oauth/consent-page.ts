@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify'
 import type { Session } from '../accounts/sessions.ts'
 import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import { type WordedScopes, wordResourceScope, wordScopes } from '../domain/scope-wording.ts'
+import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { page } from '../http/pages.ts'
 import {
   listRepositoryChoices,
@@ -32,7 +32,7 @@ export interface Draft {
 const consentPage = page<{
   requestId: string
   application: ConsentApplication
-  scopeGroups: WordedScopes[]
+  scopeGroups: DescribedScopes[]
   resourceScope: string
   redirectHost: string
   picker: Picker | null
@@ -58,8 +58,8 @@ export async function showConsent(
   return consentPage(reply, session, {
     requestId: question.id,
     application: question.application,
-    scopeGroups: wordScopes(question.scopes),
-    resourceScope: wordResourceScope(question.resourceScope),
+    scopeGroups: describeScopes(question.scopes),
+    resourceScope: describeResourceScope(question.resourceScope),
     redirectHost: new URL(question.redirectUri).host,
     picker: isSpecified ? await readPicker(db, session.account.id, draft) : null,
     problem: draft.problem ?? null,

@@ -7,7 +7,7 @@ import Fastify, {
 } from 'fastify'
 import { accounts } from '../accounts/plugin.ts'
 import { sendApiError } from '../api/errors.ts'
-import { api, noSuchInterface } from '../api/plugin.ts'
+import { api, noSuchEndpoint as noSuchApiEndpoint } from '../api/plugin.ts'
 import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { showAddressError, showError, showPageError } from '../http/error-pages.ts'
@@ -109,7 +109,7 @@ interface Dialect {
 /** Pages answer everywhere else. */
 const dialects: readonly Dialect[] = [
   { path: /^\/oauth2\//, answer: sendOAuthError, nothingHere: noSuchEndpoint },
-  { path: /^\/api\//, answer: sendApiError, nothingHere: noSuchInterface },
+  { path: /^\/api\//, answer: sendApiError, nothingHere: noSuchApiEndpoint },
   { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: answerError, nothingHere: notInRegistry },
 ]
 

@@ -1,3 +1,8 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { isScope } from '../../src/domain/scopes.ts'
 import { aCaller } from '../support/api-actors.ts'
@@ -7,12 +12,22 @@ interface Operation {
   summary: string
   security?: Record<string, string[]>[]
   parameters?: { name: string; in: string }[]
-  requestBody?: { content: Record<string, { schema: { properties: object; required?: string[] } }> }
-  responses: Record<string, { content?: Record<string, { schema: { properties: object } }> }>
+  requestBody?: { content: Record<string, { schema: Reference }> }
+  responses: Record<string, { headers?: object; content?: Record<string, { schema: Reference }> }>
+}
+interface Reference {
+  $ref?: string
+}
+interface Schema {
+  description?: string
+  properties: Record<string, { description?: string }>
+  required?: string[]
+  additionalProperties?: boolean
 }
 interface Document {
   openapi: string
   paths: Record<string, Record<string, Operation>>
+  components: { schemas: Record<string, Schema> }
 }
 
 describe('GET /api/openapi.json', () => {
@@ -26,9 +41,10 @@ describe('GET /api/openapi.json', () => {
     expect(answer.json()).toMatchObject({ openapi: '3.1.0', servers: [{ url: 'http://svc.test' }] })
   })
 
-  it('describes every interface that there is, and no other', async () => {
+  it('describes every endpoint that there is, and no other', async () => {
     const { paths } = await read()
-    const described = Object.entries(paths).map(([path, operations]) => {
+    const ofApi = Object.entries(paths).filter(([path]) => path.startsWith('/api/'))
+    const described = ofApi.map(([path, operations]) => {
       const methods = Object.keys(operations).map((method) => method.toUpperCase())
       return `${path} ${methods.toSorted().join(' ')}`
     })
@@ -43,7 +59,7 @@ describe('GET /api/openapi.json', () => {
     expect(described.toSorted()).toEqual(answering.toSorted())
   })
 
-  it('describes the interfaces that DESIGN §6 promises, with their scopes', async () => {
+  it('describes the endpoints that DESIGN §6 promises, with their scopes', async () => {
     const { paths } = await read()
     const repository = '/api/repositories/{group}/{name}'
     const package_ = `${repository}/packages/{vendor}/{package}`
@@ -80,7 +96,7 @@ describe('GET /api/openapi.json', () => {
     }
   })
 
-  it('names the parameters of each address, and only scopes that there are', async () => {
+  it('names the parameters of each path, and only scopes that exist', async () => {
     const { paths } = await read()
     for (const [path, operations] of Object.entries(paths)) {
       for (const { summary, parameters = [], security = [] } of Object.values(operations)) {
@@ -92,20 +108,49 @@ describe('GET /api/openapi.json', () => {
     }
   })
 
-  it('describes what the interfaces take and answer', async () => {
-    const { paths } = await read()
+  it('describes what the endpoints take and return', async () => {
+    const { paths, components } = await read()
+    const resolve = ({ $ref }: Reference = {}) => components.schemas[$ref?.split('/').at(-1) ?? '']
     const path = '/api/repositories/{group}/{name}/packages/{vendor}/{package}'
     const body = paths[`${path}/advisories`]?.['post']?.requestBody?.content['application/json']?.schema
-    expect(body?.required).toEqual(['title', 'affected_versions'])
+    expect(resolve(body)).toMatchObject({
+      required: ['title', 'affected_versions'],
+      additionalProperties: false,
+    })
     const { call, push } = await aCaller(t)
     await push('1.0.0')
-    const answered = (await call('GET', '/packages/acme/lib')).json() as object
-    const described = paths[path]?.['get']?.responses['200']?.content?.['application/json']?.schema
-    expect(Object.keys(described?.properties ?? {})).toEqual(Object.keys(answered))
+    const returned = (await call('GET', '/packages/acme/lib')).json() as object
+    const described = resolve(paths[path]?.['get']?.responses['200']?.content?.['application/json']?.schema)
+    expect(Object.keys(described?.properties ?? {})).toEqual(Object.keys(returned))
+    expect(described).not.toHaveProperty('additionalProperties')
+    expect(paths['/api/repositories']?.['get']?.responses['200']?.headers).toHaveProperty('Link')
+  })
+
+  it('describes uploads and pulls, which exist', async () => {
+    const { paths } = await read()
+    const ofRegistry = Object.keys(paths).filter((path) => !path.startsWith('/api/'))
+    expect(ofRegistry).toHaveLength(4)
+    for (const path of ofRegistry) {
+      const { statusCode } = await t.app.inject(path.replaceAll(/[{}]/g, ''))
+      expect([path, statusCode]).toEqual([path, path.includes('/upload/') ? 405 : 401])
+    }
+  })
+
+  it('has no problem that redocly knows', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'svc-test-openapi-'))
+    await writeFile(join(folder, 'openapi.json'), JSON.stringify(await read()))
+    const { stdout } = await promisify(execFile)('npx', [
+      ...['redocly', 'lint', '--config', '.redocly.yaml', '--format', 'json'],
+      join(folder, 'openapi.json'),
+    ])
+    await rm(folder, { recursive: true })
+    expect(JSON.parse(stdout.slice(stdout.indexOf('{')))).toMatchObject({
+      totals: { errors: 0, warnings: 0 },
+    })
   })
 })
 
-/** The interfaces' addresses, `/api/user` and so on, from the tree of routes that Fastify prints. */
+/** The paths of the API, `/api/user` and so on, from the tree of routes that Fastify prints. */
 function listPaths(tree: string): string[] {
   const segments: string[] = []
   const paths: string[] = []

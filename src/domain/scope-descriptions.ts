@@ -1,7 +1,7 @@
 import type { ResourceScope } from './permissions.ts'
 
 /** A scope as people read it. */
-export interface WordedScope {
+export interface DescribedScope {
   /** As it stands in requests: `repo-code:r`. */
   scope: string
   access: 'Read-only' | 'Read-write'
@@ -12,9 +12,9 @@ export interface WordedScope {
 }
 
 /** Scopes that belong together. */
-export interface WordedScopes {
+export interface DescribedScopes {
   title: string
-  scopes: WordedScope[]
+  scopes: DescribedScope[]
 }
 
 /** What `:r` and `:rw` allow; null where SPEC 2.4 does not list the permission type. */
@@ -97,17 +97,17 @@ const groups: Record<string, Record<string, Wording>> = {
  * The scopes in plain words, in groups and a fixed order; groups without one are left out. A `:r` scope is
  * left out when its `:rw` is there, which covers it (DESIGN §1).
  */
-export function wordScopes(scopes: readonly string[]): WordedScopes[] {
+export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
   return Object.entries(groups)
     .map(([title, wordings]) => ({
       title,
-      scopes: Object.entries(wordings).flatMap(([name, wording]) => wordScope(name, wording, scopes)),
+      scopes: Object.entries(wordings).flatMap(([name, wording]) => describeScope(name, wording, scopes)),
     }))
     .filter((group) => group.scopes.length > 0)
 }
 
 /** How far an application or a token reaches, in words (SPEC 2.1, Authorization Resource Scope). */
-export function wordResourceScope(resourceScope: ResourceScope): string {
+export function describeResourceScope(resourceScope: ResourceScope): string {
   return {
     all: 'Everything your account can reach, private repositories included',
     public: 'Public repositories only',
@@ -115,7 +115,11 @@ export function wordResourceScope(resourceScope: ResourceScope): string {
   }[resourceScope]
 }
 
-function wordScope(name: string, [read, readWrite]: Wording, scopes: readonly string[]): WordedScope[] {
+function describeScope(
+  name: string,
+  [read, readWrite]: Wording,
+  scopes: readonly string[],
+): DescribedScope[] {
   if (readWrite && scopes.includes(`${name}:rw`)) {
     return [{ scope: `${name}:rw`, access: 'Read-write', can: readWrite, warning: warningOf(name) }]
   }

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { wordResourceScope, wordScopes } from '../../src/domain/scope-wording.ts'
+import { describeResourceScope, describeScopes } from '../../src/domain/scope-descriptions.ts'
 import { allScopes } from '../../src/domain/scopes.ts'
 
-const worded = (scopes: readonly string[]) => wordScopes(scopes).flatMap((group) => group.scopes)
+const worded = (scopes: readonly string[]) => describeScopes(scopes).flatMap((group) => group.scopes)
 
-describe('wordScopes', () => {
+describe('describeScopes', () => {
   it.each(allScopes)('has words for %s (SPEC 2.4)', (scope) => {
     const [words, ...more] = worded([scope])
     expect(more).toEqual([])
@@ -26,7 +26,7 @@ describe('wordScopes', () => {
   })
 
   it('keeps groups in order and leaves empty ones out', () => {
-    const groups = wordScopes(['mission-manage:r', 'account-email:r', 'repo-code:r', 'account-profile:r'])
+    const groups = describeScopes(['mission-manage:r', 'account-email:r', 'repo-code:r', 'account-profile:r'])
     expect(groups.map(({ title, scopes }) => [title, scopes.length])).toEqual([
       ['Code', 1],
       ['Your account', 2],
@@ -35,8 +35,8 @@ describe('wordScopes', () => {
   })
 })
 
-describe('wordResourceScope', () => {
+describe('describeResourceScope', () => {
   it('has words for each (SPEC 2.1)', () => {
-    expect(new Set((['all', 'public', 'specified'] as const).map(wordResourceScope)).size).toBe(3)
+    expect(new Set((['all', 'public', 'specified'] as const).map(describeResourceScope)).size).toBe(3)
   })
 })

@@ -1,0 +1,88 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
+import type { ZodTypeProvider } from 'fastify-type-provider-zod'
+import { z } from 'zod'
+import type { Guard } from './guards.ts'
+
+/** The scope of `/api`: handlers get their input as its zod schema describes it. */
+export type ApiScope = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  ZodTypeProvider
+>
+
+/** The sections of the API reference. */
+export const tags = {
+  Account: 'The account behind the token',
+  Groups: 'Groups of repositories',
+  Repositories: 'Repositories, their members and their events',
+  Packages: 'Packages of a repository',
+  Versions: 'Versions of a package',
+  Upstreams: 'Other Composer repositories whose packages a repository offers',
+  Security: 'Quarantine and security advisories',
+  Registry:
+    'What Composer and curl call. Credentials: HTTP Basic with the username `svc` and a token as password',
+} as const
+
+/** What an endpoint accepts and returns. It validates requests, and the OpenAPI document is made from it. */
+export interface EndpointSchema {
+  operationId: string
+  tag: keyof typeof tags
+  summary: string
+  description?: string
+  params?: z.ZodObject
+  querystring?: z.ZodObject
+  /** A strict object: an unknown member is an error. */
+  body?: z.ZodObject
+  response: Partial<Record<200 | 201 | 204, z.ZodType>>
+}
+
+/** The body of every error (DESIGN §6): a gRPC code and a sentence. */
+export const ErrorBody = z
+  .object({
+    errcode: z.int().meta({ description: 'A gRPC status code', example: 5 }),
+    errmsg: z.string().meta({ description: 'What is wrong', example: 'package not found' }),
+  })
+  .meta({ id: 'Error', description: 'Every error of the API has this form.' })
+
+/** The response of an endpoint that returns nothing. */
+export const NoContent = z.undefined().meta({ description: 'Done. The response has no body.' })
+
+/**
+ * Route options of an endpoint. The guard runs before the input is validated: a request without the right to the
+ * endpoint learns nothing about what else is wrong with it.
+ */
+export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, { tag, ...schema }: Schema) {
+  const security = [{ application: [guard.scope] }, { personalToken: [guard.scope] }]
+  const description = [schema.description, `Requires the scope \`${guard.scope}\`.`].filter(Boolean).join(' ')
+  return {
+    preValidation: guard.preValidation,
+    schema: {
+      ...schema,
+      tags: [tag],
+      description,
+      security,
+      response: { ...schema.response, '4xx': ErrorBody } as Schema['response'],
+    } as Omit<Schema, 'tag'> & { tags: string[]; security: typeof security },
+  }
+}
+
+/** One trimmed line of text without control characters: it may be printed in a terminal. */
+export function plainText(maxCharacters: number, minCharacters = 0) {
+  return z
+    .string()
+    .trim()
+    .min(minCharacters)
+    .refine((text) => Array.from(text).length <= maxCharacters, {
+      message: `must be text of at most ${maxCharacters} characters`,
+    })
+    .refine((text) => !/\p{Cc}|\p{Cs}|[\u2028\u2029\u202a-\u202e\u2066-\u2069]/u.test(text), {
+      message: 'must be text without control characters',
+    })
+    .meta({ maxLength: maxCharacters })
+}
+
+/** A moment, as RFC 3339. */
+export const Moment = z.iso.datetime().meta({ example: '2026-11-21T03:25:00.000Z' })

@@ -1,0 +1,116 @@
+import type { FastifyRequest } from 'fastify'
+import { shareStatements } from '../database/shared-statements.ts'
+import { type Act, judge, scopeOf } from '../domain/permissions.ts'
+import { covers } from '../domain/scopes.ts'
+import { hashSecret, kindOfSecret, type SecretHash } from '../domain/secrets.ts'
+import { type Access, findAccess } from '../registry/access.ts'
+import type { Author } from '../registry/tables/events.ts'
+import type { ApiContext } from './context.ts'
+import {
+  ApiError,
+  errcodes,
+  insufficientScope,
+  invalidToken,
+  noCredentials,
+  notFound,
+  unreadableCredentials,
+} from './errors.ts'
+import { listTokenHolders, type TokenHolder } from './token-holders.ts'
+
+/** Decides whether a request may use an endpoint, and keeps what it found for the handler. */
+export interface Guard<Granted> {
+  /** The scope that a token needs. */
+  scope: string
+  /** Throws the errors of RFC 6750, and 404 for what the token may not see. */
+  preValidation: (request: FastifyRequest) => Promise<void>
+  /** What was found for a request that passed. */
+  granted: (request: object) => Granted
+}
+
+/** A repository that a request may use, and who uses it. */
+export interface RepositoryGrant {
+  repositoryId: string
+  /** `acme/php`. */
+  path: string
+  access: Access
+  author: Author
+  baseUrl: string
+}
+
+/** Requires a token with the scope. */
+export function guardToken({ db, lastUse }: ApiContext, scope: string): Guard<TokenHolder> {
+  const findTokenHolder = shareStatements(listTokenHolders.bind(null, db))
+  return makeGuard(scope, async (request) => {
+    const holder = await findTokenHolder(readBearer(request))
+    if (!holder) throw invalidToken()
+    lastUse.note(holder)
+    requireScope(holder.scopes, scope)
+    return holder
+  })
+}
+
+/**
+ * Requires that the permission rule allows an act on the repository of the URL (DESIGN §1). Unlike the registry, which
+ * serves a public repository to everyone, the API requires the scope there too.
+ */
+export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): Guard<RepositoryGrant> {
+  return makeGuard(scopeOf(act), async (request) => {
+    const { group = '', name = '' } = request.params as Record<string, string | undefined>
+    // Read the IP now: after a disconnect the socket no longer has it.
+    const address = request.ip
+    const access = await findAccess(db, { group, name, tokenHash: readBearer(request) })
+    const { repositoryId, tokenKind, tokenId, authorizationId, accountId } = access
+    if (tokenKind === null) throw invalidToken()
+    const token = { kind: tokenKind, tokenId, authorizationId }
+    lastUse.note(token)
+    const verdict = repositoryId === null ? 'hidden' : judge(access, { ...access, id: repositoryId }, act)
+    if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
+    requireScope(access.scopes, scopeOf(act))
+    if (verdict !== 'allowed') throw roleForbids()
+    const author = { accountId, token, address }
+    return { repositoryId, path: `${group}/${name}`, access, author, baseUrl: config.baseUrl }
+  })
+}
+
+/**
+ * The bearer token of a request, hashed (RFC 6750 §2.1): an OAuth access token or a personal access token. It is
+ * read from the Authorization header only. Throws when it is missing, malformed, or of another kind.
+ */
+export function readBearer(request: FastifyRequest): SecretHash {
+  const { authorization } = request.headers
+  if (authorization === undefined || !/^bearer(?: |$)/i.test(authorization)) throw noCredentials()
+  const token = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization)?.[1]
+  if (token === undefined) throw unreadableCredentials('The Authorization header is malformed')
+  if (hasSecondToken(request)) throw unreadableCredentials('The request carries more than one access token')
+  const kind = kindOfSecret(token)
+  if (kind !== 'access' && kind !== 'personal') throw invalidToken()
+  return hashSecret(token)
+}
+
+function makeGuard<Granted>(
+  scope: string,
+  check: (request: FastifyRequest) => Promise<Granted>,
+): Guard<Granted> {
+  const grants = new WeakMap<object, Granted>()
+  return {
+    scope,
+    async preValidation(request) {
+      grants.set(request, await check(request))
+    },
+    granted: (request) => grants.get(request) as Granted,
+  }
+}
+
+function requireScope(granted: readonly string[], scope: string): void {
+  if (!covers(granted, scope)) throw insufficientScope(scope)
+}
+
+/** RFC 6750 §2: one request, one method. A token in the query is no credential, but beside the header it is a mistake. */
+function hasSecondToken({ query, body }: FastifyRequest): boolean {
+  return [query, body].some((part) => typeof part === 'object' && part !== null && 'access_token' in part)
+}
+
+function roleForbids(): ApiError {
+  const errmsg = 'the role of the account, or the repositories that its token was made for, do not allow this'
+  return new ApiError(403, errcodes.permissionDenied, errmsg)
+}
