@@ -7,7 +7,6 @@ import { openArchiveVolume } from './archives/archive-volume.ts'
 import type { RegistryContext } from './context.ts'
 import { openDownloadCounter } from './download-counter.ts'
 import { answerError, notFound } from './protocol/answers.ts'
-import { makeByteCache } from './protocol/byte-cache.ts'
 import { changesRoute } from './protocol/changes.ts'
 import { distRoute } from './protocol/dist.ts'
 import { param } from './protocol/door.ts'
@@ -28,9 +27,6 @@ const everyRoute = [
   uploadRoutes,
 ]
 
-/** How much of the documents' bytes a process remembers, and as much of the archives'. */
-const cacheBytes = 64 * 1024 * 1024
-
 /** The Composer registries of all repositories: everything below {registry_url}, in one dialect (DESIGN §7). */
 export async function registry(
   app: FastifyInstance,
@@ -48,8 +44,6 @@ export async function registry(
   const context: RegistryContext = {
     ...given,
     volume: await openArchiveVolume(given.config.dataDir),
-    documentCache: makeByteCache(cacheBytes),
-    archiveCache: makeByteCache(cacheBytes),
     downloads,
     admit(...request) {
       const admission = admit(...request)

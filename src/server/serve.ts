@@ -33,8 +33,10 @@ export async function serve(config: Config): Promise<void> {
     await noteServerUrls(database.db, config)
     say(`svc listens on ${config.baseUrl}`)
     if (demo) say(describeWalk(demo, config))
+    const stopRendering = renderInBackground(database, config, log)
     const failure = await Promise.race([signal, database.gone])
     log.info('stopping')
+    await stopRendering()
     await app.close()
     if (failure instanceof Error) throw failure
   } finally {
@@ -51,11 +53,32 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
     ),
   )
   if (applied.length > 0) log.info({ applied }, 'the database is migrated')
-  const rendered = await rerenderDocuments(db, config.baseUrl)
-  if (rendered > 0) log.info({ packages: rendered }, 'BASE_URL has changed: the documents are rendered anew')
   const { dataDir } = config
   if (await lacksNewestArchive(db, await openOwnVolume(db, dataDir))) {
     log.warn({ dataDir }, 'DATA_DIR lacks the newest archive: svc verify-archives lists what is missing')
+  }
+}
+
+/**
+ * Renders documents anew, while the server already serves the stored ones: after a change of BASE_URL or of the format
+ * of documents. Returns a function that stops it and waits for the document in progress.
+ */
+function renderInBackground(
+  { db }: ChosenDatabase,
+  config: Config,
+  log: FastifyBaseLogger,
+): () => Promise<void> {
+  const stop = new AbortController()
+  const running = rerenderDocuments(db, config.baseUrl, stop.signal).then(
+    (rendered) => {
+      if (rendered.packages + rendered.repositories > 0) log.info(rendered, 'rendered documents anew')
+    },
+    (error: unknown) =>
+      log.error({ err: error }, 'could not render all documents anew; the next start goes on'),
+  )
+  return async () => {
+    stop.abort()
+    await running
   }
 }
 

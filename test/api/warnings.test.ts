@@ -1,3 +1,4 @@
+import { gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
@@ -143,8 +144,8 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
   it('take a version out of the metadata, and tell a current Composer to refuse it', async () => {
     const { call, document, ask, path } = await aPackage('1.0.0', '1.1.0-beta.2', '1.2.0')
     const before = await document()
-    const root = async () => (await ask('packages.json')).json()
-    expect((await root())['filter']).toBeUndefined()
+    const root = async () => (await ask('packages.json')).body
+    const rootBefore = await root()
     const reason = 'steals passwords'
     const answer = await call('POST', `${lib}/1.1.0-beta.2/quarantine`, { reason })
     expect([answer.statusCode, answer.json()]).toEqual([
@@ -160,11 +161,11 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
           reason,
           id: expect.stringMatching(/^quarantine-\d+$/),
           url: `http://svc.test${path.replace('/-/packages/', '')}/packages/acme/lib`,
+          source: 'svc',
         },
       ],
     }
     expect([during.filter, (await document('acme/lib~dev.json')).filter]).toEqual([filter, filter])
-    expect((await root())['filter']).toEqual({ metadata: true, lists: { malware: { enabled: true } } })
     expect((await call('GET', `${lib}/1.1.0-beta.2`)).json()).toMatchObject({
       quarantined_at: expect.any(String),
       quarantine_reason: reason,
@@ -172,7 +173,8 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
 
     expect((await call('DELETE', `${lib}/1.1.0-beta.2/quarantine`)).statusCode).toBe(204)
     expect(await document()).toEqual(before)
-    expect((await root())['filter']).toBeUndefined()
+    // Composer keeps packages.json for minutes, so what it says must not depend on quarantines.
+    expect(await root()).toBe(rootBefore)
     const again = await call('DELETE', `${lib}/1.1.0-beta.2/quarantine`)
     expect([again.statusCode, again.json().errcode]).toEqual([409, 9])
   })
@@ -214,6 +216,104 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
     for (const method of ['POST', 'DELETE'] as const) {
       expect((await call(method, `${lib}/3.0.0/quarantine`)).statusCode).toBe(404)
     }
+  })
+})
+
+describe('GET filter.json (COMPOSER A8)', () => {
+  async function aFilter(...versions: string[]) {
+    const caller = await aPackage(...versions)
+    const ask = (since?: string) =>
+      caller.ask('filter.json', { headers: since === undefined ? {} : { 'if-modified-since': since } })
+    return { ...caller, ask, of: async () => (await ask()).json() }
+  }
+
+  it('is there before the first quarantine, and names each quarantined version of each package', async () => {
+    const { call, push, ask, of } = await aFilter('1.0.0', '1.1.0', '2.0.0-foo')
+    await push('1.0.0', { name: 'acme/other' })
+    const answer = await ask()
+    expect([answer.statusCode, answer.headers['content-type']]).toEqual([200, 'application/json'])
+    expect(answer.json()).toEqual({ filter: { malware: {} } })
+    for (const version of ['2.0.0-foo', '1.1.0']) await call('POST', `${lib}/${version}/quarantine`)
+    await call('POST', '/packages/acme/other/1.0.0/quarantine')
+    expect(await of()).toEqual({
+      filter: { malware: { 'acme/lib': '==1.1.0 || ==dev-2.0.0-foo', 'acme/other': '==1.0.0' } },
+    })
+    await call('DELETE', `${lib}/1.1.0/quarantine`)
+    await call('DELETE', '/packages/acme/other')
+    expect(await of()).toEqual({
+      filter: { malware: { 'acme/lib': '==dev-2.0.0-foo', 'acme/other': '==1.0.0' } },
+    })
+  })
+
+  it('is read once: 304 until a quarantine changes, each time with a later date', async () => {
+    const { call, ask } = await aFilter('1.0.0')
+    const dates: string[] = []
+    for (const method of [undefined, 'POST', 'DELETE', 'POST'] as const) {
+      if (method) await call(method, `${lib}/1.0.0/quarantine`)
+      const { headers, statusCode } = await ask(dates.at(-1))
+      expect(statusCode).toBe(200)
+      dates.push(String(headers['last-modified']))
+      const same = await ask(dates.at(-1))
+      expect([same.statusCode, same.body]).toEqual([304, ''])
+      // Another reason changes nothing that this document says.
+      if (method === 'POST') await call('POST', `${lib}/1.0.0/quarantine`, { reason: 'another' })
+      expect((await ask(dates.at(-1))).statusCode).toBe(304)
+    }
+    const times = dates.map((date) => Date.parse(date))
+    expect(times).toEqual([...new Set(times)].sort((a, b) => a - b))
+  })
+
+  it('is compressed where the client takes that', async () => {
+    const { call, ask } = await aPackage('1.0.0')
+    await call('POST', `${lib}/1.0.0/quarantine`)
+    const answer = await ask('filter.json', { headers: { 'accept-encoding': 'gzip' } })
+    expect(answer.headers['content-encoding']).toBe('gzip')
+    expect(gunzipSync(answer.rawPayload).toString()).toBe((await ask('filter.json')).body)
+  })
+
+  it('is for those who may pull, also when they name its date', async () => {
+    const { ask, path } = await aFilter('1.0.0')
+    const since = String((await ask()).headers['last-modified'])
+    const stranger = await aCaller(t)
+    for (const [authorization, status] of [
+      [undefined, 401],
+      [stranger.authorization, 404],
+    ] as const) {
+      const headers = { 'if-modified-since': since, ...(authorization && { authorization }) }
+      expect((await t.app.inject({ url: `${path}filter.json`, headers })).statusCode).toBe(status)
+    }
+  })
+
+  it('misses none of the quarantines that are set at the same time', async () => {
+    const versions = Array.from({ length: 8 }, (_, i) => i)
+    const { call, push, of } = await aFilter('1.0.0')
+    for (const i of versions) await push('1.0.0', { name: `acme/p${i}` })
+    await Promise.all(versions.map((i) => call('POST', `/packages/acme/p${i}/1.0.0/quarantine`)))
+    expect(Object.keys((await of()).filter.malware)).toHaveLength(8)
+  })
+})
+
+describe('the archive of a version in quarantine', () => {
+  it('is refused with 410, and a warning that Composer prints', async () => {
+    const { call, push, ask } = await aPackage()
+    const { url, sha256 } = (await push('1.0.0')).json()
+    const dist = url.slice(url.indexOf('dist/'))
+    expect((await ask(dist)).statusCode).toBe(200)
+    await call('POST', `${lib}/1.0.0/quarantine`, { reason: 'steals passwords' })
+    for (const headers of [{}, { 'if-none-match': `"${sha256}"` }, { range: 'bytes=0-9' }]) {
+      const refused = await ask(dist, { headers })
+      expect([refused.statusCode, refused.headers['content-type']]).toEqual([410, 'application/json'])
+      expect(refused.headers['cache-control']).toBe('no-store')
+      expect(refused.json()).toEqual({
+        errcode: 9,
+        errmsg: 'version 1.0.0 is in quarantine',
+        warning: 'acme/lib 1.0.0 is in quarantine and cannot be installed: steals passwords',
+      })
+    }
+    await call('DELETE', `${lib}/1.0.0`)
+    expect((await ask(dist)).statusCode).toBe(410)
+    await call('DELETE', `${lib}/1.0.0/quarantine`)
+    expect((await ask(dist)).statusCode).toBe(200)
   })
 })
 

@@ -4,6 +4,7 @@ import {
   aComposerProject,
   type ComposerProject,
   hasComposerClient,
+  requestsIn,
   useRegistries,
 } from '../support/composer-project.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
@@ -101,5 +102,23 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
     expect((await project.composer('require', 'acme/lib:1.1.0')).code).not.toBe(0)
     await caller.call('DELETE', `${lib}/1.1.0/quarantine`)
     expect(await run(project, 'update')).toContain('Upgrading acme/lib (1.0.0 => 1.1.0)')
+  })
+
+  it('does not install a version in quarantine from a lock file, and prints the reason', async () => {
+    const caller = await aCaller(t)
+    for (const version of ['1.0.0', '1.1.0']) await caller.push(version)
+    const project = await aProject(caller)
+    await run(project, 'require', 'acme/lib:^1.0')
+    await caller.call('POST', `${lib}/1.1.0/quarantine`, { reason: 'steals passwords' })
+    await project.forget('cache', 'vendor')
+    const { code, output } = await project.composer('install')
+    expect([code === 0, output]).toEqual([
+      false,
+      expect.stringContaining('acme/lib 1.1.0 is in quarantine and cannot be installed: steals passwords'),
+    ])
+    // Composer gives up at once: another try would get the same answer.
+    const archives = requestsIn(t.log()).filter((request) => request.includes('/dist/acme/lib/1.1.0/'))
+    expect(archives.filter((request) => request.startsWith('410'))).toHaveLength(1)
+    expect(await run(project, 'update')).toContain('Downgrading acme/lib (1.1.0 => 1.0.0)')
   })
 })

@@ -7,6 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { transaction } from '../../src/database/database.ts'
+import { renderRoot } from '../../src/registry/documents/render.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { onServer, useDatabase } from '../support/database.ts'
 import {
@@ -104,6 +106,16 @@ describe('svc serve', () => {
     await stopServer(server)
     await stopServer(await start({ BASE_URL: 'https://moved.example.com' }))
     expect(await create('four', {})).toBe('https://moved.example.com/noted/four/-/packages/')
+  })
+
+  it('renders documents anew after a change of BASE_URL, and serves the stored ones meanwhile', async () => {
+    const repository = await aRepository(database.db, { visibility: 'public' })
+    const before = { repositoryId: repository.id, baseUrl: 'https://old.example.com' }
+    await transaction(database.db, (tx) => renderRoot(tx, before.repositoryId, before.baseUrl))
+    const { url } = await start({ BASE_URL: 'https://new.example.com' })
+    const root = async () => (await fetch(`${url}/${repository.path}/-/packages/packages.json`)).text()
+    expect(await root()).toMatch(/https:\/\/(?:old|new)\.example\.com/)
+    await expect.poll(root, { timeout: 10_000 }).not.toContain('https://old.example.com')
   })
 
   it('finishes a request that runs when it is asked to stop, on every address of localhost', async () => {

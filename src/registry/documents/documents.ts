@@ -13,52 +13,38 @@ import {
 } from '../access.ts'
 import type { EncodedDocument, Encoding } from './encodings.ts'
 
-/** A document as one statement answers it, with the access to it. */
+/**
+ * The formats that this release renders documents in. Raise one with every change of what such a document says, so
+ * that the stored ones are rendered anew.
+ */
+const formats = { package: 1, root: 2 }
+
+/** A document as one statement finds it, with the access to it. Its bytes are read apart: most requests need none. */
 export interface FoundDocument extends Access {
-  /** Changes with every change of the document; null when there is no such document. */
+  /** The id of the package or repository that the document describes; null when there is none. */
+  subjectId: string | null
+  /** Changes with every change of the document; null when none is stored. */
   revision: string | null
+  /** When no document is stored: the time at which its subject was created. */
   lastModified: Date
-  /** Null when the caller knows this revision already. */
-  bytes: Buffer | null
 }
 
-/** Which document is wanted, and in which coding. */
-export interface WantedDocument {
-  door: Door
-  encoding: Encoding
-  /** The revision of which the caller has the bytes; null when it has none. */
-  knownRevision: string | null
-}
-
-const wantedColumns = { ...doorColumns, encoding: 'text', known_revision: 'bigint' }
-const documentColumns = `${accessColumns}, d.revision, d.last_modified as "lastModified",
-  case when d.revision is not distinct from call.known_revision then null
-       when call.encoding = 'br' then d.brotli when call.encoding = 'gzip' then d.gzip else d.plain end as bytes`
-
-function wantedArrays(wanted: readonly WantedDocument[]) {
-  return [
-    ...doorArrays(wanted.map(({ door }) => door)),
-    wanted.map(({ encoding }) => encoding),
-    wanted.map(({ knownRevision }) => knownRevision),
-  ]
-}
-
-/** Packages' documents, `p2/<name>.json` or `p2/<name>~dev.json`: one for each that is wanted, in that order. */
+/** Finds packages' documents, `p2/<name>.json` or `p2/<name>~dev.json`: one for each wanted document, in that order. */
 export async function listPackageDocuments(
   db: Queryable,
-  wanted: readonly (WantedDocument & { packageName: string; isDev: boolean })[],
+  wanted: readonly { door: Door; packageName: string; isDev: boolean }[],
 ): Promise<FoundDocument[]> {
   const { rows } = await db.query<FoundDocument>({
     name: 'list-package-documents',
     text: forEachCall(
-      { ...wantedColumns, package_name: 'text', is_dev: 'boolean' },
-      `select ${documentColumns}
+      { ...doorColumns, package_name: 'text', is_dev: 'boolean' },
+      `select ${accessColumns}, p.id as "subjectId", d.revision, d.last_modified as "lastModified"
          from ${accessOfCall}
          left join package p on p.repository_id = a.repository_id and p.name = call.package_name
          left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev`,
     ),
     values: [
-      ...wantedArrays(wanted),
+      ...doorArrays(wanted.map(({ door }) => door)),
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ isDev }) => isDev),
     ],
@@ -66,22 +52,80 @@ export async function listPackageDocuments(
   return rows
 }
 
-/** Repositories' packages.json: one for each that is wanted, in that order. */
-export async function listRootDocuments(
-  db: Queryable,
-  wanted: readonly WantedDocument[],
-): Promise<FoundDocument[]> {
+/** Finds repositories' packages.json: one for each of the wanted repositories, in that order. */
+export async function listRootDocuments(db: Queryable, doors: readonly Door[]): Promise<FoundDocument[]> {
   const { rows } = await db.query<FoundDocument>({
     name: 'list-root-documents',
-    text: forEachCall(
-      wantedColumns,
-      `select ${documentColumns}
-         from ${accessOfCall}
-         left join root_document d on d.repository_id = a.repository_id`,
-    ),
-    values: wantedArrays(wanted),
+    text: forEachCall(doorColumns, repositoryDocument('root_document')),
+    values: doorArrays(doors),
   })
   return rows
+}
+
+/** Finds repositories' filter.json: one for each of the wanted repositories, in that order. */
+export async function listFilterDocuments(db: Queryable, doors: readonly Door[]): Promise<FoundDocument[]> {
+  const { rows } = await db.query<FoundDocument>({
+    name: 'list-filter-documents',
+    text: forEachCall(doorColumns, repositoryDocument('filter_document')),
+    values: doorArrays(doors),
+  })
+  return rows
+}
+
+function repositoryDocument(table: string): string {
+  return `select ${accessColumns}, r.id as "subjectId", d.revision,
+                 coalesce(d.last_modified, r.created_at) as "lastModified"
+            from ${accessOfCall}
+            left join repository r on r.id = a.repository_id
+            left join ${table} d on d.repository_id = r.id`
+}
+
+/** A document's bytes in one content coding, and the time at which they became these. */
+export interface DocumentBytes {
+  lastModified: Date
+  bytes: Buffer
+}
+
+const bytesInEncoding = `d.last_modified as "lastModified",
+  case $2 when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end as bytes`
+
+/** Reads a package's document in a content coding. Null when it is gone. */
+export async function findPackageBytes(
+  db: Queryable,
+  packageId: string,
+  encoding: Encoding,
+  isDev: boolean,
+): Promise<DocumentBytes | null> {
+  const { rows } = await db.query<DocumentBytes>({
+    name: 'find-package-bytes',
+    text: `select ${bytesInEncoding} from package_document d where d.package_id = $1 and d.is_dev = $3`,
+    values: [packageId, encoding, isDev],
+  })
+  return rows[0] ?? null
+}
+
+/** Reads a repository's packages.json in a content coding. Null when it is gone. */
+export async function findRootBytes(
+  db: Queryable,
+  repositoryId: string,
+  encoding: Encoding,
+): Promise<DocumentBytes | null> {
+  const { rows } = await db.query<DocumentBytes>({
+    name: 'find-root-bytes',
+    text: `select ${bytesInEncoding} from root_document d where d.repository_id = $1`,
+    values: [repositoryId, encoding],
+  })
+  return rows[0] ?? null
+}
+
+/** Reads a repository's filter.json, which is stored uncompressed only. Null when it is gone. */
+export async function findFilterBytes(db: Queryable, repositoryId: string): Promise<DocumentBytes | null> {
+  const { rows } = await db.query<DocumentBytes>({
+    name: 'find-filter-bytes',
+    text: `select last_modified as "lastModified", plain as bytes from filter_document where repository_id = $1`,
+    values: [repositoryId],
+  })
+  return rows[0] ?? null
 }
 
 /** A document that changed, as mirrors are told: `~dev` after the name of the one for development versions. */
@@ -119,7 +163,7 @@ export async function listChanges(
   return rows[0] as Access & { actions: DocumentChange[]; timestamp: number }
 }
 
-/** Replaces a package's document. Its Last-Modified grows by a second at least: that is all an HTTP date can tell. */
+/** Replaces a package's document. Its Last-Modified grows by a second at least, the resolution of an HTTP date. */
 export async function savePackageDocument(
   tx: pg.PoolClient,
   document: { packageId: string; isDev: boolean; baseUrl: string },
@@ -127,46 +171,71 @@ export async function savePackageDocument(
 ): Promise<void> {
   await tx.query({
     name: 'save-package-document',
-    text: `insert into package_document as d (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
-           values ($1, $2, $3, date_trunc('second', now()), $4, $5, $6)
+    text: `insert into package_document as d (package_id, is_dev, base_url, format, last_modified, plain, gzip, brotli)
+           values ($1, $2, $3, ${formats.package}, date_trunc('second', now()), $4, $5, $6)
            on conflict (package_id, is_dev) do update
-              set base_url = excluded.base_url, plain = excluded.plain, gzip = excluded.gzip,
-                  brotli = excluded.brotli, revision = excluded.revision,
+              set base_url = excluded.base_url, format = excluded.format, plain = excluded.plain,
+                  gzip = excluded.gzip, brotli = excluded.brotli, revision = excluded.revision,
                   last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second')`,
     values: [document.packageId, document.isDev, document.baseUrl, identity, gzip, br],
   })
 }
 
-/** Replaces a repository's packages.json. Its Last-Modified grows by a second at least. */
+/**
+ * Replaces a repository's packages.json. Its Last-Modified grows by a second at least; the first one is later than the
+ * creation of the repository, which is the Last-Modified while it is empty.
+ */
 export async function saveRootDocument(
   tx: pg.PoolClient,
   document: { repositoryId: string; baseUrl: string },
   { identity, gzip, br }: EncodedDocument,
 ): Promise<void> {
-  await tx.query(
-    `insert into root_document as d (repository_id, base_url, last_modified, plain, gzip, brotli)
-     values ($1, $2, date_trunc('second', now()), $3, $4, $5)
-     on conflict (repository_id) do update
-        set base_url = excluded.base_url, plain = excluded.plain, gzip = excluded.gzip,
-            brotli = excluded.brotli, revision = excluded.revision,
-            last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second')`,
-    [document.repositoryId, document.baseUrl, identity, gzip, br],
-  )
+  await tx.query({
+    name: 'save-root-document',
+    text: `insert into root_document as d (repository_id, base_url, format, last_modified, plain, gzip, brotli)
+           select id, $2, ${formats.root}, date_trunc('second', greatest(now(), created_at + interval '1 second')),
+                  $3, $4, $5
+             from repository where id = $1
+           on conflict (repository_id) do update
+              set base_url = excluded.base_url, format = excluded.format, plain = excluded.plain,
+                  gzip = excluded.gzip, brotli = excluded.brotli, revision = excluded.revision,
+                  last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second')`,
+    values: [document.repositoryId, document.baseUrl, identity, gzip, br],
+  })
 }
 
-/** The packages of which a document holds links built from another address; the first thousand. */
-export async function listOutdatedPackages(db: Queryable, baseUrl: string): Promise<string[]> {
+const isOutdated = (format: number) => `(base_url <> $1 or format < ${format})`
+
+/**
+ * Lists packages with a document that has links of another base URL, or an older format: the next thousand after an
+ * id, in the order of their ids.
+ */
+export async function listOutdatedPackages(db: Queryable, baseUrl: string, after: string): Promise<string[]> {
   const { rows } = await db.query<{ packageId: string }>(
-    `select distinct package_id as "packageId" from package_document where base_url <> $1 limit 1000`,
-    [baseUrl],
+    `select distinct package_id as "packageId" from package_document
+      where package_id > $2 and ${isOutdated(formats.package)} order by package_id limit 1000`,
+    [baseUrl, after],
   )
   return rows.map(({ packageId }) => packageId)
 }
 
-/** The repositories of which packages.json holds links built from another address. */
+/** Lists which of a package's documents have links of another base URL, or an older format: `isDev` of each. */
+export async function listOutdatedDocuments(
+  db: Queryable,
+  packageId: string,
+  baseUrl: string,
+): Promise<boolean[]> {
+  const { rows } = await db.query<{ isDev: boolean }>(
+    `select is_dev as "isDev" from package_document where package_id = $2 and ${isOutdated(formats.package)}`,
+    [baseUrl, packageId],
+  )
+  return rows.map(({ isDev }) => isDev)
+}
+
+/** Lists the repositories whose packages.json has links of another base URL, or an older format. */
 export async function listOutdatedRoots(db: Queryable, baseUrl: string): Promise<string[]> {
   const { rows } = await db.query<{ repositoryId: string }>(
-    `select repository_id as "repositoryId" from root_document where base_url <> $1`,
+    `select repository_id as "repositoryId" from root_document where ${isOutdated(formats.root)}`,
     [baseUrl],
   )
   return rows.map(({ repositoryId }) => repositoryId)

@@ -18,21 +18,24 @@ export interface EncodedDocument {
  */
 const largeBytes = 128 * 1024
 
-/** Compresses a document off the event loop: well when it is small, quickly when it is large. */
-export async function encodeDocument(text: string): Promise<EncodedDocument> {
-  const identity = Buffer.from(text)
-  const level = identity.length > largeBytes ? 4 : 9
-  const [gzipped, br] = await Promise.all([
-    promisify(gzip)(identity, { level }),
-    promisify(brotliCompress)(identity, {
-      params: {
-        [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
-        [constants.BROTLI_PARAM_QUALITY]: level,
-        [constants.BROTLI_PARAM_SIZE_HINT]: identity.length,
-      },
-    }),
-  ])
+/** Compresses a document into every coding, in the thread pool: best when it is small, quickly when it is large. */
+export async function encodeDocument(identity: Buffer): Promise<EncodedDocument> {
+  const [gzipped, br] = await Promise.all([compress(identity, 'gzip'), compress(identity, 'br')])
   return { identity, gzip: gzipped, br }
+}
+
+/** Compresses bytes into one coding, in the thread pool. */
+export async function compress(bytes: Buffer, encoding: Encoding): Promise<Buffer> {
+  if (encoding === 'identity') return bytes
+  const level = bytes.length > largeBytes ? 4 : 9
+  if (encoding === 'gzip') return promisify(gzip)(bytes, { level })
+  return promisify(brotliCompress)(bytes, {
+    params: {
+      [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
+      [constants.BROTLI_PARAM_QUALITY]: level,
+      [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length,
+    },
+  })
 }
 
 /** The best coding that an Accept-Encoding header takes (RFC 9110 §12.5.3); identity when it takes none of ours. */

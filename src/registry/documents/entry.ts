@@ -21,9 +21,22 @@ export interface EntryPackage {
   abandoned: true | string | null
 }
 
-/** The address of an archive: it holds the hash, so what it answers can never change. */
+/** The URL of an archive. It contains the hash, so its content never changes. */
 export function distUrl(registryUrl: string, name: string, version: string, sha256: string): string {
   return `${registryUrl}dist/${name}/${version}/${sha256}.zip`
+}
+
+/** A `dist` as `entryOf` writes it, up to the part of its URL that depends on BASE_URL and the repository's name. */
+const archiveLink =
+  /("dist":\{"type":"zip","url":)"[^"]*\/-\/packages\/(dist\/[^"]+\/([0-9a-f]{64})\.zip","reference":"\3")/g
+
+/**
+ * Links the archives in the JSON of p2 entries to the given registry. Stored entries keep the URLs of the time at which
+ * they were written, so that a new BASE_URL changes documents, but no entry.
+ */
+export function relinkArchives(entries: string, registryUrl: string): string {
+  const origin = JSON.stringify(registryUrl).slice(0, -1)
+  return entries.replace(archiveLink, (_link, key: string, path: string) => `${key}${origin}${path}`)
 }
 
 /**

@@ -2,12 +2,12 @@ import type pg from 'pg'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { listAdvisories } from '../tables/advisories.ts'
 import { type HeldPackage, holdRepository, listClaimedNames } from '../tables/packages.ts'
-import { hasQuarantined, listQuarantined } from '../tables/version-states.ts'
+import { listQuarantined } from '../tables/version-states.ts'
 import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from '../tables/versions.ts'
 import { hasUpstreams } from '../upstreams/tables/upstreams.ts'
 import { savePackageDocument, saveRootDocument } from './documents.ts'
 import { encodeDocument } from './encodings.ts'
-import { type EntrySource, entryOf } from './entry.ts'
+import { type EntrySource, entryOf, relinkArchives } from './entry.ts'
 import { difference } from './minify.ts'
 import { rootText } from './root.ts'
 import { warningsOf } from './warnings.ts'
@@ -47,7 +47,7 @@ export async function renderDocument(
   isDev: boolean,
   baseUrl: string,
 ): Promise<void> {
-  const entries = await joinDifferences(tx, held.id, isDev)
+  const entries = relinkArchives(await joinDifferences(tx, held.id, isDev), registryUrl(baseUrl, held.path))
   const warnings = warningsOf(
     await listAdvisories(tx, held.id),
     await listQuarantined(tx, held.id),
@@ -55,7 +55,11 @@ export async function renderDocument(
   )
   // An empty list says: the name is taken here. A 404 would send Composer to the next repository.
   const text = `{"packages":{${JSON.stringify(held.name)}:${entries}},"minified":"composer/2.0",${warnings}}`
-  await savePackageDocument(tx, { packageId: held.id, isDev, baseUrl }, await encodeDocument(text))
+  await savePackageDocument(
+    tx,
+    { packageId: held.id, isDev, baseUrl },
+    await encodeDocument(Buffer.from(text)),
+  )
 }
 
 /** Publishes a repository's packages.json as its packages now are. */
@@ -63,11 +67,9 @@ export async function renderRoot(tx: pg.PoolClient, repositoryId: string, baseUr
   const repository = await holdRepository(tx, repositoryId)
   if (!repository) return
   const names = await listClaimedNames(tx, repositoryId)
-  const isQuarantining = await hasQuarantined(tx, repositoryId)
-  const isOpen = await hasUpstreams(tx, repositoryId)
-  const contents = { names, isQuarantining, hasUpstreams: isOpen }
+  const contents = { names, hasUpstreams: await hasUpstreams(tx, repositoryId) }
   const text = rootText(registryUrl(baseUrl, repository.path), contents)
-  await saveRootDocument(tx, { repositoryId, baseUrl }, await encodeDocument(text))
+  await saveRootDocument(tx, { repositoryId, baseUrl }, await encodeDocument(Buffer.from(text)))
 }
 
 /** [id, JSON text] of each version's minified entry, from the newest to the oldest. */

@@ -1,32 +1,44 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { holdPackage } from '../tables/packages.ts'
-import { listOutdatedPackages, listOutdatedRoots } from './documents.ts'
-import { relinkDocument, renderDocument, renderRoot } from './render.ts'
+import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from './documents.ts'
+import { renderDocument, renderRoot } from './render.ts'
 
 /**
- * Renders anew every document whose links were built from another address than `baseUrl`: before the server listens,
- * for its documents stand ready made. Answers how many packages had such documents.
+ * Renders every document anew that has links of another base URL, or an older format. It runs in the background: until
+ * its turn comes, a document is served as it is stored. Several processes may do this at once. Returns the number of
+ * packages and repositories whose documents it rendered; stops early when the signal is aborted.
  */
-export async function rerenderDocuments(pool: pg.Pool, baseUrl: string): Promise<number> {
-  let count = 0
-  for (let ids = await listOutdatedPackages(pool, baseUrl); ids.length > 0; ) {
-    for (const id of ids) await rerenderPackage(pool, id, baseUrl)
-    count += ids.length
-    ids = await listOutdatedPackages(pool, baseUrl)
-  }
+export async function rerenderDocuments(
+  pool: pg.Pool,
+  baseUrl: string,
+  signal?: AbortSignal,
+): Promise<{ packages: number; repositories: number }> {
+  const rendered = { packages: 0, repositories: 0 }
+  // packages.json first: Composer finds everything else by its links.
   for (const id of await listOutdatedRoots(pool, baseUrl)) {
+    if (signal?.aborted) return rendered
     await transaction(pool, (tx) => renderRoot(tx, id, baseUrl))
+    rendered.repositories += 1
   }
-  return count
+  let ids = await listOutdatedPackages(pool, baseUrl, '0')
+  while (ids.length > 0) {
+    for (const id of ids) {
+      if (signal?.aborted) return rendered
+      await rerenderPackage(pool, id, baseUrl)
+      rendered.packages += 1
+    }
+    ids = await listOutdatedPackages(pool, baseUrl, ids.at(-1) as string)
+  }
+  return rendered
 }
 
 function rerenderPackage(pool: pg.Pool, packageId: string, baseUrl: string): Promise<void> {
   return transaction(pool, async (tx) => {
     const held = await holdPackage(tx, packageId)
     if (!held) return
-    for (const isDev of [false, true]) {
-      await relinkDocument(tx, held, isDev, baseUrl)
+    // Read under the lock: another process may have rendered them since they were listed.
+    for (const isDev of await listOutdatedDocuments(tx, packageId, baseUrl)) {
       await renderDocument(tx, held, isDev, baseUrl)
     }
   })

@@ -4,29 +4,27 @@ export const quarantineList = 'malware'
 /** Above so many packages, packages.json names their vendors instead: it is fetched by every update. */
 const maxListedNames = 10_000
 
-/** What a repository's packages.json tells of. */
+/** What a repository's packages.json depends on. */
 export interface RootContents {
   names: readonly string[]
-  /** Whether any version is in quarantine. */
-  isQuarantining: boolean
   /** Whether other repositories' packages are offered too: Composer must then ask for every name. */
   hasUpstreams?: boolean
 }
 
-/** packages.json of a repository without packages. */
+/** The packages.json of a repository without packages. */
 export function emptyRootText(registryUrl: string): string {
-  return rootText(registryUrl, { names: [], isQuarantining: false })
+  return rootText(registryUrl, { names: [] })
 }
 
+/** The filter.json of a repository that never had a quarantine. */
+export const emptyFilterText = JSON.stringify({ filter: { [quarantineList]: {} } })
+
 /**
- * A repository's packages.json (COMPOSER A2). All addresses are absolute, for some are only understood so. The list
- * of names is never empty: an empty one means "ask for anything", and would send the names of all public
- * dependencies here. `-/-` is no package's name.
+ * A repository's packages.json (COMPOSER A2). All URLs are absolute, because Composer 2.5 resolves some of them only
+ * then. The list of names is never empty: Composer reads an empty list as "ask for any name", and would send the names
+ * of all public dependencies here. `-/-` is the name of no package.
  */
-export function rootText(
-  registryUrl: string,
-  { names, isQuarantining, hasUpstreams = false }: RootContents,
-): string {
+export function rootText(registryUrl: string, { names, hasUpstreams = false }: RootContents): string {
   return JSON.stringify({
     packages: [],
     'metadata-url': `${registryUrl}p2/%package%.json`,
@@ -37,9 +35,16 @@ export function rootText(
     'providers-api': `${registryUrl}providers/%package%.json`,
     'metadata-changes-url': `${registryUrl}metadata/changes.json`,
     'security-advisories': { metadata: true, 'api-url': `${registryUrl}security-advisories` },
-    // Costs a current Composer a request for each locked package, so it is said only when there is something to see.
-    ...(isQuarantining && { filter: { metadata: true, lists: { [quarantineList]: { enabled: true } } } }),
-    warnings: [{ versions: '<2.0', message: 'Composer 1 is not supported: run composer self-update --2.' }],
+    // Always there: Composer keeps packages.json for up to ten minutes, and would miss a filter that comes with the
+    // first quarantine. The summary saves it a request for each locked package.
+    filter: {
+      metadata: true,
+      lists: { [quarantineList]: { enabled: true } },
+      'summary-url': `${registryUrl}filter.json`,
+    },
+    // Composer 1 and 2.0 read these two keys; `warnings` is read since 2.2 only.
+    warning: 'Composer 1 is not supported: run composer self-update --2.',
+    'warning-versions': '<2.0',
   })
 }
 

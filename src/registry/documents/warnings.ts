@@ -37,5 +37,5 @@ export function composerAdvisory(advisory: Advisory): object {
 }
 
 function filterEntry({ id, composer, reason }: QuarantinedVersion, packageUrl: string): object {
-  return { constraint: `==${composer}`, reason, id: `quarantine-${id}`, url: packageUrl }
+  return { constraint: `==${composer}`, reason, id: `quarantine-${id}`, url: packageUrl, source: 'svc' }
 }

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { relinkVersion, renderRoot } from '../documents/render.ts'
+import { relinkVersion } from '../documents/render.ts'
 import { describePackage, type HeldPackage } from '../tables/packages.ts'
 import { findVersionState, markQuarantined, unmarkQuarantined } from '../tables/version-states.ts'
 import { changePackage, notNow, noVersion, renderDocuments, type VersionChange } from './change.ts'
@@ -32,7 +32,7 @@ export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Prom
   })
 }
 
-/** Both documents tell of the package's quarantines, and packages.json whether the repository has any. */
+/** Both documents name the package's quarantines. The database renders filter.json itself, as every quarantine changes. */
 async function showChange(
   tx: pg.PoolClient,
   held: HeldPackage,
@@ -42,5 +42,4 @@ async function showChange(
   await relinkVersion(tx, held, versionId, baseUrl)
   await describePackage(tx, held.id)
   await renderDocuments(tx, held, baseUrl)
-  await renderRoot(tx, held.repositoryId, baseUrl)
 }

@@ -1,52 +1,112 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import type { RegistryContext } from '../context.ts'
 import {
+  type DocumentBytes,
   type FoundDocument,
+  findFilterBytes,
+  findPackageBytes,
+  findRootBytes,
+  listFilterDocuments,
   listPackageDocuments,
   listRootDocuments,
-  type WantedDocument,
 } from '../documents/documents.ts'
-import { chooseEncoding, type Encoding } from '../documents/encodings.ts'
-import { emptyRootText } from '../documents/root.ts'
+import { chooseEncoding, compress, type Encoding } from '../documents/encodings.ts'
+import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
 import { jsonType, sendJson } from './answers.ts'
 import { param, readDoor } from './door.ts'
 
 const noPackage = { errcode: errcode.notFound, errmsg: 'package not found' }
 
-/** packages.json and p2: one indexed read, access included; the bytes stand ready (COMPOSER A2, A3, A5). */
-export async function metadataRoutes(
-  app: FastifyInstance,
-  { config, db, documentCache, admit }: RegistryContext,
-) {
+/** How many bytes of documents a process keeps in memory. */
+const maxCachedBytes = 64 * 1024 * 1024
+
+/** Reads a document's bytes from the database in a content coding. Null when the document is gone. */
+type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
+
+/**
+ * packages.json, filter.json and p2 (COMPOSER A2, A3, A5, A8). Each request asks the database which document it may
+ * have, in one indexed read. The bytes come from memory, by the document's revision. Requests that miss the same bytes
+ * at the same time share one read of them.
+ */
+export async function metadataRoutes(app: FastifyInstance, { config, db, admit }: RegistryContext) {
   const findRoot = shareStatements(listRootDocuments.bind(null, db))
+  const findFilter = shareStatements(listFilterDocuments.bind(null, db))
   const findPackage = shareStatements(listPackageDocuments.bind(null, db))
+  const cache = new LRUCache<string, DocumentBytes, ReadBytes>({
+    maxSize: maxCachedBytes,
+    sizeCalculation: ({ bytes }) => bytes.length + 1,
+    fetchMethod: async (key, _stale, { context: read }) =>
+      (await read(key.split(' ')[0] as Encoding)) ?? undefined,
+    // A read goes on for those who wait for it, even when the cache needs its place for something else.
+    ignoreFetchAbort: true,
+    allowStaleOnFetchAbort: true,
+  })
 
   app.get('/packages.json', async (request, reply) => {
     const door = readDoor(request)
-    const path = `${door.group}/${door.name}`
-    const document = await readDocument(request, documentCache, path, (bytes) => findRoot({ door, ...bytes }))
-    admit(door, document, 'pull')
-    setCaching(reply)
-    if (document.revision !== null) return sendDocument(request, reply, document)
-    const text = emptyRootText(registryUrl(config.baseUrl, path))
-    return reply.header('content-type', jsonType).send(Buffer.from(text))
+    const found = await findRoot(door)
+    const { repositoryId } = admit(door, found, 'pull')
+    const emptyText = () => emptyRootText(registryUrl(config.baseUrl, `${door.group}/${door.name}`))
+    return sendDocument(
+      request,
+      reply,
+      found,
+      (encoding) => findRootBytes(db, repositoryId, encoding),
+      emptyText,
+    )
+  })
+
+  app.get('/filter.json', async (request, reply) => {
+    const door = readDoor(request)
+    const found = await findFilter(door)
+    const { repositoryId } = admit(door, found, 'pull')
+    const read = async (encoding: Encoding) => {
+      const plain = await findFilterBytes(db, repositoryId)
+      return plain && { ...plain, bytes: await compress(plain.bytes, encoding) }
+    }
+    // Never 404: Composer takes that for an error, and installs nothing (COMPOSER A8).
+    return sendDocument(request, reply, found, read, () => emptyFilterText)
   })
 
   app.get('/p2/:vendor/:file', async (request, reply) => {
     const door = readDoor(request)
     const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
-    const path = `${door.group}/${door.name}/${wanted.packageName}${wanted.isDev ? '~dev' : ''}`
-    const document = await readDocument(request, documentCache, path, (bytes) =>
-      findPackage({ door, ...wanted, ...bytes }),
-    )
-    admit(door, document, 'pull')
-    setCaching(reply)
-    if (document.revision === null) return sendJson(reply, 404, noPackage)
-    return sendDocument(request, reply, document)
+    const found = await findPackage({ door, ...wanted })
+    admit(door, found, 'pull')
+    const read = (encoding: Encoding) =>
+      findPackageBytes(db, found.subjectId as string, encoding, wanted.isDev)
+    return sendDocument(request, reply, found, read)
   })
+
+  /** Sends a stored document; without one, the text that stands for it, or errcode 5. */
+  async function sendDocument(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    found: FoundDocument,
+    read: ReadBytes,
+    textOfNone?: () => string,
+  ): Promise<FastifyReply> {
+    setCaching(reply)
+    if (found.revision === null && !textOfNone) return sendJson(reply, 404, noPackage)
+    if (isUnchanged(request, found.lastModified)) {
+      return reply.code(304).header('last-modified', found.lastModified.toUTCString()).send()
+    }
+    if (found.revision === null && textOfNone) {
+      return sendBytes(
+        reply,
+        { lastModified: found.lastModified, bytes: Buffer.from(textOfNone()) },
+        'identity',
+      )
+    }
+    const encoding = chooseEncoding(request.headers['accept-encoding'])
+    // Revisions are unique among all documents. A read that began for this revision sees it, or a later one.
+    const stored = await cache.fetch(`${encoding} ${found.revision}`, { context: read })
+    return stored ? sendBytes(reply, stored, encoding) : sendJson(reply, 404, noPackage)
+  }
 }
 
 /** `lib.json` or `lib~dev.json`. A name that no package can have is simply not found. */
@@ -55,38 +115,22 @@ function readDocumentName(vendor: string, file: string): { packageName: string; 
   return { packageName: name === undefined ? '' : `${vendor}/${name}`, isDev: dev !== undefined }
 }
 
-/** A document with its bytes, from memory where the database says that they are still the same. */
-async function readDocument(
-  request: FastifyRequest,
-  cache: RegistryContext['documentCache'],
-  path: string,
-  find: (bytes: Omit<WantedDocument, 'door'>) => Promise<FoundDocument>,
-) {
-  const encoding = chooseEncoding(request.headers['accept-encoding'])
-  const key = `${encoding} ${path}`
-  const known = cache.get(key)
-  const found = await find({ encoding, knownRevision: known?.revision ?? null })
-  if (found.revision !== null && found.bytes !== null) {
-    cache.set(key, { revision: found.revision, bytes: found.bytes })
-  }
-  return { ...found, encoding, bytes: found.bytes ?? known?.bytes }
+/** Clients return the very text of Last-Modified; "not later than" would miss a document that was restored. */
+function isUnchanged(request: FastifyRequest, lastModified: Date): boolean {
+  return request.headers['if-modified-since'] === lastModified.toUTCString()
 }
 
-function sendDocument(
-  request: FastifyRequest,
+function sendBytes(
   reply: FastifyReply,
-  { lastModified, bytes, encoding }: { lastModified: Date; bytes: Buffer | undefined; encoding: Encoding },
+  { lastModified, bytes }: DocumentBytes,
+  encoding: Encoding,
 ): FastifyReply {
-  const date = lastModified.toUTCString()
-  reply.header('last-modified', date)
-  // As a string, for that is how clients keep it; "not later than" would miss a document that was put back.
-  if (request.headers['if-modified-since'] === date) return reply.code(304).send()
-  reply.header('content-type', jsonType)
+  reply.header('last-modified', lastModified.toUTCString()).header('content-type', jsonType)
   if (encoding !== 'identity') reply.header('content-encoding', encoding)
   return reply.send(bytes)
 }
 
-/** The registry is the unit of permission: behind one address every token sees the same. */
+/** The registry is the unit of permission: behind one URL every token sees the same. */
 function setCaching(reply: FastifyReply): void {
   reply.header('cache-control', 'private, no-cache').header('vary', 'Authorization, Accept-Encoding')
 }

@@ -146,16 +146,6 @@ export async function listQuarantined(tx: pg.PoolClient, packageId: string): Pro
   return rows
 }
 
-/** Whether any version of the repository is in quarantine. */
-export async function hasQuarantined(tx: pg.PoolClient, repositoryId: string): Promise<boolean> {
-  const { rowCount } = await tx.query(
-    `select from package_version v join package p on p.id = v.package_id
-      where p.repository_id = $1 and v.quarantined_at is not null limit 1`,
-    [repositoryId],
-  )
-  return rowCount === 1
-}
-
 /** Why a version is not there: null when the package never had it. */
 export async function findVersionState(
   tx: pg.PoolClient,

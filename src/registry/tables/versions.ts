@@ -159,12 +159,15 @@ export async function joinDifferences(tx: pg.PoolClient, packageId: string, isDe
   return rows[0]?.entries ?? '[]'
 }
 
-/** Whether an archive may be fetched, with the access to its repository. */
+/** An archive as one statement finds it, with the access to its repository. */
 export interface FoundDownload extends Access {
-  isThere: boolean
+  /** Null when the version does not exist, is purged, or has another archive. */
+  size: number | null
+  /** Why the version is in quarantine; null when it is not. */
+  quarantineReason: string | null
 }
 
-/** An archive as its address names it. */
+/** An archive as its URL names it. */
 export interface WantedDownload {
   door: Door
   packageName: string
@@ -173,7 +176,7 @@ export interface WantedDownload {
   sha256: string
 }
 
-/** Archives of versions, deleted or not, as long as they are not purged: an answer for each that is wanted, in that order. */
+/** Finds archives of versions, deleted ones too, that are not purged: one for each wanted archive, in that order. */
 export async function listDownloads(
   db: Queryable,
   wanted: readonly WantedDownload[],
@@ -182,7 +185,9 @@ export async function listDownloads(
     name: 'list-downloads',
     text: forEachCall(
       { ...doorColumns, package_name: 'text', version: 'text', sha256: 'text' },
-      `select ${accessColumns}, v.id is not null as "isThere"
+      // Not a join with archive: PostgreSQL 18 then finds an archive by the hash of the call also without a version.
+      `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
+              case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason"
          from ${accessOfCall}
          left join package p on p.repository_id = a.repository_id and p.name = call.package_name
          left join package_version v on v.package_id = p.id and v.version = call.version

@@ -1,7 +1,12 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
+import { builtInMigrations } from '../../../src/database/migrate.ts'
 import { rerenderDocuments } from '../../../src/registry/documents/rerender.ts'
+import { aRepository } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { useDatabase } from '../../support/database.ts'
 import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 
 const t = useApp()
@@ -24,8 +29,26 @@ describe('GET packages.json', () => {
       'providers-api': `${registry}providers/%package%.json`,
       'metadata-changes-url': `${registry}metadata/changes.json`,
       'security-advisories': { metadata: true, 'api-url': `${registry}security-advisories` },
-      warnings: [{ versions: '<2.0', message: expect.stringContaining('Composer 1') }],
+      filter: {
+        metadata: true,
+        lists: { malware: { enabled: true } },
+        'summary-url': `${registry}filter.json`,
+      },
+      warning: expect.stringContaining('Composer 1'),
+      'warning-versions': '<2.0',
     })
+  })
+
+  it('has a Last-Modified while the repository is empty, and a later one with its first package', async () => {
+    const { push, ask } = await aPublisher(t)
+    const empty = await ask('packages.json')
+    const since = { 'if-modified-since': String(empty.headers['last-modified']) }
+    expect((await ask('packages.json', { headers: since })).statusCode).toBe(304)
+    await push('1.0.0')
+    const filled = await ask('packages.json', { headers: since })
+    expect([filled.statusCode, filled.json()['available-packages']]).toEqual([200, ['acme/lib']])
+    const dates = [empty, filled].map(({ headers }) => Date.parse(String(headers['last-modified'])))
+    expect(dates[1]).toBeGreaterThan(dates[0] as number)
   })
 
   it('names no package, and yet is no invitation to ask for all, while the registry is empty', async () => {
@@ -282,18 +305,95 @@ describe('who may pull (DESIGN §7)', () => {
 describe('rerenderDocuments', () => {
   it('renders everything anew when BASE_URL has changed, and nothing when it has not', async () => {
     const { push, ask, path } = await aPublisher(t)
-    for (const version of ['1.0.0', '1.1.0', '1.1.0-foo']) await push(version)
+    const about = {
+      homepage: 'http://svc.test/acme',
+      extra: { links: [`http://svc.test${path}dist/acme/lib/`] },
+    }
+    for (const version of ['1.0.0', '1.1.0', '1.1.0-foo']) await push(version, { manifest: about })
     const [before, root] = [await ask('p2/acme/lib.json'), await ask('packages.json')]
-    expect(await rerenderDocuments(t.db, 'https://new.test')).toBeGreaterThan(0)
+    expect((await rerenderDocuments(t.db, 'https://new.test')).packages).toBeGreaterThan(0)
     const after = await ask('p2/acme/lib.json')
-    expect(after.body).toBe(before.body.replaceAll('http://svc.test', 'https://new.test'))
+    // The links of the registry change, and nothing that a package says.
+    const [old, now] = [before, after].map(({ body }) => expand(body))
+    expect(now).toEqual(
+      old?.map((entry) => {
+        const dist = entry['dist'] as { url: string }
+        return { ...entry, dist: { ...dist, url: dist.url.replace('http://svc.test', 'https://new.test') } }
+      }),
+    )
     expect(after.headers['last-modified']).not.toBe(before.headers['last-modified'])
     expect((await ask('packages.json')).json()['metadata-url']).toBe(
       `https://new.test${path}p2/%package%.json`,
     )
     expect((await ask('p2/acme/lib~dev.json')).body).toContain('https://new.test')
-    expect(await rerenderDocuments(t.db, 'https://new.test')).toBe(0)
+    expect(await rerenderDocuments(t.db, 'https://new.test')).toEqual({ packages: 0, repositories: 0 })
+    await push('1.2.0')
     await rerenderDocuments(t.db, 'http://svc.test')
     expect((await ask('packages.json')).body).toBe(root.body)
+    expect((await ask('p2/acme/lib.json')).body).not.toContain('https://new.test')
+  })
+
+  it('renders documents of an older format anew, and leaves those of a later one alone', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const [root, p2] = [await ask('packages.json'), await ask('p2/acme/lib.json')]
+    await t.db.query(`update root_document set format = 1, plain = '{}'`)
+    await t.db.query(
+      `update package_document set format = 0, plain = '{}', revision = nextval('document_revision')`,
+    )
+    await t.db.query(`update root_document set revision = nextval('document_revision')`)
+    expect((await ask('packages.json')).body).toBe('{}')
+    await rerenderDocuments(t.db, 'http://svc.test')
+    expect((await ask('packages.json')).body).toBe(root.body)
+    expect((await ask('p2/acme/lib.json')).body).toBe(p2.body)
+    await t.db.query('update root_document set format = 99')
+    expect(await rerenderDocuments(t.db, 'http://svc.test')).toEqual({ packages: 0, repositories: 0 })
+  })
+
+  it('stops between two documents when it is told to', async () => {
+    const { push } = await aPublisher(t)
+    await push('1.0.0')
+    const rendered = await rerenderDocuments(t.db, 'https://late.test', AbortSignal.abort())
+    expect(rendered).toEqual({ packages: 0, repositories: 0 })
+  })
+})
+
+describe('0030_filter_documents.sql', () => {
+  const database = useDatabase()
+
+  it('renders filter.json of the quarantines that are there, and marks the documents that name them', async () => {
+    const { db } = database
+    await db.query(
+      `drop table filter_document; drop function note_quarantine cascade;
+       alter table package_document drop format; alter table root_document drop format`,
+    )
+    const { id } = await aRepository(db)
+    await db.query(
+      `insert into archive (sha256, sha1, size) values (sha256('x'), '\\x${'00'.repeat(20)}', 1)`,
+    )
+    for (const name of ['acme/good', 'acme/bad']) {
+      await db.query(
+        `with p as (insert into package (repository_id, name) values ($1, $2) returning id),
+              d as (insert into package_document (package_id, is_dev, last_modified, base_url, plain, gzip, brotli)
+                    select id, false, now(), '', '', '', '' from p)
+         insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256,
+                                      quarantined_at)
+         select id, v, v, v, false, v, '{}', sha256('x'), case when $2 = 'acme/bad' then now() end
+           from p, unnest('{1.0.0,1.1.0}'::text[]) v`,
+        [id, name],
+      )
+    }
+    await db.query(await readFile(join(builtInMigrations, '0030_filter_documents.sql'), 'utf8'))
+    const { rows } = await db.query<{ plain: Buffer }>('select plain from filter_document')
+    expect(rows.map(({ plain }) => JSON.parse(plain.toString()))).toEqual([
+      { filter: { malware: { 'acme/bad': '==1.0.0 || ==1.1.0' } } },
+    ])
+    const formats = await db.query(
+      'select name, format from package_document d join package p on p.id = d.package_id order by name',
+    )
+    expect(formats.rows).toEqual([
+      { name: 'acme/bad', format: 0 },
+      { name: 'acme/good', format: 1 },
+    ])
   })
 })

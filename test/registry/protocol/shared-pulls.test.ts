@@ -86,4 +86,33 @@ describe('pulls that come together', () => {
     expect(new Set(late.map(({ statusCode }) => statusCode))).toEqual(new Set([401]))
     await Promise.all(busy)
   })
+
+  it('read the bytes of a document once, also when all of them miss it', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    const read = async (path: string, expected: string) => {
+      const statement = path === 'packages.json' ? 'find-root-bytes' : 'find-package-bytes'
+      return countStatements(statement, async () => {
+        const answers = await Promise.all(Array.from({ length: 16 }, () => ask(path)))
+        expect(answers.filter(({ body }) => body.includes(expected))).toHaveLength(16)
+      })
+    }
+    expect(await read('p2/acme/lib.json', '"1.0.0"')).toBe(1)
+    expect(await read('p2/acme/lib.json', '"1.0.0"')).toBe(0)
+    expect(await read('packages.json', 'acme/lib')).toBe(1)
+    await push('1.1.0')
+    expect(await read('p2/acme/lib.json', '"1.1.0"')).toBe(1)
+  })
+
+  it('never get the bytes from before a publish that was acknowledged', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    for (let patch = 1; patch < 6; patch += 1) {
+      const meanwhile = Array.from({ length: 8 }, () => ask('p2/acme/lib.json'))
+      await push(`1.0.${patch}`)
+      const after = await Promise.all(Array.from({ length: 8 }, () => ask('p2/acme/lib.json')))
+      for (const { body } of after) expect(body).toContain(`"1.0.${patch}"`)
+      await Promise.all(meanwhile)
+    }
+  })
 })

@@ -1,0 +1,25 @@
+-- Renders a repository's filter.json as its quarantines now are. Its last_modified grows by a second at least, and is
+-- later than the creation of the repository: that is the Last-Modified of a repository without such a document.
+create or replace function render_filter_document(the_repository_id bigint) returns void
+language plpgsql as $$
+begin
+  -- The next statement begins after the lock is held, so it sees what another transaction has just committed.
+  perform from repository where id = the_repository_id for no key update;
+
+  insert into filter_document as d (repository_id, last_modified, plain)
+  select r.id, date_trunc('second', greatest(now(), r.created_at + interval '1 second')),
+         convert_to(json_build_object('filter', json_build_object('malware', coalesce(q.constraints, '{}')))::text, 'UTF8')
+    from repository r,
+         lateral (
+           select json_object_agg(n.name, n.constraints order by n.name collate "C") as constraints
+             from (select p.name, string_agg('==' || v.composer, ' || ' order by v.id) as constraints
+                     from package p join package_version v on v.package_id = p.id
+                    where p.repository_id = r.id and v.quarantined_at is not null
+                    group by p.name) n
+         ) q
+   where r.id = the_repository_id
+      on conflict (repository_id) do update
+         set plain = excluded.plain, revision = excluded.revision,
+             last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second');
+end
+$$;
