@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { transaction } from '../src/database/database.ts'
 import { relinkDocument, renderDocument, renderRoot } from '../src/registry/documents/render.ts'
 import { readVersion } from '../src/registry/manifest/version.ts'
-import { claimPackage, describePackage } from '../src/registry/tables/packages.ts'
+import { claimPackage, copyDescription } from '../src/registry/tables/packages.ts'
 import { insertArchive, insertVersion } from '../src/registry/tables/versions.ts'
 import type { Repository } from '../src/repositories/repositories.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../test/support/actors.ts'
@@ -96,7 +96,7 @@ export async function growPackage(
       })
     }
     await relinkDocument(tx, held, false, baseUrl)
-    await describePackage(tx, held.id)
+    await copyDescription(tx, held.id)
     await renderDocument(tx, held, false, baseUrl)
     await renderDocument(tx, held, true, baseUrl)
   })

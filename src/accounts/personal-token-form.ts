@@ -1,4 +1,5 @@
 import { type ResourceScope, resourceScopes } from '../domain/permissions.ts'
+import { isPlainText } from '../domain/plain-text.ts'
 import { covers, isScope } from '../domain/scopes.ts'
 import { field, fields } from '../http/page-form.ts'
 import type { RepositoryOfAccount } from '../repositories/repositories.ts'
@@ -67,7 +68,7 @@ export function sentForm(body: unknown): TokenForm {
 export function readChoice(form: TokenForm, mine: readonly RepositoryOfAccount[]): TokenChoice | string {
   const { name, scopes } = form
   if (name === '' || Array.from(name).length > 100) return 'Give the token a name of 1 to 100 characters.'
-  if (/\p{Cc}/u.test(name)) return 'Give the token a name without control characters.'
+  if (!isPlainText(name)) return 'Give the token a name without control characters.'
   if (scopes.length === 0) return 'Choose at least one permission.'
   if (!scopes.every(isScope)) return 'One of the permissions does not exist.'
   const resourceScope = resourceScopes.find((one) => one === form.resourceScope)

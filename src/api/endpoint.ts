@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import { z } from 'zod'
+import { isPlainText } from '../domain/plain-text.ts'
 import type { Guard } from './guards.ts'
 
 /** The scope of `/api`: handlers get their input as its zod schema describes it. */
@@ -78,7 +79,7 @@ export function plainText(maxCharacters: number, minCharacters = 0) {
     .refine((text) => Array.from(text).length <= maxCharacters, {
       message: `must be text of at most ${maxCharacters} characters`,
     })
-    .refine((text) => !/\p{Cc}|\p{Cs}|[\u2028\u2029\u202a-\u202e\u2066-\u2069]/u.test(text), {
+    .refine((text) => isPlainText(text), {
       message: 'must be text without control characters',
     })
     .meta({ maxLength: maxCharacters })

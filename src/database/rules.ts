@@ -7,6 +7,11 @@ const sentences: Record<string, string> = {
   display_name_is_plain_text: 'A name has no control characters.',
   email_is_taken: 'This email belongs to another account.',
   email_is_an_address_max_254_characters: 'An email is an address of at most 254 characters.',
+  application_name_is_plain_text: 'An application’s name has no control characters.',
+  application_description_is_plain_text: 'An application’s description has no control characters.',
+  application_website_is_plain_text: 'An application’s website has no control characters.',
+  application_website_has_no_userinfo:
+    'An application’s website has no username or password before its host.',
   group_name_is_taken: 'There is a group of this name already.',
   group_name_is_well_formed:
     'A group’s name has at most 64 characters: lower-case letters and digits, with single . _ or - between them.',

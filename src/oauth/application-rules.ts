@@ -1,3 +1,4 @@
+import { isPlainText } from '../domain/plain-text.ts'
 import { checkRedirectUri } from './redirect-uri.ts'
 
 /** The parts of a registration that SPEC 2.1 and §8 bound. */
@@ -21,13 +22,15 @@ export function listMistakes({ name, description, website, redirectUri, logo }: 
   return [
     name.trim() === '' && 'the name is empty',
     tooLong('name', name, maxNameCharacters),
-    hasControls(name) && 'the name has control characters',
+    !isPlainText(name) && 'the name has control characters',
     description !== null && tooLong('description', description, maxDescriptionCharacters),
     description !== null &&
-      hasControls(description.replaceAll(/[\n\t]/g, '')) &&
+      !isPlainText(description.replaceAll(/[\t\r\n]/g, '')) &&
       'the description has control characters',
     tooLong('website', website, maxWebsiteCharacters),
+    !isPlainText(website) && 'the website has control characters',
     !isWebUrl(website) && 'the website is not an http or https URL',
+    hasUserinfo(website) && 'the website has a username or password before its host',
     redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
     logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
     !isImage(logo) && 'the logo is not a PNG, JPEG, GIF or WebP image',
@@ -39,12 +42,13 @@ function tooLong(what: string, text: string, most: number): string | false {
   return characters > most && `the ${what} has ${characters} characters, more than ${most}`
 }
 
-function hasControls(text: string): boolean {
-  return /\p{Cc}/u.test(text)
-}
-
 function isWebUrl(text: string): boolean {
   return /^https?:\/\/[^\s\p{Cc}/?#"<>]+[^\s\p{Cc}"<>]*$/u.test(text) && URL.canParse(text)
+}
+
+/** What stands before an @ looks like the host: https://example.com@elsewhere.example. */
+function hasUserinfo(text: string): boolean {
+  return /^https?:\/\/[^/?#]*@/.test(text)
 }
 
 /** Checks the first bytes, as the schema does. The file name proves nothing. */

@@ -5,7 +5,7 @@ import { errcode, RegistryError } from './errors.ts'
 import type { JsonObject } from './manifest/manifest-json.ts'
 import type { PublishedVersion } from './manifest/version.ts'
 import { type Author, insertEvent } from './tables/events.ts'
-import { claimPackage, describePackage, type HeldPackage } from './tables/packages.ts'
+import { claimPackage, copyDescription, type HeldPackage } from './tables/packages.ts'
 import {
   type ArchiveDigest,
   findTakenVersion,
@@ -46,7 +46,7 @@ export async function publishVersion(
       return settleRepeat(taken as TakenVersion, publication)
     }
     await relinkVersion(tx, held, versionId, baseUrl)
-    await describePackage(tx, held.id)
+    await copyDescription(tx, held.id)
     await renderDocuments(tx, held, version, baseUrl)
     const details = { sha256: archive.sha256, size: archive.size }
     const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const

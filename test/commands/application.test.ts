@@ -110,6 +110,12 @@ describe('svc application', () => {
       'the website has 129 characters, more than 128',
     ],
     [{ '--website': 'bot.example.com' }, 'the website is not an http or https URL'],
+    [
+      { '--website': 'https://bot.example.com@evil.example' },
+      'the website has a username or password before its host',
+    ],
+    [{ '--name': 'Bot\u202e' }, 'the name has control characters'],
+    [{ '--description': 'A bot\u2028' }, 'the description has control characters'],
     [{ '--redirect-uri': '/callback' }, 'the Redirect URL must be an absolute'],
     [{ '--redirect-uri': 'https://bot.example.com/#top' }, 'the Redirect URL must not have a fragment'],
     [{ '--redirect-uri': 'https://user@bot.example.com/' }, 'the Redirect URL must be'],

@@ -18,6 +18,7 @@ import {
 } from '../../src/database/operator-migrations.ts'
 import { anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { anApplication } from '../support/oauth-actors.ts'
 
 describe('migrate', () => {
   const database = useDatabase()
@@ -227,5 +228,29 @@ describe('0011_plain_names.sql', () => {
         ],
       },
     ])
+  })
+})
+
+describe('0025_plain_text.sql', () => {
+  const database = useDatabase()
+
+  it('cleans what earlier releases let through, and loses no row', async () => {
+    const { db } = database
+    await db.query('drop function is_plain_text cascade')
+    await db.query('alter table application drop constraint application_website_has_no_userinfo')
+    await anAccount(db, { displayName: 'Ann\u202eLee' })
+    const website = 'https://bank.example@app.example/\u2066x?a=b@c'
+    await anApplication(db, { name: 'App\u202e', description: 'a\nb\u2028c', website })
+    const { id } = await anApplication(db, { name: '\u0001', description: 'a\nb' })
+    for (const file of ['functions/is_plain_text.sql', '0025_plain_text.sql']) {
+      await db.query(await readFile(join(builtInMigrations, file), 'utf8'))
+    }
+    const { rows } = await db.query('select name, description, website from application order by id')
+    expect(rows).toEqual([
+      { name: 'App', description: 'a b c', website: 'https://app.example/x?a=b@c' },
+      { name: `application ${id}`, description: 'a\nb', website: 'https://app.example.com' },
+    ])
+    const accounts = await db.query(`select display_name from account where display_name like 'Ann%'`)
+    expect(accounts.rows).toEqual([{ display_name: 'Ann Lee' }])
   })
 })

@@ -1,4 +1,5 @@
 import type { Entry } from 'yauzl'
+import { isPlainText } from '../../domain/plain-text.ts'
 import { entryRefusal } from './archive-refusal.ts'
 
 /** A file, directory or link in an archive, by the archive's directory. */
@@ -32,7 +33,7 @@ export function readArchiveEntry(header: Entry): ArchiveEntry {
 /** What is wrong with a path, or null. */
 function nameFault(name: string): string | null {
   if (name === '') return 'is an empty name'
-  if (/\p{Cc}/u.test(name)) return 'has a control character in its name'
+  if (!isPlainText(name)) return 'has a control character in its name'
   if (name.includes('\\')) return 'has a backslash in its name; zip parts directories by "/"'
   if (name.startsWith('/') || /^[a-z]:/i.test(name)) return 'has an absolute name'
   if (Buffer.byteLength(name) > MAX_NAME_BYTES) return `has a name of more than ${MAX_NAME_BYTES} bytes`
@@ -77,7 +78,7 @@ function kindOf(header: Entry, fullName: string): ArchiveEntry['kind'] {
  */
 export function refuseEscape({ name }: ArchiveEntry, targetBytes: Buffer, root: string): void {
   const target = decodeUtf8(targetBytes)
-  if (target === null || target === '' || /[\p{Cc}\\]/u.test(target)) {
+  if (target === null || target === '' || !isPlainText(target) || target.includes('\\')) {
     throw entryRefusal(name, 'is a link with an unreadable target')
   }
   if (target.startsWith('/') || /^[a-z]:/i.test(target))

@@ -15,9 +15,12 @@ export function oversizeRefusal(why: string): RegistryError {
   return new RegistryError(errcode.resourceExhausted, `archive too large: ${why}`, { status: 413 })
 }
 
-/** A name as it may stand in a message: in quotes, control characters escaped, at most 200 characters. */
+/** A name for a message: in quotes, control characters escaped, at most 200 characters. */
 export function quoted(name: string): string {
-  return JSON.stringify(name.length > 200 ? `${name.slice(0, 199)}…` : name)
+  const json = JSON.stringify(name.length > 200 ? `${name.slice(0, 199)}…` : name)
+  return json.replace(/[\p{Cc}\p{Bidi_C}\u2028\u2029]/gu, (character) => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
+  })
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../manifest/manifest-json.ts'
+import { repairMetadata } from '../manifest/stored-metadata.ts'
 
 /** A stored version, as far as its p2 entry needs it. */
 export interface EntrySource {
@@ -51,7 +52,7 @@ export function entryOf(
   const { version, composer, normalized, metadata, sha256, sha1, publishedAt } = source
   const publishedTime = publishedAt.toISOString().replace(/\.\d+Z$/, '+00:00')
   return {
-    ...metadata,
+    ...repairMetadata(metadata),
     name,
     version: composer,
     version_normalized: normalized,

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { registryUrl } from '../../repositories/repositories.ts'
+import { isReadableJson } from '../manifest/stored-metadata.ts'
 import { listAdvisories } from '../tables/advisories.ts'
 import { type HeldPackage, holdRepository, listClaimedNames } from '../tables/packages.ts'
 import { listQuarantined } from '../tables/version-states.ts'
@@ -47,7 +48,8 @@ export async function renderDocument(
   isDev: boolean,
   baseUrl: string,
 ): Promise<void> {
-  const entries = relinkArchives(await joinDifferences(tx, held.id, isDev), registryUrl(baseUrl, held.path))
+  const readable = await joinReadable(tx, held, isDev, baseUrl)
+  const entries = relinkArchives(readable, registryUrl(baseUrl, held.path))
   const warnings = warningsOf(
     await listAdvisories(tx, held.id),
     await listQuarantined(tx, held.id),
@@ -60,6 +62,19 @@ export async function renderDocument(
     { packageId: held.id, isDev, baseUrl },
     await encodeDocument(Buffer.from(text)),
   )
+}
+
+/** The entries of a document. Those that an earlier release made unreadable are rendered again. */
+async function joinReadable(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  isDev: boolean,
+  baseUrl: string,
+): Promise<string> {
+  const entries = await joinDifferences(tx, held.id, isDev)
+  if (isReadableJson(entries)) return entries
+  await relinkDocument(tx, held, isDev, baseUrl)
+  return joinDifferences(tx, held.id, isDev)
 }
 
 /** Publishes a repository's packages.json as its packages now are. */

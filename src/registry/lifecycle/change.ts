@@ -3,7 +3,7 @@ import { transaction } from '../../database/database.ts'
 import { relinkDocument, relinkVersion, renderDocument } from '../documents/render.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { type Author, insertEvent, type RegistryAction } from '../tables/events.ts'
-import { describePackage, type HeldPackage, holdNamedPackage } from '../tables/packages.ts'
+import { copyDescription, type HeldPackage, holdNamedPackage } from '../tables/packages.ts'
 
 /** A change of a published package: which, by whom, and the address that links are built from. */
 export interface PackageChange {
@@ -53,14 +53,14 @@ export async function showVersion(
   baseUrl: string,
 ): Promise<void> {
   await relinkVersion(tx, held, id, baseUrl)
-  await describePackage(tx, held.id)
+  await copyDescription(tx, held.id)
   await renderDocument(tx, held, isDev, baseUrl)
 }
 
 /** Shows a package of which more than one version has just changed. */
 export async function showPackage(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
   for (const isDev of [false, true]) await relinkDocument(tx, held, isDev, baseUrl)
-  await describePackage(tx, held.id)
+  await copyDescription(tx, held.id)
   await renderDocuments(tx, held, baseUrl)
 }
 

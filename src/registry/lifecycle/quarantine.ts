@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { relinkVersion } from '../documents/render.ts'
-import { describePackage, type HeldPackage } from '../tables/packages.ts'
+import { copyDescription, type HeldPackage } from '../tables/packages.ts'
 import { findVersionState, markQuarantined, unmarkQuarantined } from '../tables/version-states.ts'
 import { changePackage, notNow, noVersion, renderDocuments, type VersionChange } from './change.ts'
 
@@ -40,6 +40,6 @@ async function showChange(
   baseUrl: string,
 ): Promise<void> {
   await relinkVersion(tx, held, versionId, baseUrl)
-  await describePackage(tx, held.id)
+  await copyDescription(tx, held.id)
   await renderDocuments(tx, held, baseUrl)
 }

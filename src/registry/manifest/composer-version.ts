@@ -1,3 +1,5 @@
+import { isPlainText } from '../../domain/plain-text.ts'
+
 /** How Composer ranks a version: a project takes only what is at least as stable as it asks for. */
 export type Stability = 'stable' | 'RC' | 'beta' | 'alpha' | 'dev'
 
@@ -17,7 +19,7 @@ const numericBranch = /^v?(\d+)(\.(?:\d+|[x*]))?(\.(?:\d+|[x*]))?(\.(?:\d+|[x*])
  * 2.5: what that accepts, newer ones accept too. Control characters are refused, though Composer lets some through.
  */
 export function normalizeVersion(version: string): string | null {
-  if (hasControlCharacters(version)) return null
+  if (!isPlainText(version)) return null
   const bare = withoutAlias(trimSpaces(version)).replace(/@(?:stable|RC|beta|alpha|dev)$/i, '')
   if (bare === 'master' || bare === 'trunk' || bare === 'default') return `dev-${bare}`
   if (/^dev-/i.test(bare)) return `dev-${bare.slice(4)}`
@@ -64,11 +66,6 @@ export function trimSpaces(text: string): string {
   while (text[start] === ' ') start++
   while (end > start && text[end - 1] === ' ') end--
   return text.slice(start, end)
-}
-
-/** Whether a text holds anything that a terminal would obey instead of showing. */
-export function hasControlCharacters(text: string): boolean {
-  return /\p{Cc}/u.test(text)
 }
 
 function withoutBuild(version: string): string {

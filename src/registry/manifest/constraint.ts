@@ -1,10 +1,5 @@
-import {
-  hasControlCharacters,
-  modifier,
-  normalizeVersion,
-  trimSpaces,
-  withoutAlias,
-} from './composer-version.ts'
+import { isPlainText } from '../../domain/plain-text.ts'
+import { modifier, normalizeVersion, trimSpaces, withoutAlias } from './composer-version.ts'
 
 /** Longer constraints are refused. The longest known, lists of vulnerable versions, have a few hundred characters. */
 export const maxConstraintLength = 4096
@@ -25,7 +20,7 @@ const conjunction = /(?<!^|as|[=>< ,]) *(?<!-)[, ](?!-) *(?!,|as|$)/
  * package. Control characters are refused too, though Composer lets some through: they would reach terminals.
  */
 export function isConstraint(constraint: string): boolean {
-  if (constraint.length > maxConstraintLength || hasControlCharacters(constraint)) return false
+  if (constraint.length > maxConstraintLength || !isPlainText(constraint)) return false
   return trimSpaces(constraint)
     .split(/\|\|?/)
     .flatMap((alternative) => trimSpaces(alternative).split(conjunction))

@@ -1,7 +1,8 @@
+import { cleanLine } from '../../domain/plain-text.ts'
 import { entriesOf, readObject, saysSomething, type Warn, withoutEmpty } from './manifest-fields.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
 import { refuseManifest } from './manifest-refusal.ts'
-import { cleanLine, cleanObject, cleanUrl } from './manifest-text.ts'
+import { cleanObject, cleanUrl } from './manifest-text.ts'
 
 /**
  * What is shown of a package: nothing that Composer decides by. So what is odd but does no harm is left out with a

@@ -1,6 +1,6 @@
+import { isPlainText } from '../../domain/plain-text.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
 import { refuseManifest } from './manifest-refusal.ts'
-import { isClean } from './manifest-text.ts'
 
 /** Takes note of what is accepted though it will not do what its author means. */
 export type Warn = (warning: string) => void
@@ -32,7 +32,7 @@ export function readTexts(parent: JsonObject, key: string, field = key): string[
 /** A text on which installing depends, so it is refused rather than cleaned. */
 export function readCleanText(value: Json, field: string): string {
   if (typeof value !== 'string') refuseManifest(field, 'must be a string')
-  if (!isClean(value)) refuseManifest(field, 'must not contain control characters')
+  if (!isPlainText(value)) refuseManifest(field, 'must not contain control characters')
   return value
 }
 

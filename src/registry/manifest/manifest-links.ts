@@ -1,8 +1,8 @@
+import { cleanLine } from '../../domain/plain-text.ts'
 import { isConstraint } from './constraint.ts'
 import { isIntegerKey, readObject, type Warn, withoutEmpty } from './manifest-fields.ts'
 import type { Json, JsonObject } from './manifest-json.ts'
 import { refuseManifest, shown } from './manifest-refusal.ts'
-import { cleanLine } from './manifest-text.ts'
 import { isPackageName, isPlatformName, toLowerAscii } from './package-name.ts'
 
 const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide'] as const

@@ -70,16 +70,16 @@ export async function saveAbandonment(
   )
 }
 
-/** Says of a package what its newest listed version says; releases come before development versions. */
-export async function describePackage(tx: pg.PoolClient, packageId: string): Promise<void> {
+/** Copies a package's description from its newest listed version; releases come before development versions. */
+export async function copyDescription(tx: pg.PoolClient, packageId: string): Promise<void> {
   await tx.query({
-    name: 'describe-package',
+    name: 'copy-description',
     text: `update package p
               set description = coalesce(v.metadata ->> 'description', ''),
                   type = coalesce(v.metadata ->> 'type', 'library'),
                   keywords = array(select json_array_elements_text(v.metadata -> 'keywords')),
                   provides = array(select json_object_keys(v.metadata -> 'provide'))
-             from (select metadata from package_version
+             from (select readable_json(metadata) as metadata from package_version
                     where package_id = $1 and is_listed
                     order by is_dev, sort_key desc, published_at desc, id desc limit 1) v
             where p.id = $1`,

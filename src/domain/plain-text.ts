@@ -1,0 +1,23 @@
+/*
+ * What people name and describe reaches terminals, pages and the JSON that Composer reads. A control character is
+ * obeyed by a terminal, a bidirectional control or a line separator shows a text other than it is read, and for a lone
+ * surrogate PHP's json_decode refuses the whole document.
+ */
+const unsafe = /[\p{Cc}\p{Cs}\p{Bidi_C}\u2028\u2029]/u
+
+/** Returns whether a text is one line without control, bidirectional or separator characters and lone surrogates. */
+export function isPlainText(text: string): boolean {
+  return !unsafe.test(text)
+}
+
+/** Removes those characters, but keeps tabs and line feeds. A terminal's escape sequence is removed as a whole. */
+export function cleanText(text: string): string {
+  return text
+    .replace(/(?![\t\n])\p{Cc}(?:\[[0-?]*[ -/]*[@-~])?/gu, '')
+    .replace(/[\p{Cs}\p{Bidi_C}\u2028\u2029]/gu, '')
+}
+
+/** `cleanText` on one line: tabs and line ends become spaces, and the ends are trimmed. */
+export function cleanLine(text: string): string {
+  return cleanText(text.replace(/[\t\n\v\f\r\u0085\u2028\u2029]+/g, ' ')).trim()
+}

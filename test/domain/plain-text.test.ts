@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest'
+import { cleanLine, cleanText, isPlainText } from '../../src/domain/plain-text.ts'
+import { useDatabase } from '../support/database.ts'
+
+const unsafe = ['\u0001', '\t', '\n', '\u007f', '\u009b', '\u061c', '\u200e', '\u200f', '\u2028', '\u2029']
+const bidirectional = [
+  '\u202a',
+  '\u202b',
+  '\u202c',
+  '\u202d',
+  '\u202e',
+  '\u2066',
+  '\u2067',
+  '\u2068',
+  '\u2069',
+]
+const safe = ['', 'Größe 大きさ 👩‍👩‍👧', 'a\u00a0b', '\u200bא\u200dب', '\u202f']
+
+describe('isPlainText', () => {
+  const database = useDatabase()
+
+  it.each([...unsafe, ...bidirectional])('is false for %j, in the schema too', async (character) => {
+    expect(isPlainText(`a${character}b`)).toBe(false)
+    const { rows } = await database.db.query('select is_plain_text($1) as plain', [`a${character}b`])
+    expect(rows).toEqual([{ plain: false }])
+  })
+
+  it.each(['\u0000', '\ud800', 'a\udc00'])('is false for %j, which PostgreSQL cannot store', (text) => {
+    expect(isPlainText(text)).toBe(false)
+  })
+
+  it.each(safe)('is true for %j, in the schema too', async (text) => {
+    expect(isPlainText(text)).toBe(true)
+    const { rows } = await database.db.query('select is_plain_text($1) as plain', [text])
+    expect(rows).toEqual([{ plain: true }])
+  })
+})
+
+describe('cleanText and cleanLine', () => {
+  it('remove what is unsafe, and a terminal’s escape sequences as a whole', () => {
+    const text = ' \u001b[31mred\u001b[0m\r\n\tand\u0000 \u009bblue\u202e\ud800\u2028line '
+    expect(cleanText(text)).toBe(' red\n\tand blueline ')
+    expect(cleanLine(text)).toBe('red and blue line')
+  })
+})
