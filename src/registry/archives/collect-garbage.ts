@@ -144,7 +144,7 @@ async function again<T>(statement: () => Promise<T>): Promise<T> {
     try {
       return await statement()
     } catch (error) {
-      if (brokenConstraint(error) !== 'package_version_sha256_fkey' || attempt === 10) throw error
+      if (!brokenConstraint(error)?.endsWith('_sha256_fkey') || attempt === 10) throw error
     }
   }
 }

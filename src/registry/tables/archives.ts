@@ -1,6 +1,6 @@
 import type { Queryable } from '../../database/database.ts'
 
-/** Returns those of the given archives that a version names which is not purged; the hashes in lower-case hex. */
+/** Returns those of the given archives whose file is needed (view `archive_reference`); the hashes in lower-case hex. */
 export async function listNamedArchives(
   db: Queryable,
   sha256s: readonly string[],
@@ -8,16 +8,16 @@ export async function listNamedArchives(
   const { rows } = await db.query<{ sha256: string }>(
     `select encode(a.sha256, 'hex') as sha256
        from unnest($1::text[]) as asked (hex) join archive a on a.sha256 = decode(asked.hex, 'hex')
-      where exists (select from package_version v where v.sha256 = a.sha256 and v.purged_at is null)`,
+      where exists (select from archive_reference r where r.sha256 = a.sha256 and r.keeps_file)`,
     [sha256s],
   )
   return new Set(rows.map(({ sha256 }) => sha256))
 }
 
 /**
- * The same, and deletes the rows of the given archives that no version names, purged ones included: the API still shows
- * size and hash of a purged version. A row that a running publication relies on is locked, and skipped. Throws a
- * violation of the foreign key when a publication ends in this very moment.
+ * The same, and deletes the rows of the given archives that nothing names. A purged version still names its archive,
+ * because the API shows size and hash. A row that a running publication relies on is locked, and skipped. Throws a
+ * violation of a foreign key when a publication ends in this very moment.
  */
 export async function deleteUnnamedArchives(
   db: Queryable,
@@ -29,18 +29,18 @@ export async function deleteUnnamedArchives(
      ), deleted as (
        delete from archive where sha256 in (
          select a.sha256 from archive a join asked using (sha256)
-          where not exists (select from package_version v where v.sha256 = a.sha256)
+          where not exists (select from archive_reference r where r.sha256 = a.sha256)
             for update of a skip locked)
      )
      select encode(sha256, 'hex') as sha256 from asked
-      where exists (select from package_version v where v.sha256 = asked.sha256 and v.purged_at is null)`,
+      where exists (select from archive_reference r where r.sha256 = asked.sha256 and r.keeps_file)`,
     [sha256s],
   )
   return new Set(rows.map(({ sha256 }) => sha256))
 }
 
 /**
- * Deletes the rows of archives that no version names, of the next thousand after a hash, whose file may be gone already.
+ * Deletes the rows of archives that nothing names, of the next thousand after a hash, whose file may be gone already.
  * Returns the last hash that it looked at; null at the end.
  */
 export async function deleteOrphanedArchives(db: Queryable, after: string): Promise<string | null> {
@@ -50,7 +50,7 @@ export async function deleteOrphanedArchives(db: Queryable, after: string): Prom
      ), deleted as (
        delete from archive where sha256 in (
          select a.sha256 from archive a join batch using (sha256)
-          where not exists (select from package_version v where v.sha256 = a.sha256)
+          where not exists (select from archive_reference r where r.sha256 = a.sha256)
             for update of a skip locked)
      )
      select encode(sha256, 'hex') as last from batch order by sha256 desc limit 1`,
@@ -77,7 +77,7 @@ export async function findNewestArchive(db: Queryable): Promise<string | null> {
   return rows[0]?.sha256 ?? null
 }
 
-/** An archive that versions name, and what it must be. */
+/** An archive whose file is needed, and what it must be. */
 export interface NamedArchive {
   sha256: string
   size: number
@@ -85,22 +85,27 @@ export interface NamedArchive {
   versions: string[]
 }
 
-/** The archives of versions that are not purged, by hash, those after a given one; at most a thousand. */
+/** The archives whose file is needed, in the order of their hashes, those after a given one; at most a thousand. */
 export async function listArchivesAfter(db: Queryable, sha256: string): Promise<NamedArchive[]> {
   const { rows } = await db.query<{ sha256: string; size: string; versions: string[] }>(
-    `select encode(a.sha256, 'hex') as sha256, a.size, named.versions
-       from archive a,
-            lateral (
-              select array(
-                select g.name || '/' || r.name || ': ' || p.name || ' ' || v.version
-                  from package_version v
-                  join package p on p.id = v.package_id
-                  join repository r on r.id = p.repository_id
-                  join repository_group g on g.id = r.group_id
-                 where v.sha256 = a.sha256 and v.purged_at is null
-                 order by v.id limit 10) as versions
-            ) named
-      where a.sha256 > decode($1, 'hex') and cardinality(named.versions) > 0
+    `select encode(a.sha256, 'hex') as sha256, a.size,
+            array(
+              select g.name || '/' || r.name || ': ' || n.name || ' ' || n.version
+                from (
+                  select p.repository_id, p.name, v.version, v.id
+                    from package_version v join package p on p.id = v.package_id
+                   where v.sha256 = a.sha256 and v.purged_at is null
+                  union all
+                  select p.repository_id, p.name, m.version, m.id
+                    from mirrored_archive m join mirrored_package p on p.id = m.package_id
+                   where m.sha256 = a.sha256 and m.is_stored
+                ) n
+                join repository r on r.id = n.repository_id
+                join repository_group g on g.id = r.group_id
+               order by n.id limit 10) as versions
+       from archive a
+      where a.sha256 > decode($1, 'hex')
+        and exists (select from archive_reference f where f.sha256 = a.sha256 and f.keeps_file)
       order by a.sha256
       limit 1000`,
     [sha256],

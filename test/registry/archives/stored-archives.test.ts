@@ -19,6 +19,7 @@ beforeEach(async () => {
   }
   await openArchiveVolume(t.config.dataDir)
   await t.db.query('delete from package_version')
+  await t.db.query('delete from mirrored_package')
   await t.db.query('delete from archive')
 })
 
@@ -113,6 +114,33 @@ describe('collectGarbage', () => {
     const { rows } = await t.db.query(`select encode(sha256, 'hex') as sha256 from archive`)
     expect(new Set(rows.map(({ sha256 }) => sha256))).toEqual(new Set([kept, gone]))
     expect(existsSync(pathOf(gone))).toBe(false)
+  })
+
+  it('keeps what a mirrored package has stored, and takes it when the mirror has dropped it', async () => {
+    const { call, repository, kept, gone } = await twoVersions()
+    await t.db.query(
+      `with package as (
+         insert into mirrored_package (repository_id, name) values ($1, 'far/away') returning id
+       )
+       insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, sha256, is_stored)
+       select id, '1.0.0', 'ref', '1.0.0', '1.0.0.0', 'zip', 'https://far.test/1.zip', decode($2, 'hex'), true from package`,
+      [repository.id, gone],
+    )
+    await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+    await t.db.query(`delete from package_version where version = '2.0.0'`)
+    await collectGarbage(t.db, volume)
+    expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([true, true])
+    await t.db.query('update mirrored_archive set is_stored = false')
+    await collectGarbage(t.db, volume)
+    expect(existsSync(pathOf(gone))).toBe(false)
+    await rm(pathOf(kept))
+    await t.db.query('update mirrored_archive set is_stored = true')
+    const versions = [`${repository.path}: far/away 1.0.0`]
+    expect((await verifyArchives(t.db, volume)).problems).toContainEqual({
+      sha256: gone,
+      problem: 'missing',
+      versions,
+    })
   })
 
   it('runs in the server once a day, and asks for a person when it would remove more than half', async () => {
@@ -230,4 +258,13 @@ describe('svc collect-garbage and svc verify-archives', () => {
     expect([code, stderr]).toEqual([1, 'svc: 1 archive has a problem.\n'])
     expect(stdout).toContain(`${kept} is missing on the volume\n  ${repository.path}: acme/lib 1.0.0`)
   })
+})
+
+it('the view archive_reference names every table with a foreign key to archive', async () => {
+  const { rows } = await t.db.query(
+    `select c.conrelid::regclass::text as name from pg_constraint c where c.confrelid = 'archive'::regclass`,
+  )
+  const { rows: views } = await t.db.query(`select pg_get_viewdef('archive_reference') as text`)
+  for (const { name } of rows) expect(views[0].text).toMatch(new RegExp(`FROM ${name}\\b`))
+  expect(rows.length).toBeGreaterThan(1)
 })
