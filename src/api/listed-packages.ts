@@ -11,7 +11,7 @@ export interface ListedPackage {
   keywords: string[]
   isAbandoned: boolean
   replacement: string | null
-  /** The newest version that Composer is offered; null when there is none. */
+  /** The highest stable version, else the highest; null when Composer is offered none. */
   latestVersion: string | null
   /** Without the deleted ones. */
   versionCount: number
@@ -42,8 +42,7 @@ export interface ListedVersion {
 
 const packageColumns = `p.id, p.name, p.description, p.type, p.keywords, p.created_at as "createdAt",
   p.abandoned_at is not null as "isAbandoned", p.replacement, n.count as "versionCount", n.count = 0 as "isDeleted",
-  (select v.version from package_version v where v.package_id = p.id and v.is_listed
-    order by v.is_dev, v.sort_key desc, v.published_at desc, v.id desc limit 1) as "latestVersion",
+  (select v.version from package_version v where v.id = latest_version(p.id)) as "latestVersion",
   ${asCount('(select count from package_download_total where package_id = p.id)')} as downloads`
 const packageTables = `package p, lateral (
   select count(*)::int as count from package_version v where v.package_id = p.id and v.deleted_at is null) n`

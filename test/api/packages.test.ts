@@ -83,6 +83,26 @@ describe('GET …/packages', () => {
   })
 })
 
+describe('the latest version', () => {
+  it.each([
+    [['1.0.0', '2.0.0-beta.1', '3.0.0-dev', '4.0.0-foo'], '1.0.0'],
+    [['1.0.0-p1', '1.0.0'], '1.0.0-p1'],
+    [['1.0.0-alpha.1', '1.0.0-rc.1', '1.0.0-beta.9', '2.0.0-foo'], '1.0.0-rc.1'],
+    [['1.0.0-dev', '2.0.0-dev', '3.0.0-foo'], '2.0.0-dev'],
+  ])('of %j is %s: for the API, in searches and on pages', async (versions, latest) => {
+    const { push, call, ask, repository } = await aCaller(t, { visibility: 'public' })
+    for (const version of versions) await push(version, { manifest: { description: `This is ${version}.` } })
+    const expected = { description: `This is ${latest}.`, latest_version: latest }
+    expect((await call('GET', lib)).json()).toMatchObject(expected)
+    expect((await call('GET', '/packages')).json()).toMatchObject([expected])
+    const search = (await ask('search.json?q=lib')).json()
+    expect(search.results).toMatchObject([{ description: expected.description }])
+    const page = async (below: string) => (await t.app.inject(`/${repository.path}${below}`)).body
+    expect(await page('')).toContain(`>${latest}<`)
+    expect(await page('/packages/acme/lib')).toContain(expected.description)
+  })
+})
+
 describe('GET …/packages/<vendor>/<package>', () => {
   it('shows its versions with hash, size, uploader and downloads, the newest first', async () => {
     const { push, call, account, path } = await aCaller(t)

@@ -25,17 +25,14 @@ export async function findVisibleRepository(
   return rows[0] ?? null
 }
 
-/** Neither development nor alpha, beta or release candidate: what Composer takes by itself. */
-const isRelease = `(not v.is_dev and v.normalized !~ '-(?:alpha|beta|RC)')`
-/** Which of a package's versions people mean when they name none. */
-const asPeopleMean = `${isRelease} desc, v.is_dev, v.sort_key desc, v.published_at desc, v.id desc`
+const isRelease = 'is_stable(v.is_dev, v.normalized)'
 
 /** A package in a list. */
 export interface ListedPackage {
   name: string
   description: string
   isAbandoned: boolean
-  /** The newest listed version, as people mean it: releases come first, then pre-releases, then development. */
+  /** The highest stable version, else the highest. */
   version: string
   isRelease: boolean
   publishedAt: Date
@@ -51,11 +48,10 @@ export async function listPackages(
     `select p.name, p.description, p.abandoned_at is not null as "isAbandoned",
             newest.version, newest.published_at as "publishedAt", newest."isRelease"
        from package p
-      cross join lateral (
+       join lateral (
               select v.version, v.published_at, ${isRelease} as "isRelease"
                 from package_version v
-               where v.package_id = p.id and v.is_listed
-               order by ${asPeopleMean} limit 1) newest
+               where v.id = latest_version(p.id)) newest on true
       where p.repository_id = $1 and p.name collate "C" > $3
         and (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
       order by p.name collate "C"
@@ -144,7 +140,7 @@ export interface VersionOnPage extends ListedVersion {
   metadata: JsonObject
 }
 
-/** One version of a package; the one that people mean when none is named. Null when there is none. */
+/** One version of a package; the latest when none is named. Null when there is none. */
 export async function findVersionOnPage(
   db: Queryable,
   packageId: string,
@@ -153,15 +149,14 @@ export async function findVersionOnPage(
   const { rows } = await db.query<VersionOnPage>(
     `select v.version, v.composer, v.is_dev as "isDev", v.published_at as "publishedAt", c.size::float8 as size,
             encode(v.sha256, 'hex') as sha256, v.metadata, a.username as uploader,
-            ${isRelease} and v.id = (select v.id from package_version v
-                                      where v.package_id = $1 and v.is_listed
-                                      order by ${asPeopleMean} limit 1) as "isChosen",
+            ${isRelease} and v.id = (select latest_version($1)) as "isChosen",
             case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason"
        from package_version v
        join archive c on c.sha256 = v.sha256
        left join account a on a.id = v.uploader_id
       where v.package_id = $1 and v.deleted_at is null and ($2::text is null or v.version = $2)
-      order by v.is_listed desc, ${asPeopleMean}
+      order by v.id = (select latest_version($1)) desc nulls last,
+               ${isRelease} desc, v.is_dev, v.sort_key desc, v.published_at desc, v.id desc
       limit 1`,
     [packageId, version],
   )

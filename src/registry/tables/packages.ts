@@ -70,7 +70,7 @@ export async function saveAbandonment(
   )
 }
 
-/** Copies a package's description from its newest listed version; releases come before development versions. */
+/** Copies a package's description from its latest version, for lists and searches. */
 export async function copyDescription(tx: pg.PoolClient, packageId: string): Promise<void> {
   await tx.query({
     name: 'copy-description',
@@ -79,9 +79,8 @@ export async function copyDescription(tx: pg.PoolClient, packageId: string): Pro
                   type = coalesce(v.metadata ->> 'type', 'library'),
                   keywords = array(select json_array_elements_text(v.metadata -> 'keywords')),
                   provides = array(select json_object_keys(v.metadata -> 'provide'))
-             from (select readable_json(metadata) as metadata from package_version
-                    where package_id = $1 and is_listed
-                    order by is_dev, sort_key desc, published_at desc, id desc limit 1) v
+             from (select readable_json(metadata) as metadata
+                     from package_version where id = latest_version($1)) v
             where p.id = $1`,
     values: [packageId],
   })
