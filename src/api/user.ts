@@ -70,8 +70,8 @@ export async function userRoutes(app: ApiScope, context: ApiContext): Promise<vo
       response: { 200: z.array(Email) },
     }),
     async (request) => {
-      const { email } = mayReadEmail.granted(request)
-      return email === null ? [] : [{ email, primary: true, verified: true }]
+      const { email, emailVerifiedAt } = mayReadEmail.granted(request)
+      return email === null ? [] : [{ email, primary: true, verified: emailVerifiedAt !== null }]
     },
   )
 }

@@ -193,10 +193,19 @@ describe('GET /api/user/emails', () => {
   const get = (token: string) =>
     t.app.inject({ url: '/api/user/emails', headers: { authorization: `Bearer ${token}` } })
 
-  it('shows the address, which is the primary one', async () => {
+  it('shows the address, which is the primary one, as not verified', async () => {
     const account = await anAccount(t.db, { email: 'ann@example.com' })
     const token = await aPersonalToken(t.db, account, { scopes: ['account-email:r'] })
-    expect((await get(token)).json()).toEqual([{ email: 'ann@example.com', primary: true, verified: true }])
+    expect((await get(token)).json()).toEqual([{ email: 'ann@example.com', primary: true, verified: false }])
+  })
+
+  it('shows it as verified once somebody has verified it, until it changes', async () => {
+    const account = await anAccount(t.db, { email: 'bea@example.com' })
+    const token = await aPersonalToken(t.db, account, { scopes: ['account-email:r'] })
+    await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])
+    expect((await get(token)).json()).toEqual([{ email: 'bea@example.com', primary: true, verified: true }])
+    await t.db.query(`update account set email = 'cleo@example.com' where id = $1`, [account.id])
+    expect((await get(token)).json()).toEqual([{ email: 'cleo@example.com', primary: true, verified: false }])
   })
 
   it('shows an empty list when the account has none', async () => {
