@@ -10,12 +10,12 @@ import { sendApiError } from '../api/errors.ts'
 import { api, noSuchEndpoint as noSuchApiEndpoint } from '../api/plugin.ts'
 import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
+import { handleClientError, requestTimeoutMilliseconds } from '../http/client-errors.ts'
 import { showAddressError, showError, showPageError } from '../http/error-pages.ts'
 import { inviteAdmittedBodies, PatientResponse } from '../http/expect-continue.ts'
 import { notFound } from '../http/page-error.ts'
 import { pages } from '../http/pages.ts'
 import { pagePolicy, setPageHeaders } from '../http/security-headers.ts'
-import { answerUnreadable } from '../http/unreadable-requests.ts'
 import { openLastUse } from '../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../jobs/run-jobs.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
@@ -48,14 +48,15 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     keepAliveTimeout: 72_000,
     // A connection on which nothing moves for a minute is closed: an upload that has stalled, a reader that sleeps.
     connectionTimeout: 60_000,
-    http: { headersTimeout: 10_000, ServerResponse: PatientResponse },
+    requestTimeout: requestTimeoutMilliseconds,
+    http: { headersTimeout: 10_000, connectionsCheckingInterval: 5_000, ServerResponse: PatientResponse },
     forceCloseConnections: 'idle',
     // Fastify's own bound of every step of starting and stopping, 10 s, would end a stop in an error just then.
     pluginTimeout: (drainSeconds + 20) * 1000,
     // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
     return503OnClosing: false,
     frameworkErrors: answerUnroutable,
-    clientErrorHandler: answerUnreadable,
+    clientErrorHandler: handleClientError,
   })
   runJobsWhileListening(app, context, log)
   drainOnClose(app, drainSeconds)

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { requireUploadRate } from '../../http/client-errors.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { type Door, findAccess } from '../access.ts'
 import {
@@ -57,6 +58,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
       onRequest: async (request) => request.setDecorator('upload', await admitUpload(request, context)),
       handler: async (request, reply) => {
         const upload = request.getDecorator<AdmittedUpload>('upload')
+        requireUploadRate(request.raw)
         const archive = await receive(request, upload, context)
         try {
           const judged = await inTurn(() => judgeArchive(archive.path))

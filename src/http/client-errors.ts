@@ -1,0 +1,79 @@
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+
+/**
+ * How long a whole request may take to arrive, its body included: a client that sends a byte now and then is never idle.
+ * Uploads have a minimum rate instead.
+ */
+export const requestTimeoutMilliseconds = 30_000
+
+/** How often an upload is checked, and how much must have arrived since the last time: 1 KiB a second. */
+const rateCheckMilliseconds = 30_000
+const minBytesPerCheck = 30 * 1024
+
+/** How long a client may read the response before its connection is closed. */
+const lingerMilliseconds = 1_000
+
+/** Node's description of a request that it could not read. */
+interface ReadError extends Error {
+  code?: string | undefined
+  /** The bytes it was reading: a Buffer, although Fastify's type says that it is a Buffer's JSON form. */
+  rawPacket?: unknown
+}
+
+/** The connections on which an upload is arriving. */
+const uploading = new WeakSet<Socket>()
+
+/**
+ * Responds to a request that cannot be read, is too large or arrives too slowly. No handler sees such a request, so the
+ * response is in no scope's error format: a status line and its reason. A URL that is too long gets 414 (OAUTH 50).
+ */
+export function handleClientError(error: ReadError, socket: Socket): void {
+  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && uploading.has(socket)) return
+  if (error.code === 'ECONNRESET' || !socket.writable || hasResponse(socket)) {
+    socket.destroy(error)
+    return
+  }
+  sendStatus(socket, statusOf(error))
+}
+
+/** Closes the connection of an upload that arrives slower than 1 KiB a second. Call it before the body is read. */
+export function requireUploadRate(request: IncomingMessage): void {
+  const { socket } = request
+  let seenBytes = socket.bytesRead
+  uploading.add(socket)
+  const timer = setInterval(() => {
+    const arrivedBytes = socket.bytesRead - seenBytes
+    seenBytes = socket.bytesRead
+    // Bytes that wait to be read show that the disk is slow, not the client.
+    if (request.complete || request.readableLength > 0 || arrivedBytes >= minBytesPerCheck) return
+    sendStatus(socket, 408)
+  }, rateCheckMilliseconds).unref()
+  function stop(): void {
+    clearInterval(timer)
+    uploading.delete(socket)
+  }
+  request.once('end', stop)
+  request.once('close', stop)
+}
+
+/** Sends a bare response and closes the connection, also when the client goes on sending. */
+function sendStatus(socket: Socket, status: number): void {
+  const reason = STATUS_CODES[status] ?? ''
+  const headers = ['content-type: text/plain', `content-length: ${reason.length}`, 'connection: close']
+  socket.end([`HTTP/1.1 ${status} ${reason}`, ...headers, '', reason].join('\r\n'))
+  setTimeout(() => socket.destroy(), lingerMilliseconds).unref()
+}
+
+/** Whether a handler's response is under way on the connection: nothing else may be written into it. */
+function hasResponse(socket: Socket): boolean {
+  // Node's own handler of these errors reads the same property.
+  return (socket as { _httpMessage?: ServerResponse | null })._httpMessage?.headersSent === true
+}
+
+function statusOf({ code, rawPacket }: ReadError): number {
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return 408
+  if (code !== 'HPE_HEADER_OVERFLOW') return 400
+  const endOfFirstLine = Buffer.isBuffer(rawPacket) ? rawPacket.indexOf('\r\n') : 0
+  return endOfFirstLine < 0 || endOfFirstLine > 8192 ? 414 : 431
+}
