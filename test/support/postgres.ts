@@ -1,6 +1,9 @@
+import { spawn } from 'node:child_process'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import {
   type PostgresConnection,
   startEmbeddedPostgres,
@@ -18,15 +21,28 @@ declare module 'vitest' {
 /** Folders carry the process id of their maker, so that a later run can tell a leftover. */
 const prefix = 'svc-test-data-'
 
+const guardProgram = fileURLToPath(new URL('./postgres-guard.ts', import.meta.url))
+
 /** For throw-away clusters: speed instead of safety. */
 export const fastSettings = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }
 
-/** Starts a throw-away PostgreSQL for one test run, after ending what a killed run left behind. */
+/**
+ * Starts a throw-away PostgreSQL for one test run, after ending what a killed run left behind. A guard process ends
+ * this one as soon as our process is gone, so that neither Ctrl-C nor kill -9 leaves a PostgreSQL behind.
+ */
 export async function startTestPostgres(): Promise<{
   connection: PostgresConnection
+  dataDir: string
   stop: () => Promise<void>
 }> {
   await removeLeftovers()
+  const guard = spawn(process.execPath, ['--import', 'tsx', guardProgram], {
+    // In a session of its own, where Ctrl-C does not reach it. It waits for the end of its standard input.
+    detached: true,
+    stdio: ['pipe', 'ignore', 'inherit'],
+  })
+  guard.unref()
+  ;(guard.stdin as Socket).unref()
   const dataDir = await makeDataDir()
   const postgres = await startEmbeddedPostgres({
     dataDir,
@@ -40,9 +56,11 @@ export async function startTestPostgres(): Promise<{
   })
   return {
     connection: postgres.connection,
+    dataDir,
     async stop() {
       await postgres.stop()
       await removeDataDir(dataDir)
+      guard.kill('SIGKILL')
     },
   }
 }
@@ -59,7 +77,8 @@ export async function removeDataDir(dataDir: string): Promise<void> {
   await rm(dataDir, { recursive: true, force: true, maxRetries: 5 })
 }
 
-async function removeLeftovers(): Promise<void> {
+/** Removes the DATA_DIRs whose makers are gone, together with the PostgreSQLs that still run in them. */
+export async function removeLeftovers(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     if (!name.startsWith(prefix) || isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue
     // Another user's leftover is not ours to read, nor to remove.
