@@ -10,10 +10,10 @@ const run = promisify(execFile)
 /** Platforms for which PostgreSQL's binaries are published on npm. */
 const platforms = ['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64']
 
-/** The one place that any system user can reach, for a clone below root's home. */
+/** A folder that every system user can enter. Used when the packages are below root's home. */
 const sharedFolder = '/var/lib/svc'
 
-/** Answers PostgreSQL's `native` folder (`bin`, `lib`, `share`), complete, and such that `runAs` can execute it. */
+/** Returns PostgreSQL's `native` folder (`bin`, `lib`, `share`), complete, and one from which `runAs` can execute. */
 export async function preparePostgresBinaries(runAs: RunAs): Promise<string> {
   const packageFolder = findPostgresPackage(`${process.platform}-${process.arch}`)
   const installed = join(packageFolder, 'native')
@@ -29,7 +29,7 @@ export async function preparePostgresBinaries(runAs: RunAs): Promise<string> {
   )
 }
 
-/** Answers the folder of the npm package with PostgreSQL's binaries, or throws what the operator can do. */
+/** Returns the folder of the npm package with PostgreSQL's binaries. Throws an Error that says what to do. */
 export function findPostgresPackage(platform: string): string {
   if (!platforms.includes(platform)) {
     throw new Error(
@@ -45,7 +45,7 @@ export function findPostgresPackage(platform: string): string {
   }
 }
 
-/** Makes the library links that the package's post-install script would have made: npm may withhold the script. */
+/** Makes the library links that the package's post-install script makes. npm may be told not to run such scripts. */
 export async function linkLibraries(native: string): Promise<void> {
   const listed = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]')
   const links = JSON.parse(listed) as { source: string; target: string }[]
@@ -59,7 +59,7 @@ export async function linkLibraries(native: string): Promise<void> {
   }
 }
 
-/** Null when `runAs` can execute the binaries, else what went wrong in one line. */
+/** Returns null when `runAs` can execute the binaries, else the error in one line. */
 async function tryBinaries(native: string, runAs: RunAs): Promise<string | null> {
   try {
     await run(join(native, 'bin/postgres'), ['--version'], { ...runAs.ids, cwd: '/', env: { LC_ALL: 'C' } })
@@ -71,10 +71,16 @@ async function tryBinaries(native: string, runAs: RunAs): Promise<string | null>
   }
 }
 
+/** Returns the version of the embedded PostgreSQL, such as `18.4.0-beta.17`. */
+export async function readPostgresVersion(
+  packageFolder = findPostgresPackage(`${process.platform}-${process.arch}`),
+): Promise<string> {
+  const manifest = await readFile(join(packageFolder, 'package.json'), 'utf8')
+  return (JSON.parse(manifest) as { version: string }).version
+}
+
 async function copyToSharedFolder(packageFolder: string): Promise<string> {
-  const { version } = JSON.parse(await readFile(join(packageFolder, 'package.json'), 'utf8')) as {
-    version: string
-  }
+  const version = await readPostgresVersion(packageFolder)
   const folder = join(sharedFolder, `postgresql-${version}`)
   if (await isThere(folder)) return folder
   await mkdir(sharedFolder, { recursive: true, mode: 0o755 })
@@ -92,7 +98,7 @@ async function copyToSharedFolder(packageFolder: string): Promise<string> {
   return folder
 }
 
-/** Lets everybody read and execute, whatever the umask under which npm unpacked the files. */
+/** Lets everybody read and execute, whatever umask npm had when it unpacked the files. */
 async function openToAll(folder: string): Promise<void> {
   await chmod(folder, 0o755)
   for (const entry of await readdir(folder, { withFileTypes: true })) {

@@ -17,9 +17,14 @@ export async function readPassword(paths: ClusterPaths): Promise<string> {
   return (await readFile(paths.password, 'utf8')).trim()
 }
 
+/** Returns the major version of the PostgreSQL that made the cluster, such as `18`. */
+export async function readClusterMajor(paths: ClusterPaths): Promise<string> {
+  return (await readFile(join(paths.cluster, 'PG_VERSION'), 'utf8')).trim()
+}
+
 /**
- * Makes the cluster in a staging folder and moves it into place by one rename: it appears whole or not at all, and of
- * concurrent first starts one wins.
+ * Makes the cluster in a staging folder and moves it into place by one rename: it appears whole or not at all, and one of
+ * several concurrent first starts wins.
  */
 export async function createCluster(
   paths: ClusterPaths,
@@ -40,7 +45,7 @@ export async function createCluster(
       // initdb has synced what is inside; the names above it are ours to sync.
       await syncFolder(dataDir)
       await syncFolder(dirname(dataDir)).catch((error: NodeJS.ErrnoException) => {
-        // A folder that we may pass but not read (/srv, say); it is older than we are.
+        // A folder such as /srv that we may enter but not read. It existed before, so it needs no sync.
         if (error.code !== 'EACCES') throw error
       })
     }
@@ -110,7 +115,7 @@ async function runInitdb(
   })
 }
 
-/** Takes away what a start that was killed inside initdb left behind. */
+/** Removes what a start that was killed during initdb left behind. */
 async function removeLeftovers(dataDir: string): Promise<void> {
   for (const name of await readdir(dataDir)) {
     if (!name.startsWith(stagingPrefix)) continue
@@ -123,7 +128,7 @@ async function removeLeftovers(dataDir: string): Promise<void> {
 
 async function hasMaker(staging: string, pid: number): Promise<boolean> {
   if (pid !== process.pid) return isAlive(pid)
-  // In a container every start may get the same process id: ours is what was made in our lifetime.
+  // In a container every start may get the same process id. Ours is what was made since we started.
   const made = await stat(staging).catch(() => null)
   return made !== null && made.mtimeMs >= Date.now() - process.uptime() * 1000
 }

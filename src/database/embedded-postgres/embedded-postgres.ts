@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
-import { preparePostgresBinaries } from './binaries.ts'
-import { clusterUser, createCluster, readPassword } from './cluster.ts'
+import { preparePostgresBinaries, readPostgresVersion } from './binaries.ts'
+import { clusterUser, createCluster, readClusterMajor, readPassword } from './cluster.ts'
 import { connectAsHolder, findHolder, type Holder, type Purpose, tryHold } from './holder.ts'
 import { type ClusterPaths, clusterPaths } from './layout.ts'
 import {
@@ -27,7 +27,7 @@ export interface PostgresConnection {
 /** A PostgreSQL that this process holds until it calls `stop`. */
 export interface EmbeddedPostgres {
   connection: PostgresConnection
-  /** Resolves, should PostgreSQL go away before `stop` is called, with what happened. */
+  /** Resolves with what happened if PostgreSQL ends before `stop` is called. */
   exited: Promise<Error>
   /** Stops PostgreSQL; every connection to it ends. May be called more than once. */
   stop: () => Promise<void>
@@ -46,13 +46,13 @@ export interface EmbeddedPostgresOptions {
 
 const fastShutdownSeconds = 30
 
-/** How much longer to wait when nobody is in the way: PostgreSQL is starting, recovering or stopping. */
+/** How much longer to wait when nobody holds it: PostgreSQL is starting, recovering or stopping. */
 const passingSeconds = 30
 
 /**
  * Starts the PostgreSQL of a DATA_DIR and holds it: makes the cluster when there is none, adopts the server that a
- * killed svc left running, and throws when another svc holds it. PostgreSQL itself is the judge, by an advisory lock
- * that ends with its holder's connection.
+ * killed svc left running, and throws when another svc holds it. PostgreSQL itself decides this by an advisory lock, which
+ * ends with its holder's connection.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const { dataDir, purpose = 'server', patienceSeconds = 5 } = options
@@ -61,7 +61,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   for (;;) {
     const attempt = await tryStart(paths, options, purpose)
     if ('connection' in attempt) return attempt
-    // Making the cluster takes its time; patience is for what stands in the way.
+    // Making the cluster may take long. Patience only counts while something is in the way.
     deadline = Math.min(deadline, Date.now() + patienceSeconds * 1000)
     const limit = attempt.holder === null ? deadline + passingSeconds * 1000 : deadline
     if (Date.now() >= limit) throw attempt.problem ?? inUse(dataDir, attempt.holder)
@@ -115,7 +115,7 @@ async function tryStart(
     await client.end()
     return { holder }
   } catch (problem) {
-    // It was stopped under our hands.
+    // Somebody stopped it meanwhile.
     await client.end().catch(() => {})
     return { holder: null, problem }
   }
@@ -129,6 +129,7 @@ async function findOrStart(
   const owner = await findClusterOwner(paths.cluster)
   const running = await readPostmaster(paths.cluster)
   if (running?.running) return running.ready ? running : { holder: null }
+  if (owner !== null) await refuseOtherMajor(paths)
   const runAs = await chooseRunAs(owner)
   const native = await preparePostgresBinaries(runAs)
   if (owner === null) {
@@ -145,9 +146,21 @@ async function findOrStart(
   )
 }
 
-/** Answers when another try is worthwhile, else throws the failure. */
+/** Another major version of PostgreSQL cannot read a cluster's files. Throws an Error that says how to upgrade. */
+async function refuseOtherMajor(paths: ClusterPaths): Promise<void> {
+  const [embedded = ''] = (await readPostgresVersion()).split('.')
+  const major = await readClusterMajor(paths)
+  if (major === embedded) return
+  throw new Error(
+    `${paths.folder} holds data of PostgreSQL ${major}, but this release of svc embeds PostgreSQL ${embedded}. ` +
+      'Nothing was changed. Run "svc backup FILE" with the release that you used before, move this folder away, ' +
+      'and run "svc restore FILE" with this release.',
+  )
+}
+
+/** Returns when another try is worthwhile, else throws the failure. */
 async function explainFailure(paths: ClusterPaths, problem: unknown): Promise<Refusal> {
-  // Another start was faster, and PostgreSQL let only one in.
+  // Another start was faster, and PostgreSQL accepts only one.
   const other = await readPostmaster(paths.cluster)
   if (other?.running) return { holder: null, problem }
   // Or the postmaster was killed, and its last backends have not noticed yet.

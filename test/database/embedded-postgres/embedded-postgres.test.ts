@@ -165,6 +165,23 @@ describe('startEmbeddedPostgres', () => {
     await (await start(dataDir)).stop()
   })
 
+  it('refuses a cluster of another major version, says how to upgrade, and leaves it alone', async () => {
+    const dataDir = await aDataDir()
+    const first = await start(dataDir)
+    await query(first.connection, 'create table kept (n int)')
+    await first.stop()
+    const versionFile = join(clusterPaths(dataDir).cluster, 'PG_VERSION')
+    const version = await readFile(versionFile, 'utf8')
+    await writeFile(versionFile, '17\n')
+    await expect(start(dataDir)).rejects.toThrow(
+      /holds data of PostgreSQL 17, but this release of svc embeds PostgreSQL \d+\..*svc backup.*svc restore/,
+    )
+    await writeFile(versionFile, version)
+    const second = await start(dataDir)
+    expect(await query(second.connection, 'select n from kept')).toEqual([])
+    await second.stop()
+  })
+
   it('refuses a DATA_DIR/postgres with something else in it', async () => {
     const dataDir = await aDataDir()
     await mkdir(join(dataDir, 'postgres/photos'), { recursive: true })
