@@ -89,3 +89,8 @@ export async function replacePasswordHash(
   )
   return rowCount === 1
 }
+
+/** Sets an account's password, whatever it was: only for an operator or administrator. */
+export async function setPasswordHash(db: Queryable, accountId: string, newHash: string): Promise<void> {
+  await db.query('update account set password_hash = $2 where id = $1', [accountId, newHash])
+}

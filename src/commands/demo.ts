@@ -1,20 +1,21 @@
 import { Command } from 'commander'
 import { registryUrl } from '../repositories/repositories.ts'
-import { makeDemo } from '../server/demo.ts'
+import { makeDemo, resetDemo } from '../server/demo.ts'
 import { describeWalk } from '../server/demo-walk.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 
-/** `svc demo`: what the first start on an empty embedded database does by itself. */
+/** `svc demo`: makes the demo that the first start on an empty embedded database makes by itself. */
 export function demoCommand(): Command {
   return new Command('demo')
     .description(
       'Make an account, a repository, an application and a token to try svc with; print what to paste.',
     )
+    .option('--reset', 'give the demo a new password, secret and token, and print it again')
     .addOption(jsonOption())
-    .action(async (options: { json?: boolean }) => {
+    .action(async (options: { reset?: boolean; json?: boolean }) => {
       await withDatabase(async (db, config) => {
-        const demo = await makeDemo(db)
+        const demo = options.reset ? await resetDemo(db) : await makeDemo(db)
         const { clientId, clientSecret, ...rest } = demo
         const json = {
           ...rest,

@@ -2,13 +2,17 @@ import type { Config } from '../config.ts'
 import { registryUrl } from '../repositories/repositories.ts'
 import type { Demo } from './demo.ts'
 
-/** Where the walk's own listener waits for the code: the demo's Redirect URL, on a port (RFC 8252 §7.3). */
+/** The walk's own listener waits here for the code: the demo's Redirect URL with a port (RFC 8252 §7.3). */
 const callback = { port: 8123, uri: 'http://127.0.0.1:8123/callback' }
 
-/** The five-minute walk through the main job. All of it can be pasted into a shell, line by line or at once. */
+/**
+ * The five-minute walk through the main job. All of it can be pasted into a shell, line by line or at once. An
+ * interactive zsh takes comments only after its first line.
+ */
 export function describeWalk(demo: Demo, { baseUrl, authUrl }: Config): string {
   return `
-# Here is a demo to try svc with. Its secrets are shown only now.
+[ -z "$ZSH_VERSION" ] || setopt interactive_comments
+# Here is a demo to try svc with. Its secrets are shown only now. Open a second terminal, and paste the commands there.
 #   account  ${demo.username}   password  ${demo.password}
 
 # 1. Sign in: open ${baseUrl}/login
@@ -18,7 +22,7 @@ export function describeWalk(demo: Demo, { baseUrl, authUrl }: Config): string {
 CODE=$(node -e '${listener}')
 curl -sS -w '\\n' -u ${demo.clientId}:${demo.clientSecret} ${authUrl}/oauth2/token -d grant_type=authorization_code -d "code=$CODE"
 
-# 3. Make a package and push it. (A personal access token; the access_token above works as well.)
+# 3. Make a package and push it with a personal access token. The access_token above works as well.
 TOKEN=${demo.token}
 cd "$(mktemp -d)" && mkdir src
 printf '%s\\n' '${composerJson}' > composer.json
@@ -34,7 +38,7 @@ php -r 'require "vendor/autoload.php"; Demo\\Hello::say();'
 `
 }
 
-/** Waits for the browser to come back, and prints the code that it brings. */
+/** Waits for the browser's redirect, and prints the code in it. */
 const listener = `require("http").createServer((request, response) => {
   const { searchParams } = new URL(request.url, "http://x")
   const answer = searchParams.get("code") || searchParams.get("error")

@@ -1,17 +1,18 @@
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import type pg from 'pg'
-import { findAccountByUsername, insertAccount } from '../accounts/accounts.ts'
+import { findAccountByUsername, insertAccount, setPasswordHash } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
-import { insertPersonalToken } from '../accounts/personal-tokens.ts'
+import { insertPersonalToken, revokePersonalTokenByName } from '../accounts/personal-tokens.ts'
+import { deleteSessions } from '../accounts/sessions.ts'
 import { projectRoot } from '../config.ts'
 import { transaction } from '../database/database.ts'
 import { hashSecret, makeClientId, makePassword, makeSecret } from '../domain/secrets.ts'
-import { insertApplication } from '../oauth/applications.ts'
+import { insertApplication, listApplications, rotateClientSecret } from '../oauth/applications.ts'
 import { insertGroup } from '../repositories/groups.ts'
-import { insertRepository } from '../repositories/repositories.ts'
+import { findRepositoryByPath, insertRepository } from '../repositories/repositories.ts'
 
-/** What a demo consists of, its secrets included: nothing but this answer has them. */
+/** A demo with its secrets, which are stored nowhere else. */
 export interface Demo {
   username: string
   password: string
@@ -22,12 +23,13 @@ export interface Demo {
 }
 
 const name = 'demo'
+const applicationName = 'Demo Application'
 const tokenDays = 90
 
 /**
  * Makes the demo of a fresh installation, whole or not at all (DESIGN §2): an account, a group with a private
- * repository, an approved application with a loopback Redirect URL, and a personal access token. Throws when it is
- * there already, or when what comes last before it counts does.
+ * repository, an approved application with a loopback Redirect URL, and a personal access token. `last` runs before the
+ * commit. Throws when there is a demo already, or when `last` throws.
  */
 export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async () => {}): Promise<Demo> {
   const password = makePassword()
@@ -38,7 +40,9 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
   const logo = await readFile(resolve(projectRoot, 'views/demo-logo.png'))
   const repository = await transaction(pool, async (tx) => {
     if (await findAccountByUsername(tx, name)) {
-      throw new Error('The demo is there already. Its secrets were printed once, when it was made.')
+      throw new Error(
+        'The demo exists already. svc demo --reset gives it a new password, secret and token, and prints them.',
+      )
     }
     const accountId = await insertAccount(tx, {
       username: name,
@@ -51,7 +55,7 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
     const { path } = await insertRepository(tx, { groupId: group.id, name: 'php', visibility: 'private' })
     await insertApplication(tx, {
       clientId,
-      name: 'Demo Application',
+      name: applicationName,
       description: 'Shows how an application gets a token. It runs on your own machine.',
       website: 'http://127.0.0.1/',
       redirectUri: 'http://127.0.0.1/callback',
@@ -63,17 +67,53 @@ export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async 
       isResourceServer: false,
       secretHash: hashSecret(clientSecret),
     })
-    await insertPersonalToken(tx, {
-      accountId,
-      name,
-      tokenHash: hashSecret(token),
-      scopes: ['registry-package:rw'],
-      resourceScope: 'all',
-      repositoryIds: [],
-      expiry: { inDays: tokenDays },
-    })
+    await insertDemoToken(tx, accountId, token)
     await last()
     return path
   })
   return { username: name, password, repository, clientId, clientSecret, token }
+}
+
+/**
+ * Gives the demo a new password, client secret and personal access token; the old ones stop working at once. Throws
+ * when a part of the demo is missing.
+ */
+export async function resetDemo(pool: pg.Pool): Promise<Demo> {
+  const password = makePassword()
+  const clientSecret = makeSecret('client')
+  const token = makeSecret('personal')
+  const passwordHash = await hashPassword(password)
+  return transaction(pool, async (tx) => {
+    const account = await findAccountByUsername(tx, name)
+    const repository = await findRepositoryByPath(tx, `${name}/php`)
+    const application = (await listApplications(tx)).find((one) => one.name === applicationName)
+    if (!account || !repository || !application) {
+      throw new Error('There is no complete demo: its account, repository or application is missing.')
+    }
+    await setPasswordHash(tx, account.id, passwordHash)
+    await deleteSessions(tx, account.id)
+    await rotateClientSecret(tx, application.clientId, hashSecret(clientSecret), 0)
+    await revokePersonalTokenByName(tx, account.id, name)
+    await insertDemoToken(tx, account.id, token)
+    return {
+      username: name,
+      password,
+      repository: repository.path,
+      clientId: application.clientId,
+      clientSecret,
+      token,
+    }
+  })
+}
+
+async function insertDemoToken(tx: pg.PoolClient, accountId: string, token: string): Promise<void> {
+  await insertPersonalToken(tx, {
+    accountId,
+    name,
+    tokenHash: hashSecret(token),
+    scopes: ['registry-package:rw'],
+    resourceScope: 'all',
+    repositoryIds: [],
+    expiry: { inDays: tokenDays },
+  })
 }
