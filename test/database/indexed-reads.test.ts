@@ -2,6 +2,7 @@ import type { LightMyRequestResponse } from 'fastify'
 import type pg from 'pg'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { TokenResponse } from '../../src/oauth/grants.ts'
+import { searchPackages } from '../../src/registry/tables/package-search.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
 import { anAuthorizedApplication, ask } from '../support/token-client.ts'
@@ -121,6 +122,26 @@ describe.each([
     const reads = await readsOf(() => publisher.ask(path()))
     expect(reads).toBeGreaterThan(0)
     expect(reads).toBeLessThan(few)
+  })
+
+  it('searches packages', async () => {
+    const client = await t.db.connect()
+    try {
+      await client.query(`set track_functions = 'pl'`)
+      for (const word of ['p4321', 'p4', 'li', 'nothing']) {
+        const { results } = await searchPackages(client, publisher.repository.id, [word], null)
+        expect([word, results.length > 0]).toEqual([word, word !== 'nothing'])
+      }
+      await client.query('select pg_stat_force_next_flush()')
+      // A plan without the index computes the grams of every package.
+      const { rows } = await client.query(
+        `select calls from pg_stat_user_functions where funcname = 'search_grams'`,
+      )
+      expect(rows).toEqual([])
+    } finally {
+      await client.query('reset track_functions')
+      client.release()
+    }
   })
 
   it('exchanges, checks, refreshes and revokes tokens', async () => {

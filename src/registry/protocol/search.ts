@@ -1,41 +1,55 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { findAccess } from '../access.ts'
 import type { RegistryContext } from '../context.ts'
-import { listPackageNames, listProviders, searchPackages } from '../tables/package-search.ts'
+import { listPackageNames, listProviders, maxListedNames, searchPackages } from '../tables/package-search.ts'
 import { sendJson } from './answers.ts'
 import { param, readDoor } from './door.ts'
 
 const maxQueryLength = 200
 
-/** What Composer asks when it does not know a package's name yet (COMPOSER A2). */
-export async function searchRoutes(app: FastifyInstance, { db, admit }: RegistryContext) {
+/** What Composer asks for when it does not know a package's name yet (COMPOSER A2). */
+export async function searchRoutes(app: FastifyInstance, { config, db, admit }: RegistryContext) {
   app.get('/search.json', async (request, reply) => {
-    const door = readDoor(request)
+    const repositoryId = await admitPull(request)
     const words = queryOf(request, 'q').toLowerCase().split(/\s+/).filter(Boolean)
-    const found = await searchPackages(db, door, words, queryOf(request, 'type') || null)
-    admit(door, found, 'pull')
-    return sendJson(reply, 200, { results: found.results, total: found.total })
+    const found = await searchPackages(db, repositoryId, words, queryOf(request, 'type') || null)
+    return sendJson(reply, 200, found)
   })
 
   app.get('/list.json', async (request, reply) => {
-    const door = readDoor(request)
+    const repositoryId = await admitPull(request)
     const vendor = queryOf(request, 'vendor').toLowerCase()
     const filter = queryOf(request, 'filter').toLowerCase()
-    const found = await listPackageNames(db, door, [vendor && `${vendor}/*`, filter].filter(Boolean))
-    admit(door, found, 'pull')
-    return sendJson(reply, 200, { packageNames: found.names })
+    const patterns = [vendor && `${vendor}/*`, filter].filter(Boolean)
+    const part = { after: queryOf(request, 'after'), limit: maxListedNames + 1 }
+    const found = await listPackageNames(db, repositoryId, patterns, part)
+    const names = found.slice(0, maxListedNames)
+    // Composer reads one part only; a mirror follows the link.
+    if (found.length > names.length) reply.header('link', nextLink(config.baseUrl, request.url, names.at(-1)))
+    return sendJson(reply, 200, { packageNames: names })
   })
 
   app.get('/providers/:vendor/:file', async (request, reply) => {
-    const door = readDoor(request)
+    const repositoryId = await admitPull(request)
     const name = `${param(request, 'vendor')}/${param(request, 'file').replace(/\.json$/, '')}`
-    const found = await listProviders(db, door, name)
-    admit(door, found, 'pull')
-    return sendJson(reply, 200, { providers: found.providers })
+    return sendJson(reply, 200, { providers: await listProviders(db, repositoryId, name) })
   })
+
+  async function admitPull(request: FastifyRequest): Promise<string> {
+    const door = readDoor(request)
+    return admit(door, await findAccess(db, door), 'pull').repositoryId
+  }
 }
 
 /** A query parameter, the first of repeated ones; '' when it is absent or can match nothing. */
 function queryOf(request: FastifyRequest, name: string): string {
   const value = [(request.query as Record<string, string | string[] | undefined>)[name]].flat()[0] ?? ''
   return value.includes('\0') ? '' : value.slice(0, maxQueryLength)
+}
+
+/** The Link header that leads to the next part of a list (RFC 8288). */
+function nextLink(baseUrl: string, url: string, after = ''): string {
+  const next = new URL(baseUrl + url)
+  next.searchParams.set('after', after)
+  return `<${baseUrl}${next.pathname}${next.search}>; rel="next"`
 }

@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto'
 import type { Queryable } from '../../database/database.ts'
-import { type Access, accessColumns, accessTable, type Door, doorValues } from '../access.ts'
+import { asCount } from './downloads.ts'
 
 /** A package as a search shows it. */
 export interface SearchResult {
@@ -9,82 +10,211 @@ export interface SearchResult {
   abandoned?: true | string
 }
 
-const isListed = 'exists (select from package_version v where v.package_id = p.id and v.is_listed)'
+/** The results of a search. */
+export interface FoundPackages {
+  /** At most 100, the best matches first. */
+  results: SearchResult[]
+  /** How many packages match. Counting stops at some thousand. */
+  total: number
+}
 
-/** The packages with all of the words in name, description or keywords: at most 100, the best matches first. */
+/** How many packages a search reads without an index: the ones with the shortest names. */
+const maxWalked = 2_000
+/** How many packages a search by index ranks at most. */
+const maxRanked = 2_000
+/** How many grams a search looks up. The statement checks the texts of what it finds anyway. */
+const maxGrams = 6
+const maxResults = 100
+
+const isListed = 'exists (select from package_version v where v.package_id = p.id and v.is_listed)'
+const byLength = 'char_length(p.name), p.name collate "C"'
+const hitColumns = 'p.id, p.name, p.description, p.keywords, p.type, p.abandoned_at, p.replacement'
+const inName = 'strpos(p.name, w) > 0'
+const inTexts = `(${inName} or strpos(lower(p.description), w) > 0 or strpos(lower(array_to_string(p.keywords, ' ')), w) > 0)`
+const everyWord = (isFound: string) => `not exists (select from unnest($2::text[]) w where not ${isFound})`
+const isOfType = '($3::text is null or p.type = $3)'
+
+/** The best of `matches`: those with the most words in the name, then the shortest names. */
+const bestMatches = `
+  select m.name, m.description, m.total::int, m.abandoned_at is not null as "isAbandoned", m.replacement,
+         ${asCount('(select count from package_download_total where package_id = m.id)')} as downloads
+    from (select p.*, count(*) over () as total,
+                 row_number() over (
+                   order by (select count(*) from unnest($2::text[]) w where ${inName}) desc, ${byLength}) as place
+            from matches p) m
+   where m.place <= ${maxResults}`
+
+interface MatchRow {
+  name: string | null
+  description: string
+  total: number
+  isAbandoned: boolean
+  replacement: string | null
+  downloads: number
+}
+
+/**
+ * Finds the packages with all of the words in name, description or keywords. The words are in lower case.
+ *
+ * The cost is bounded however many packages there are: of a repository with at most 2,000 packages all are read. In a
+ * larger one the shortest names are read first, because a word that many packages have is found there often enough;
+ * rare words are looked up in an index. There, words of two letters are only looked for in names.
+ */
 export async function searchPackages(
   db: Queryable,
-  door: Door,
+  repositoryId: string,
   words: readonly string[],
   type: string | null,
-): Promise<Access & { results: SearchResult[]; total: number }> {
-  const { rows } = await db.query<Access & { results: SearchResult[]; total: number }>({
-    name: 'search-packages',
-    text: `select ${accessColumns}, f.results, f.total
-             from ${accessTable},
-                  lateral (
-                    select coalesce(json_agg(result order by place) filter (where place <= 100), '[]') as results,
-                           count(*)::int as total
-                      from (
-                        select json_strip_nulls(json_build_object(
-                                 'name', p.name, 'description', p.description,
-                                 'downloads', coalesce((select least(d.count, 9007199254740991)
-                                                          from package_download_total d where d.package_id = p.id), 0),
-                                 'abandoned', case when p.abandoned_at is not null
-                                                   then coalesce(to_json(p.replacement), 'true') end)) as result,
-                               row_number() over (
-                                 order by (select count(*) from unnest($4::text[]) w where strpos(p.name, w) > 0) desc,
-                                          char_length(p.name), p.name collate "C") as place
-                          from package p
-                         where p.repository_id = a.repository_id and ${isListed}
-                           and ($5::text is null or p.type = $5)
-                           and not exists (
-                             select from unnest($4::text[]) w
-                              where strpos(p.name, w) = 0 and strpos(lower(p.description), w) = 0
-                                and strpos(lower(array_to_string(p.keywords, ' ')), w) = 0)
-                      ) matches
-                  ) f`,
-    values: [...doorValues(door), words, type],
-  })
-  return rows[0] as Access & { results: SearchResult[]; total: number }
+): Promise<FoundPackages> {
+  const { found, isAll, hasBest } = await walkPackages(db, repositoryId, words, type)
+  if (isAll || hasBest) return found
+  const types = type === null ? [] : [typeGram(type)]
+  const names = [...types, ...some(words.flatMap((word) => gramsOf(word, 'name')))]
+  // Words that were found often enough are only looked up in names, because a name is a better match.
+  const isFrequent = found.results.length === maxResults
+  const texts = isFrequent ? [] : [...types, ...some(words.flatMap((word) => gramsOf(word, 'text')))]
+  const lookedUp = await lookUpPackages(db, repositoryId, { words, type, names, texts })
+  const known = new Set(lookedUp.results.map(({ name }) => name))
+  const others = found.results.filter(({ name }) => !known.has(name))
+  return {
+    results: [...lookedUp.results, ...others].slice(0, maxResults),
+    total: Math.max(lookedUp.total, found.total, known.size + others.length),
+  }
 }
 
-/** The names of the packages that match all of the patterns, in which `*` stands for anything. */
+/** Searches the packages with the shortest names. */
+async function walkPackages(
+  db: Queryable,
+  repositoryId: string,
+  words: readonly string[],
+  type: string | null,
+): Promise<{ found: FoundPackages; isAll: boolean; hasBest: boolean }> {
+  const { rows } = await db.query<MatchRow & { walked: number; named: number }>({
+    name: 'walk-packages',
+    text: `with walked as materialized (
+             select ${hitColumns} from package p where p.repository_id = $1 order by ${byLength} limit ${maxWalked}
+           ), matches as materialized (
+             select p.* from walked p where ${isOfType} and ${everyWord(inTexts)} and ${isListed}
+           )
+           select (select count(*)::int from walked) as walked,
+                  (select count(*)::int from matches p where ${everyWord(inName)}) as named, best.*
+             from (values (true)) as one (row) left join lateral (${bestMatches}) best on true`,
+    values: [repositoryId, words, type],
+  })
+  const { walked = 0, named = 0 } = rows[0] ?? {}
+  return { found: resultsOf(rows), isAll: walked < maxWalked, hasBest: named >= maxResults }
+}
+
+/** Searches by the index: packages with all words in the name, then those with a word elsewhere. */
+async function lookUpPackages(
+  db: Queryable,
+  repositoryId: string,
+  {
+    words,
+    type,
+    names,
+    texts,
+  }: { words: readonly string[]; type: string | null; names: readonly number[]; texts: readonly number[] },
+): Promise<FoundPackages> {
+  const { rows } = await db.query<MatchRow>({
+    text: `with matches as materialized (
+             select ${hitColumns}
+               from package p
+              where p.id in (select look_up_packages($1, $4, $2, in_names => true, max_count => ${maxRanked})
+                              union
+                             select look_up_packages($1, $5, $2, in_names => false, max_count => ${maxRanked}))
+                and ${isOfType} and ${isListed}
+           )
+           ${bestMatches}`,
+    values: [repositoryId, words, type, names, texts],
+  })
+  return resultsOf(rows)
+}
+
+function resultsOf(rows: readonly MatchRow[]): FoundPackages {
+  const results = rows.flatMap(
+    ({ name, description, downloads, isAbandoned, replacement }): SearchResult[] =>
+      name === null
+        ? []
+        : [
+            {
+              name,
+              description,
+              downloads,
+              ...(isAbandoned && { abandoned: replacement ?? (true as const) }),
+            },
+          ],
+  )
+  return { results, total: results.length === 0 ? 0 : (rows[0]?.total ?? 0) }
+}
+
+/** The keys under which the index `package_search` has a word: the SQL function `search_grams` makes them. */
+function gramsOf(word: string, where: 'name' | 'text'): number[] {
+  const bytes = Buffer.from(word)
+  const size = where === 'name' && bytes.length === 2 ? 2 : 3
+  const kind = where === 'text' ? 0 : size === 3 ? 1 : 2
+  return Array.from(
+    { length: Math.max(bytes.length - size + 1, 0) },
+    (_, i) => bytes.subarray(i, i + size).reduce((key, byte) => key * 256 + byte, 0) + kind * 2 ** 24,
+  )
+}
+
+function typeGram(type: string): number {
+  return createHash('sha256').update(type).digest().readUIntBE(0, 3) + 3 * 2 ** 24
+}
+
+/** Some of the grams, from the whole length. */
+function some(grams: readonly number[]): number[] {
+  const step = Math.max(grams.length / maxGrams, 1)
+  return Array.from({ length: Math.min(grams.length, maxGrams) }, (_, i) => grams[Math.floor(i * step)] ?? 0)
+}
+
+/** At most so many names are listed at once. */
+export const maxListedNames = 10_000
+
+/**
+ * Lists the names of packages with a listed version that match all of the patterns, in which `*` stands for anything:
+ * in byte order, from after a name, at most `limit`.
+ */
 export async function listPackageNames(
   db: Queryable,
-  door: Door,
+  repositoryId: string,
   patterns: readonly string[],
-): Promise<Access & { names: string[] }> {
-  const { rows } = await db.query<Access & { names: string[] }>({
-    name: 'list-package-names',
-    text: `select ${accessColumns},
-                  array(select p.name from package p
-                         where p.repository_id = a.repository_id and ${isListed} and p.name like all ($4::text[])
-                         order by p.name collate "C") as names
-             from ${accessTable}`,
-    values: [...doorValues(door), patterns.map(toLikePattern)],
-  })
-  return rows[0] as Access & { names: string[] }
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  // The longest text before a `*` is the part of the index to read. Every character of a name is below `{`.
+  const start = patterns
+    .map((pattern) => pattern.split('*', 1)[0] ?? '')
+    .reduce((a, b) => (a.length < b.length ? b : a), '')
+  const { rows } = await db.query<{ name: string }>(
+    `select p.name from package p
+      where p.repository_id = $1 and p.name collate "C" > $2
+        and p.name collate "C" >= $3 and p.name collate "C" < $3 || '{'
+        and p.name like all ($4::text[]) and ${isListed}
+      order by p.name collate "C" limit $5`,
+    [repositoryId, after, start, patterns.map(toLikePattern), limit],
+  )
+  return rows.map(({ name }) => name)
 }
 
-/** The packages of which the newest version says that it provides the name. */
-export async function listProviders(
-  db: Queryable,
-  door: Door,
-  name: string,
-): Promise<Access & { providers: { name: string; description: string; type: string }[] }> {
-  const { rows } = await db.query({
-    name: 'list-providers',
-    text: `select ${accessColumns},
-                  (select coalesce(json_agg(json_build_object('name', p.name, 'description', p.description,
-                                                              'type', p.type) order by p.name), '[]')
-                     from package p
-                    where p.repository_id = a.repository_id and p.provides @> array[$4::text] and ${isListed}
-                  ) as providers
-             from ${accessTable}`,
-    values: [...doorValues(door), name],
-  })
-  return rows[0]
+/** A package that provides another one. */
+export interface Provider {
+  name: string
+  description: string
+  type: string
+}
+
+/** Lists packages whose newest version provides the name: at most 100, by name. */
+export async function listProviders(db: Queryable, repositoryId: string, name: string): Promise<Provider[]> {
+  const { rows } = await db.query<Provider>(
+    `select name, description, type
+       from (select p.name, p.description, p.type from package p
+              where p.repository_id = $1 and p.provides @> array[$2::text] and ${isListed}
+              limit ${maxRanked}) p
+      order by p.name collate "C" limit ${maxResults}`,
+    [repositoryId, name],
+  )
+  return rows
 }
 
 function toLikePattern(pattern: string): string {

@@ -53,7 +53,115 @@ describe('GET search.json', () => {
   })
 })
 
+describe('GET search.json of 6,000 packages', () => {
+  const nouns = ['http', 'log', 'cache', 'queue', 'mail', 'view', 'router', 'console']
+
+  async function aLargeRegistry() {
+    const publisher = await aPublisher(t)
+    await publisher.push('1.0.0')
+    const { repository } = publisher
+    await t.db.query(
+      `insert into package (repository_id, name, description, keywords, type)
+       select $1, 'vendor' || i % 50 || '/' || ($2::text[])[1 + i % 8] || '-' || repeat('x', i % 40) || i,
+              case when i % 3 = 0 then 'Works with Umlaute (äöü), number ' || i else '' end,
+              case when i % 1000 = 7 then array['Needle', 'hay'] else '{}' end,
+              case when i % 2000 = 5 then 'composer-plugin' else 'library' end
+         from generate_series(1, 6000) i`,
+      [repository.id, nouns],
+    )
+    await t.db.query(
+      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, deleted_at)
+       select p.id, v.version, v.composer, v.normalized, v.is_dev, v.sort_key, v.metadata, v.sha256,
+              case when p.name like '%99' then now() end
+         from package p, package_version v join package o on o.id = v.package_id
+        where p.repository_id = $1 and o.repository_id = $1 and p.name <> 'acme/lib'`,
+      [repository.id],
+    )
+    const search = async (query: string) => {
+      const found = (await publisher.ask(`search.json?${query}`)).json()
+      return found as { results: { name: string; description: string }[]; total: number }
+    }
+    return { ...publisher, search }
+  }
+
+  it('finds names anywhere, the shortest first, and words of descriptions and keywords', async () => {
+    const { search, repository } = await aLargeRegistry()
+    const { rows } = await t.db.query<{ name: string; texts: string; isListed: boolean }>(
+      `select p.name, lower(concat_ws(' ', p.name, p.description, array_to_string(p.keywords, ' '))) as texts,
+              exists (select from package_version where package_id = p.id and is_listed) as "isListed"
+         from package p where p.repository_id = $1`,
+      [repository.id],
+    )
+    const order = (a: string, b: string) => a.length - b.length || (a < b ? -1 : 1)
+    const listed = rows.filter(({ isListed }) => isListed)
+    const expected = (words: string[]) => {
+      const isIn = (text: string) => words.every((word) => text.includes(word))
+      const named = listed.filter(({ name }) => isIn(name)).map(({ name }) => name)
+      const others = listed.filter(({ name, texts }) => !isIn(name) && isIn(texts)).map(({ name }) => name)
+      return { named: named.toSorted(order), others: others.toSorted(order) }
+    }
+    // Rare and frequent words, in short and long names only, in descriptions and keywords, and in none.
+    for (const words of [
+      ['xx5'],
+      ['console-xxx'],
+      ['4321'],
+      ['öü', '4321'],
+      ['needle'],
+      ['vendor7/', 'mail'],
+      ['nowhere'],
+      ['xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'],
+      ['router'],
+      ['um', '4321'],
+      ['vendor49/', 'view-', '5849'],
+    ]) {
+      const { named, others } = expected(words)
+      const { results } = await search(`q=${encodeURIComponent(words.join(' '))}`)
+      const names = results.map(({ name }) => name)
+      expect([words, names]).toEqual([words, [...named, ...others].slice(0, 100)])
+    }
+  })
+
+  it('counts frequent matches up to some thousand, and filters by type', async () => {
+    const { search } = await aLargeRegistry()
+    const frequent = await search('q=umlaute')
+    expect(frequent.results).toHaveLength(100)
+    expect(frequent.results.every(({ description }) => description.includes('Umlaute'))).toBe(true)
+    expect(frequent.total).toBeGreaterThanOrEqual(100)
+    const plugins = (await search('type=composer-plugin')).results.map(({ name }) => name)
+    const numbers = plugins.map((name) => Number(/\d+$/.exec(name)?.[0]))
+    expect(numbers.toSorted((a, b) => a - b)).toEqual([5, 2005, 4005])
+    expect((await search('q=2005&type=composer-plugin')).results).toHaveLength(1)
+    expect(await search('q=2005&type=nothing')).toEqual({ results: [], total: 0 })
+    expect((await search('')).results).toHaveLength(100)
+    expect((await search('q=q')).results.length).toBeGreaterThan(0)
+  })
+})
+
 describe('GET list.json', () => {
+  it('lists 10,000 names at once, and links to the rest', async () => {
+    const { ask, push, repository } = await aPublisher(t)
+    await push('1.0.0')
+    await t.db.query(
+      `insert into package (repository_id, name) select $1, 'many/lib' || i from generate_series(1, 10100) i`,
+      [repository.id],
+    )
+    await t.db.query(
+      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select p.id, v.version, v.composer, v.normalized, v.is_dev, v.sort_key, v.metadata, v.sha256
+         from package p, package_version v join package o on o.id = v.package_id
+        where p.repository_id = $1 and o.repository_id = $1 and p.name like 'many/%'`,
+      [repository.id],
+    )
+    const first = await ask('list.json?vendor=many')
+    const [, next = ''] =
+      /<http:\/\/svc\.test\/[^>]*\/(list\.json[^>]*)>; rel="next"/.exec(String(first.headers.link)) ?? []
+    const second = await ask(next)
+    const names = [...first.json().packageNames, ...second.json().packageNames] as string[]
+    expect([first.json().packageNames.length, names.length]).toEqual([10_000, 10_100])
+    expect(names).toEqual([...new Set(names)].toSorted())
+    expect(second.headers.link).toBeUndefined()
+  })
+
   it('lists names by pattern and vendor', async () => {
     const { ask } = await aStockedRegistry()
     const list = async (query: string) => (await ask(`list.json?${query}`)).json().packageNames
