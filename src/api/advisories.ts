@@ -65,7 +65,7 @@ const Quarantine = z.object({ version: z.string(), quarantine_reason: z.string()
  * warning makes a package less safe, so it needs an admin: a stolen publish token must not be enough.
  */
 export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promise<void> {
-  const { db } = context
+  const { db, changes } = context
   const url = `${packageUrl}/advisories`
   const mayPull = guardRepository('pull', context)
   const mayPush = guardRepository('push', context)
@@ -105,7 +105,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
       const { title, affected_versions, cve = null, link = null, severity = null } = request.body
       const text = { title, affectedVersions: affected_versions, cve, link, severity }
       const change = packageChangeOf(mayPush.granted(request), request.params)
-      return reply.code(201).send(formatAdvisory(await publishAdvisory(db, change, text)))
+      return reply.code(201).send(formatAdvisory(await publishAdvisory(changes, change, text)))
     },
   )
 
@@ -120,7 +120,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
     }),
     async (request, reply) => {
       const change = packageChangeOf(mayManage.granted(request), request.params)
-      await withdrawAdvisory(db, change, request.params.advisory)
+      await withdrawAdvisory(changes, change, request.params.advisory)
       return reply.code(204).send()
     },
   )
@@ -138,7 +138,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
     }),
     async (request) => {
       const change = versionChangeOf(mayPush.granted(request), request.params)
-      await quarantineVersion(db, change, request.body.reason)
+      await quarantineVersion(changes, change, request.body.reason)
       return { version: change.version, quarantine_reason: request.body.reason }
     },
   )
@@ -153,7 +153,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      await liftQuarantine(db, versionChangeOf(mayManage.granted(request), request.params))
+      await liftQuarantine(changes, versionChangeOf(mayManage.granted(request), request.params))
       return reply.code(204).send()
     },
   )

@@ -64,7 +64,7 @@ const PackageUpdate = z
 
 /** Packages: `…/packages`, and changes of a whole package (DESIGN §6). */
 export async function packageRoutes(app: ApiScope, context: ApiContext): Promise<void> {
-  const { db, config } = context
+  const { db, changes, config } = context
   const mayPull = guardRepository('pull', context)
   const mayPush = guardRepository('push', context)
   const mayDelete = guardRepository('deletePackage', context)
@@ -107,7 +107,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
       const change = packageChangeOf(mayPush.granted(request), request.params)
       const known = await findPackage(db, change.repositoryId, change.packageName)
       if (!known) throw notFound('package not found')
-      await setAbandoned(db, change, abandonmentOf(request.body, known))
+      await setAbandoned(changes, change, abandonmentOf(request.body, known))
       return formatPackage(await packageOf(change))
     },
   )
@@ -125,7 +125,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
     }),
     async (request, reply) => {
       const remove = request.query.purge === 'true' ? purgePackage : deletePackage
-      await remove(db, packageChangeOf(mayDelete.granted(request), request.params))
+      await remove(changes, packageChangeOf(mayDelete.granted(request), request.params))
       return reply.code(204).send()
     },
   )
@@ -141,7 +141,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
     }),
     async (request) => {
       const change = packageChangeOf(mayDelete.granted(request), request.params)
-      await restorePackage(db, change)
+      await restorePackage(changes, change)
       return formatPackage(await packageOf(change))
     },
   )

@@ -69,7 +69,7 @@ const VersionWithDownloads = z
 
 /** A package with its versions, and each of them: `…/packages/<vendor>/<package>[/<version>]` (DESIGN §6). */
 export async function versionRoutes(app: ApiScope, context: ApiContext): Promise<void> {
-  const { db, config } = context
+  const { db, changes, config } = context
   const mayPull = guardRepository('pull', context)
   const mayDelete = guardRepository('deletePackage', context)
 
@@ -137,7 +137,7 @@ export async function versionRoutes(app: ApiScope, context: ApiContext): Promise
     }),
     async (request, reply) => {
       const remove = request.query.purge === 'true' ? purgeVersion : deleteVersion
-      await remove(db, versionChangeOf(mayDelete.granted(request), request.params))
+      await remove(changes, versionChangeOf(mayDelete.granted(request), request.params))
       return reply.code(204).send()
     },
   )
@@ -155,7 +155,7 @@ export async function versionRoutes(app: ApiScope, context: ApiContext): Promise
     async (request) => {
       const grant = mayDelete.granted(request)
       const change = versionChangeOf(grant, request.params)
-      await restoreVersion(db, change)
+      await restoreVersion(changes, change)
       const restored = await versionOf(change.repositoryId, change.packageName, change.version)
       return formatVersion(restored, grant, change.packageName)
     },

@@ -6,8 +6,32 @@ export type Queryable = Pick<pg.Pool, 'query'>
 /** Names the connection in `pg_stat_activity`. */
 const applicationName = 'svc'
 
-/** The pool that the whole process shares. Connections that break while idle are replaced, and reported to `onError`. */
-export function openDatabase(connection: pg.PoolConfig, onError: (error: Error) => void): pg.Pool {
+/*
+ * Limits that PostgreSQL itself enforces, in milliseconds. A statement ends on the server before its caller gives up
+ * (`query_timeout` below), so a caller that got an error never has its change committed later.
+ *
+ * They are set by `SET` on every new connection and by `SET LOCAL` in every transaction, not as startup parameters:
+ * PgBouncer refuses connections with parameters that it does not know. In its transaction mode a connection's `SET` can
+ * land on another server connection, and `SET LOCAL` cannot.
+ */
+const statementMilliseconds = 25_000
+const idleInTransactionMilliseconds = 30_000
+/** How long a transaction waits for a row that another one changes, such as the package that both publish to. */
+const lockMilliseconds = 5_000
+
+/**
+ * Opens the pool that the whole process shares. Broken idle connections are replaced and reported to `onError`.
+ * `statement_timeout` overrides the server-side limit of a statement, in milliseconds.
+ */
+export function openDatabase(
+  { statement_timeout = statementMilliseconds, ...connection }: pg.PoolConfig,
+  onError: (error: Error) => void,
+): pg.Pool {
+  const setLimits = (client: pg.ClientBase) =>
+    client.query(
+      `set statement_timeout = ${Number(statement_timeout)};
+       set idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`,
+    )
   const pool = new pg.Pool({
     application_name: applicationName,
     max: 20,
@@ -15,6 +39,8 @@ export function openDatabase(connection: pg.PoolConfig, onError: (error: Error) 
     idleTimeoutMillis: 60_000,
     // A database that went away without a word, as in a failover, would be waited for until TCP gives up.
     query_timeout: 30_000,
+    // Its types do not say so, but pg waits for the promise before it lends the connection.
+    onConnect: setLimits as (client: pg.ClientBase) => void,
     ...connection,
   })
   pool.on('error', (error: Error & { client?: unknown }) => {
@@ -28,15 +54,22 @@ export function openDatabase(connection: pg.PoolConfig, onError: (error: Error) 
   return pool
 }
 
-/** Runs `work` in one transaction: committed when it answers, rolled back when it throws. */
+const begin = `begin; set local lock_timeout = ${lockMilliseconds};
+  set local statement_timeout = ${statementMilliseconds};
+  set local idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`
+
+/**
+ * Runs `work` in one transaction: committed when it returns, rolled back when it throws. A statement that waits more
+ * than 5 seconds for a lock fails with an error that `isOutage` knows.
+ */
 export async function transaction<T>(pool: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
   const tx = await pool.connect()
   try {
-    await tx.query('begin')
-    const answer = await work(tx)
+    await tx.query(begin)
+    const result = await work(tx)
     await tx.query('commit')
     tx.release()
-    return answer
+    return result
   } catch (error) {
     // A client that cannot even roll back is broken: the pool drops it, and PostgreSQL rolls back for it.
     await tx.query('rollback').then(
@@ -52,9 +85,12 @@ export function brokenConstraint(error: unknown): string | null {
   return error instanceof pg.DatabaseError ? (error.constraint ?? null) : null
 }
 
-/** Whether the database cannot be reached, is shutting down or has no connection left: worth a retry. */
+/**
+ * Returns whether a retry may help: the database cannot be reached, is shutting down, has no connection left, or a
+ * server-side limit of time ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03).
+ */
 export function isOutage(thrown: Error): boolean {
-  if (thrown instanceof pg.DatabaseError) return /^(?:08|53|57P)/.test(thrown.code ?? '')
+  if (thrown instanceof pg.DatabaseError) return /^(?:08|53|57P|57014|55P03|25P03)/.test(thrown.code ?? '')
   const code = 'code' in thrown ? thrown.code : undefined
   return (
     ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE'].includes(String(code)) ||

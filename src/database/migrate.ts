@@ -190,7 +190,8 @@ async function apply(client: pg.Client, { name, path, sql, checksum }: SqlFile):
 
 /** A failure ends the connection, and so rolls back. */
 async function inTransaction(client: pg.Client, work: () => Promise<void>): Promise<void> {
-  await client.query('begin')
+  // No limit of time, also where a pooler lends a connection on which svc has set one.
+  await client.query('begin; set local statement_timeout = 0; set local lock_timeout = 0')
   await work()
   await client.query('commit')
 }

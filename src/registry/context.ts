@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import type { admit } from './access.ts'
 import type { ArchiveVolume } from './archives/archive-volume.ts'
@@ -5,6 +6,8 @@ import type { DownloadCounter } from './download-counter.ts'
 
 /** What the registry's endpoints are built from. */
 export interface RegistryContext extends AppContext {
+  /** For publishing: a few connections of its own, because it waits for the lock of a package. */
+  changes: pg.Pool
   volume: ArchiveVolume
   downloads: DownloadCounter
   /** `admit` of access.ts, which also notes that the token was used. */

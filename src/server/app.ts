@@ -10,6 +10,7 @@ import { sendApiError } from '../api/errors.ts'
 import { api, noSuchEndpoint as noSuchApiEndpoint } from '../api/plugin.ts'
 import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
+import { openSidePool } from '../database/side-pool.ts'
 import { handleClientError, requestTimeoutMilliseconds } from '../http/client-errors.ts'
 import { showAddressError, showError, showPageError } from '../http/error-pages.ts'
 import { inviteAdmittedBodies, PatientResponse } from '../http/expect-continue.ts'
@@ -33,6 +34,12 @@ import { measureRequests } from './metrics.ts'
 
 /** How long a stop waits for running requests. */
 const drainSeconds = 10
+
+/**
+ * Connections for publishing and for changes of packages, which wait for the lock of a package. They must never use up
+ * the connections that everything else needs.
+ */
+const maxChanges = 5
 
 /** The whole server, not yet listening. Tests `inject` into it; `serve` gives it a socket. */
 export async function buildApp(context: AppContext, log: FastifyBaseLogger): Promise<FastifyInstance> {
@@ -71,11 +78,15 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(accounts, context)
   await app.register(oauthPages, context)
   await app.register(oauth, context)
+  const changes = openSidePool(context.db, maxChanges, (error) =>
+    log.warn({ err: error }, 'a database connection broke'),
+  )
+  app.addHook('onClose', () => changes.end())
   const upstreamClient = openUpstreamClient(context.config)
   app.addHook('onClose', () => upstreamClient.close())
-  await app.register(api, { ...context, lastUse, upstreamClient })
+  await app.register(api, { ...context, changes, lastUse, upstreamClient })
   await app.register(peoplesPages, context)
-  await app.register(registry, { ...context, lastUse })
+  await app.register(registry, { ...context, changes, lastUse })
   return app
 }
 

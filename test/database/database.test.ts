@@ -2,7 +2,13 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { brokenConstraint, isOutage, openDatabase, transaction } from '../../src/database/database.ts'
+import {
+  brokenConstraint,
+  isOutage,
+  openDatabase,
+  type Queryable,
+  transaction,
+} from '../../src/database/database.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('transaction', () => {
@@ -44,6 +50,59 @@ describe('transaction', () => {
     const work = transaction(pool, (tx) => tx.query('select pg_terminate_backend(pg_backend_pid())'))
     await expect(work).rejects.toThrow()
     expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    await pool.end()
+  })
+})
+
+describe('the limits that PostgreSQL enforces', () => {
+  const database = useDatabase()
+  const rename = `update repository_group set name = 'renamed' where name = 'limited'`
+  const failure = (work: Promise<unknown>) => work.then(() => null).catch((error: Error) => error)
+
+  it('end a statement before its caller gives up, so that it is never committed later', async () => {
+    const { db } = database
+    await db.query(`insert into repository_group (name) values ('limited')`)
+    const pool = openDatabase({ ...database.connection, max: 1, statement_timeout: 200 }, () => {})
+    const holder = await db.connect()
+    await holder.query(`begin; select from repository_group where name = 'limited' for update`)
+    const error = await failure(pool.query(rename))
+    expect(error).toMatchObject({ code: '57014' })
+    expect(error && isOutage(error)).toBe(true)
+    await holder.query('commit')
+    holder.release()
+    expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    const { rowCount } = await db.query(`select from repository_group where name = 'limited'`)
+    expect(rowCount).toBe(1)
+    await pool.end()
+  })
+
+  it('end a transaction that waits more than 5 seconds for a lock', async () => {
+    const { db } = database
+    await db.query(`insert into repository_group (name) values ('limited') on conflict do nothing`)
+    const holder = await db.connect()
+    await holder.query(`begin; select from repository_group where name = 'limited' for update`)
+    const error = await failure(transaction(db, (tx) => tx.query(rename)))
+    expect(error).toMatchObject({ code: '55P03' })
+    expect(error && isOutage(error)).toBe(true)
+    await holder.query('commit')
+    holder.release()
+  }, 20_000)
+
+  it('hold on every connection and, behind a pooler too, in every transaction', async () => {
+    const shown = async (db: Queryable) => {
+      const { rows } = await db.query({
+        text: `select current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'),
+                      current_setting('lock_timeout')`,
+        rowMode: 'array',
+      })
+      return rows[0]
+    }
+    const pool = openDatabase({ ...database.connection, max: 1 }, () => {})
+    expect(await shown(pool)).toEqual(['25s', '30s', '0'])
+    expect(await transaction(pool, shown)).toEqual(['25s', '30s', '5s'])
+    // As on a connection that PgBouncer has lent to another client before.
+    await pool.query('reset all')
+    expect(await transaction(pool, shown)).toEqual(['25s', '30s', '5s'])
     await pool.end()
   })
 })

@@ -121,7 +121,7 @@ async function publish(
   { door, packageName, version, address }: AdmittedUpload,
   archive: ReceivedArchive,
   judged: JudgedArchive,
-  { config, db, volume, admit }: RegistryContext,
+  { config, db, changes, volume, admit }: RegistryContext,
 ) {
   const { metadata, warnings } = readManifest(judged.manifest, packageName, version)
   refuseMissingAutoload(metadata, judged.tree)
@@ -140,6 +140,6 @@ async function publish(
     author,
     baseUrl: config.baseUrl,
   }
-  const outcome = await publishVersion(db, publication)
+  const outcome = await publishVersion(changes, publication)
   return { outcome, warnings: [...judged.warnings, ...warnings] }
 }

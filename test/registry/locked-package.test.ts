@@ -1,0 +1,49 @@
+import { describe, expect, it } from 'vitest'
+import { transaction } from '../../src/database/database.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+describe('a package that something else is changing', () => {
+  const t = useApp()
+  const holdPackage = async (work: () => Promise<void>) =>
+    transaction(t.db, async (tx) => {
+      await tx.query(`select from package where name = 'acme/lib' for update`)
+      await work()
+    })
+
+  it('keeps neither pulls nor anything else waiting, however many pushes wait for it', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    await push('1.0.0', { name: 'acme/other' })
+    let pushes: ReturnType<typeof push>[] = []
+    await holdPackage(async () => {
+      pushes = Array.from({ length: 45 }, (_, i) => push(`1.1.${i}`))
+      // More than the main pool has connections: a few of them wait for the lock, the rest for those few.
+      await expect.poll(waitingStatements).toBe(5)
+      for (const path of ['p2/acme/other.json', 'p2/acme/lib.json', 'packages.json']) {
+        expect((await ask(path)).statusCode).toBe(200)
+      }
+      expect(await waitingStatements()).toBe(5)
+    })
+    const statuses = (await Promise.all(pushes)).map(({ statusCode }) => statusCode)
+    expect(new Set(statuses)).toEqual(new Set([201]))
+  })
+
+  it('answers a push with 503 and Retry-After when it takes too long', async () => {
+    const { push } = await aPublisher(t)
+    await push('1.0.0')
+    await holdPackage(async () => {
+      const response = await push('1.1.0')
+      expect([response.statusCode, response.json().errcode]).toEqual([503, 14])
+      expect(response.headers['retry-after']).toBe('5')
+    })
+    expect((await push('1.1.0')).statusCode).toBe(201)
+  }, 20_000)
+
+  async function waitingStatements(): Promise<number> {
+    const { rows } = await t.db.query<{ count: number }>(
+      `select count(*)::int from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+    )
+    return rows[0]?.count ?? 0
+  }
+})
