@@ -86,8 +86,22 @@ export interface DocumentBytes {
   bytes: Buffer
 }
 
-const bytesInEncoding = `d.last_modified as "lastModified",
-  case $2 when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end as bytes`
+/** How much of a document one statement reads: pg decodes it in one go, some 10 ms for each MiB. */
+const pieceBytes = 512 * 1024
+
+/** A piece of a document, and what to compare the next piece with. */
+interface DocumentPiece extends DocumentBytes {
+  revision: string
+  size: number
+}
+
+const columnOf = { br: 'brotli', gzip: 'gzip', identity: 'plain' } as const satisfies Record<Encoding, string>
+
+function pieceColumns(encoding: Encoding): string {
+  const bytes = columnOf[encoding]
+  return `d.revision, d.last_modified as "lastModified", octet_length(d.${bytes}) as size,
+          substring(d.${bytes} from $2::integer + 1 for ${pieceBytes}) as bytes`
+}
 
 /** Reads a package's document in a content coding. Null when it is gone. */
 export async function findPackageBytes(
@@ -96,12 +110,14 @@ export async function findPackageBytes(
   encoding: Encoding,
   isDev: boolean,
 ): Promise<DocumentBytes | null> {
-  const { rows } = await db.query<DocumentBytes>({
-    name: 'find-package-bytes',
-    text: `select ${bytesInEncoding} from package_document d where d.package_id = $1 and d.is_dev = $3`,
-    values: [packageId, encoding, isDev],
+  return joinPieces(async (offset) => {
+    const { rows } = await db.query<DocumentPiece>({
+      name: `find-package-bytes-${encoding}`,
+      text: `select ${pieceColumns(encoding)} from package_document d where d.package_id = $1 and d.is_dev = $3`,
+      values: [packageId, offset, isDev],
+    })
+    return rows[0] ?? null
   })
-  return rows[0] ?? null
 }
 
 /** Reads a repository's packages.json in a content coding. Null when it is gone. */
@@ -110,22 +126,48 @@ export async function findRootBytes(
   repositoryId: string,
   encoding: Encoding,
 ): Promise<DocumentBytes | null> {
-  const { rows } = await db.query<DocumentBytes>({
-    name: 'find-root-bytes',
-    text: `select ${bytesInEncoding} from root_document d where d.repository_id = $1`,
-    values: [repositoryId, encoding],
+  return joinPieces(async (offset) => {
+    const { rows } = await db.query<DocumentPiece>({
+      name: `find-root-bytes-${encoding}`,
+      text: `select ${pieceColumns(encoding)} from root_document d where d.repository_id = $1`,
+      values: [repositoryId, offset],
+    })
+    return rows[0] ?? null
   })
-  return rows[0] ?? null
 }
 
 /** Reads a repository's filter.json, which is stored uncompressed only. Null when it is gone. */
 export async function findFilterBytes(db: Queryable, repositoryId: string): Promise<DocumentBytes | null> {
-  const { rows } = await db.query<DocumentBytes>({
-    name: 'find-filter-bytes',
-    text: `select last_modified as "lastModified", plain as bytes from filter_document where repository_id = $1`,
-    values: [repositoryId],
+  return joinPieces(async (offset) => {
+    const { rows } = await db.query<DocumentPiece>({
+      name: 'find-filter-bytes',
+      text: `select ${pieceColumns('identity')} from filter_document d where d.repository_id = $1`,
+      values: [repositoryId, offset],
+    })
+    return rows[0] ?? null
   })
-  return rows[0] ?? null
+}
+
+/** Reads all pieces of one revision of a document, and begins again when the document changes between two of them. */
+async function joinPieces(
+  read: (offset: number) => Promise<DocumentPiece | null>,
+): Promise<DocumentBytes | null> {
+  let pieces: DocumentPiece[] = []
+  for (let offset = 0; ; ) {
+    const piece = await read(offset)
+    if (!piece) return null
+    const [first = piece] = pieces
+    if (piece.revision !== first.revision) {
+      pieces = []
+      offset = 0
+      continue
+    }
+    pieces.push(piece)
+    offset += piece.bytes.length
+    if (offset >= piece.size) {
+      return { lastModified: piece.lastModified, bytes: Buffer.concat(pieces.map(({ bytes }) => bytes)) }
+    }
+  }
 }
 
 /** A document that changed, as mirrors are told: `~dev` after the name of the one for development versions. */

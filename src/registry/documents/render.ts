@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { registryUrl } from '../../repositories/repositories.ts'
+import { makePause } from '../archives/time-slices.ts'
 import { isReadableJson } from '../manifest/stored-metadata.ts'
 import { listAdvisories } from '../tables/advisories.ts'
 import { type HeldPackage, holdRepository, listClaimedNames } from '../tables/packages.ts'
@@ -13,6 +14,11 @@ import { difference } from './minify.ts'
 import { rootText } from './root.ts'
 import { warningsOf } from './warnings.ts'
 
+/** How many versions are read, compared and written at once: each has up to 64 KiB of metadata. */
+const relinkedAtOnce = 100
+/** How many entries of a document are read at once. Minified, they have some 500 bytes each. */
+const joinedAtOnce = 1_000
+
 /**
  * Puts a version into its document, or takes it out, as `is_listed` says. Only this entry and the next older one
  * differ from before, so the cost hardly depends on how many versions there are.
@@ -24,21 +30,38 @@ export async function relinkVersion(
   baseUrl: string,
 ): Promise<void> {
   const neighbours = await listNeighbours(tx, versionId)
-  const differences = minify(neighbours, held, baseUrl)
+  const differences = await minify(neighbours, held, baseUrl)
   // What precedes the change stays as it is.
   const kept = neighbours[0]?.place === 'newer' ? 1 : 0
   await saveDifferences(tx, differences.slice(kept))
 }
 
-/** Renders the entries of a whole document anew. */
+/** Renders the newest entry of a document anew. The others inherit what it says of the package as a whole. */
+export async function relinkNewest(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  isDev: boolean,
+  baseUrl: string,
+): Promise<void> {
+  const sources = await listEntrySources(tx, { packageId: held.id, isDev, after: null, limit: 1 })
+  await saveDifferences(tx, await minify(sources, held, baseUrl))
+}
+
+/** Renders the entries of a whole document anew: in parts, because there can be tens of thousands. */
 export async function relinkDocument(
   tx: pg.PoolClient,
   held: HeldPackage,
   isDev: boolean,
   baseUrl: string,
 ): Promise<void> {
-  const sources = await listEntrySources(tx, held.id, isDev)
-  await saveDifferences(tx, minify(sources, held, baseUrl))
+  const part = { packageId: held.id, isDev, limit: relinkedAtOnce }
+  let newer: (EntrySource & { id: string }) | null = null
+  for (;;) {
+    const sources = await listEntrySources(tx, { ...part, after: newer?.id ?? null })
+    await saveDifferences(tx, await minify(sources, held, baseUrl, newer))
+    if (sources.length < relinkedAtOnce) return
+    newer = sources.at(-1) ?? null
+  }
 }
 
 /** Publishes one of the package's two documents as its entries now are. */
@@ -48,33 +71,56 @@ export async function renderDocument(
   isDev: boolean,
   baseUrl: string,
 ): Promise<void> {
-  const readable = await joinReadable(tx, held, isDev, baseUrl)
-  const entries = relinkArchives(readable, registryUrl(baseUrl, held.path))
+  const entries = await readEntries(tx, held, isDev, baseUrl)
   const warnings = warningsOf(
     await listAdvisories(tx, held.id),
     await listQuarantined(tx, held.id),
     `${baseUrl}/${held.path}/packages/${held.name}`,
   )
   // An empty list says: the name is taken here. A 404 would send Composer to the next repository.
-  const text = `{"packages":{${JSON.stringify(held.name)}:${entries}},"minified":"composer/2.0",${warnings}}`
-  await savePackageDocument(
-    tx,
-    { packageId: held.id, isDev, baseUrl },
-    await encodeDocument(Buffer.from(text)),
-  )
+  const text = Buffer.concat([
+    Buffer.from(`{"packages":{${JSON.stringify(held.name)}:[`),
+    ...entries,
+    Buffer.from(`]},"minified":"composer/2.0",${warnings}}`),
+  ])
+  await savePackageDocument(tx, { packageId: held.id, isDev, baseUrl }, await encodeDocument(text))
 }
 
-/** The entries of a document. Those that an earlier release made unreadable are rendered again. */
-async function joinReadable(
+/** Reads the entries of a document. If an earlier release made one unreadable, they are rendered again before. */
+async function readEntries(
   tx: pg.PoolClient,
   held: HeldPackage,
   isDev: boolean,
   baseUrl: string,
-): Promise<string> {
-  const entries = await joinDifferences(tx, held.id, isDev)
-  if (isReadableJson(entries)) return entries
+): Promise<Buffer[]> {
+  const entries = await joinEntries(tx, held, isDev, baseUrl, isReadableJson)
+  if (entries) return entries
   await relinkDocument(tx, held, isDev, baseUrl)
-  return joinDifferences(tx, held.id, isDev)
+  return (await joinEntries(tx, held, isDev, baseUrl, () => true)) ?? []
+}
+
+/**
+ * Joins the entries of a document to pieces that together are the inside of a JSON array: reading, relinking and
+ * encoding all of them at once would stop the server for a while. Null when a piece is not acceptable.
+ */
+async function joinEntries(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  isDev: boolean,
+  baseUrl: string,
+  isAcceptable: (entries: string) => boolean,
+): Promise<Buffer[] | null> {
+  const url = registryUrl(baseUrl, held.path)
+  const pieces: Buffer[] = []
+  for (let after: string | null = null; ; ) {
+    const part = { packageId: held.id, isDev, after, limit: joinedAtOnce }
+    const { entries, last, count } = await joinDifferences(tx, part)
+    if (!isAcceptable(entries)) return null
+    const separator = after === null || count === 0 ? '' : ','
+    pieces.push(Buffer.from(separator + relinkArchives(entries, url)))
+    if (count < joinedAtOnce) return pieces
+    after = last
+  }
 }
 
 /** Publishes a repository's packages.json as its packages now are. */
@@ -87,15 +133,25 @@ export async function renderRoot(tx: pg.PoolClient, repositoryId: string, baseUr
   await saveRootDocument(tx, { repositoryId, baseUrl }, await encodeDocument(Buffer.from(text)))
 }
 
-/** [id, JSON text] of each version's minified entry, from the newest to the oldest. */
-function minify(
+/**
+ * Returns [id, JSON text] of each version's minified entry, from the newest to the oldest. `newer` is the version that
+ * comes just before them in the document. Pauses for other requests, because entries can be large.
+ */
+async function minify(
   sources: readonly (EntrySource & { id: string })[],
   held: HeldPackage,
   baseUrl: string,
-): [string, string][] {
-  const entries = sources.map((source) => entryOf(source, held, registryUrl(baseUrl, held.path)))
-  return sources.map(({ id }, i) => [
-    id,
-    JSON.stringify(difference(entries[i] ?? {}, entries[i - 1] ?? null)),
-  ])
+  newer: EntrySource | null = null,
+): Promise<[string, string][]> {
+  const url = registryUrl(baseUrl, held.path)
+  const pause = makePause()
+  const differences: [string, string][] = []
+  let before = newer && entryOf(newer, held, url)
+  for (const source of sources) {
+    const entry = entryOf(source, held, url)
+    differences.push([source.id, JSON.stringify(difference(entry, before))])
+    before = entry
+    await pause()
+  }
+  return differences
 }

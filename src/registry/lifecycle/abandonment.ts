@@ -1,6 +1,7 @@
 import type pg from 'pg'
+import { relinkNewest } from '../documents/render.ts'
 import { saveAbandonment } from '../tables/packages.ts'
-import { changePackage, type PackageChange, showPackage } from './change.ts'
+import { changePackage, type PackageChange, renderDocuments } from './change.ts'
 
 /** Says that a package is kept up no more, or again; Composer warns whoever installs an abandoned one. */
 export async function setAbandoned(
@@ -11,7 +12,9 @@ export async function setAbandoned(
 ): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     await saveAbandonment(tx, held.id, abandoned)
-    await showPackage(tx, { ...held, abandoned }, change.baseUrl)
+    const changed = { ...held, abandoned }
+    for (const isDev of [false, true]) await relinkNewest(tx, changed, isDev, change.baseUrl)
+    await renderDocuments(tx, changed, change.baseUrl)
     const details = typeof abandoned === 'string' ? { replacement: abandoned } : {}
     return { action: abandoned === null ? 'unabandon' : 'abandon', version: null, details }
   })

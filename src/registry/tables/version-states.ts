@@ -23,16 +23,17 @@ export async function markDeleted(
   return rows[0] ?? null
 }
 
-/** Marks all versions deleted that are not yet, and notes the moment on the package. Answers which. */
+/** Marks all versions deleted that are not yet, and notes the moment on the package. Returns which. */
 export async function markAllDeleted(tx: pg.PoolClient, packageId: string): Promise<string[]> {
-  const { rows } = await tx.query<{ version: string }>(
-    `with noted as (update package set deleted_at = now() where id = $1)
-     update package_version set deleted_at = now(), difference = null
-      where package_id = $1 and deleted_at is null
-      returning version`,
-    [packageId],
+  return changeAll(
+    tx,
+    packageId,
+    `noted as (update package set deleted_at = now() where id = $1),
+     changed as (
+       update package_version set deleted_at = now(), difference = null
+        where package_id = $1 and deleted_at is null
+        returning version)`,
   )
-  return rows.map(({ version }) => version)
 }
 
 /** Takes the deletion of a version back. Null when there is none that is deleted and not purged. */
@@ -50,18 +51,19 @@ export async function unmarkDeleted(
   return rows[0] ?? null
 }
 
-/** Takes back what the last deletion of the whole package took, unless it is purged. Answers which versions. */
+/** Takes back what the last deletion of the whole package took, unless it is purged. Returns which versions. */
 export async function unmarkAllDeleted(tx: pg.PoolClient, packageId: string): Promise<string[]> {
-  const { rows } = await tx.query<{ version: string }>(
-    `with last as (select deleted_at from package where id = $1),
-          cleared as (update package set deleted_at = null where id = $1)
-     update package_version v set deleted_at = null
-       from last
-      where v.package_id = $1 and v.deleted_at = last.deleted_at and v.purged_at is null
-      returning v.version`,
-    [packageId],
+  return changeAll(
+    tx,
+    packageId,
+    `last as (select deleted_at from package where id = $1),
+     cleared as (update package set deleted_at = null where id = $1),
+     changed as (
+       update package_version v set deleted_at = null
+         from last
+        where v.package_id = $1 and v.deleted_at = last.deleted_at and v.purged_at is null
+        returning v.version)`,
   )
-  return rows.map(({ version }) => version)
 }
 
 /** Marks a version purged, and deleted if it was not. Null when there is none that is not purged yet. */
@@ -80,17 +82,18 @@ export async function markPurged(
   return rows[0] ?? null
 }
 
-/** Marks all versions purged that are not yet, and deleted those that were not. Answers which. */
+/** Marks all versions purged that are not yet, and deleted those that were not. Returns which. */
 export async function markAllPurged(tx: pg.PoolClient, packageId: string): Promise<string[]> {
-  const { rows } = await tx.query<{ version: string }>(
-    `with noted as (update package set deleted_at = now() where id = $1)
-     update package_version
-        set purged_at = now(), deleted_at = coalesce(deleted_at, now()), difference = null
-      where package_id = $1 and purged_at is null
-      returning version`,
-    [packageId],
+  return changeAll(
+    tx,
+    packageId,
+    `noted as (update package set deleted_at = now() where id = $1),
+     changed as (
+       update package_version
+          set purged_at = now(), deleted_at = coalesce(deleted_at, now()), difference = null
+        where package_id = $1 and purged_at is null
+        returning version)`,
   )
-  return rows.map(({ version }) => version)
 }
 
 /** Quarantines a version, or gives its quarantine another reason. Null when there is none of that number. */
@@ -123,6 +126,15 @@ export async function unmarkQuarantined(
     [packageId, version],
   )
   return rows[0] ?? null
+}
+
+/** Runs a change of a package's versions. Returns them in one value: reading tens of thousands of rows takes long. */
+async function changeAll(tx: pg.PoolClient, packageId: string, change: string): Promise<string[]> {
+  const { rows } = await tx.query<{ versions: string[] }>(
+    `with ${change} select coalesce(json_agg(version), '[]') as versions from changed`,
+    [packageId],
+  )
+  return rows[0]?.versions ?? []
 }
 
 /** A version in quarantine, as Composer is told of it. */

@@ -119,19 +119,34 @@ export async function listNeighbours(tx: pg.PoolClient, versionId: string): Prom
   return rows
 }
 
-/** All listed versions of one document, the newest first. */
+/** Part of a document's listed versions, the newest first. */
+export interface DocumentPart {
+  packageId: string
+  isDev: boolean
+  /** The id of the version that it comes after; null for the beginning. */
+  after: string | null
+  limit: number
+}
+
+const isInPart = `v.package_id = $1 and v.is_dev = $2 and v.is_listed
+  and ($3::bigint is null
+       or (v.sort_key, v.published_at, v.id)
+        < (select sort_key, published_at, id from package_version where id = $3))`
+const newestFirst = 'v.sort_key desc, v.published_at desc, v.id desc'
+
+/** Lists part of the listed versions of one document, the newest first. */
 export async function listEntrySources(
   tx: pg.PoolClient,
-  packageId: string,
-  isDev: boolean,
+  { packageId, isDev, after, limit }: DocumentPart,
 ): Promise<(EntrySource & { id: string })[]> {
-  const { rows } = await tx.query<EntrySource & { id: string }>(
-    `select ${entryColumns}
-       from package_version v join archive c on c.sha256 = v.sha256
-      where v.package_id = $1 and v.is_dev = $2 and v.is_listed
-      order by v.sort_key desc, v.published_at desc, v.id desc`,
-    [packageId, isDev],
-  )
+  const { rows } = await tx.query<EntrySource & { id: string }>({
+    name: 'list-entry-sources',
+    text: `select ${entryColumns}
+             from package_version v join archive c on c.sha256 = v.sha256
+            where ${isInPart}
+            order by ${newestFirst} limit $4`,
+    values: [packageId, isDev, after, limit],
+  })
   return rows
 }
 
@@ -146,17 +161,25 @@ export async function saveDifferences(tx: pg.PoolClient, differences: [string, s
   })
 }
 
-/** The minified entries of a document as the text of a JSON array. */
-export async function joinDifferences(tx: pg.PoolClient, packageId: string, isDev: boolean): Promise<string> {
-  const { rows } = await tx.query<{ entries: string }>({
+/**
+ * Joins part of the minified entries of a document, as the inside of a JSON array. Returns how many these are, and the
+ * id of the last one; null when there is none.
+ */
+export async function joinDifferences(
+  tx: pg.PoolClient,
+  { packageId, isDev, after, limit }: DocumentPart,
+): Promise<{ entries: string; count: number; last: string | null }> {
+  const { rows } = await tx.query<{ entries: string; count: number; last: string | null }>({
     name: 'join-differences',
-    text: `select '[' || coalesce(string_agg(difference, ',' order by sort_key desc, published_at desc, id desc), '') || ']'
-                    as entries
-             from package_version
-            where package_id = $1 and is_dev = $2 and is_listed`,
-    values: [packageId, isDev],
+    text: `select coalesce(string_agg(difference, ',' order by ${newestFirst}), '') as entries,
+                  count(*)::integer as count, (array_agg(id order by ${newestFirst}))[count(*)] as last
+             from (select v.id, v.sort_key, v.published_at, v.difference
+                     from package_version v
+                    where ${isInPart}
+                    order by ${newestFirst} limit $4) v`,
+    values: [packageId, isDev, after, limit],
   })
-  return rows[0]?.entries ?? '[]'
+  return rows[0] as { entries: string; count: number; last: string | null }
 }
 
 /** An archive as one statement finds it, with the access to its repository. */

@@ -1,0 +1,73 @@
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { aCaller, type Caller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { expand } from '../../support/registry-actors.ts'
+
+const t = useApp()
+const lib = '/packages/acme/lib'
+
+/** A package with so many versions that its document is read and written in several parts. */
+async function aLargePackage(): Promise<Caller> {
+  const caller = await aCaller(t)
+  await caller.push('0.1.0', { manifest: { description: 'large' } })
+  await t.db.query(
+    `with n as (select i, '1.' || i || '.0' as version, sha256((i || $1::text)::bytea) as hash from generate_series(1, 2500) i),
+          a as (insert into archive (sha256, sha1, size) select hash, substr(hash, 1, 20), 1 from n)
+     insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+     select v.package_id, n.version, n.version, n.version || '.0', false, '6' || lpad(i::text, 9, '0'),
+            json_build_object('description', case when i % 7 = 0 then 'seventh' else 'other' end), hash
+       from n, package_version v join package p on p.id = v.package_id
+      where p.repository_id = $1::bigint and v.version = '0.1.0'`,
+    [caller.repository.id],
+  )
+  return caller
+}
+
+describe('a document of thousands of versions', () => {
+  it('comes back as it was, entry by entry, when its package is deleted and restored', async () => {
+    const { call, ask, push } = await aLargePackage()
+    const entries = async () => expand((await ask('p2/acme/lib.json')).body)
+    await call('DELETE', lib)
+    expect(await entries()).toEqual([])
+    expect((await call('POST', `${lib}/restore`)).statusCode).toBe(200)
+    const restored = await entries()
+    expect(restored).toHaveLength(2501)
+    for (const [i, entry] of restored.slice(0, 2500).entries()) {
+      const minor = Number(String(entry['version']).split('.')[1])
+      expect([i, entry['description']]).toEqual([i, minor % 7 === 0 ? 'seventh' : 'other'])
+    }
+    expect(new Set(restored.map(({ version }) => version)).size).toBe(2501)
+    await push('0.2.0')
+    expect(await entries()).toHaveLength(2502)
+  })
+
+  it('is marked abandoned in its first entry alone: the others inherit that', async () => {
+    const { call, ask } = await aLargePackage()
+    await call('DELETE', lib)
+    await call('POST', `${lib}/restore`)
+    const before = (await ask('p2/acme/lib.json')).body
+    const { rows: known } = await t.db.query('select txid_current() as id')
+    await call('PATCH', lib, { abandoned: true, replacement: 'acme/better' })
+    const { rows } = await t.db.query('select version from package_version where xmin::text::bigint > $1', [
+      known[0].id,
+    ])
+    expect(rows).toHaveLength(1)
+    const entries = expand((await ask('p2/acme/lib.json')).body)
+    expect(new Set(entries.map(({ abandoned }) => abandoned))).toEqual(new Set(['acme/better']))
+    await call('PATCH', lib, { abandoned: false })
+    expect((await ask('p2/acme/lib.json')).body).toBe(before)
+  })
+
+  it('is the same in every content coding, however large it is', async () => {
+    const { call, ask } = await aLargePackage()
+    await call('DELETE', lib)
+    await call('POST', `${lib}/restore`)
+    const plain = await ask('p2/acme/lib.json')
+    expect(plain.rawPayload.length).toBeGreaterThan(600_000)
+    const read = async (coding: string) =>
+      (await ask('p2/acme/lib.json', { headers: { 'accept-encoding': coding } })).rawPayload
+    expect(gunzipSync(await read('gzip')).equals(plain.rawPayload)).toBe(true)
+    expect(brotliDecompressSync(await read('br')).equals(plain.rawPayload)).toBe(true)
+  })
+})
