@@ -1,15 +1,17 @@
-import { access, constants } from 'node:fs/promises'
+import { access, constants, statfs } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { pendingMigrations, readSchema } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 
-/** Shorter than the usual timeout of health checks. */
-const patienceSeconds = 2
+/** With the response's own time it stays below 2 s, a usual timeout of health checks. */
+const patienceSeconds = 1.8
+/** With less free space a disk counts as full: uploads fail, and an embedded PostgreSQL soon stops. */
+const minFreeBytes = 16 * 1024 ** 2
 
 /**
- * `/healthz`: the process lives. `/readyz`: database and volume respond, and the migrations and SQL functions that
+ * `/healthz`: the process lives. `/readyz`: database and volume respond, the disk is not full, and the migrations and SQL functions that
  * existed when the process started are applied (DESIGN §4). The process does not need files that are written later;
  * `svc migrate` applies them.
  */
@@ -20,8 +22,8 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
 
   app.get('/readyz', { logLevel: 'warn' }, async (request, reply) => {
     const reason = await Promise.race([findObstacle(), silence()]).catch((error: unknown) => {
-      request.log.error(error, 'the database or the volume does not answer')
-      return 'the database or the volume does not answer'
+      request.log.error(error, 'the database or the volume does not respond')
+      return 'the database or the volume does not respond'
     })
     if (reason === null) return { status: 'ready' }
     return reply.code(503).send({ status: 'not ready', reason })
@@ -30,13 +32,21 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
   /** Why no request can be served; null when all is well. */
   async function findObstacle(): Promise<string | null> {
     await access(config.dataDir, constants.W_OK)
+    const freeBytes = await findFreeBytes(config.dataDir)
+    if (freeBytes < minFreeBytes) return `the disk of DATA_DIR is full: ${freeBytes} bytes are free`
     const pending = await pendingMigrations(db, schema)
     return pending.length === 0 ? null : `migrations to apply: ${pending.join(', ')}`
   }
 }
 
-/** Rejects for a database or a volume that does not answer in time. */
+/** The bytes that this user may still write on a folder's disk; infinite when the file system does not tell. */
+async function findFreeBytes(folder: string): Promise<number> {
+  const { blocks, bavail, bsize } = await statfs(folder)
+  return blocks === 0 ? Number.POSITIVE_INFINITY : bavail * bsize
+}
+
+/** Rejects for a database or a volume that does not respond in time. */
 async function silence(): Promise<never> {
   await sleep(patienceSeconds * 1000, null, { ref: false })
-  throw new Error(`no answer within ${patienceSeconds} s`)
+  throw new Error(`no response within ${patienceSeconds} s`)
 }

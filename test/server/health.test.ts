@@ -1,8 +1,19 @@
+import { spawnSync } from 'node:child_process'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
+
+/** Puts a file system of so many MiB over a folder. False when this user may not. */
+function mountSmallDisk(folder: string, mebibytes: number): boolean {
+  const words = ['-t', 'tmpfs', '-o', `size=${mebibytes}m`, 'tmpfs', folder]
+  return spawnSync('mount', words).status === 0
+}
+
+const probe = await mkdtemp(join(tmpdir(), 'svc-test-mount-'))
+const canMount = mountSmallDisk(probe, 1) && spawnSync('umount', [probe]).status === 0
+await rm(probe, { recursive: true })
 
 describe('GET /healthz and /readyz', () => {
   const t = useApp()
@@ -51,5 +62,23 @@ describe('GET /readyz with a migration that was written after the start', async 
     await writeFile(join(folder, '0900_later.sql'), 'select 1')
     expect((await t.app.inject('/readyz')).statusCode).toBe(200)
     await rm(folder, { recursive: true })
+  })
+})
+
+describe.skipIf(!canMount)('GET /readyz with a small disk (needs the right to mount)', () => {
+  const t = useApp()
+  afterAll(() => void spawnSync('umount', [t.config.dataDir]))
+
+  it('is not ready while the disk is full, and says so', async () => {
+    mountSmallDisk(t.config.dataDir, 20)
+    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
+    await writeFile(join(t.config.dataDir, 'large'), Buffer.alloc(8 * 1024 ** 2))
+    const answer = await t.app.inject('/readyz')
+    expect([answer.statusCode, answer.json().reason]).toEqual([
+      503,
+      expect.stringMatching(/^the disk of DATA_DIR is full: \d+ bytes are free$/),
+    ])
+    await rm(join(t.config.dataDir, 'large'))
+    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
   })
 })
