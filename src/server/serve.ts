@@ -1,3 +1,4 @@
+import closeWithGrace from 'close-with-grace'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import { hasNoAccounts } from '../accounts/accounts.ts'
 import type { Config } from '../config.ts'
@@ -13,18 +14,31 @@ import { type Demo, makeDemo } from './demo.ts'
 import { describeWalk } from './demo-walk.ts'
 import { openLog } from './log.ts'
 
-/** Running requests have half of it; the rest is for the database. Supervisors wait about as long. */
+/** Running requests get half of it, the database the rest. Supervisors wait about as long. */
 const maxStopSeconds = 20
+/**
+ * close-with-grace knows no difference between npm's copy of a Ctrl-C and a second one, so the two usual signals have
+ * their own listener. A listener for SIGHUP would break nohup, and one for SIGSEGV and its like hides a crash.
+ */
+const signalsLeftAlone: NonNullable<closeWithGrace.Options['skip']> = [
+  ...(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2'] as const),
+  ...(['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV'] as const),
+]
+/** npm passes on the Ctrl-C that the terminal has sent to both: within this time it is the same one. */
+const sameSignalSeconds = 1
 
 /** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or go on. */
 export async function serve(config: Config): Promise<void> {
-  const signal = nextSignal()
   const log = openLog(config.logLevel)
-  process.on('uncaughtException', (error) => {
-    // Nobody foresaw it, so the state is unknown: a supervisor starts afresh.
-    log.fatal(error, 'stopping at once, because of a bug')
-    process.exit(1)
-  })
+  const stop = stopOnSignals(log)
+  try {
+    await run(config, log, stop.requested)
+  } finally {
+    stop.end()
+  }
+}
+
+async function run(config: Config, log: FastifyBaseLogger, stopRequested: Promise<void>): Promise<void> {
   const database = await openForServer(config, log)
   try {
     await prepare(database, config, log)
@@ -34,7 +48,7 @@ export async function serve(config: Config): Promise<void> {
     say(`svc listens on ${config.baseUrl}`)
     if (demo) say(describeWalk(demo, config))
     const stopRendering = renderInBackground(database, config, log)
-    const failure = await Promise.race([signal, database.gone])
+    const failure = await Promise.race([stopRequested, database.gone])
     log.info('stopping')
     await stopRendering()
     await app.close()
@@ -106,22 +120,35 @@ async function listen(app: FastifyInstance, { host, port }: Config): Promise<voi
 }
 
 /**
- * Resolves at the first SIGTERM or SIGINT. A later one ends the process at once; within a second it is the same
- * Ctrl-C once more, from npm, which passes on what the terminal has sent to both. A stop, or a start that it ends,
- * takes no longer than its bound.
+ * Watches for SIGTERM and SIGINT, which resolve `requested`, and for errors that nothing catches, which end the process.
+ * A stop, also one in the middle of a start, ends with exit code 1 when it takes too long, and so does a second signal.
+ * `end` must be called when the server has stopped.
  */
-function nextSignal(): Promise<NodeJS.Signals> {
-  return new Promise((resolve) => {
-    let first: number | null = null
-    const onSignal = (signal: NodeJS.Signals) => {
-      if (first === null) setTimeout(() => process.exit(1), maxStopSeconds * 1000).unref()
-      first ??= Date.now()
-      if (Date.now() - first > 1000) process.exit(1)
-      resolve(signal)
-    }
-    process.on('SIGINT', onSignal)
-    process.on('SIGTERM', onSignal)
+function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end: () => void } {
+  let request = () => {}
+  const requested = new Promise<void>((resolve) => {
+    request = resolve
   })
+  const options = { delay: maxStopSeconds * 1000, logger: false as const, skip: signalsLeftAlone }
+  const grace = closeWithGrace(options, async ({ err }) => {
+    if (err) {
+      // The state is unknown after an error that nobody foresaw: a supervisor starts the server again.
+      log.fatal(err, 'stopping at once, because of a bug')
+      process.exit(1)
+    }
+    request()
+    // Whoever called `serve` ends the process when the server has stopped. Here only the delay counts.
+    await new Promise(() => {})
+  })
+  let first: number | null = null
+  const onSignal = () => {
+    if (first === null) grace.close()
+    first ??= Date.now()
+    if (Date.now() - first > sameSignalSeconds * 1000) process.exit(1)
+  }
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
+  return { requested, end: grace.uninstall }
 }
 
 function say(text: string): void {

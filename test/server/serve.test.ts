@@ -180,6 +180,20 @@ describe('svc serve', () => {
     expect((await server.outcome).code).toBe(1)
   })
 
+  it('logs an error that nothing catches, and stops at once with 1', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'svc-test-bug-'))
+    const bug = join(folder, 'bug.cjs')
+    await writeFile(bug, `process.on('SIGUSR2', () => Promise.reject(new Error('a bug')))`)
+    const server = await start({ NODE_OPTIONS: `--require ${bug}`, LOG_LEVEL: 'fatal' })
+    server.process.kill('SIGUSR2')
+    const { code, stderr } = await server.outcome
+    expect([code, JSON.parse(stderr)]).toEqual([
+      1,
+      expect.objectContaining({ level: 60, err: expect.objectContaining({ message: 'a bug' }) }),
+    ])
+    await rm(folder, { recursive: true })
+  })
+
   it('gives up a start that does not get on, 20 s after a signal', async () => {
     const other = await database.db.connect()
     await other.query('select pg_advisory_lock(7382001)')
