@@ -89,11 +89,13 @@ export function brokenConstraint(error: unknown): string | null {
  * Returns whether a retry may help: the database cannot be reached, is shutting down, has no connection left, or a
  * server-side limit of time ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03).
  */
-export function isOutage(thrown: Error): boolean {
+export function isOutage(thrown: NodeJS.ErrnoException): boolean {
   if (thrown instanceof pg.DatabaseError) return /^(?:08|53|57P|57014|55P03|25P03)/.test(thrown.code ?? '')
-  const code = 'code' in thrown ? thrown.code : undefined
   return (
-    ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE'].includes(String(code)) ||
-    /timeout exceeded when trying to connect|Connection terminated|Query read timeout/.test(thrown.message)
+    ['connect', 'getaddrinfo'].includes(thrown.syscall ?? '') ||
+    ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'ETIMEDOUT', 'EPIPE'].includes(thrown.code ?? '') ||
+    /timeout exceeded when trying to connect|Connection terminated|connection error and is not queryable|Query read timeout/.test(
+      thrown.message,
+    )
   )
 }

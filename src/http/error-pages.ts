@@ -1,4 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { isOutage } from '../database/database.ts'
 import { PageError } from './page-error.ts'
 import { page } from './pages.ts'
 import { pagePolicy, setPageHeaders } from './security-headers.ts'
@@ -14,9 +15,10 @@ const titles: Record<number, string> = {
   415: 'This cannot be read',
   429: 'Too many attempts',
   500: 'Something went wrong',
+  503: 'Not available at the moment',
 }
 
-/** Answers whatever a page's handler threw. A bug is logged once and told without detail. */
+/** Shows the error page for whatever a handler threw. A bug is logged once and shown without detail. */
 export function showError(error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   if (error instanceof PageError) return showPageError(error, reply)
   const status = error.statusCode ?? 500
@@ -27,6 +29,10 @@ export function showError(error: FastifyError, request: FastifyRequest, reply: F
     )
   }
   request.log.error({ err: error, req: request }, 'a page failed')
+  if (isOutage(error)) {
+    const message = 'The server cannot reach its database at the moment. Please try again in a few seconds.'
+    return showPageError(new PageError(503, message, { 'retry-after': '5' }), reply)
+  }
   return showPageError(new PageError(500, 'The mistake is ours and has been noted. Please try again.'), reply)
 }
 

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyError,
@@ -62,6 +63,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     pluginTimeout: (drainSeconds + 20) * 1000,
     // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
     return503OnClosing: false,
+    rewriteUrl: originForm,
     frameworkErrors: answerUnroutable,
     clientErrorHandler: handleClientError,
   })
@@ -71,6 +73,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   app.addHook('onClose', lastUse.flush)
   measureRequests(app, context)
   inviteAdmittedBodies(app)
+  if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
   await pages(app)
   app.setErrorHandler(showError)
   app.setNotFoundHandler(answerUnknown)
@@ -103,6 +106,21 @@ function runJobsWhileListening(app: FastifyInstance, context: AppContext, log: F
     stopped = running?.stop(drainSeconds)
   })
   app.addHook('onClose', async () => stopped)
+}
+
+/** A request's path and query, also when it names the host too: `GET http://host/path` (RFC 9112 §3.2.2). */
+function originForm({ url = '/' }: IncomingMessage): string {
+  if (url.startsWith('/')) return url
+  const [, path] = /^https?:\/\/[^/?#]*(.*)$/is.exec(url) ?? []
+  if (path === undefined) return url
+  return path.startsWith('/') ? path : `/${path}`
+}
+
+/** Tells browsers for a year to use https for this host only (RFC 6797). Its subdomains are not ours to decide about. */
+function requireHttps(app: FastifyInstance): void {
+  app.addHook('onRequest', async (_request, reply) => {
+    reply.header('strict-transport-security', 'max-age=31536000')
+  })
 }
 
 /** A number means that many proxies stand in front; Fastify wants to be asked per hop. */

@@ -1,11 +1,17 @@
+import { type AddressInfo, connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import type { FastifyInstance } from 'fastify'
 import pg from 'pg'
-import { describe, expect, it, onTestFinished } from 'vitest'
-import { makeSecret } from '../../src/domain/secrets.ts'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { makeOpaqueId, makeSecret } from '../../src/domain/secrets.ts'
+import { csrfTokenOf } from '../../src/http/csrf.ts'
 import { buildApp } from '../../src/server/app.ts'
 import { openLog } from '../../src/server/log.ts'
+import { post } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { freePort } from '../support/listening.ts'
 import { basicOf } from '../support/oauth-actors.ts'
+import { aPublisher } from '../support/registry-actors.ts'
 import { postForm } from '../support/token-client.ts'
 
 describe('a URL that cannot be decoded', () => {
@@ -76,5 +82,106 @@ describe('a database that cannot be reached', () => {
     const pull = await app.inject('/acme/php/-/packages/packages.json')
     expect([pull.statusCode, pull.headers['retry-after']]).toEqual([503, '5'])
     expect(pull.json().errcode).toBe(14)
+    const push = await app.inject({
+      method: 'PUT',
+      url: '/acme/php/-/packages/upload/acme/lib/1.0.0',
+      headers: { authorization: `Bearer ${makeSecret('access')}` },
+      payload: Buffer.alloc(1000),
+    })
+    expect([push.statusCode, push.headers['retry-after']]).toEqual([503, '5'])
+    expect(push.json().errcode).toBe(14)
+    const cookie = makeOpaqueId()
+    const headers = { cookie: `svc_session=${cookie}` }
+    const pages = [
+      app.inject({ url: '/', headers }),
+      app.inject({ url: '/settings/tokens', headers }),
+      app.inject({ url: '/acme/php', headers }),
+      app.inject('/oauth2/auth?client_id=x'),
+      post(app, '/login', headers.cookie, { csrf_token: csrfTokenOf(cookie), username: 'a', password: 'b' }),
+    ]
+    for (const page of await Promise.all(pages)) {
+      expect([page.statusCode, page.headers['retry-after']]).toEqual([503, '5'])
+      expect(page.headers['content-type']).toBe('text/html; charset=utf-8')
+      expect(page.body).toContain('try again')
+    }
   })
 })
+
+describe('a request that names the host in its first line', () => {
+  const t = useApp()
+
+  it.each([
+    ['http://svc.test/api/openapi.json', 200, 'application/json; charset=utf-8'],
+    ['http://svc.test/api/user', 401, 'application/json; charset=utf-8'],
+    ['HTTP://svc.test:80/api/nothing', 404, 'application/json; charset=utf-8'],
+    ['http://svc.test/api/%zz', 400, 'application/json; charset=utf-8'],
+    ['http://svc.test/login?return=x', 200, 'text/html; charset=utf-8'],
+    ['http://svc.test?q', 200, 'text/html; charset=utf-8'],
+  ])('is that for its path: %s', async (target, status, type) => {
+    const [answer, direct] = await Promise.all([
+      exchangeBytes(t.app, target),
+      t.app.inject(target.replace(/^http:\/\/[^/?]*\/?/i, '/')),
+    ])
+    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
+    expect(answer.toLowerCase()).toContain(`content-type: ${type}`)
+    expect(direct.statusCode).toBe(status)
+  })
+})
+
+describe('Strict-Transport-Security', () => {
+  const secure = useApp({ BASE_URL: 'https://svc.test' })
+  const plain = useApp({ BASE_URL: 'http://svc.test' })
+
+  it.each(['/login', '/api/user', '/oauth2/token', '/acme/php/-/packages/packages.json', '/nothing'])(
+    'is sent with %s under https only',
+    async (url) => {
+      const [over, without] = [await secure.app.inject(url), await plain.app.inject(url)]
+      expect(over.headers['strict-transport-security']).toBe('max-age=31536000')
+      expect(without.headers['strict-transport-security']).toBeUndefined()
+    },
+  )
+})
+
+describe('a hidden repository and a missing one', () => {
+  const t = useApp()
+
+  it.each([
+    'packages.json',
+    'filter.json',
+    'p2/acme/lib.json',
+    'search.json?q=lib',
+    'list.json',
+    'providers/acme/lib.json',
+    'metadata/changes.json?since=1',
+    `dist/acme/lib/1.0.0/${'a'.repeat(64)}.zip`,
+  ])('get the same answer to %s from the same statements', async (below) => {
+    const publisher = await aPublisher(t)
+    await publisher.push('1.0.0')
+    const stranger = await aPublisher(t)
+    const { authorization } = stranger
+    const spy = vi.spyOn(t.db, 'query')
+    onTestFinished(() => spy.mockRestore())
+    const statements = async (url: string) => {
+      spy.mockClear()
+      const answer = await t.app.inject({ url, headers: { authorization } })
+      return { answer, texts: spy.mock.calls.map(([given]) => (given as unknown as { text: string }).text) }
+    }
+    const { answer: hidden, texts } = await statements(publisher.path + below)
+    const { answer: missing, texts: textsOfMissing } = await statements(`/no/such/-/packages/${below}`)
+    expect([hidden.statusCode, hidden.body]).toEqual([404, missing.body])
+    expect(missing.statusCode).toBe(404)
+    expect(texts).toEqual(textsOfMissing)
+    expect(texts).toHaveLength(1)
+    // A search may only begin once the repository is known to be visible.
+    expect(texts[0]).not.toMatch(/strpos|like all|provides|json_agg/)
+  })
+})
+
+/** Sends a GET with this request target over a real connection and returns the response's bytes as text. */
+async function exchangeBytes(app: FastifyInstance, target: string): Promise<string> {
+  if (!app.server.listening) await app.listen({ port: 0, host: '127.0.0.1' })
+  const { port } = app.server.address() as AddressInfo
+  const socket = connect(port, '127.0.0.1')
+  socket.write(`GET ${target} HTTP/1.1\r\nhost: svc.test\r\nconnection: close\r\n\r\n`)
+  return text(socket)
+}

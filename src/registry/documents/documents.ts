@@ -1,16 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import { forEachCall } from '../../database/shared-statements.ts'
-import {
-  type Access,
-  accessColumns,
-  accessOfCall,
-  accessTable,
-  type Door,
-  doorArrays,
-  doorColumns,
-  doorValues,
-} from '../access.ts'
+import { type Access, accessColumns, accessOfCall, type Door, doorArrays, doorColumns } from '../access.ts'
 import type { EncodedDocument, Encoding } from './encodings.ts'
 
 /**
@@ -184,25 +175,23 @@ export interface DocumentChange {
  */
 export async function listChanges(
   db: Queryable,
-  door: Door,
+  repositoryId: string,
   since: number | null,
-): Promise<Access & { actions: DocumentChange[]; timestamp: number }> {
-  const { rows } = await db.query<Access & { actions: DocumentChange[]; timestamp: number }>({
+): Promise<{ actions: DocumentChange[]; timestamp: number }> {
+  const { rows } = await db.query<{ actions: DocumentChange[]; timestamp: number }>({
     name: 'list-changes',
-    text: `select ${accessColumns},
-                  (extract(epoch from date_trunc('second', now()) - interval '1 minute') * 10000)::float8 as timestamp,
+    text: `select (extract(epoch from date_trunc('second', now()) - interval '1 minute') * 10000)::float8 as timestamp,
                   (select coalesce(json_agg(json_build_object(
                             'type', 'update', 'package', p.name || case when d.is_dev then '~dev' else '' end,
                             'time', extract(epoch from d.last_modified)::bigint)
                             order by d.last_modified, p.name collate "C", d.is_dev), '[]')
                      from package p
                      join package_document d on d.package_id = p.id
-                    where p.repository_id = a.repository_id
-                      and d.last_modified >= to_timestamp($4::float8 / 10000)) as actions
-             from ${accessTable}`,
-    values: [...doorValues(door), since],
+                    where p.repository_id = $1
+                      and d.last_modified >= to_timestamp($2::float8 / 10000)) as actions`,
+    values: [repositoryId, since],
   })
-  return rows[0] as Access & { actions: DocumentChange[]; timestamp: number }
+  return rows[0] as { actions: DocumentChange[]; timestamp: number }
 }
 
 /** Replaces a package's document. Its Last-Modified grows by a second at least, the resolution of an HTTP date. */
