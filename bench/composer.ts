@@ -54,7 +54,7 @@ export async function measureComposer(server: Server, folder: string, rounds: nu
 async function seed(server: Server): Promise<Registry> {
   const registry = await aRegistry(server.db, 'private')
   const { baseUrl, db } = server
-  await claimPackages(db, registry.repository.id, { vendor: 'bench', count: names.length, baseUrl })
+  await claimPackages(db, registry.repository.id, { vendor: 'bench', count: names.length })
   for (const name of names) {
     await growPackage(db, registry.repository.id, { name, to: versions - 1, baseUrl })
     const answer = await fetch(`${baseUrl}${registry.path}upload/${name}/1.1.0`, {

@@ -71,7 +71,7 @@ async function seed(server: Server, visibility: 'public' | 'private'): Promise<R
   const registry = await aRegistry(server.db, visibility)
   const { baseUrl, db } = server
   await growPackage(db, registry.repository.id, { name, to: 20, baseUrl })
-  await claimPackages(db, registry.repository.id, { vendor: 'bench', count: 199, baseUrl })
+  await claimPackages(db, registry.repository.id, { vendor: 'bench', count: 199 })
   const { authorization } = registry
   const answer = await fetch(`${baseUrl}${registry.path}upload/${name}/2.0.0`, {
     method: 'PUT',

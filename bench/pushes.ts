@@ -15,7 +15,7 @@ export async function measurePushes(server: Server, pushes: number): Promise<str
   }
   for (const count of [10, 1000, 9000]) {
     const grown = await aRegistry(server.db, 'private')
-    const claim = { vendor: 'bench', count, baseUrl: server.baseUrl }
+    const claim = { vendor: 'bench', count }
     await claimPackages(server.db, grown.repository.id, claim)
     const known = await push(server, grown, pushes, (i) => ['bench/lib0', `1.0.${i}`])
     rows.push([`a version more, ${count.toLocaleString('en')} packages in the repository`, ...cells(known)])

@@ -1,7 +1,8 @@
 import type pg from 'pg'
 import { transaction } from '../src/database/database.ts'
-import { relinkDocument, renderDocument, renderRoot } from '../src/registry/documents/render.ts'
+import { relinkDocument, renderDocument } from '../src/registry/documents/render.ts'
 import { readVersion } from '../src/registry/manifest/version.ts'
+import { noteListingChange } from '../src/registry/tables/listings.ts'
 import { claimPackage, copyDescription } from '../src/registry/tables/packages.ts'
 import { insertArchive, insertVersion } from '../src/registry/tables/versions.ts'
 import type { Repository } from '../src/repositories/repositories.ts'
@@ -106,10 +107,10 @@ export async function growPackage(
 export async function claimPackages(
   db: pg.Pool,
   repositoryId: string,
-  { vendor, count, baseUrl }: { vendor: string; count: number; baseUrl: string },
+  { vendor, count }: { vendor: string; count: number },
 ): Promise<void> {
   await transaction(db, async (tx) => {
     for (let i = 0; i < count; i += 1) await claimPackage(tx, repositoryId, `${vendor}/lib${i}`)
-    await renderRoot(tx, repositoryId, baseUrl)
+    await noteListingChange(tx, repositoryId)
   })
 }

@@ -1,10 +1,11 @@
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
-import { relinkVersion, renderDocument, renderRoot } from './documents/render.ts'
+import { relinkVersion, renderDocument } from './documents/render.ts'
 import { errcode, RegistryError } from './errors.ts'
 import type { JsonObject } from './manifest/manifest-json.ts'
 import type { PublishedVersion } from './manifest/version.ts'
 import { type Author, insertEvent } from './tables/events.ts'
+import { noteListingChange } from './tables/listings.ts'
 import { claimPackage, copyDescription, type HeldPackage } from './tables/packages.ts'
 import {
   type ArchiveDigest,
@@ -94,7 +95,7 @@ async function renderDocuments(
   await renderDocument(tx, held, isDev, baseUrl)
   if (!held.isNew) return
   await renderDocument(tx, held, !isDev, baseUrl)
-  await renderRoot(tx, held.repositoryId, baseUrl)
+  await noteListingChange(tx, held.repositoryId)
 }
 
 function alreadyThere(errmsg: string, warning: string): RegistryError {

@@ -28,6 +28,8 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     publisher = await aPublisher(t, { visibility: 'private' })
     const answer = await publisher.push('1.0.0')
     dist = answer.json<{ url: string }>().url.split('/-/packages/')[1] ?? ''
+    // Renders it: the upload has published a new name.
+    await publisher.ask('packages.json')
     lastModified = String((await publisher.ask('p2/acme/lib.json')).headers['last-modified'])
   })
 

@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { transaction } from '../../src/database/database.ts'
-import { renderRoot } from '../../src/registry/documents/render.ts'
+import { refreshRoot } from '../../src/registry/documents/render.ts'
+import { noteListingChange } from '../../src/registry/tables/listings.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { onServer, useDatabase } from '../support/database.ts'
 import {
@@ -111,7 +111,8 @@ describe('svc serve', () => {
   it('renders documents anew after a change of BASE_URL, and serves the stored ones meanwhile', async () => {
     const repository = await aRepository(database.db, { visibility: 'public' })
     const before = { repositoryId: repository.id, baseUrl: 'https://old.example.com' }
-    await transaction(database.db, (tx) => renderRoot(tx, before.repositoryId, before.baseUrl))
+    await noteListingChange(database.db, before.repositoryId)
+    await refreshRoot(database.db, before.repositoryId, before.baseUrl)
     const { url } = await start({ BASE_URL: 'https://new.example.com' })
     const root = async () => (await fetch(`${url}/${repository.path}/-/packages/packages.json`)).text()
     expect(await root()).toMatch(/https:\/\/(?:old|new)\.example\.com/)

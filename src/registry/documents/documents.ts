@@ -43,11 +43,23 @@ export async function listPackageDocuments(
   return rows
 }
 
+/** A repository's packages.json, and whether it is the current one. */
+export interface FoundRoot extends FoundDocument {
+  /** The last change of what packages.json names. The stored document is current when its revision is not lower. */
+  listingRevision: string | null
+}
+
 /** Finds repositories' packages.json: one for each of the wanted repositories, in that order. */
-export async function listRootDocuments(db: Queryable, doors: readonly Door[]): Promise<FoundDocument[]> {
-  const { rows } = await db.query<FoundDocument>({
+export async function listRootDocuments(db: Queryable, doors: readonly Door[]): Promise<FoundRoot[]> {
+  const { rows } = await db.query<FoundRoot>({
     name: 'list-root-documents',
-    text: forEachCall(doorColumns, repositoryDocument('root_document')),
+    text: forEachCall(
+      doorColumns,
+      repositoryDocument(
+        'root_document',
+        ', (select revision from repository_listing where repository_id = r.id) as "listingRevision"',
+      ),
+    ),
     values: doorArrays(doors),
   })
   return rows
@@ -63,9 +75,9 @@ export async function listFilterDocuments(db: Queryable, doors: readonly Door[])
   return rows
 }
 
-function repositoryDocument(table: string): string {
+function repositoryDocument(table: string, moreColumns = ''): string {
   return `select ${accessColumns}, r.id as "subjectId", d.revision,
-                 coalesce(d.last_modified, r.created_at) as "lastModified"
+                 coalesce(d.last_modified, r.created_at) as "lastModified"${moreColumns}
             from ${accessOfCall}
             left join repository r on r.id = a.repository_id
             left join ${table} d on d.repository_id = r.id`
@@ -161,37 +173,60 @@ async function joinPieces(
   }
 }
 
-/** A document that changed, as mirrors are told: `~dev` after the name of the one for development versions. */
+/** What mirrors are told: a document that changed, with `~dev` after the name of one for development versions. */
 export interface DocumentChange {
-  type: 'update'
+  type: 'update' | 'resync'
   package: string
   /** Seconds since 1970. */
   time: number
 }
 
+/** A part of the changes of a repository's documents. Timestamps are ten-thousandths of a second since 1970. */
+export interface DocumentChanges {
+  actions: DocumentChange[]
+  /** Where the next part begins. */
+  timestamp: number
+}
+
+/** How many changes are told at once. */
+const maxChanges = 5_000
+
+/** The timestamp that a mirror may begin with. It lies a minute back, as a change bears the time at which it began. */
+export async function findChangesTimestamp(db: Queryable): Promise<number> {
+  const { rows } = await db.query<{ timestamp: number }>(
+    `select (extract(epoch from date_trunc('second', now()) - interval '1 minute') * 10000)::float8 as timestamp`,
+  )
+  return (rows[0] as { timestamp: number }).timestamp
+}
+
 /**
- * The package documents that changed since then, in ten-thousandths of a second, and the moment to ask from next time.
- * That lies a minute back, because a change that is being committed bears the time at which it began.
+ * Lists the package documents that changed since a timestamp, the earliest first and about 5,000 at once. When more than
+ * that changed within one second, a single action tells the mirror to fetch everything again (`resync`).
  */
 export async function listChanges(
   db: Queryable,
   repositoryId: string,
-  since: number | null,
-): Promise<{ actions: DocumentChange[]; timestamp: number }> {
-  const { rows } = await db.query<{ actions: DocumentChange[]; timestamp: number }>({
-    name: 'list-changes',
-    text: `select (extract(epoch from date_trunc('second', now()) - interval '1 minute') * 10000)::float8 as timestamp,
-                  (select coalesce(json_agg(json_build_object(
-                            'type', 'update', 'package', p.name || case when d.is_dev then '~dev' else '' end,
-                            'time', extract(epoch from d.last_modified)::bigint)
-                            order by d.last_modified, p.name collate "C", d.is_dev), '[]')
-                     from package p
-                     join package_document d on d.package_id = p.id
-                    where p.repository_id = $1
-                      and d.last_modified >= to_timestamp($2::float8 / 10000)) as actions`,
-    values: [repositoryId, since],
-  })
-  return rows[0] as { actions: DocumentChange[]; timestamp: number }
+  since: number,
+): Promise<DocumentChanges> {
+  const timestamp = await findChangesTimestamp(db)
+  const { rows } = await db.query<{ package: string; time: number }>(
+    `select p.name || case when d.is_dev then '~dev' else '' end as package,
+            extract(epoch from d.last_modified)::float8 as time
+       from (select package_id, is_dev, last_modified
+               from package_document
+              where repository_id = $1 and last_modified >= to_timestamp($2::float8 / 10000)
+              order by repository_id, last_modified limit ${maxChanges + 1}) d
+       join package p on p.id = d.package_id
+      order by d.last_modified, p.name collate "C", d.is_dev`,
+    [repositoryId, since],
+  )
+  const actions = rows.map((row) => ({ type: 'update' as const, ...row }))
+  const last = rows.at(-1)
+  if (rows.length <= maxChanges || !last) return { actions, timestamp }
+  // Whole seconds only: the next part begins with the first second that is not told completely.
+  const complete = actions.filter(({ time }) => time < last.time)
+  if (complete.length > 0) return { actions: complete, timestamp: Math.min(last.time * 10_000, timestamp) }
+  return { actions: [{ type: 'resync', package: '*', time: last.time }], timestamp }
 }
 
 /** Replaces a package's document. Its Last-Modified grows by a second at least, the resolution of an HTTP date. */
@@ -213,25 +248,28 @@ export async function savePackageDocument(
 }
 
 /**
- * Replaces a repository's packages.json. Its Last-Modified grows by a second at least; the first one is later than the
- * creation of the repository, which is the Last-Modified while it is empty.
+ * Stores a repository's packages.json, unless the stored one has this revision or a newer one. When its text is another
+ * one, its Last-Modified grows by a second at least; the first one is later than the creation of the repository, which
+ * is the Last-Modified while it is empty.
  */
 export async function saveRootDocument(
-  tx: pg.PoolClient,
-  document: { repositoryId: string; baseUrl: string },
+  db: Queryable,
+  document: { repositoryId: string; baseUrl: string; revision: string },
   { identity, gzip, br }: EncodedDocument,
 ): Promise<void> {
-  await tx.query({
+  await db.query({
     name: 'save-root-document',
-    text: `insert into root_document as d (repository_id, base_url, format, last_modified, plain, gzip, brotli)
-           select id, $2, ${formats.root}, date_trunc('second', greatest(now(), created_at + interval '1 second')),
-                  $3, $4, $5
+    text: `insert into root_document as d (repository_id, base_url, revision, format, last_modified, plain, gzip, brotli)
+           select id, $2, $3, ${formats.root}, date_trunc('second', greatest(now(), created_at + interval '1 second')),
+                  $4, $5, $6
              from repository where id = $1
            on conflict (repository_id) do update
               set base_url = excluded.base_url, format = excluded.format, plain = excluded.plain,
                   gzip = excluded.gzip, brotli = excluded.brotli, revision = excluded.revision,
-                  last_modified = greatest(excluded.last_modified, d.last_modified + interval '1 second')`,
-    values: [document.repositoryId, document.baseUrl, identity, gzip, br],
+                  last_modified = case when d.plain = excluded.plain then d.last_modified
+                    else greatest(excluded.last_modified, d.last_modified + interval '1 second') end
+            where d.revision < excluded.revision`,
+    values: [document.repositoryId, document.baseUrl, document.revision, identity, gzip, br],
   })
 }
 

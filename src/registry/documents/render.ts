@@ -1,17 +1,18 @@
 import type pg from 'pg'
+import type { Queryable } from '../../database/database.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { makePause } from '../archives/time-slices.ts'
 import { isReadableJson } from '../manifest/stored-metadata.ts'
 import { listAdvisories } from '../tables/advisories.ts'
-import { type HeldPackage, holdRepository, listClaimedNames } from '../tables/packages.ts'
+import { findListing } from '../tables/listings.ts'
+import type { HeldPackage } from '../tables/packages.ts'
 import { listQuarantined } from '../tables/version-states.ts'
 import { joinDifferences, listEntrySources, listNeighbours, saveDifferences } from '../tables/versions.ts'
-import { hasUpstreams } from '../upstreams/tables/upstreams.ts'
 import { savePackageDocument, saveRootDocument } from './documents.ts'
 import { encodeDocument } from './encodings.ts'
 import { type EntrySource, entryOf, relinkArchives } from './entry.ts'
 import { difference } from './minify.ts'
-import { rootText } from './root.ts'
+import { maxNamesInRoot, rootText } from './root.ts'
 import { warningsOf } from './warnings.ts'
 
 /** How many versions are read, compared and written at once: each has up to 64 KiB of metadata. */
@@ -123,14 +124,16 @@ async function joinEntries(
   }
 }
 
-/** Publishes a repository's packages.json as its packages now are. */
-export async function renderRoot(tx: pg.PoolClient, repositoryId: string, baseUrl: string): Promise<void> {
-  const repository = await holdRepository(tx, repositoryId)
-  if (!repository) return
-  const names = await listClaimedNames(tx, repositoryId)
-  const contents = { names, hasUpstreams: await hasUpstreams(tx, repositoryId) }
-  const text = rootText(registryUrl(baseUrl, repository.path), contents)
-  await saveRootDocument(tx, { repositoryId, baseUrl }, await encodeDocument(Buffer.from(text)))
+/**
+ * Renders a repository's packages.json from what it names now, and stores it unless a newer one is stored already.
+ * It holds no lock meanwhile: names that are published during it make it outdated again.
+ */
+export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: string): Promise<void> {
+  const listing = await findListing(db, repositoryId, maxNamesInRoot)
+  if (!listing) return
+  const text = rootText(registryUrl(baseUrl, listing.path), listing)
+  const { revision } = listing
+  await saveRootDocument(db, { repositoryId, baseUrl, revision }, await encodeDocument(Buffer.from(text)))
 }
 
 /**

@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
+import { noteListingChange } from '../tables/listings.ts'
 import { holdPackage } from '../tables/packages.ts'
 import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from './documents.ts'
-import { renderDocument, renderRoot } from './render.ts'
+import { refreshRoot, renderDocument } from './render.ts'
 
 /**
  * Renders every document anew that has links of another base URL, or an older format. It runs in the background: until
@@ -18,7 +19,8 @@ export async function rerenderDocuments(
   // packages.json first: Composer finds everything else by its links.
   for (const id of await listOutdatedRoots(pool, baseUrl)) {
     if (signal?.aborted) return rendered
-    await transaction(pool, (tx) => renderRoot(tx, id, baseUrl))
+    await noteListingChange(pool, id)
+    await refreshRoot(pool, id, baseUrl)
     rendered.repositories += 1
   }
   let ids = await listOutdatedPackages(pool, baseUrl, '0')

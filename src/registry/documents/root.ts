@@ -1,19 +1,14 @@
+import type { Listing } from '../tables/listings.ts'
+
 /** The filter list that Composer blocks by default, on update and on install from a lock file (COMPOSER A8). */
 export const quarantineList = 'malware'
 
-/** Above so many packages, packages.json names their vendors instead: it is fetched by every update. */
-const maxListedNames = 10_000
-
-/** What a repository's packages.json depends on. */
-export interface RootContents {
-  names: readonly string[]
-  /** Whether other repositories' packages are offered too: Composer must then ask for every name. */
-  hasUpstreams?: boolean
-}
+/** Above so many packages, packages.json names their vendors instead, because every update fetches it. */
+export const maxNamesInRoot = 10_000
 
 /** The packages.json of a repository without packages. */
 export function emptyRootText(registryUrl: string): string {
-  return rootText(registryUrl, { names: [] })
+  return rootText(registryUrl, { names: [], vendors: null, hasUpstreams: false })
 }
 
 /** The filter.json of a repository that never had a quarantine. */
@@ -24,11 +19,15 @@ export const emptyFilterText = JSON.stringify({ filter: { [quarantineList]: {} }
  * then. The list of names is never empty: Composer reads an empty list as "ask for any name", and would send the names
  * of all public dependencies here. `-/-` is the name of no package.
  */
-export function rootText(registryUrl: string, { names, hasUpstreams = false }: RootContents): string {
+export function rootText(
+  registryUrl: string,
+  { names, vendors, hasUpstreams }: Pick<Listing, 'names' | 'vendors' | 'hasUpstreams'>,
+): string {
   return JSON.stringify({
     packages: [],
     'metadata-url': `${registryUrl}p2/%package%.json`,
-    ...(hasUpstreams ? {} : availability(names)),
+    // With upstreams, Composer must ask for every name.
+    ...(hasUpstreams ? {} : availability(names, vendors)),
     'notify-batch': `${registryUrl}downloads`,
     search: `${registryUrl}search.json?q=%query%&type=%type%`,
     list: `${registryUrl}list.json`,
@@ -48,9 +47,7 @@ export function rootText(registryUrl: string, { names, hasUpstreams = false }: R
   })
 }
 
-function availability(names: readonly string[]) {
-  if (names.length === 0) return { 'available-package-patterns': ['-/-'] }
-  if (names.length <= maxListedNames) return { 'available-packages': names }
-  const vendors = new Set(names.map((name) => name.slice(0, name.indexOf('/'))))
-  return { 'available-package-patterns': Array.from(vendors, (vendor) => `${vendor}/*`) }
+function availability(names: readonly string[], vendors: readonly string[] | null) {
+  if (vendors) return { 'available-package-patterns': vendors.map((vendor) => `${vendor}/*`) }
+  return names.length === 0 ? { 'available-package-patterns': ['-/-'] } : { 'available-packages': names }
 }

@@ -2,10 +2,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
+import type { Door } from '../access.ts'
 import type { RegistryContext } from '../context.ts'
 import {
   type DocumentBytes,
   type FoundDocument,
+  type FoundRoot,
   findFilterBytes,
   findPackageBytes,
   findRootBytes,
@@ -14,6 +16,7 @@ import {
   listRootDocuments,
 } from '../documents/documents.ts'
 import { chooseEncoding, compress, type Encoding } from '../documents/encodings.ts'
+import { refreshRoot } from '../documents/render.ts'
 import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
 import { jsonType, sendJson } from './answers.ts'
@@ -34,6 +37,7 @@ type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
  */
 export async function metadataRoutes(app: FastifyInstance, { config, db, admit }: RegistryContext) {
   const findRoot = shareStatements(listRootDocuments.bind(null, db))
+  const refreshes = new Map<string, Promise<void>>()
   const findFilter = shareStatements(listFilterDocuments.bind(null, db))
   const findPackage = shareStatements(listPackageDocuments.bind(null, db))
   const cache = new LRUCache<string, DocumentBytes, ReadBytes>({
@@ -48,8 +52,7 @@ export async function metadataRoutes(app: FastifyInstance, { config, db, admit }
 
   app.get('/packages.json', async (request, reply) => {
     const door = readDoor(request)
-    const found = await findRoot(door)
-    const { repositoryId } = admit(door, found, 'pull')
+    const { found, repositoryId } = await findCurrentRoot(door)
     const emptyText = () => emptyRootText(registryUrl(config.baseUrl, `${door.group}/${door.name}`))
     return sendDocument(
       request,
@@ -81,6 +84,30 @@ export async function metadataRoutes(app: FastifyInstance, { config, db, admit }
       findPackageBytes(db, found.subjectId as string, encoding, wanted.isDev)
     return sendDocument(request, reply, found, read)
   })
+
+  /** Finds packages.json. Renders it first when names were published since it was stored. */
+  async function findCurrentRoot(door: Door): Promise<{ found: FoundRoot; repositoryId: string }> {
+    let found = await findRoot(door)
+    const wanted = BigInt(found.listingRevision ?? 0)
+    for (let attempt = 0; ; attempt += 1) {
+      const { repositoryId } = admit(door, found, 'pull')
+      // A rendering that another request had begun may be too old for this one; the next one is not.
+      if (BigInt(found.revision ?? 0) >= wanted || attempt === 3) return { found, repositoryId }
+      await refresh(repositoryId)
+      found = await findRoot(door)
+    }
+  }
+
+  /** Renders packages.json of a repository, once for all requests that wait for it. */
+  function refresh(repositoryId: string): Promise<void> {
+    const running = refreshes.get(repositoryId)
+    if (running) return running
+    const started = refreshRoot(db, repositoryId, config.baseUrl).finally(() =>
+      refreshes.delete(repositoryId),
+    )
+    refreshes.set(repositoryId, started)
+    return started
+  }
 
   /** Sends a stored document; without one, the text that stands for it, or errcode 5. */
   async function sendDocument(

@@ -85,26 +85,3 @@ export async function copyDescription(tx: pg.PoolClient, packageId: string): Pro
     values: [packageId],
   })
 }
-
-/** All names that were ever published to the repository: also those without versions stay claimed. */
-export async function listClaimedNames(tx: pg.PoolClient, repositoryId: string): Promise<string[]> {
-  const { rows } = await tx.query<{ name: string }>(
-    `select name from package where repository_id = $1 order by name collate "C"`,
-    [repositoryId],
-  )
-  return rows.map(({ name }) => name)
-}
-
-/** Holds the repository's list of packages until the transaction ends. Null when the repository is gone. */
-export async function holdRepository(
-  tx: pg.PoolClient,
-  repositoryId: string,
-): Promise<{ path: string } | null> {
-  const { rows } = await tx.query<{ path: string }>(
-    `select g.name || '/' || r.name as path
-       from repository r join repository_group g on g.id = r.group_id
-      where r.id = $1 for no key update of r`,
-    [repositoryId],
-  )
-  return rows[0] ?? null
-}

@@ -1,10 +1,10 @@
 import type pg from 'pg'
 import { brokenConstraint, transaction } from '../../database/database.ts'
 import { sayRule } from '../../database/rules.ts'
-import { renderRoot } from '../documents/render.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
+import { noteListingChange } from '../tables/listings.ts'
 import { type UpstreamClient, UpstreamError } from './fetch.ts'
 import { isPattern, maxPatterns } from './patterns.ts'
 import { readRoot, rootUrlOf } from './root.ts'
@@ -22,7 +22,6 @@ import {
 export interface UpstreamChange {
   repositoryId: string
   author: Author
-  baseUrl: string
 }
 
 /** An upstream as an administrator asks for it. */
@@ -41,7 +40,7 @@ const maxUpstreams = 50
 export async function addUpstream(
   pool: pg.Pool,
   client: UpstreamClient,
-  { repositoryId, author, baseUrl }: UpstreamChange,
+  { repositoryId, author }: UpstreamChange,
   wanted: WantedUpstream,
 ): Promise<Upstream> {
   refuseBadPatterns(wanted)
@@ -70,7 +69,7 @@ export async function addUpstream(
       if ((await listUpstreams(tx, repositoryId)).length > maxUpstreams) {
         throw invalid(`a repository has at most ${maxUpstreams} upstreams`)
       }
-      await renderRoot(tx, repositoryId, baseUrl)
+      await noteListingChange(tx, repositoryId)
       const details = { upstream: name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours }
       await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'add-upstream', details })
       return added
@@ -103,14 +102,14 @@ export async function setUpstream(
  */
 export async function removeUpstream(
   pool: pg.Pool,
-  { repositoryId, author, baseUrl }: UpstreamChange,
+  { repositoryId, author }: UpstreamChange,
   name: string,
   { releasesNames = false } = {},
 ): Promise<void> {
   await transaction(pool, async (tx) => {
     const isRemoved = await markUpstreamRemoved(tx, repositoryId, name, { releasesNames })
     if (!isRemoved) throw noUpstream()
-    await renderRoot(tx, repositoryId, baseUrl)
+    await noteListingChange(tx, repositoryId)
     const details = { upstream: name, released: releasesNames }
     await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'remove-upstream', details })
   })

@@ -45,6 +45,65 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     },
   )
 
+  it('tells many changes in parts, each document once at least', async () => {
+    const { push, ask, repository } = await aPublisher(t)
+    await push('1.0.0')
+    // 12,000 documents in the order of their numbers, seven in each second.
+    await t.db.query(
+      `insert into package (repository_id, name) select $1, 'many/lib' || i from generate_series(0, 11999) i`,
+      [repository.id],
+    )
+    await t.db.query(
+      `insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select p.id, false, d.base_url,
+              date_trunc('second', now()) - interval '1 hour' + substr(p.name, 9)::int / 7 * interval '1 second',
+              d.plain, d.gzip, d.brotli
+         from package p
+        cross join (select base_url, plain, gzip, brotli from package_document
+                     where repository_id = $1 and not is_dev limit 1) d
+        where p.repository_id = $1 and p.name like 'many/%'`,
+      [repository.id],
+    )
+    const seen: string[] = []
+    let since = 0
+    let parts = 0
+    do {
+      const { actions, timestamp } = (await ask(`metadata/changes.json?since=${since}`)).json()
+      expect(actions.length).toBeLessThanOrEqual(5000)
+      seen.push(...actions.map((action: { package: string }) => action.package))
+      if (parts > 0) expect(timestamp).toBeGreaterThan(since)
+      since = timestamp
+      parts += 1
+    } while (new Set(seen).size < 12_002 && parts < 10)
+    expect(seen.length).toBeGreaterThanOrEqual(12_002)
+    expect([new Set(seen).size, parts]).toEqual([12_002, 3])
+  })
+
+  it('tells a mirror to fetch everything when too much changed at once', async () => {
+    const { push, ask, repository } = await aPublisher(t)
+    await push('1.0.0')
+    await t.db.query(
+      `insert into package (repository_id, name) select $1, 'many/lib' || i from generate_series(1, 5001) i`,
+      [repository.id],
+    )
+    await t.db.query(
+      `insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select p.id, false, d.base_url, date_trunc('second', now()) - interval '1 hour', d.plain, d.gzip, d.brotli
+         from package p
+        cross join (select base_url, plain, gzip, brotli from package_document
+                     where repository_id = $1 and not is_dev limit 1) d
+        where p.repository_id = $1 and p.name like 'many/%'`,
+      [repository.id],
+    )
+    const { actions, timestamp } = (await ask('metadata/changes.json?since=0')).json()
+    expect(actions).toEqual([{ type: 'resync', package: '*', time: expect.any(Number) }])
+    const next = (await ask(`metadata/changes.json?since=${timestamp}`)).json()
+    expect(next.actions.map((action: { package: string }) => action.package)).toEqual([
+      'acme/lib',
+      'acme/lib~dev',
+    ])
+  })
+
   it('is for those who may pull', async () => {
     const mine = await aPublisher(t)
     const others = await aPublisher(t)

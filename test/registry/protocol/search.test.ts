@@ -73,8 +73,10 @@ describe('GET search.json of 6,000 packages', () => {
       `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, deleted_at)
        select p.id, v.version, v.composer, v.normalized, v.is_dev, v.sort_key, v.metadata, v.sha256,
               case when p.name like '%99' then now() end
-         from package p, package_version v join package o on o.id = v.package_id
-        where p.repository_id = $1 and o.repository_id = $1 and p.name <> 'acme/lib'`,
+         from package p
+        cross join (select v.* from package_version v join package o on o.id = v.package_id
+                     where o.repository_id = $1 limit 1) v
+        where p.repository_id = $1 and p.name <> 'acme/lib'`,
       [repository.id],
     )
     const search = async (query: string) => {
@@ -148,8 +150,10 @@ describe('GET list.json', () => {
     await t.db.query(
       `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
        select p.id, v.version, v.composer, v.normalized, v.is_dev, v.sort_key, v.metadata, v.sha256
-         from package p, package_version v join package o on o.id = v.package_id
-        where p.repository_id = $1 and o.repository_id = $1 and p.name like 'many/%'`,
+         from package p
+        cross join (select v.* from package_version v join package o on o.id = v.package_id
+                     where o.repository_id = $1 limit 1) v
+        where p.repository_id = $1 and p.name like 'many/%'`,
       [repository.id],
     )
     const first = await ask('list.json?vendor=many')

@@ -62,6 +62,8 @@ describe('pulls that come together', () => {
         return url.slice(url.indexOf(path) + path.length)
       }),
     )
+    // The first pull after a new name also renders the document.
+    await Promise.all(publishers.map(({ ask }) => ask('packages.json')))
     const roots = await countStatements('list-root-documents', async () => {
       const answers = await Promise.all(publishers.map(({ ask }) => ask('packages.json')))
       expect(answers.map((answer) => answer.json()['available-packages'])).toEqual(

@@ -1,0 +1,59 @@
+import type { Queryable } from '../../database/database.ts'
+
+/**
+ * Notes that packages.json of a repository names something else now. Give it a transaction's client and run it last:
+ * it locks the repository, so that revisions come in the order of the commits.
+ */
+export async function noteListingChange(db: Queryable, repositoryId: string): Promise<void> {
+  await db.query({
+    name: 'note-listing-change',
+    text: `with held as materialized (select id from repository where id = $1 for no key update)
+           insert into repository_listing (repository_id) select id from held
+           on conflict (repository_id) do update set revision = nextval('document_revision')`,
+    values: [repositoryId],
+  })
+}
+
+/** What a repository's packages.json says, and the revision that this is. */
+export interface Listing {
+  /** `acme/php`. */
+  path: string
+  revision: string
+  /** Whether other repositories' packages are offered too. */
+  hasUpstreams: boolean
+  /** All names that were ever published, in byte order. Names without versions stay claimed. */
+  names: string[]
+  /** The vendors of all names, when there are more than `maxNames`; `names` is then incomplete. */
+  vendors: string[] | null
+}
+
+/** Reads what a repository's packages.json says, as of one moment. Null when the repository or its listing is gone. */
+export async function findListing(
+  db: Queryable,
+  repositoryId: string,
+  maxNames: number,
+): Promise<Listing | null> {
+  const { rows } = await db.query<Listing>(
+    `with recursive listed as materialized (
+       select name from package where repository_id = $1 order by name collate "C" limit $2::int + 1
+     ), vendor (name) as (
+       select split_part(min(name collate "C"), '/', 1) from listed having count(*) > $2
+       union all
+       -- The first name after all of a vendor's: in byte order 0 follows the slash. One look-up for each vendor.
+       select (select split_part(p.name, '/', 1) from package p
+                where p.repository_id = $1 and p.name collate "C" >= v.name || '0'
+                order by p.name collate "C" limit 1)
+         from vendor v where v.name is not null
+     )
+     select g.name || '/' || r.name as path, l.revision,
+            exists (select from upstream where repository_id = r.id and removed_at is null) as "hasUpstreams",
+            array(select name from listed limit $2) as names,
+            case when exists (select from vendor) then array(select name from vendor where name is not null) end as vendors
+       from repository r
+       join repository_group g on g.id = r.group_id
+       join repository_listing l on l.repository_id = r.id
+      where r.id = $1`,
+    [repositoryId, maxNames],
+  )
+  return rows[0] ?? null
+}
