@@ -25,7 +25,11 @@ export interface LoadResult {
   bodies: string[]
 }
 
-/** Runs a load from a process of its own, so that it takes no time from whoever watches. */
+/**
+ * Runs a load from a process of its own, so that it takes no time from the process that measures. autocannon needs 35 to
+ * 40 µs of processor time for a request, which is more than nginx needs: it reached 10,000 requests a second where this
+ * reaches 40,000, and the ratios to nginx would have measured autocannon.
+ */
 export async function runLoad(load: Load): Promise<LoadResult> {
   const child = fork(fileURLToPath(new URL('load-process.ts', import.meta.url)))
   child.send(load)
