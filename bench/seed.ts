@@ -68,7 +68,11 @@ export async function seedCrowd(db: pg.Pool): Promise<void> {
       returning id
     ), authorizations as (
       insert into account_authorization (account_id, application_id, scopes, resource_scope)
-      select accounts.id, application.id, '{account-profile:r}', 'all' from accounts, application returning id
+      select accounts.id, application.id, '{account-profile:r}', 'all' from accounts, application
+      returning id, account_id, application_id
+    ), grants as (
+      insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope)
+      select id, id, account_id, application_id, '{account-profile:r}', 'all' from authorizations
     )
     insert into token_pair (authorization_id, access_hash, access_scopes, access_expires_at,
                             refresh_hash, refresh_scopes, refresh_expires_at)

@@ -1,4 +1,4 @@
-import type { TokenResponse } from '../src/oauth/grants.ts'
+import type { TokenResponse } from '../src/oauth/token.ts'
 import { anAccount } from '../test/support/actors.ts'
 import { aCode, anApplication, anAuthorization } from '../test/support/oauth-actors.ts'
 import { requestText } from './load.ts'

@@ -1,7 +1,7 @@
--- Approves a request that waits for this account's answer: the standing authorization is made or widened, its
--- repositories become the chosen ones, and a code is issued. No row when the request is unknown, expired,
--- answered, or another account's, when its application may no longer be authorized, or when repositories must
--- be chosen and none of the paths names one that the account has a role on.
+-- Approves a request that waits for this account's decision (SPEC 4.1): adds a grant to the account's authorization of the
+-- application and issues a code that belongs to it. Earlier grants stay as they are. No row when the request is unknown,
+-- expired, already decided, or another account's, when its application may no longer be authorized, or when
+-- repositories must be chosen and none of the paths names one that the account has a role on.
 create or replace function approve_authorization_request(
   the_id_hash bytea, the_account_id bigint, chosen_paths text[], the_code_hash bytea, code_lifetime_seconds integer
 ) returns table (redirect_uri text, state text)
@@ -10,6 +10,8 @@ language plpgsql as $$
 declare
   request              authorization_request;
   the_authorization_id bigint;
+  the_grant_id         bigint;
+  is_first             boolean;
   chosen_ids           bigint[] := array(
     select r.id
       from unnest(chosen_paths) as path
@@ -17,7 +19,7 @@ declare
       join repository r on r.group_id = g.id and r.name = split_part(path, '/', 2)
      where role_of(the_account_id, r.id) is not null);
 begin
-  -- Of two answers the second waits here for the first, and then finds the request answered.
+  -- Of two racing decisions, the second waits here for the first and then finds no open request.
   update authorization_request r
      set answered_at = now()
     from application c
@@ -30,24 +32,20 @@ begin
     return;
   end if;
 
-  insert into account_authorization as standing (account_id, application_id, scopes, resource_scope)
+  -- The lock on the authorization makes a withdrawal come before this grant or end it too.
+  insert into account_authorization (account_id, application_id, scopes, resource_scope)
   values (the_account_id, request.application_id, request.scopes, request.resource_scope)
-  on conflict (account_id, application_id) where ended_at is null
-  do update set scopes = array(select distinct unnest(standing.scopes || excluded.scopes)),
-                resource_scope = excluded.resource_scope,
-                granted_at = now()
-  returning id into the_authorization_id;
+  on conflict (account_id, application_id) where ended_at is null do update set granted_at = now()
+  returning id, xmax = 0 into the_authorization_id, is_first;
 
-  delete from authorization_repository
-   where authorization_id = the_authorization_id and repository_id <> all (chosen_ids);
-  if request.resource_scope = 'specified' then
-    insert into authorization_repository (authorization_id, repository_id)
-    select the_authorization_id, unnest(chosen_ids)
-    on conflict do nothing;
-  end if;
+  -- The first grant has the id of its authorization: a code that a process of the previous release issues belongs to it.
+  the_grant_id := case when is_first then the_authorization_id else nextval('account_authorization_id_seq') end;
+  insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope, repository_ids)
+  values (the_grant_id, the_authorization_id, the_account_id, request.application_id, request.scopes, request.resource_scope,
+          case when request.resource_scope = 'specified' then chosen_ids else '{}' end);
 
-  insert into authorization_code (code_hash, authorization_id, redirect_uri, scopes, code_challenge, expires_at)
-  values (the_code_hash, the_authorization_id, request.redirect_uri, request.scopes, request.code_challenge,
+  insert into authorization_code (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
+  values (the_code_hash, the_authorization_id, the_grant_id, request.redirect_uri, request.scopes, request.code_challenge,
           now() + make_interval(secs => code_lifetime_seconds));
   return query select request.redirect_uri, request.state;
 end

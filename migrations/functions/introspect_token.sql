@@ -1,5 +1,6 @@
--- What RFC 7662 tells of a live token: to an application of its own tokens, to a resource server of every one.
--- No row when the client's authentication fails; a null token when there is none to be told of.
+-- Returns what RFC 7662 tells about a live token. An application sees its own tokens. A resource server also sees all
+-- access and personal tokens, but no refresh token of another client: nobody sends it one for a good reason.
+-- No row when the client's authentication fails; a null token when there is none to see.
 create or replace function introspect_token(the_client_id text, the_secret_hash bytea, the_token_hash bytea)
 returns table (token jsonb)
 language sql stable as $$
@@ -19,16 +20,13 @@ language sql stable as $$
       from (select kind, scopes, account_id, application_id, created_at, expires_at, resource_scope, repository_ids
               from live_token
              where token_hash = the_token_hash
+               and (asker.is_resource_server or application_id = asker.id)
              union all
-            select 'refresh', p.refresh_scopes, a.account_id, a.application_id, p.created_at, p.refresh_expires_at,
-                   a.resource_scope,
-                   array(select repository_id from authorization_repository where authorization_id = a.id)
-              from token_pair p
-              join account_authorization a on a.id = p.authorization_id and a.ended_at is null
-             where p.refresh_hash = the_token_hash and p.refresh_expires_at > now()
-               and (select status = 'approved' from application where id = a.application_id)
-               and (select disabled_at is null from account where id = a.account_id)) as t
-     where asker.is_resource_server or t.application_id = asker.id)
+            select 'refresh', refresh_scopes, account_id, application_id, created_at, refresh_expires_at, resource_scope,
+                   repository_ids
+              from live_pair
+             where refresh_hash = the_token_hash and refresh_expires_at > now()
+               and application_id = asker.id) as t)
     from application asker
    where asker.id = authenticate_application(the_client_id, the_secret_hash)
 $$;

@@ -1,6 +1,9 @@
-/** How many statements of one kind run at once: while one is being answered, the next gathers its calls. */
+import pg from 'pg'
+import { isOutage } from './database.ts'
+
+/** How many statements of one kind run at once: while they run, the next one gathers its calls. */
 const maxStatements = 2
-/** How many calls ride on one statement: its answer is held in memory as a whole. */
+/** How many calls share one statement: its rows are held in memory together. */
 const maxCalls = 32
 
 interface Waiting<Call, Answer> {
@@ -10,9 +13,11 @@ interface Waiting<Call, Answer> {
 }
 
 /**
- * Lets calls that come together share one statement (DESIGN §5): `askMany` answers them in their order, and who comes
- * while two statements run waits for the next. A call rides only on a statement that begins after it, so it sees all
- * that was committed before it. When a statement fails, all of its calls do.
+ * Lets simultaneous calls share one statement (DESIGN §5). `askMany` returns results in the order of the calls. A call that
+ * arrives while two statements run waits for the next one. Its statement begins after the call, so it sees everything
+ * that was committed before. When the database refuses a statement, it has changed nothing, and each of its calls is
+ * repeated alone: so only the call that cannot succeed fails. After a lost connection nobody knows what was
+ * committed, and all calls of the statement fail.
  */
 export function shareStatements<Call, Answer>(
   askMany: (calls: Call[]) => Promise<Answer[]>,
@@ -38,10 +43,20 @@ export function shareStatements<Call, Answer>(
       const answers = await askMany(calls.map(({ call }) => call))
       for (const [i, { resolve }] of calls.entries()) resolve(answers[i] as Answer)
     } catch (error) {
-      for (const { reject } of calls) reject(error)
+      if (calls.length === 1 || !isRefusal(error)) for (const { reject } of calls) reject(error)
+      else for (const call of calls) await runAlone(call)
     } finally {
       running -= 1
       gather()
+    }
+  }
+
+  async function runAlone({ call, resolve, reject }: Waiting<Call, Answer>): Promise<void> {
+    try {
+      const [answer] = await askMany([call])
+      resolve(answer as Answer)
+    } catch (error) {
+      reject(error)
     }
   }
 
@@ -50,6 +65,11 @@ export function shareStatements<Call, Answer>(
       waiting.push({ call, resolve, reject })
       gather()
     })
+}
+
+/** Returns whether the database rolled the statement back for a reason in the statement. A timeout would only repeat. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && !isOutage(error) && error.code !== '57014'
 }
 
 /**

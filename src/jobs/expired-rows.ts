@@ -4,7 +4,7 @@ import { deleteExpiredJobs } from './job-rows.ts'
 
 /** How many rows of a table one statement deletes at most, so that it holds its locks for a short time. */
 const rowsPerStatement = 2_000
-/** A seal outlives its grace period by no more. */
+/** A seal outlives its grace period by at most this time. */
 const sweepSeconds = 300
 
 /**
@@ -40,35 +40,10 @@ export function sweepJob(sweeps: readonly DeleteExpired[]): Job {
   }
 }
 
-/**
- * Deletes expired tokens, codes, sign-ins under way, sessions and failures, and wipes the seals.
- *
- * A used code stays as long as a pair that was issued for it, because its second use must end the pairs (OAUTH 85).
- * Pairs stay for 30 days, for the same reason (OAUTH 106).
- */
+/** Deletes expired consent pages, sign-ins under way, sessions and failures. */
 export async function deleteExpiredCredentials(db: Queryable, limit: number): Promise<number> {
   const { rows } = await db.query<{ swept: number }>(
-    `with seals as (
-       update token_pair set sealed_successor = null
-        where id in (select id from token_pair
-                      where sealed_successor is not null and refresh_expires_at <= now()
-                      order by id limit $1 for no key update skip locked)
-       returning 1
-     ), pairs as (
-       delete from token_pair
-        where id in (select id from token_pair
-                      where refresh_expires_at < now() - interval '30 days'
-                        and access_expires_at < now() - interval '30 days' and sealed_successor is null
-                      order by id limit $1 for update skip locked)
-       returning 1
-     ), codes as (
-       delete from authorization_code
-        where code_hash in (select c.code_hash from authorization_code c
-                             where c.expires_at < now() - interval '1 day'
-                               and not exists (select from token_pair p where p.code_hash = c.code_hash)
-                             limit $1 for update skip locked)
-       returning 1
-     ), requests as (
+    `with requests as (
        delete from authorization_request
         where id_hash in (select id_hash from authorization_request
                            where expires_at < now() - interval '1 day'
@@ -93,8 +68,7 @@ export async function deleteExpiredCredentials(db: Queryable, limit: number): Pr
                             limit $1 for update skip locked)
        returning 1
      )
-     select (select count(*) from seals) + (select count(*) from pairs) + (select count(*) from codes)
-          + (select count(*) from requests) + (select count(*) from returns) + (select count(*) from sessions)
+     select (select count(*) from requests) + (select count(*) from returns) + (select count(*) from sessions)
           + (select count(*) from failures) as swept`,
     [limit],
   )

@@ -16,6 +16,8 @@ export interface UsedToken {
 export interface LastUse {
   /** Remembers the use and returns at once: no request ever waits for it. */
   note: (token: UsedToken) => void
+  /** The same for an application that got a token: a resource server may be the only one that sees that token later. */
+  noteAuthorization: (authorizationId: string) => void
   /** Writes what was noted so far. */
   flush: () => Promise<void>
 }
@@ -43,11 +45,19 @@ export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
     }
   }
 
+  function schedule(): void {
+    timer ??= setTimeout(() => void flush(), gatherMilliseconds).unref()
+  }
+
   return {
     note({ kind, tokenId, authorizationId }) {
       if (kind === 'personal') personalTokens.add(tokenId)
       if (authorizationId !== null) authorizations.add(authorizationId)
-      timer ??= setTimeout(() => void flush(), gatherMilliseconds).unref()
+      schedule()
+    },
+    noteAuthorization(authorizationId) {
+      authorizations.add(authorizationId)
+      schedule()
     },
     flush,
   }

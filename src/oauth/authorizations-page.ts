@@ -9,19 +9,19 @@ import {
   type Authorization,
   endAuthorization,
   findEndedAuthorization,
+  type GrantedAccess,
   listAuthorizations,
 } from './authorizations.ts'
 
-const authorizationsListPage = page<{ authorizations: WordedAuthorization[]; withdrawn: string | null }>(
+const authorizationsListPage = page<{ authorizations: DescribedAuthorization[]; withdrawn: string | null }>(
   'oauth/authorizations',
 )
 
-interface WordedAuthorization extends Authorization {
-  scopeGroups: DescribedScopes[]
-  reach: string
+interface DescribedAuthorization extends Omit<Authorization, 'access'> {
+  access: { scopeGroups: DescribedScopes[]; reach: string }[]
 }
 
-/** The user authorization management page of SPEC 2.1: what the account has granted, and how to withdraw it. */
+/** The user authorization management page of SPEC 2.1: what all live grants allow together, and how to withdraw them. */
 export async function authorizationsPage(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
 
@@ -31,7 +31,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
     const authorizations = await listAuthorizations(db, session.account.id)
     const ended = readId(field(readQuery(request), 'withdrawn'))
     return authorizationsListPage(reply, session, {
-      authorizations: authorizations.map(word),
+      authorizations: authorizations.map(describe),
       withdrawn: ended === null ? null : await findEndedAuthorization(db, ended, session.account.id),
     })
   })
@@ -46,15 +46,19 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
   })
 }
 
-/** Null for what no authorization can be called. */
+/** Returns null for text that cannot be the id of an authorization. */
 function readId(text: string): string | null {
   return /^\d{1,18}$/.test(text) ? text : null
 }
 
-function word(authorization: Authorization): WordedAuthorization {
+function describe({ access, ...authorization }: Authorization): DescribedAuthorization {
   return {
     ...authorization,
-    scopeGroups: describeScopes(authorization.scopes),
-    reach: describeResourceScope(authorization.resourceScope),
+    access: access.map((one) => ({ scopeGroups: describeScopes(one.scopes), reach: describeReach(one) })),
   }
+}
+
+function describeReach({ resourceScope, repositories }: GrantedAccess): string {
+  if (resourceScope !== 'specified') return describeResourceScope(resourceScope)
+  return repositories.length > 0 ? repositories.join(', ') : 'None: the chosen repositories no longer exist'
 }

@@ -2,36 +2,49 @@ import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
-/** An account's standing consent to an application, as the account sees it (DESIGN §1). */
+/** What several grants allow on the same repositories. */
+export interface GrantedAccess {
+  scopes: string[]
+  resourceScope: ResourceScope
+  /** Paths of the chosen repositories, when the resource scope is `specified`. */
+  repositories: string[]
+}
+
+/** All grants of an account to an application, as the account sees them (DESIGN §1). */
 export interface Authorization {
   id: string
   clientId: string
   name: string
   website: string
-  scopes: string[]
-  resourceScope: ResourceScope
-  /** Paths of the chosen repositories; they count when the resource scope is `specified`. */
-  repositories: string[]
+  /** What its live grants allow, one element for each set of repositories. */
+  access: GrantedAccess[]
+  /** The last consent. */
   grantedAt: Date
-  /** When a token was issued or used last; null when the application never came for one. */
+  /** When a token was last issued or used; null when the application never fetched one. */
   lastUsedAt: Date | null
 }
 
-/** The account's authorizations that have not ended, latest first. */
+/** Returns the account's authorizations that have not ended, latest first. */
 export async function listAuthorizations(db: Queryable, accountId: string): Promise<Authorization[]> {
   const { rows } = await db.query<Authorization>(
-    `select a.id, c.client_id as "clientId", c.name, c.website, a.scopes, a.resource_scope as "resourceScope",
-            array(select g.name || '/' || r.name
-                    from authorization_repository chosen
-                    join repository r on r.id = chosen.repository_id
-                    join repository_group g on g.id = r.group_id
-                   where chosen.authorization_id = a.id
-                   order by 1) as repositories,
-            a.granted_at as "grantedAt",
-            greatest(a.last_used_at,
-                     (select max(created_at) from token_pair where authorization_id = a.id)) as "lastUsedAt"
+    `select a.id, c.client_id as "clientId", c.name, c.website, a.granted_at as "grantedAt",
+            a.last_used_at as "lastUsedAt", together.access
        from account_authorization a
        join application c on c.id = a.application_id
+      cross join lateral (
+        select json_agg(json_build_object('scopes', scopes, 'resourceScope', resource_scope, 'repositories', repositories)
+                        order by first_id) as access
+          from (select min(g.id) as first_id, g.resource_scope, chosen.repositories,
+                       array_agg(distinct scope) as scopes
+                  from authorization_grant g
+                 cross join unnest(g.scopes) as scope
+                 cross join lateral (
+                   select array(select o.name || '/' || r.name
+                                  from repository r join repository_group o on o.id = r.group_id
+                                 where r.id = any (g.repository_ids)
+                                 order by 1) as repositories) as chosen
+                 where g.authorization_id = a.id and g.ended_at is null
+                 group by g.resource_scope, chosen.repositories) as same_reach) as together
       where a.account_id = $1 and a.ended_at is null
       order by a.granted_at desc, a.id desc`,
     [accountId],
@@ -40,8 +53,8 @@ export async function listAuthorizations(db: Queryable, accountId: string): Prom
 }
 
 /**
- * Ends an authorization of the account, and with it every code and token: they all ask whether it has ended.
- * Without effect when the account has no such authorization, or it has ended before.
+ * Ends an authorization of the account, and with it its grants: every check of a code or token reads whether its grant
+ * has ended. Does nothing when the account has no such authorization, or it has ended before.
  */
 export async function endAuthorization(db: Queryable, id: string, accountId: string): Promise<void> {
   await db.query(
@@ -50,7 +63,7 @@ export async function endAuthorization(db: Queryable, id: string, accountId: str
   )
 }
 
-/** The name of the application whose authorization the account has ended; null when it has not. */
+/** Returns the name of the application whose authorization the account has ended; null when it has not. */
 export async function findEndedAuthorization(
   db: Queryable,
   id: string,
@@ -66,7 +79,7 @@ export async function findEndedAuthorization(
   return rows[0]?.name ?? null
 }
 
-/** A request that a standing authorization may answer without asking again. */
+/** A request that an earlier grant may cover. */
 export interface RepeatedRequest {
   accountId: string
   applicationId: string
@@ -77,8 +90,8 @@ export interface RepeatedRequest {
 }
 
 /**
- * Issues a code under the account's standing authorization (OAUTH 47). False when there is none, or it does not
- * cover the scopes and the resource scope, or none of its chosen repositories is left.
+ * Issues a code that belongs to a live grant of the account (OAUTH 47). Returns false when no single grant covers the
+ * scopes and the resource scope with a chosen repository that still exists. The newest of them is taken: nothing widens.
  */
 export async function issueCodeAgain(
   db: Queryable,
@@ -86,13 +99,17 @@ export async function issueCodeAgain(
   code: { hash: SecretHash; lifetimeSeconds: number },
 ): Promise<boolean> {
   const { rowCount } = await db.query(
-    `insert into authorization_code (code_hash, authorization_id, redirect_uri, scopes, code_challenge, expires_at)
-     select $1, a.id, $2, $3, $4, now() + make_interval(secs => $5)
-       from account_authorization a
-      where a.account_id = $6 and a.application_id = $7 and a.ended_at is null
-        and covers_all(a.scopes, $3) and a.resource_scope = $8
-        and (a.resource_scope <> 'specified'
-          or exists (select from authorization_repository where authorization_id = a.id))`,
+    `insert into authorization_code
+                 (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
+     select $1, g.authorization_id, g.id, $2, $3, $4, now() + make_interval(secs => $5)
+       from authorization_grant g
+      where g.authorization_id = (select id from account_authorization
+                                   where account_id = $6 and application_id = $7 and ended_at is null)
+        and g.ended_at is null and g.granted_at is not null
+        and covers_all(g.scopes, $3) and g.resource_scope = $8
+        and (g.resource_scope <> 'specified' or exists (select from repository where id = any (g.repository_ids)))
+      order by g.id desc
+      limit 1`,
     [
       code.hash,
       request.redirectUri,

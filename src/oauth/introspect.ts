@@ -7,7 +7,7 @@ import { sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
 import { introspectTokens, type SeenToken } from './tokens.ts'
 
-/** Introspection endpoint (RFC 7662): an application sees its own tokens, a resource server all. */
+/** Introspection endpoint (RFC 7662): an application sees its own tokens, a resource server all access and personal tokens. */
 export async function introspectRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {
   const introspect = shareStatements(introspectTokens.bind(null, db))
 
@@ -21,13 +21,14 @@ export async function introspectRoute(app: FastifyInstance, { db, config }: AppC
   })
 }
 
-/** RFC 7662 §2.2, and what a resource server needs besides to honour the token's resource scope (SPEC 2.1). */
+/** Returns the response of RFC 7662 §2.2, and what a resource server needs to respect the token's resource scope (SPEC 2.1). */
 function describe(token: SeenToken, issuer: string): object {
   return {
     active: true,
     scope: token.scopes.join(' '),
     ...(token.clientId !== null && { client_id: token.clientId }),
-    ...(token.kind !== 'refresh' && { token_type: 'bearer' }),
+    // Named differently, so that no server takes a refresh token for a bearer token.
+    token_type: token.kind === 'refresh' ? 'refresh_token' : 'bearer',
     ...(token.expiresAt !== null && { exp: token.expiresAt }),
     iat: token.issuedAt,
     iss: issuer,

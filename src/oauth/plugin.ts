@@ -1,5 +1,4 @@
 import type { FastifyInstance } from 'fastify'
-import type { AppContext } from '../context.ts'
 import { refuseOtherMethods } from '../http/other-methods.ts'
 import { refuseOtherPaths } from '../http/other-paths.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
@@ -7,10 +6,10 @@ import { acceptOnlyForms } from './form.ts'
 import { introspectRoute } from './introspect.ts'
 import { metadataPaths, metadataRoute } from './metadata.ts'
 import { revokeRoute } from './revoke.ts'
-import { tokenRoute } from './token.ts'
+import { type OAuthContext, tokenRoute } from './token.ts'
 
 /** The authorization server. What programs call speaks OAuth's JSON; what people see speaks HTML, in a scope beside it. */
-export async function oauth(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function oauth(app: FastifyInstance, context: OAuthContext): Promise<void> {
   await app.register(async (scope) => {
     speakOAuth(scope)
     await metadataRoute(scope, context)

@@ -1,25 +1,151 @@
-import type { FastifyInstance } from 'fastify'
+import { createHash } from 'node:crypto'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
-import { readClient } from './client-auth.ts'
+import { shareStatements } from '../database/shared-statements.ts'
+import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import type { LastUse } from '../jobs/last-use.ts'
+import { type PresentedClient, readClient, refuseClient } from './client-auth.ts'
 import { OAuthError, sendJson } from './errors.ts'
-import { formOf, readRequired } from './form.ts'
-import { exchange, refresh } from './grants.ts'
+import { type Form, formOf, readOptional, readRequired } from './form.ts'
+import { openSeal, sealPair, type TokenPair } from './seal.ts'
+import { type CodeExchange, exchangeCodes, type PairRefresh, refreshPairs } from './tokens.ts'
 
-/** The grants by their name in requests. */
-const grants = new Map(Object.entries({ authorization_code: exchange, refresh_token: refresh }))
+/** The token response object of SPEC 2.3. */
+export interface TokenResponse {
+  access_token: string
+  token_type: 'bearer'
+  expires_in: number
+  refresh_token: string
+  scope: string
+}
+
+/** What the token endpoints need. */
+export interface OAuthContext extends AppContext {
+  lastUse: LastUse
+}
+
+type GrantType = (client: PresentedClient, form: Form, log: FastifyBaseLogger) => Promise<TokenResponse>
 
 /** Token endpoint: SPEC 4.2, RFC 6749 §3.2. */
-export async function tokenRoute(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function tokenRoute(app: FastifyInstance, context: OAuthContext): Promise<void> {
+  const grantTypes = new Map<string, GrantType>([
+    ['authorization_code', exchangeCode(context)],
+    ['refresh_token', refresh(context)],
+  ])
+
   app.post('/token', async (request, reply) => {
     const form = formOf(request)
     const client = readClient(request, form)
-    const grant = grants.get(readRequired(form, 'grant_type'))
-    if (!grant) {
+    const grantType = grantTypes.get(readRequired(form, 'grant_type'))
+    if (!grantType) {
       throw new OAuthError(
         'unsupported_grant_type',
         'The grant_type must be authorization_code or refresh_token.',
       )
     }
-    return sendJson(reply, await grant(context, request.log, client, form))
+    return sendJson(reply, await grantType(client, form, request.log))
   })
+}
+
+/** Grant type `authorization_code` (SPEC 4.2, RFC 6749 §4.1.3, RFC 7636 §4.5). It ignores a `scope` parameter. */
+function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
+  const lifetimes = lifetimesOf(config)
+  const exchange = shareStatements((calls: CodeExchange[]) => exchangeCodes(db, lifetimes, calls))
+
+  return async (client, form, log) => {
+    const code = readRequired(form, 'code')
+    const verifier = readOptional(form, 'code_verifier')
+    const pair = makePair()
+    const result = await exchange({
+      client,
+      codeHash: hashSecret(code),
+      redirectUri: readOptional(form, 'redirect_uri') ?? null,
+      codeChallenge: verifier === undefined ? null : challengeOf(verifier),
+      accessHash: hashSecret(pair.accessToken),
+      refreshHash: hashSecret(pair.refreshToken),
+    })
+    if (result.outcome === 'invalid_client') return refuseClient(db, client)
+    if (result.outcome === 'issued') {
+      lastUse.noteAuthorization(result.authorizationId)
+      return tokenResponse(pair, result.scope, lifetimes.accessSeconds)
+    }
+    if (result.outcome === 'replayed') {
+      log.warn({ clientId: client.clientId }, 'an authorization code was used again')
+    }
+    throw new OAuthError(
+      'invalid_grant',
+      'The code is unknown, expired or already used, or it was issued for another client, redirect_uri or code_verifier.',
+    )
+  }
+}
+
+/** Grant type `refresh_token` (SPEC §3, 4.2, RFC 6749 §6). Within the grace period it returns the first use's pair again. */
+function refresh({ db, config, lastUse }: OAuthContext): GrantType {
+  const lifetimes = lifetimesOf(config)
+  const exchange = shareStatements((calls: PairRefresh[]) => refreshPairs(db, lifetimes, calls))
+
+  return async (client, form, log) => {
+    const refreshToken = readRequired(form, 'refresh_token')
+    const next = makePair()
+    const result = await exchange({
+      client,
+      refreshHash: hashSecret(refreshToken),
+      scope: readScope(form),
+      accessHash: hashSecret(next.accessToken),
+      nextRefreshHash: hashSecret(next.refreshToken),
+      sealedSuccessor: sealPair(next, refreshToken),
+    })
+    if (result.outcome === 'invalid_client') return refuseClient(db, client)
+    if (result.outcome === 'issued' || result.outcome === 'repeated') {
+      lastUse.noteAuthorization(result.authorizationId)
+      const pair = result.outcome === 'issued' ? next : openSeal(result.sealedPair, refreshToken)
+      return tokenResponse(pair, result.scope, result.expiresIn)
+    }
+    if (result.outcome === 'invalid_scope') {
+      throw new OAuthError('invalid_scope', 'The scope asks for more than was granted.')
+    }
+    if (result.outcome === 'reused') {
+      log.warn({ clientId: client.clientId }, 'a refresh token was used after its grace period')
+    }
+    throw new OAuthError(
+      'invalid_grant',
+      'The refresh token is unknown, expired or revoked, or it was issued to another client.',
+    )
+  }
+}
+
+function lifetimesOf({ lifetimes }: OAuthContext['config']) {
+  return {
+    accessSeconds: lifetimes.accessToken,
+    refreshSeconds: lifetimes.refreshToken,
+    graceSeconds: lifetimes.grace,
+  }
+}
+
+/** Returns the requested scopes without repeats, separated by single spaces; null when the request has no `scope`. */
+function readScope(form: Form): string | null {
+  const scope = readOptional(form, 'scope')
+  if (scope === undefined) return null
+  const names = new Set(scope.split(' '))
+  // An empty name is refused with the others: no scope is named like that.
+  return names.has('') ? scope : [...names].join(' ')
+}
+
+function makePair(): TokenPair {
+  return { accessToken: makeSecret('access'), refreshToken: makeSecret('refresh') }
+}
+
+/** S256 of RFC 7636 §4.2. */
+function challengeOf(verifier: string): string {
+  return createHash('sha256').update(verifier).digest('base64url')
+}
+
+function tokenResponse(pair: TokenPair, scope: string, expiresIn: number): TokenResponse {
+  return {
+    access_token: pair.accessToken,
+    token_type: 'bearer',
+    expires_in: expiresIn,
+    refresh_token: pair.refreshToken,
+    scope,
+  }
 }

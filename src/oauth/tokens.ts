@@ -4,63 +4,125 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { PresentedClient } from './client-auth.ts'
 
-/** A refresh token and the pair to put in its place. */
-export interface PairRefresh {
-  client: PresentedClient
-  refreshHash: SecretHash
-  /** Null asks for all that was granted. */
-  scopes: string[] | null
-  accessHash: SecretHash
-  nextRefreshHash: SecretHash
-  /** The new pair, readable by who holds the old refresh token. */
-  sealedSuccessor: Buffer
+/** How long new tokens live, and a superseded pair works. */
+export interface TokenLifetimes {
   accessSeconds: number
   refreshSeconds: number
   graceSeconds: number
 }
 
-export type RefreshAnswer =
-  | { outcome: 'issued'; scopes: string[]; expiresIn: number }
-  | { outcome: 'repeated'; scopes: string[]; expiresIn: number; sealedPair: Buffer }
-  | { outcome: 'invalid_client' | 'invalid_grant' | 'invalid_scope' | 'reused' }
+/** A code with everything that it must be bound to, and the hashes of the pair to store for it. */
+export interface CodeExchange {
+  client: PresentedClient
+  codeHash: SecretHash
+  /** Null when the request has none: then it is not compared (SPEC 4.2). */
+  redirectUri: string | null
+  /** S256 of the code_verifier; null when the request has none. */
+  codeChallenge: string | null
+  accessHash: SecretHash
+  refreshHash: SecretHash
+}
 
-/** Verifies the client and supersedes the pair, or answers its successor: the migration's `refresh_pair` tells which. */
-export async function refreshPair(db: Queryable, refresh: PairRefresh): Promise<RefreshAnswer> {
-  const { rows } = await db.query<RefreshAnswer>({
-    name: 'refresh-pair',
-    text: `select outcome, scopes, expires_in as "expiresIn", sealed_pair as "sealedPair"
-             from refresh_pair($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+/** The outcomes are those of the SQL function `exchange_codes`. Scopes are separated by spaces. */
+export type CodeOutcome =
+  | { outcome: 'issued'; scope: string; authorizationId: string }
+  | { outcome: 'invalid_client' | 'invalid_grant' | 'replayed' }
+
+/** Exchanges codes for token pairs in one transaction. Returns the outcomes in the order of the calls. */
+export async function exchangeCodes(
+  db: Queryable,
+  lifetimes: TokenLifetimes,
+  calls: readonly CodeExchange[],
+): Promise<CodeOutcome[]> {
+  const { rows } = await db.query<CodeOutcome & { callNumber: number }>({
+    name: 'exchange-codes',
+    text: `select call_number as "callNumber", outcome, scope, authorization_id as "authorizationId"
+             from exchange_codes(
+                    client_ids => $1, secret_hashes => $2, code_hashes => $3, redirect_uris => $4,
+                    code_challenges => $5, access_hashes => $6, refresh_hashes => $7,
+                    access_seconds => $8, refresh_seconds => $9)`,
     values: [
-      refresh.client.clientId,
-      refresh.client.secretHash,
-      refresh.refreshHash,
-      refresh.scopes,
-      refresh.accessHash,
-      refresh.nextRefreshHash,
-      refresh.sealedSuccessor,
-      refresh.accessSeconds,
-      refresh.refreshSeconds,
-      refresh.graceSeconds,
+      calls.map(({ client }) => client.clientId),
+      calls.map(({ client }) => client.secretHash),
+      calls.map(({ codeHash }) => codeHash),
+      calls.map(({ redirectUri }) => redirectUri),
+      calls.map(({ codeChallenge }) => codeChallenge),
+      calls.map(({ accessHash }) => accessHash),
+      calls.map(({ refreshHash }) => refreshHash),
+      lifetimes.accessSeconds,
+      lifetimes.refreshSeconds,
     ],
   })
-  return rows[0] as RefreshAnswer
+  return inOrder(rows)
+}
+
+/** A refresh token and the pair to put in its place. */
+export interface PairRefresh {
+  client: PresentedClient
+  refreshHash: SecretHash
+  /** Separated by spaces; null asks for everything that was granted. */
+  scope: string | null
+  accessHash: SecretHash
+  nextRefreshHash: SecretHash
+  /** The new pair, readable for whoever presents the old refresh token. */
+  sealedSuccessor: Buffer
+}
+
+/** The outcomes are those of the SQL function `refresh_pairs`. Scopes are separated by spaces. */
+export type RefreshOutcome =
+  | { outcome: 'issued'; scope: string; expiresIn: number; authorizationId: string }
+  | { outcome: 'repeated'; scope: string; expiresIn: number; authorizationId: string; sealedPair: Buffer }
+  | { outcome: 'invalid_client' | 'invalid_grant' | 'invalid_scope' | 'reused' }
+
+/** Replaces token pairs by their successors in one transaction. Returns the outcomes in the order of the calls. */
+export async function refreshPairs(
+  db: Queryable,
+  lifetimes: TokenLifetimes,
+  calls: readonly PairRefresh[],
+): Promise<RefreshOutcome[]> {
+  const { rows } = await db.query<RefreshOutcome & { callNumber: number }>({
+    name: 'refresh-pairs',
+    text: `select call_number as "callNumber", outcome, scope, expires_in as "expiresIn",
+                  sealed_pair as "sealedPair", authorization_id as "authorizationId"
+             from refresh_pairs(
+                    client_ids => $1, secret_hashes => $2, refresh_hashes => $3, asked_scopes => $4,
+                    access_hashes => $5, next_refresh_hashes => $6, sealed_successors => $7,
+                    access_seconds => $8, refresh_seconds => $9, grace_seconds => $10)`,
+    values: [
+      calls.map(({ client }) => client.clientId),
+      calls.map(({ client }) => client.secretHash),
+      calls.map(({ refreshHash }) => refreshHash),
+      calls.map(({ scope }) => scope),
+      calls.map(({ accessHash }) => accessHash),
+      calls.map(({ nextRefreshHash }) => nextRefreshHash),
+      calls.map(({ sealedSuccessor }) => sealedSuccessor),
+      lifetimes.accessSeconds,
+      lifetimes.refreshSeconds,
+      lifetimes.graceSeconds,
+    ],
+  })
+  return inOrder(rows)
+}
+
+/** A client, and a token to revoke or to look at. */
+export interface PresentedToken {
+  client: PresentedClient
+  tokenHash: SecretHash
 }
 
 /**
- * Verifies the client and revokes the token: with a refresh token its whole authorization, with an access token only
- * itself. A token unknown, dead or of another client changes nothing. False when the client's authentication fails.
+ * Revokes tokens in one transaction: a refresh token with its whole authorization, an access token alone. An unknown or
+ * dead token, or one of another client, changes nothing. Returns, in the order of the calls, false when the client's
+ * authentication failed.
  */
-export async function revokeToken(
-  db: Queryable,
-  client: PresentedClient,
-  tokenHash: SecretHash,
-): Promise<boolean> {
-  const { rows } = await db.query<{ authenticated: boolean }>({
-    name: 'revoke-token',
-    text: 'select revoke_token($1, $2, $3) as authenticated',
-    values: [client.clientId, client.secretHash, tokenHash],
+export async function revokeTokens(db: Queryable, calls: readonly PresentedToken[]): Promise<boolean[]> {
+  const { rows } = await db.query<{ callNumber: number; isAuthenticated: boolean }>({
+    name: 'revoke-tokens',
+    text: `select call_number as "callNumber", is_authenticated as "isAuthenticated"
+             from revoke_tokens(client_ids => $1, secret_hashes => $2, token_hashes => $3)`,
+    values: columnsOf(calls),
   })
-  return rows[0]?.authenticated === true
+  return inOrder(rows).map(({ isAuthenticated }) => isAuthenticated)
 }
 
 /** A live token as other servers may see it (RFC 7662 §2.2). */
@@ -72,26 +134,21 @@ export interface SeenToken {
   accountId: string
   username: string
   issuedAt: number
-  /** Seconds since 1970; null when it has no end. */
+  /** Seconds since 1970; null when it never expires. */
   expiresAt: number | null
   resourceScope: ResourceScope
   /** Paths of the chosen repositories: they count when the resource scope is `specified`. */
   repositories: string[]
 }
 
-/** Who asks about which token. */
-export interface Introspection {
-  client: PresentedClient
-  tokenHash: SecretHash
-}
-
 /**
- * Verifies the clients and finds live tokens, in the order of the calls: an application's own, or any when it is a
- * resource server. The token is null when there is none to see, the answer when the client's authentication fails.
+ * Authenticates the clients and finds live tokens, in the order of the calls. An application sees its own tokens; a
+ * resource server also sees all access and personal tokens. The token is null when there is none to see, the element is
+ * null when the client's authentication failed.
  */
 export async function introspectTokens(
   db: Queryable,
-  calls: readonly Introspection[],
+  calls: readonly PresentedToken[],
 ): Promise<({ token: SeenToken | null } | null)[]> {
   const { rows } = await db.query<{ isKnown: true | null; token: SeenToken | null }>({
     name: 'introspect-tokens',
@@ -99,11 +156,19 @@ export async function introspectTokens(
       { client_id: 'text', secret_hash: 'bytea', token_hash: 'bytea' },
       `select true as "isKnown", token from introspect_token(call.client_id, call.secret_hash, call.token_hash)`,
     ),
-    values: [
-      calls.map(({ client }) => client.clientId),
-      calls.map(({ client }) => client.secretHash),
-      calls.map(({ tokenHash }) => tokenHash),
-    ],
+    values: columnsOf(calls),
   })
   return rows.map(({ isKnown, token }) => isKnown && { token })
+}
+
+function columnsOf(calls: readonly PresentedToken[]): [string[], SecretHash[], SecretHash[]] {
+  return [
+    calls.map(({ client }) => client.clientId),
+    calls.map(({ client }) => client.secretHash),
+    calls.map(({ tokenHash }) => tokenHash),
+  ]
+}
+
+function inOrder<Row extends { callNumber: number }>(rows: readonly Row[]): Row[] {
+  return rows.toSorted((a, b) => a.callNumber - b.callNumber)
 }

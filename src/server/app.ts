@@ -80,7 +80,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(healthRoutes, context)
   await app.register(accounts, context)
   await app.register(oauthPages, context)
-  await app.register(oauth, context)
+  await app.register(oauth, { ...context, lastUse })
   const changes = openSidePool(context.db, maxChanges, (error) =>
     log.warn({ err: error }, 'a database connection broke'),
   )

@@ -1,7 +1,7 @@
 import type { LightMyRequestResponse } from 'fastify'
 import type pg from 'pg'
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { TokenResponse } from '../../src/oauth/grants.ts'
+import type { TokenResponse } from '../../src/oauth/token.ts'
 import { searchPackages } from '../../src/registry/tables/package-search.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
@@ -52,6 +52,11 @@ describe.each([
        select a.id, c.id, c.scopes, 'all' from account a, application c
         where (c.id = $1 or a.id = $2) and a.username || c.client_id like '%crowd%'`,
       [client.application.id, client.account.id],
+    )
+    await db.query(
+      `insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope)
+       select id, id, account_id, application_id, scopes, 'all' from account_authorization
+       on conflict do nothing`,
     )
     await db.query(
       `insert into token_pair (authorization_id, access_hash, access_scopes, access_expires_at,

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { beforeAll, describe, expect, it, vi } from 'vitest'
-import type { TokenResponse } from '../../src/oauth/grants.ts'
+import type { TokenResponse } from '../../src/oauth/token.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
 import { anAuthorizedApplication, ask } from '../support/token-client.ts'
@@ -69,10 +69,10 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
       pair = answer.json()
       return answer
     })
-    expect(exchange).toEqual({ statusCode: 200, texts: ['exchange-code'] })
+    expect(exchange).toEqual({ statusCode: 200, texts: ['exchange-codes'] })
     const { access_token, refresh_token } = pair
-    expect((await statementsOf(() => client.refresh(refresh_token))).texts).toEqual(['refresh-pair'])
-    expect((await statementsOf(() => client.refresh(refresh_token))).texts).toEqual(['refresh-pair'])
+    expect((await statementsOf(() => client.refresh(refresh_token))).texts).toEqual(['refresh-pairs'])
+    expect((await statementsOf(() => client.refresh(refresh_token))).texts).toEqual(['refresh-pairs'])
     const introspect = await statementsOf(() =>
       ask(t, client.application, 'introspect', { token: access_token }),
     )
@@ -81,6 +81,6 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     const user = await statementsOf(() => t.app.inject({ url: '/api/user', headers }))
     expect(user).toEqual({ statusCode: 200, texts: ['list-token-holders'] })
     const revoke = await statementsOf(() => client.revoke(access_token))
-    expect(revoke).toEqual({ statusCode: 200, texts: ['revoke-token'] })
+    expect(revoke).toEqual({ statusCode: 200, texts: ['revoke-tokens'] })
   })
 })

@@ -1,47 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import { hashSecret } from '../../src/domain/secrets.ts'
 import { countAttempt } from '../../src/http/failure-limit.ts'
 import { deleteExpiredCredentials, sweepJob } from '../../src/jobs/expired-rows.ts'
 import { signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { anAuthorizedApplication, pass } from '../support/token-client.ts'
+import { anAuthorizedApplication } from '../support/token-client.ts'
 
 describe('the sweep of expired rows', () => {
   const t = useApp()
   const count = async (table: string) =>
     Number((await t.db.query(`select count(*) from ${table}`)).rows[0].count)
-
-  it('wipes the seals whose grace has ended, and keeps the others (DESIGN §5)', async () => {
-    const { tokens, refresh } = await anAuthorizedApplication(t)
-    const pair = await tokens()
-    await refresh(pair.refresh_token)
-    await deleteExpiredCredentials(t.db, 2000)
-    expect((await refresh(pair.refresh_token)).statusCode).toBe(200)
-    await pass(t.db, 300)
-    await deleteExpiredCredentials(t.db, 2000)
-    const { rows } = await t.db.query('select sealed_successor from token_pair where refresh_hash = $1', [
-      hashSecret(pair.refresh_token),
-    ])
-    expect(rows).toEqual([{ sealed_successor: null }])
-  })
-
-  it('keeps a used code as long as a pair that came of it, then takes both', async () => {
-    const { newCode, exchange } = await anAuthorizedApplication(t)
-    const [used] = [await newCode(), await newCode()]
-    await exchange(used)
-    await pass(t.db, 2 * 86_400)
-    await deleteExpiredCredentials(t.db, 2000)
-    expect((await exchange(used)).json().error).toBe('invalid_grant')
-    const { rows } = await t.db.query(
-      'select c.code_hash = $1 as used from authorization_code c where c.code_hash = $1 or c.redeemed_at is null',
-      [hashSecret(used)],
-    )
-    expect(rows).toEqual([{ used: true }])
-    await pass(t.db, 212 * 86_400)
-    await deleteExpiredCredentials(t.db, 2000)
-    await deleteExpiredCredentials(t.db, 2000)
-    expect([await count('token_pair'), await count('authorization_code')]).toEqual([0, 0])
-  })
 
   it('takes expired sessions, sign-ins under way, and failures, and no living ones', async () => {
     const { account } = await anAuthorizedApplication(t)

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { openLastUse } from '../../src/jobs/last-use.ts'
+import { buildApp } from '../../src/server/app.ts'
 import { openLog } from '../../src/server/log.ts'
 import { anAccount, aPersonalToken } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { anAuthorizedApplication } from '../support/token-client.ts'
+import { anAuthorizedApplication, ask } from '../support/token-client.ts'
 
 describe('the last use of tokens', () => {
   const t = useApp()
@@ -23,6 +24,21 @@ describe('the last use of tokens', () => {
     uses.note({ kind: 'access', tokenId: '1', authorizationId: authorization.id })
     expect(await lastUsed('account_authorization', authorization.id)).toBeNull()
     await uses.flush()
+    expect(await lastUsed('account_authorization', authorization.id)).toBeInstanceOf(Date)
+  })
+
+  it('is written for an application that exchanges a code or refreshes a pair', async () => {
+    const { authorization, application, newCode } = await anAuthorizedApplication(t)
+    const fetchTokens = async (form: Record<string, string>) => {
+      const app = await buildApp({ config: t.config, db: t.db }, openLog('silent'))
+      const pair = (await ask({ app }, application, 'token', form)).json()
+      await app.close()
+      return pair
+    }
+    const { refresh_token } = await fetchTokens({ grant_type: 'authorization_code', code: await newCode() })
+    expect(await lastUsed('account_authorization', authorization.id)).toBeInstanceOf(Date)
+    await t.db.query('update account_authorization set last_used_at = null where id = $1', [authorization.id])
+    await fetchTokens({ grant_type: 'refresh_token', refresh_token })
     expect(await lastUsed('account_authorization', authorization.id)).toBeInstanceOf(Date)
   })
 

@@ -382,15 +382,27 @@ describe('GET /oauth2/auth', () => {
       }
     })
 
-    it('asks again for more scopes, and then keeps both', async () => {
+    it('asks again for more scopes, and then keeps two grants, neither of which covers both', async () => {
       const { application, cookie, account } = await aConsent('account-email:r')
       const page = await open(t, authorizeLink(application, { scope: 'account-profile:r' }), cookie)
       expect(page.statusCode).toBe(200)
       await answer(t, page, cookie, 'approve')
-      const { rows } = await t.db.query('select scopes from account_authorization where account_id = $1', [
-        account.id,
-      ])
-      expect(rows).toEqual([{ scopes: expect.arrayContaining(['account-email:r', 'account-profile:r']) }])
+      const { rows } = await t.db.query(
+        `select scopes from authorization_grant where account_id = $1 and ended_at is null order by id`,
+        [account.id],
+      )
+      expect(rows).toEqual([{ scopes: ['account-email:r'] }, { scopes: ['account-profile:r'] }])
+      const skipped = async (scope: string) =>
+        (await open(t, authorizeLink(application, { scope }), cookie)).statusCode === 302
+      expect(await skipped('account-email:r')).toBe(true)
+      expect(await skipped('account-profile:r')).toBe(true)
+      expect(await skipped('account-email:r account-profile:r')).toBe(false)
+    })
+
+    it('asks again where the only grant is older than grants: it may hold several acts of consent', async () => {
+      const { application, cookie, account } = await aConsent()
+      await t.db.query('update authorization_grant set granted_at = null where account_id = $1', [account.id])
+      expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
     })
 
     it('asks again when the resource scope has changed', async () => {

@@ -19,13 +19,12 @@ describe('POST /oauth2/auth', () => {
 
   const countCodes = async () => (await t.db.query('select from authorization_code')).rowCount
 
-  async function grantOf(account: { id: string }) {
+  async function grantsOf(account: { id: string }) {
     const { rows } = await t.db.query<{ scopes: string[]; paths: string[] }>(
-      `select a.scopes, array(select g.name || '/' || r.name from authorization_repository c
-                                join repository r on r.id = c.repository_id
-                                join repository_group g on g.id = r.group_id
-                               where c.authorization_id = a.id order by 1) as paths
-         from account_authorization a where a.account_id = $1 and a.ended_at is null`,
+      `select a.scopes, array(select g.name || '/' || r.name
+                                from repository r join repository_group g on g.id = r.group_id
+                               where r.id = any (a.repository_ids) order by 1) as paths
+         from authorization_grant a where a.account_id = $1 and a.ended_at is null order by a.id`,
       [account.id],
     )
     return rows
@@ -48,7 +47,7 @@ describe('POST /oauth2/auth', () => {
     ])
     expect(rows[0].left).toBeGreaterThan(590)
     expect(rows[0].left).toBeLessThanOrEqual(600)
-    expect(await grantOf(account)).toEqual([{ scopes: application.scopes, paths: [] }])
+    expect(await grantsOf(account)).toEqual([{ scopes: application.scopes, paths: [] }])
   })
 
   it('sends access_denied with state when the account denies (7)', async () => {
@@ -56,7 +55,7 @@ describe('POST /oauth2/auth', () => {
     const redirect = await answer(t, page, cookie, 'deny')
     expect(redirect.statusCode).toBe(302)
     expect(responseOf(redirect)).toMatchObject({ error: 'access_denied', state: 's', iss: 'http://svc.test' })
-    expect(await grantOf(account)).toEqual([])
+    expect(await grantsOf(account)).toEqual([])
   })
 
   it.each([
@@ -118,9 +117,15 @@ describe('POST /oauth2/auth', () => {
     )
     const answers = await Promise.all(pages.map((page) => answer(t, page, cookie, 'approve')))
     expect(answers.map(({ statusCode }) => statusCode)).toEqual(pages.map(() => 302))
-    const grants = await grantOf(account)
-    expect(grants).toHaveLength(1)
-    expect(grants[0]?.scopes.toSorted()).toEqual(application.scopes.toSorted())
+    const grants = await grantsOf(account)
+    expect(grants.map(({ scopes }) => scopes.join()).toSorted()).toEqual(
+      application.scopes.flatMap((scope) => [scope, scope, scope, scope]).toSorted(),
+    )
+    const { rowCount } = await t.db.query(
+      'select from account_authorization where account_id = $1 and ended_at is null',
+      [account.id],
+    )
+    expect(rowCount).toBe(1)
   })
 
   it('refuses the answer of another account than the one that was asked (45)', async () => {
@@ -134,7 +139,7 @@ describe('POST /oauth2/auth', () => {
       expect(refusal.headers.location).toBeUndefined()
     }
     expect(await countCodes()).toBe(before)
-    expect(await grantOf(account)).toEqual([])
+    expect(await grantsOf(account)).toEqual([])
   })
 
   it('refuses an answer after signing out', async () => {
@@ -153,7 +158,7 @@ describe('POST /oauth2/auth', () => {
       state: 'evil',
     })
     expect(redirect.headers.location).not.toContain('evil')
-    expect(await grantOf(account)).toEqual([{ scopes: ['account-email:r'], paths: [] }])
+    expect(await grantsOf(account)).toEqual([{ scopes: ['account-email:r'], paths: [] }])
   })
 
   it('refuses an answer that comes too late, or for an application that is suspended meanwhile', async () => {
@@ -216,14 +221,17 @@ describe('POST /oauth2/auth', () => {
       expect(offered(page).toSorted()).toEqual([own.path, shared.path].toSorted())
     })
 
-    it('grants the chosen ones, and the next approval replaces them', async () => {
+    it('grants the chosen ones, and the next approval makes a grant beside the first', async () => {
       const { account, application, cookie, page, own, shared } = await aChoice()
       const redirect = await answer(t, page, cookie, 'approve', { repository: [own.path, shared.path] })
       expect(redirect.statusCode).toBe(302)
-      expect((await grantOf(account))[0]?.paths).toEqual([own.path, shared.path].toSorted())
+      expect((await grantsOf(account))[0]?.paths).toEqual([own.path, shared.path].toSorted())
       const again = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
       await answer(t, again, cookie, 'approve', { repository: shared.path })
-      expect((await grantOf(account))[0]?.paths).toEqual([shared.path])
+      expect((await grantsOf(account)).map(({ paths }) => paths)).toEqual([
+        [own.path, shared.path].toSorted(),
+        [shared.path],
+      ])
     })
 
     it.each([

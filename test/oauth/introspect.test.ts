@@ -32,11 +32,11 @@ describe('POST /oauth2/introspect', () => {
     expect(exp - iat).toBe(28_800)
     const refresh = (await ask(t, application, 'introspect', { token: pair.refresh_token })).json()
     expect(refresh).toMatchObject({ active: true, client_id: application.clientId })
-    expect(refresh).not.toHaveProperty('token_type')
+    expect(refresh.token_type).toBe('refresh_token')
     expect(refresh.exp - refresh.iat).toBe(15_552_000)
   })
 
-  it('tells a resource server about every token, personal ones too (OAUTH 138)', async () => {
+  it('tells a resource server about access and personal tokens, but about refresh tokens only their own client (OAUTH 138)', async () => {
     const { tokens, account } = await anAuthorizedApplication(t)
     const server = await anApplication(t.db, { isResourceServer: true })
     const repository = await aRepository(t.db)
@@ -46,12 +46,24 @@ describe('POST /oauth2/introspect', () => {
       repositoryIds: [repository.id],
     })
     const pair = await tokens()
-    for (const token of [pair.access_token, pair.refresh_token]) {
-      expect((await ask(t, server, 'introspect', { token })).json()).toMatchObject({ active: true })
-    }
+    expect((await ask(t, server, 'introspect', { token: pair.access_token })).json()).toMatchObject({
+      active: true,
+      token_type: 'bearer',
+    })
+    expect((await ask(t, server, 'introspect', { token: pair.refresh_token })).json()).toEqual({
+      active: false,
+    })
+    const own = await anAuthorization(t.db, account, server)
+    const code = await aCode(t.db, own)
+    const ownPair = (await ask(t, server, 'token', { grant_type: 'authorization_code', code })).json()
+    expect((await ask(t, server, 'introspect', { token: ownPair.refresh_token })).json()).toMatchObject({
+      active: true,
+      client_id: server.clientId,
+    })
     const answer = (await ask(t, server, 'introspect', { token: personal })).json()
     expect(answer).toMatchObject({
       active: true,
+      token_type: 'bearer',
       scope: 'repo-code:rw',
       username: account.username,
       resource_scope: 'specified',

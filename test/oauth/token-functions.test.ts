@@ -1,30 +1,143 @@
 import { describe, expect, it } from 'vitest'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
-import { refreshPair } from '../../src/oauth/tokens.ts'
+import type { PresentedClient } from '../../src/oauth/client-auth.ts'
+import { exchangeCodes, refreshPairs, revokeTokens } from '../../src/oauth/tokens.ts'
 import { useApp } from '../support/app.ts'
-import { anAuthorizedApplication, pass } from '../support/token-client.ts'
+import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
+import { anAuthorizedApplication, pass, works } from '../support/token-client.ts'
 
-describe('the functions of the token endpoints (DESIGN §5)', () => {
+const lifetimes = { accessSeconds: 60, refreshSeconds: 60, graceSeconds: 300 }
+
+function clientOf({ clientId, clientSecret }: ApplicationActor): PresentedClient {
+  return { clientId, secretHash: hashSecret(clientSecret), address: '192.0.2.1' }
+}
+
+function anExchange(application: ApplicationActor, code: string) {
+  return {
+    client: clientOf(application),
+    codeHash: hashSecret(code),
+    redirectUri: null,
+    codeChallenge: null,
+    accessHash: hashSecret(makeSecret('access')),
+    refreshHash: hashSecret(makeSecret('refresh')),
+  }
+}
+
+function aRefresh(application: ApplicationActor, refreshToken: string, differences: { scope?: string } = {}) {
+  return {
+    client: clientOf(application),
+    refreshHash: hashSecret(refreshToken),
+    scope: null,
+    accessHash: hashSecret(makeSecret('access')),
+    nextRefreshHash: hashSecret(makeSecret('refresh')),
+    sealedSuccessor: Buffer.from(makeSecret('code')),
+    ...differences,
+  }
+}
+
+describe('calls that share a statement behave as racing requests do (DESIGN §5)', () => {
   const t = useApp()
 
-  it('answer many calls in one statement, each for itself and in order', async () => {
+  it('exchange each code once, each call for itself and in order (OAUTH 86)', async () => {
     const { application, newCode } = await anAuthorizedApplication(t)
+    const stranger = await anApplication(t.db)
     const [one, other] = [await newCode(), await newCode()]
-    const codes = [one, makeSecret('code'), other, one]
+    const calls = [
+      anExchange(application, one),
+      anExchange(application, makeSecret('code')),
+      anExchange({ ...application, clientSecret: 'wrong' }, other),
+      anExchange(stranger, other),
+      anExchange(application, other),
+      anExchange(application, one),
+    ]
+    const outcomes = (await exchangeCodes(t.db, lifetimes, calls)).map(({ outcome }) => outcome)
+    expect(outcomes).toEqual([
+      'issued',
+      'invalid_grant',
+      'invalid_client',
+      'invalid_grant',
+      'issued',
+      'replayed',
+    ])
+    const { rows } = await t.db.query('select from token_pair where code_hash = any ($1)', [
+      [one, other].map(hashSecret),
+    ])
+    expect(rows).toHaveLength(2)
+  })
+
+  it('refresh one token once, and repeat its pair (OAUTH 108)', async () => {
+    const { application, tokens } = await anAuthorizedApplication(t)
+    const [one, other] = [await tokens(), await tokens()]
+    const calls = [one, other, one, one].map(({ refresh_token }) => aRefresh(application, refresh_token))
+    const results = await refreshPairs(t.db, lifetimes, calls)
+    expect(results.map(({ outcome }) => outcome)).toEqual(['issued', 'issued', 'repeated', 'repeated'])
+    for (const i of [2, 3]) expect(results[i]).toMatchObject({ sealedPair: calls[0]?.sealedSuccessor })
+  })
+
+  it('refuse a wider scope alone (OAUTH 113)', async () => {
+    const { application, tokens } = await anAuthorizedApplication(t)
+    const [one, other] = [await tokens(), await tokens()]
+    const results = await refreshPairs(t.db, lifetimes, [
+      aRefresh(application, one.refresh_token, { scope: 'repo-delete:rw' }),
+      aRefresh(application, other.refresh_token, { scope: 'account-profile:r' }),
+      aRefresh(application, one.refresh_token),
+    ])
+    expect(results).toMatchObject([
+      { outcome: 'invalid_scope' },
+      { outcome: 'issued', scope: 'account-profile:r' },
+      { outcome: 'issued', scope: one.scope },
+    ])
+  })
+
+  it('end the tokens of an authorization whose old refresh token is reused, those of this statement too (OAUTH 106)', async () => {
+    const { application, tokens, refresh } = await anAuthorizedApplication(t)
+    const bystander = await anAuthorizedApplication(t)
+    const old = await tokens()
+    await refresh(old.refresh_token)
+    const [beside, theirs] = [await tokens(), await bystander.tokens()]
+    await pass(t.db, 301)
+    const reuse = aRefresh(application, old.refresh_token)
+    const results = await refreshPairs(t.db, lifetimes, [
+      aRefresh(application, beside.refresh_token),
+      reuse,
+      aRefresh(bystander.application, theirs.refresh_token),
+    ])
+    expect(results.map(({ outcome }) => outcome)).toEqual(['issued', 'reused', 'issued'])
+    expect(await works(t, beside.access_token)).toBe(false)
+    expect(await works(t, theirs.access_token)).toBe(true)
+  })
+
+  it('revoke each token for itself, and answer false for wrong credentials (OAUTH 118–121)', async () => {
+    const mine = await anAuthorizedApplication(t)
+    const theirs = await anAuthorizedApplication(t)
+    const [one, other, third] = [await mine.tokens(), await mine.tokens(), await theirs.tokens()]
+    const call = (application: ApplicationActor, token: string) => ({
+      client: clientOf(application),
+      tokenHash: hashSecret(token),
+    })
+    expect(
+      await revokeTokens(t.db, [
+        call(mine.application, one.access_token),
+        call(mine.application, third.refresh_token),
+        call({ ...mine.application, clientSecret: 'wrong' }, other.access_token),
+        call(mine.application, one.access_token),
+      ]),
+    ).toEqual([true, true, false, true])
+    expect(await Promise.all([one, other, third].map(({ access_token }) => works(t, access_token)))).toEqual([
+      false,
+      true,
+      true,
+    ])
+    await revokeTokens(t.db, [
+      call(mine.application, one.refresh_token),
+      call(mine.application, other.access_token),
+      call(theirs.application, third.access_token),
+    ])
     const { rows } = await t.db.query(
-      `select answer.outcome
-         from unnest($3::bytea[], $4::bytea[], $5::bytea[]) with ordinality as call (code, access, refresh, position)
-        cross join lateral exchange_code($1, $2, call.code, null, null, call.access, call.refresh, 60, 60) as answer
-        order by position`,
-      [
-        application.clientId,
-        hashSecret(application.clientSecret),
-        codes.map(hashSecret),
-        codes.map(() => hashSecret(makeSecret('access'))),
-        codes.map(() => hashSecret(makeSecret('refresh'))),
-      ],
+      'select count(*)::integer as ended from authorization_grant where ended_at is not null',
     )
-    expect(rows.map(({ outcome }) => outcome)).toEqual(['issued', 'invalid_grant', 'issued', 'replayed'])
+    expect(rows).toEqual([{ ended: 1 }])
+    expect(await works(t, third.access_token)).toBe(false)
   })
 
   it('see what ended a pair while they waited, though they began before it (OAUTH 116)', async () => {
@@ -35,24 +148,71 @@ describe('the functions of the token endpoints (DESIGN §5)', () => {
     const early = await t.db.connect()
     await early.query('begin')
     await refresh(first.refresh_token)
-    const { outcome } = await refreshPair(early, {
-      client: {
-        clientId: application.clientId,
-        secretHash: hashSecret(application.clientSecret),
-        address: '192.0.2.1',
-      },
-      refreshHash: hashSecret(pair.refresh_token),
-      scopes: null,
-      accessHash: hashSecret(makeSecret('access')),
-      nextRefreshHash: hashSecret(makeSecret('refresh')),
-      sealedSuccessor: Buffer.from('x'),
-      accessSeconds: 60,
-      refreshSeconds: 60,
-      graceSeconds: 300,
-    })
+    const [result] = await refreshPairs(early, lifetimes, [aRefresh(application, pair.refresh_token)])
     await early.query('rollback')
     early.release()
-    expect(outcome).toBe('invalid_grant')
+    expect(result?.outcome).toBe('invalid_grant')
+  })
+
+  it('issue nothing that lives past a revocation which commits while they wait (OAUTH 116)', async () => {
+    const { application, tokens, authorization } = await anAuthorizedApplication(t)
+    const [held, free] = [await tokens(), await tokens()]
+    const holder = await t.db.connect()
+    await holder.query('begin')
+    await holder.query('select from token_pair where refresh_hash = $1 for update', [
+      hashSecret(held.refresh_token),
+    ])
+    const calls = [held, free].map(({ refresh_token }) => aRefresh(application, refresh_token))
+    const waiting = refreshPairs(t.db, lifetimes, calls)
+    await expect.poll(() => countWaiting()).toBe(1)
+    await t.db.query('update account_authorization set ended_at = now() where id = $1', [authorization.id])
+    await holder.query('rollback')
+    holder.release()
+    expect((await waiting).map(({ outcome }) => outcome)).toEqual(['issued', 'issued'])
+    const { rows } = await t.db.query('select from live_pair where refresh_hash = any ($1)', [
+      calls.map(({ nextRefreshHash }) => nextRefreshHash),
+    ])
+    expect(rows).toEqual([])
+  })
+
+  async function countWaiting(): Promise<number> {
+    const { rowCount } = await t.db.query(
+      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+    )
+    return rowCount ?? 0
+  }
+
+  it('update a superseded pair in its page, and no index with it', async () => {
+    const { application, tokens } = await anAuthorizedApplication(t)
+    const pairs = await Promise.all(Array.from({ length: 40 }, () => tokens()))
+    const client = await t.db.connect()
+    await client.query('begin')
+    const counts = async () =>
+      (
+        await client.query(
+          `select pg_stat_get_xact_tuples_inserted(c.oid)::integer as inserted,
+                  pg_stat_get_xact_tuples_updated(c.oid)::integer as updated,
+                  pg_stat_get_xact_tuples_hot_updated(c.oid)::integer as hot
+             from pg_class c where c.oid in ('token_pair'::regclass, 'authorization_grant'::regclass,
+                                             'account_authorization'::regclass) order by c.relname`,
+        )
+      ).rows
+    const before = await counts()
+    await refreshPairs(
+      client,
+      lifetimes,
+      pairs.map(({ refresh_token }) => aRefresh(application, refresh_token)),
+    )
+    const changes = (await counts()).map((row, i) => ({
+      inserted: row.inserted - before[i].inserted,
+      updated: row.updated - before[i].updated,
+      hot: row.hot - before[i].hot,
+    }))
+    await client.query('rollback')
+    client.release()
+    const untouched = { inserted: 0, updated: 0, hot: 0 }
+    expect(changes).toEqual([untouched, untouched, { inserted: 40, updated: 40, hot: expect.any(Number) }])
+    expect(changes[2]?.hot).toBeGreaterThanOrEqual(30)
   })
 
   it('find a live token by its hash’s index, whatever kind it is of', async () => {

@@ -233,7 +233,7 @@ describe('a fault of the server', () => {
 
   it('is answered without detail, and logged once (OAUTH 66)', async () => {
     const application = await anApplication(t.db)
-    await t.db.query('alter table application_secret rename to elsewhere')
+    await t.db.query('alter view application_credential rename to elsewhere')
     for (const [endpoint, parameter] of [
       ['token', 'refresh_token'],
       ['revoke', 'token'],

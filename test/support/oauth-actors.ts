@@ -66,11 +66,11 @@ export async function anAuthorization(
        insert into account_authorization (account_id, application_id, scopes, resource_scope)
        values ($1, $2, $3, $4)
        returning id
-     ), chosen as (
-       insert into authorization_repository (authorization_id, repository_id)
-       select given.id, repository_id from given, unnest($5::bigint[]) as repository_id
      )
-     select id from given`,
+     insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope,
+                                      repository_ids)
+     select id, id, $1, $2, $3, $4, $5 from given
+     returning id`,
     [account.id, application.id, scopes, resourceScope, repositories.map(({ id }) => id)],
   )
   return { id: (rows[0] as { id: string }).id, accountId: account.id, application, scopes }

@@ -1,6 +1,6 @@
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import type pg from 'pg'
-import type { TokenResponse } from '../../src/oauth/grants.ts'
+import type { TokenResponse } from '../../src/oauth/token.ts'
 import { anAccount } from './actors.ts'
 import { type ApplicationActor, aCode, anApplication, anAuthorization } from './oauth-actors.ts'
 
@@ -81,6 +81,8 @@ export async function pass(db: pg.Pool, seconds: number): Promise<void> {
        update authorization_code
           set created_at = created_at - $1::interval, expires_at = expires_at - $1::interval,
               redeemed_at = redeemed_at - $1::interval
+     ), sweeps as (
+       update sweep_position set reached_at = reached_at - $1::interval
      )
      update token_pair
         set created_at = created_at - $1::interval, superseded_at = superseded_at - $1::interval,

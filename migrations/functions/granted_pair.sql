@@ -1,0 +1,14 @@
+-- Token pairs with their grants. is_live: the grant, its epoch, the code and the account allow the use of the pair. Whether
+-- the application is approved and the token has not expired is for the caller to check.
+create or replace view granted_pair as
+  select p.id, p.authorization_id, g.id as grant_id, p.epoch, p.code_hash, p.access_hash, p.access_expires_at,
+         p.refresh_hash, p.refresh_expires_at, p.superseded_at, p.successor_id, p.sealed_successor, p.created_at,
+         p.refresh_scopes as own_scopes,
+         coalesce(p.refresh_scopes, g.scopes) as refresh_scopes,
+         coalesce(p.access_scopes, p.refresh_scopes, g.scopes) as access_scopes,
+         g.account_id, g.application_id, g.resource_scope, g.repository_ids,
+         g.ended_at is not null as is_ended,
+         g.ended_at is null and p.epoch = g.epoch and array_position(g.replayed_codes, p.code_hash) is null
+           and (select disabled_at is null from account where id = g.account_id) as is_live
+    from token_pair p
+    join authorization_grant g on g.id = coalesce(p.grant_id, p.authorization_id);

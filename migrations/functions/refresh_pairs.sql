@@ -1,0 +1,121 @@
+-- Exchanges refresh tokens for the next pairs (SPEC §3, 4.2), one call an element of the arrays. Calls share the
+-- transaction: two calls with one token behave like two racing requests. asked_scopes are separated by spaces; null asks
+-- for all. Returns a row for each call, in any order. The outcome is:
+--   issued          the new pair is stored; scope and expires_in are those of its access token
+--   repeated        first used within the grace period: sealed_pair holds the pair that the first use made
+--   invalid_client  the client's authentication failed, and nothing was read
+--   invalid_grant   the token is unknown, expired, revoked, or another client's
+--   invalid_scope   more was asked than was granted; the token is as good as before
+--   reused          used again after its grace period: all tokens of the authorization are dead now
+--
+-- One update in place and one insert for each pair. Nothing else is locked: the new pair copies the epoch of the old one,
+-- so it is dead when a revocation commits before it. exchange_codes describes the order of locks.
+create or replace function refresh_pairs(
+  client_ids text[], secret_hashes bytea[], refresh_hashes bytea[], asked_scopes text[],
+  access_hashes bytea[], next_refresh_hashes bytea[], sealed_successors bytea[],
+  access_seconds integer, refresh_seconds integer, grace_seconds integer)
+returns table (call_number integer, outcome text, scope text, expires_in integer, sealed_pair bytea,
+               authorization_id bigint)
+language plpgsql
+-- One plan for all calls: planning for each length of the arrays takes longer than the calls.
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  grace constant interval := make_interval(secs => grace_seconds);
+  call record;
+  pair record;
+  is_covered boolean;
+  new_id bigint;
+  reused_ids bigint[] := '{}';
+begin
+  for call in
+    select c.*, p.*,
+           (select application_id from application_credential
+             where secret_hash = c.secret_hash and client_id = c.client_id) as client
+      from unnest(client_ids, secret_hashes, refresh_hashes, asked_scopes, access_hashes, next_refresh_hashes,
+                  sealed_successors)
+           with ordinality as c (client_id, secret_hash, refresh_hash, asked, access_hash, next_refresh_hash, seal, n)
+      left join lateral (
+        select id, authorization_id as pair_authorization_id, grant_id, epoch, code_hash, own_scopes,
+               refresh_scopes as scopes, application_id, is_ended, is_live
+          from granted_pair
+         where refresh_hash = c.refresh_hash
+         limit 1) as p on true
+     order by p.id, c.n
+  loop
+    call_number := call.n;
+    scope := null;
+    expires_in := null;
+    sealed_pair := null;
+    authorization_id := call.pair_authorization_id;
+    if call.client is null then
+      outcome := 'invalid_client';
+      return next;
+      continue;
+    end if;
+
+    outcome := 'invalid_grant';
+    if call.application_id is distinct from call.client or call.is_ended then
+      return next;
+      continue;
+    end if;
+
+    is_covered := call.asked is null
+               or (call.asked <> '' and covers_all(call.scopes, string_to_array(call.asked, ' ')));
+    if call.is_live and is_covered then
+      new_id := nextval('token_pair_id_seq');
+      -- By the clock of now: now() is when the statement began, which may be before a racing request set the pair's end.
+      update token_pair
+         set superseded_at = now(), successor_id = new_id, sealed_successor = call.seal,
+             access_expires_at = least(access_expires_at, now() + grace),
+             refresh_expires_at = least(refresh_expires_at, now() + grace)
+       where id = call.id and superseded_at is null and refresh_expires_at > clock_timestamp();
+      if found then
+        insert into token_pair (id, authorization_id, grant_id, epoch, code_hash, predecessor_id,
+                                access_hash, access_scopes, access_expires_at,
+                                refresh_hash, refresh_scopes, refresh_expires_at)
+        overriding system value
+        values (new_id, call.pair_authorization_id, call.grant_id, call.epoch, call.code_hash, call.id,
+                call.access_hash, string_to_array(call.asked, ' '), now() + make_interval(secs => access_seconds),
+                call.next_refresh_hash, call.own_scopes, now() + make_interval(secs => refresh_seconds));
+        outcome := 'issued';
+        scope := coalesce(call.asked, array_to_string(call.scopes, ' '));
+        expires_in := access_seconds;
+        return next;
+        continue;
+      end if;
+    end if;
+
+    -- Read again: a racing request, or an earlier call of this statement, may have changed the pair and its grant.
+    select superseded_at, successor_id, sealed_successor, refresh_expires_at > clock_timestamp() as is_young, is_live
+      into pair
+      from granted_pair
+     where id = call.id;
+    if pair.is_young and pair.is_live then
+      if not is_covered then
+        outcome := 'invalid_scope';
+      elsif pair.superseded_at is not null then
+        select 'repeated', array_to_string(access_scopes, ' '),
+               greatest(0, floor(extract(epoch from access_expires_at - now()))), pair.sealed_successor
+          into outcome, scope, expires_in, sealed_pair
+          from granted_pair
+         where id = pair.successor_id;
+      end if;
+    elsif not pair.is_young and pair.superseded_at is not null then
+      -- A token that only grew old is no sign of theft. The seal of a superseded one ends with its grace period.
+      update token_pair set sealed_successor = null where id = call.id and sealed_successor is not null;
+      if pair.superseded_at + grace <= now() then
+        outcome := 'reused';
+        reused_ids := reused_ids || call.pair_authorization_id;
+      end if;
+    end if;
+    return next;
+  end loop;
+
+  if cardinality(reused_ids) > 0 then
+    perform from account_authorization where id = any (reused_ids) order by id for no key update;
+    update authorization_grant set epoch = epoch + 1 where authorization_id = any (reused_ids) and ended_at is null;
+  end if;
+end
+$$;

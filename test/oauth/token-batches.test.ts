@@ -1,0 +1,84 @@
+import type { LightMyRequestResponse } from 'fastify'
+import { describe, expect, it } from 'vitest'
+import { hashSecret } from '../../src/domain/secrets.ts'
+import type { TokenResponse } from '../../src/oauth/token.ts'
+import { useApp } from '../support/app.ts'
+import { anAuthorizedApplication, works } from '../support/token-client.ts'
+
+describe('token requests that arrive together', () => {
+  const t = useApp()
+
+  async function manyPairs(count: number) {
+    const actor = await anAuthorizedApplication(t)
+    const pairs = await Promise.all(Array.from({ length: count }, () => actor.tokens()))
+    return { ...actor, pairs }
+  }
+
+  const statusesOf = (answers: LightMyRequestResponse[]) => answers.map(({ statusCode }) => statusCode)
+
+  it('fail alone when the database refuses one of them', async () => {
+    const { pairs, refresh } = await manyPairs(12)
+    const bad = hashSecret(pairs[5]?.refresh_token ?? '').toString('hex')
+    await t.db.query(
+      `alter table token_pair add constraint this_one_fails check (refresh_hash <> '\\x${bad}' or superseded_at is null) not valid`,
+    )
+    const answers = await Promise.all(pairs.map(({ refresh_token }) => refresh(refresh_token)))
+    await t.db.query('alter table token_pair drop constraint this_one_fails')
+    expect(statusesOf(answers)).toEqual(pairs.map((_, i) => (i === 5 ? 500 : 200)))
+    const issued = answers.filter((_, i) => i !== 5).map((answer) => answer.json<TokenResponse>())
+    for (const { access_token } of issued) expect(await works(t, access_token)).toBe(true)
+    expect((await refresh(pairs[5]?.refresh_token ?? '')).statusCode).toBe(200)
+  })
+
+  it('are done or not done, and can be repeated, when the connection breaks in the middle of a statement', async () => {
+    const { pairs, refresh, newCode, exchange } = await manyPairs(12)
+    const codes = await Promise.all(pairs.map(() => newCode()))
+    // Of the twelve refreshes and twelve exchanges one waits for a lock, after others of its statement are done.
+    const holder = await t.db.connect()
+    await holder.query('begin')
+    const hashes = pairs.map(({ refresh_token }) => hashSecret(refresh_token))
+    await holder.query(
+      `select from token_pair where id = (select max(id) from token_pair where refresh_hash = any ($1)) for update`,
+      [hashes],
+    )
+    await holder.query(
+      `select from authorization_code where code_hash = (select max(code_hash::text)::bytea from authorization_code
+                                                          where code_hash = any ($1)) for update`,
+      [codes.map(hashSecret)],
+    )
+    const waiting = Promise.all([
+      ...pairs.map(({ refresh_token }) => refresh(refresh_token)),
+      ...codes.map((code) => exchange(code)),
+    ])
+    const inTheMiddle = `select pid from pg_stat_activity
+                          where datname = current_database() and wait_event_type = 'Lock'`
+    await expect.poll(async () => (await t.db.query(inTheMiddle)).rowCount).toBe(2)
+    await t.db.query(`select pg_terminate_backend(pid) from (${inTheMiddle}) as waiting`)
+    const answers = await waiting
+    await holder.query('rollback')
+    holder.release()
+
+    const broken = answers.filter(({ statusCode }) => statusCode !== 200)
+    expect(broken.length).toBeGreaterThan(2)
+    for (const answer of broken) {
+      expect(answer.statusCode).toBe(503)
+      expect(answer.headers['retry-after']).toBe('5')
+      expect(answer.json().error).toBe('temporarily_unavailable')
+    }
+    const again = await Promise.all([
+      ...pairs.map(({ refresh_token }) => refresh(refresh_token)),
+      ...codes.filter((_, i) => answers[12 + i]?.statusCode !== 200).map((code) => exchange(code)),
+    ])
+    expect(new Set(statusesOf(again))).toEqual(new Set([200]))
+    const first = answers.slice(0, 12).map((answer) => answer.json<Partial<TokenResponse>>().access_token)
+    for (const [i, token] of first.entries()) {
+      if (token !== undefined) expect(again[i]?.json<TokenResponse>().access_token).toBe(token)
+    }
+    const { rows } = await t.db.query(
+      `select count(*)::integer as successors, count(distinct predecessor_id)::integer as predecessors
+         from token_pair s where predecessor_id in (select id from token_pair where refresh_hash = any ($1))`,
+      [hashes],
+    )
+    expect(rows).toEqual([{ successors: 12, predecessors: 12 }])
+  })
+})
