@@ -4,8 +4,8 @@ import type { AppContext } from '../context.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
-import { type ArchiveVolume, openArchiveVolume } from '../registry/archives/archive-volume.ts'
-import { readReadme } from '../registry/archives/readme.ts'
+import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
+import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import {
   findPackage,
   findVersionOnPage,
@@ -16,8 +16,8 @@ import {
   type VersionOnPage,
   type VisibleRepository,
 } from '../registry/tables/package-listing.ts'
+import type { RenderedReadme } from '../registry/tables/readmes.ts'
 import { type Manifest, readManifest } from './manifest.ts'
-import { renderMarkdown } from './markdown.ts'
 
 /** As many as one page takes well; the next ones are behind a link. */
 const versionsPerPage = 300
@@ -32,8 +32,7 @@ const packagePage = page<{
   after: string | null
   /** The version that the next page starts after; null on the last one. */
   next: string | null
-  /** HTML of one in Markdown, the text of another; null when the archive has none. */
-  readme: { html: string } | { text: string } | null
+  readme: RenderedReadme
 }>('pages/package')
 
 interface Params {
@@ -44,8 +43,11 @@ interface Params {
 }
 
 /** `GET /<group>/<name>/packages/<vendor>/<package>`: its versions, requirements and how to install it (DESIGN §4). */
-export async function packageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  const { config, db } = context
+export async function packageRoutes(
+  app: FastifyInstance,
+  context: AppContext & { readmes: ReadmeRenderer },
+): Promise<void> {
+  const { config, db, readmes } = context
   const volume = await openArchiveVolume(config.dataDir)
 
   app.get<{ Params: Params }>('/:group/:name/packages/:vendor/:package', async (request, reply) => {
@@ -68,12 +70,7 @@ export async function packageRoutes(app: FastifyInstance, context: AppContext): 
       versions,
       after,
       next: found.length > versionsPerPage ? (versions.at(-1)?.version ?? null) : null,
-      readme: await showReadme(volume, shown.sha256),
+      readme: await loadReadme({ db, volume, readmes }, shown),
     })
   })
-}
-
-async function showReadme(volume: ArchiveVolume, sha256: string) {
-  const readme = await readReadme(volume, sha256)
-  return readme?.isMarkdown ? { html: renderMarkdown(readme.text) } : readme
 }

@@ -3,9 +3,11 @@ import type { AppContext } from '../context.ts'
 import type { admit } from './access.ts'
 import type { ArchiveVolume } from './archives/archive-volume.ts'
 import type { DownloadCounter } from './download-counter.ts'
+import type { ReadmeRenderer } from './readmes/render-readme.ts'
 
 /** What the registry's endpoints are built from. */
 export interface RegistryContext extends AppContext {
+  readmes: ReadmeRenderer
   /** For publishing: a few connections of its own, because it waits for the lock of a package. */
   changes: pg.Pool
   volume: ArchiveVolume

@@ -7,6 +7,7 @@ import type { PublishedVersion } from './manifest/version.ts'
 import { type Author, insertEvent } from './tables/events.ts'
 import { noteListingChange } from './tables/listings.ts'
 import { claimPackage, copyDescription, type HeldPackage } from './tables/packages.ts'
+import { insertReadme, type RenderedReadme } from './tables/readmes.ts'
 import {
   type ArchiveDigest,
   findTakenVersion,
@@ -21,6 +22,7 @@ export interface Publication {
   packageName: string
   version: PublishedVersion
   metadata: JsonObject
+  readme: RenderedReadme
   archive: ArchiveDigest
   author: Author
   baseUrl: string
@@ -36,7 +38,7 @@ export async function publishVersion(
   publication: Publication,
 ): Promise<'published' | 'repeated'> {
   return transaction(pool, async (tx) => {
-    const { repositoryId, packageName, version, metadata, archive, author, baseUrl } = publication
+    const { repositoryId, packageName, version, metadata, readme, archive, author, baseUrl } = publication
     const held = await claimPackage(tx, repositoryId, packageName)
     await insertArchive(tx, archive)
     const uploaderId = author.accountId
@@ -46,6 +48,7 @@ export async function publishVersion(
       const taken = await findTakenVersion(tx, repositoryId, packageName, version.normalized)
       return settleRepeat(taken as TakenVersion, publication)
     }
+    await insertReadme(tx, versionId, readme)
     await relinkVersion(tx, held, versionId, baseUrl)
     await copyDescription(tx, held.id)
     await renderDocuments(tx, held, version, baseUrl)

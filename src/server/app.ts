@@ -26,6 +26,7 @@ import { noSuchEndpoint, oauth } from '../oauth/plugin.ts'
 import { peoplesPages } from '../pages/plugin.ts'
 import { registry } from '../registry/plugin.ts'
 import { answerError, notFound as notInRegistry } from '../registry/protocol/answers.ts'
+import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { openUpstreamClient } from '../registry/upstreams/fetch.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
@@ -85,11 +86,13 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     log.warn({ err: error }, 'a database connection broke'),
   )
   app.addHook('onClose', () => changes.end())
+  const readmes = openReadmeRenderer()
+  app.addHook('onClose', readmes.close)
   const upstreamClient = openUpstreamClient(context.config)
   app.addHook('onClose', () => upstreamClient.close())
   await app.register(api, { ...context, changes, lastUse, upstreamClient })
-  await app.register(peoplesPages, context)
-  await app.register(registry, { ...context, changes, lastUse })
+  await app.register(peoplesPages, { ...context, readmes })
+  await app.register(registry, { ...context, changes, lastUse, readmes })
   return app
 }
 

@@ -1,3 +1,5 @@
+import { rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -84,6 +86,25 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     const cookie = await signIn(t.app, account)
     const { body } = await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })
     expect(body).toContain('# Lib &lt;b&gt;1&lt;/b&gt;')
+  })
+
+  it('shows the README of an earlier release’s version too, and reads its archive for it once', async () => {
+    const { repository, push, account } = await aPublisher(t)
+    const payload = aZip({ 'composer.json': JSON.stringify({ name: 'acme/lib' }), 'README.md': '# Lib' })
+    const { sha256 } = (await push('1.0.0', { payload })).json()
+    const archive = join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
+    const cookie = await signIn(t.app, account)
+    const look = async () =>
+      (await t.app.inject({ url: `/${repository.path}/packages/acme/lib`, headers: { cookie } })).body
+
+    await rename(archive, `${archive}.away`)
+    expect(await look()).toContain('<h3>Lib</h3>')
+    await t.db.query('delete from version_readme')
+    expect(await look()).not.toContain('<h3>Lib</h3>')
+    await rename(`${archive}.away`, archive)
+    expect(await look()).toContain('<h3>Lib</h3>')
+    await rm(archive)
+    expect(await look()).toContain('<h3>Lib</h3>')
   })
 
   it('folds all but the ten newest versions away, unless an older one is looked at', async () => {

@@ -11,6 +11,7 @@ import {
   treeOf,
 } from './archive-tree.ts'
 import { listWarnings, refuseCredentials } from './archive-warnings.ts'
+import { findReadme, maxReadmeBytes, type Readme, toReadme } from './readme-entry.ts'
 import { makePause } from './time-slices.ts'
 import { inflateEntry } from './zip-contents.ts'
 import { type Directory, findDirectory } from './zip-end.ts'
@@ -52,6 +53,8 @@ export interface JudgedArchive {
   manifestPath: string
   /** The package, as Composer unpacks it. */
   tree: PackageTree
+  /** Beside the manifest; null when there is none. */
+  readme: Readme | null
   /** Files, directories and links. */
   entryCount: number
   /** Of all contents, as counted while inflating them. */
@@ -182,7 +185,7 @@ async function compareLocalHeaders(
   }
 }
 
-/** Inflates everything, and keeps the manifest alone. */
+/** Inflates everything, and keeps only the manifest and the beginning of the README. */
 async function readContents(
   zip: ZipFile,
   reader: ZipReader,
@@ -190,16 +193,24 @@ async function readContents(
   manifestEntry: ArchiveEntry,
   root: string,
 ) {
+  const readmeEntry = findReadme(entries, root)
+  let readme: Readme | null = null
   let manifest = Buffer.alloc(0)
   let inflatedBytes = 0
+  let readmeBytes = 0
   for (const entry of entries) {
     const kept: Buffer[] = []
     for await (const chunk of inflateEntry(zip, reader, entry)) {
       inflatedBytes += chunk.length
       if (entry === manifestEntry || entry.kind === 'link') kept.push(chunk)
+      if (entry === readmeEntry && readmeBytes < maxReadmeBytes) {
+        kept.push(chunk)
+        readmeBytes += chunk.length
+      }
     }
+    if (entry === readmeEntry) readme = toReadme(entry, kept)
     if (entry === manifestEntry) manifest = Buffer.concat(kept)
     if (entry.kind === 'link') refuseEscape(entry, Buffer.concat(kept), root)
   }
-  return { manifest, inflatedBytes }
+  return { manifest, readme, inflatedBytes }
 }

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { RegistryError } from '../errors.ts'
+import { deletePurgedReadmes } from '../tables/readmes.ts'
 import {
   findVersionState,
   markAllDeleted,
@@ -74,6 +75,7 @@ export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promis
   await changePackage(pool, change, async (tx, held) => {
     const purged = await markPurged(tx, held.id, change.version)
     if (!purged) throw noVersion()
+    await deletePurgedReadmes(tx, held.id)
     await showVersion(tx, held, purged, change.baseUrl)
     return { action: 'purge', version: change.version }
   })
@@ -84,6 +86,7 @@ export async function purgePackage(pool: pg.Pool, change: PackageChange): Promis
   await changePackage(pool, change, async (tx, held) => {
     const versions = await markAllPurged(tx, held.id)
     if (versions.length === 0) throw noPackage()
+    await deletePurgedReadmes(tx, held.id)
     await showPackage(tx, held, change.baseUrl)
     return { action: 'purge', version: null, details: { versions } }
   })

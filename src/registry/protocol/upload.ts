@@ -121,7 +121,7 @@ async function publish(
   { door, packageName, version, address }: AdmittedUpload,
   archive: ReceivedArchive,
   judged: JudgedArchive,
-  { config, db, changes, volume, admit }: RegistryContext,
+  { config, db, changes, readmes, volume, admit }: RegistryContext,
 ) {
   const { metadata, warnings } = readManifest(judged.manifest, packageName, version)
   refuseMissingAutoload(metadata, judged.tree)
@@ -136,6 +136,7 @@ async function publish(
     packageName,
     version,
     metadata,
+    readme: await readmes.render(judged.readme),
     archive,
     author,
     baseUrl: config.baseUrl,

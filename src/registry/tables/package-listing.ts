@@ -130,6 +130,7 @@ export async function listVersionsOnPage(
 
 /** A version in full. */
 export interface VersionOnPage extends ListedVersion {
+  id: string
   /** What Composer requires it by, where that differs: `dev-1.0.0-foo`. */
   composer: string
   /** Whether it is what `composer require` chooses when no version is named. */
@@ -147,7 +148,7 @@ export async function findVersionOnPage(
   version: string | null,
 ): Promise<VersionOnPage | null> {
   const { rows } = await db.query<VersionOnPage>(
-    `select v.version, v.composer, v.is_dev as "isDev", v.published_at as "publishedAt", c.size::float8 as size,
+    `select v.id, v.version, v.composer, v.is_dev as "isDev", v.published_at as "publishedAt", c.size::float8 as size,
             encode(v.sha256, 'hex') as sha256, v.metadata, a.username as uploader,
             ${isRelease} and v.id = (select latest_version($1)) as "isChosen",
             case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason"

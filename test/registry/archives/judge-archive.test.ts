@@ -21,6 +21,7 @@ describe('judgeArchive', () => {
     expect(judged).toEqual({
       manifest: Buffer.from(json),
       manifestPath: 'composer.json',
+      readme: null,
       tree: expect.any(Function),
       entryCount: 2,
       inflatedBytes: json.length + php.length,
@@ -48,6 +49,17 @@ describe('judgeArchive', () => {
       null,
       null,
     ])
+  })
+
+  it.each([
+    ['README.md', 'text', { text: 'text', isMarkdown: true }],
+    ['readme', 'text', { text: 'text', isMarkdown: false }],
+    ['Readme.markdown', 'é'.repeat(40_000), { text: 'é'.repeat(32_768), isMarkdown: true }],
+    ['docs/README.md', 'text', null],
+    ['README.md/a', 'text', null],
+  ])('keeps the beginning of %s', async (name, content, readme) => {
+    const zip = aZip({ 'lib/composer.json': json, [`lib/${name}`]: content, 'lib/x': 'x' })
+    expect((await judgeZip(zip)).readme).toEqual(readme)
   })
 
   it('says which entry is wrong, in the words of the registry', async () => {

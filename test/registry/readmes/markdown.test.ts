@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { renderMarkdown } from '../../src/pages/markdown.ts'
+import { renderMarkdown } from '../../../src/registry/readmes/markdown.ts'
 
 describe('a README in Markdown', () => {
   it.each([

@@ -1,0 +1,98 @@
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import type { Queryable } from '../../database/database.ts'
+import { cleanText } from '../../domain/plain-text.ts'
+import type { ArchiveVolume } from '../archives/archive-volume.ts'
+import { type Readme, readReadme } from '../archives/readme-entry.ts'
+import { limitConcurrency } from '../archives/time-slices.ts'
+import { findReadmeOf, insertReadme, type RenderedReadme } from '../tables/readmes.ts'
+
+/** Renders READMEs. */
+export interface ReadmeRenderer {
+  /** Returns the README as HTML. One that cannot be rendered in bounded time and size is shown as text. */
+  render: (readme: Readme | null) => Promise<RenderedReadme>
+  close: () => Promise<void>
+}
+
+/** The schema's bound: Markdown of 64 KiB can make HTML of 32 MiB, by many uses of one long link. */
+const maxContentBytes = 512 * 1024
+/** Markdown of 64 KiB takes 50 to 800 ms, 1.2 s when it was made to take long. */
+const maxMilliseconds = 5_000
+
+const resourceLimits = { maxOldGenerationSizeMb: 256 }
+
+/** Starts the thread. From source (tests, `npm run dev`) tsx must first be registered in it, to read TypeScript. */
+function startThread(): Worker {
+  if (!import.meta.url.endsWith('.ts')) {
+    return new Worker(new URL('./readme-worker.js', import.meta.url), { resourceLimits })
+  }
+  const { href } = new URL('./readme-worker.ts', import.meta.url)
+  const script = `import('tsx/esm/api').then(({ register }) => { register(); return import('${href}') })`
+  return new Worker(script, { eval: true, resourceLimits })
+}
+
+/** Opens a renderer. Its thread starts with the first README: on the event loop Markdown would stop all other requests. */
+export function openReadmeRenderer(): ReadmeRenderer {
+  const inTurn = limitConcurrency(1)
+  let worker: Worker | null = null
+
+  async function startWorker(): Promise<Worker> {
+    const started = startThread()
+    await once(started, 'message')
+    // Without a listener, an error between two READMEs would end the process.
+    started.on('error', () => {})
+    started.on('exit', () => {
+      if (worker === started) worker = null
+    })
+    return started
+  }
+
+  /** Returns the HTML; null when it takes too long or breaks the thread, which is then replaced. */
+  async function renderInThread(markdown: string): Promise<string | null> {
+    worker ??= await startWorker()
+    const rendering = worker
+    // Only a README in progress keeps the process alive.
+    rendering.ref()
+    try {
+      rendering.postMessage(markdown)
+      const timeout = AbortSignal.timeout(maxMilliseconds)
+      const [html] = (await once(rendering, 'message', { signal: timeout })) as [string]
+      rendering.unref()
+      return html
+    } catch {
+      worker = null
+      await rendering.terminate()
+      return null
+    }
+  }
+
+  return {
+    async render(readme) {
+      if (!readme) return { format: 'none', content: '' }
+      const text = cleanText(readme.text.replace(/\r\n?/g, '\n'))
+      const html = readme.isMarkdown ? await inTurn(() => renderInThread(text)) : null
+      if (html !== null && Buffer.byteLength(html) <= maxContentBytes)
+        return { format: 'html', content: html }
+      return { format: 'text', content: text }
+    },
+    async close() {
+      await worker?.terminate()
+    },
+  }
+}
+
+/**
+ * Returns the README of a version. For a version of an earlier release it is read from the archive and stored, once.
+ */
+export async function loadReadme(
+  { db, volume, readmes }: { db: Queryable; volume: ArchiveVolume; readmes: ReadmeRenderer },
+  { id, sha256 }: { id: string; sha256: string },
+): Promise<RenderedReadme> {
+  const stored = await findReadmeOf(db, id)
+  if (stored) return stored
+  const readme = await readReadme(volume, sha256)
+  if (readme === 'archive missing') return { format: 'none', content: '' }
+  const rendered = await readmes.render(readme)
+  await insertReadme(db, id, rendered)
+  return rendered
+}
