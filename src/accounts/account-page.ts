@@ -6,7 +6,7 @@ import { clearCookie } from '../http/cookies.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
 import { type Account, type Credentials, findAccountByUsername, replacePasswordHash } from './accounts.ts'
-import { hashPassword, maxPasswordBytes, minPasswordCharacters } from './passwords.ts'
+import { findPasswordProblem, hashPassword, minPasswordCharacters } from './passwords.ts'
 import { deleteSessions, type Session } from './sessions.ts'
 import { confirmPassword, startSession } from './sign-in.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
@@ -34,7 +34,10 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
     const chosen = field(request.body, 'new_password')
-    const problem = problemWith(chosen, field(request.body, 'repeated_password'))
+    const isRepeated = chosen === field(request.body, 'repeated_password')
+    const problem =
+      findPasswordProblem(chosen, session.account.username) ??
+      (isRepeated ? null : 'The two new passwords are not the same.')
     if (problem) return showAccount(db, reply.code(400), session, { problem, wasChanged: false })
 
     const checked = await confirmPassword(db, session.account.id, field(request.body, 'current_password'))
@@ -67,15 +70,6 @@ async function showAccount(
 ): Promise<FastifyReply> {
   const about = await findAccountByUsername(db, session.account.username)
   return accountPage(reply, session, { ...shown, about, minPasswordCharacters })
-}
-
-/** Why a password cannot be chosen; null when it can (NIST SP 800-63B §5.1.1.2: length, and no other rules). */
-function problemWith(chosen: string, repeated: string): string | null {
-  if (Array.from(chosen).length < minPasswordCharacters) {
-    return `The new password needs at least ${minPasswordCharacters} characters.`
-  }
-  if (Buffer.byteLength(chosen) > maxPasswordBytes) return 'The new password is too long.'
-  return chosen === repeated ? null : 'The new password was not repeated the same.'
 }
 
 /**

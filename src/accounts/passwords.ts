@@ -1,5 +1,6 @@
 import argon2 from 'argon2'
 import { PageError } from '../http/page-error.ts'
+import { commonPasswords } from './common-passwords.ts'
 
 /** argon2id with OWASP's smallest recommended cost: 33 ms, against 240 ms of the library's default (DESIGN §5). */
 const cost = { type: argon2.argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
@@ -11,8 +12,25 @@ export const nobodysHash =
 /** Longer passwords are refused before they are hashed. */
 export const maxPasswordBytes = 1024
 
-/** Shortest password that a person may choose, in characters (NIST SP 800-63B §5.1.1.2). */
-export const minPasswordCharacters = 8
+/** Shortest password that can be chosen, in characters. SPEC does not show one. */
+export const minPasswordCharacters = 12
+
+/**
+ * The one rule for chosen passwords: length, not common, and not the username (NIST SP 800-63B §5.1.1.2 recommends
+ * nothing else). Returns why the password cannot be chosen, as a sentence; null when it can.
+ */
+export function findPasswordProblem(password: string, username: string): string | null {
+  if (Array.from(password).length < minPasswordCharacters) {
+    return `The password needs at least ${minPasswordCharacters} characters.`
+  }
+  if (Buffer.byteLength(password) > maxPasswordBytes) {
+    return `The password is longer than ${maxPasswordBytes} bytes.`
+  }
+  const lower = password.toLowerCase()
+  if (lower === username.toLowerCase()) return 'The password is the username. Choose another one.'
+  if (commonPasswords.has(lower)) return 'This is one of the most common passwords. Choose another one.'
+  return null
+}
 
 /**
  * argon2 runs on libuv's thread pool, which the whole process shares, worker threads included. The pool has four

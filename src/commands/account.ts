@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander'
 import { insertAccount } from '../accounts/accounts.ts'
-import { hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
+import { findPasswordProblem, hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
 import { makePassword } from '../domain/secrets.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
@@ -27,9 +27,10 @@ function createCommand(): Command {
     .option('--name <name>', 'display name')
     .option('--admin', 'administrates the service: counts as admin of every group and repository')
     .addOption(
-      new Option('--password <password>', 'other users of this machine may see it').conflicts(
-        'passwordStdin',
-      ),
+      new Option(
+        '--password <password>',
+        'at least 12 characters; other users of this machine may see it',
+      ).conflicts('passwordStdin'),
     )
     .option('--password-stdin', 'read the password from the first line of standard input')
     .addOption(jsonOption())
@@ -38,7 +39,7 @@ function createCommand(): Command {
 }
 
 async function createAccount(username: string, options: CreateOptions): Promise<void> {
-  const password = await choosePassword(options)
+  const password = await choosePassword(username, options)
   const passwordHash = await hashPassword(password)
   await withDatabase((db) =>
     insertAccount(db, {
@@ -54,12 +55,12 @@ async function createAccount(username: string, options: CreateOptions): Promise<
   answer(options, { username, password }, text)
 }
 
-async function choosePassword({ password, passwordStdin }: CreateOptions): Promise<string> {
+async function choosePassword(username: string, { password, passwordStdin }: CreateOptions): Promise<string> {
   const given = passwordStdin ? await readLine() : password
   if (given === undefined) return makePassword()
-  if (given === '') throw new Error('The password is empty.')
-  if (Buffer.byteLength(given) <= maxPasswordBytes) return given
-  throw new Error(`The password is longer than ${maxPasswordBytes} bytes.`)
+  const problem = findPasswordProblem(given, username)
+  if (problem !== null) throw new Error(problem)
+  return given
 }
 
 /** The first line of standard input, without its end. */

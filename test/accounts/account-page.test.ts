@@ -50,13 +50,19 @@ describe('/settings/account', () => {
 
   it.each([
     ['the current password is wrong', { current_password: 'wrong' }, 403, 'current password is not right'],
-    ['the new one is short', { new_password: 'short', repeated_password: 'short' }, 400, 'at least 8'],
-    ['the new one is not repeated', { repeated_password: 'other' }, 400, 'not repeated'],
+    ['the new one is short', { new_password: 'short', repeated_password: 'short' }, 400, 'at least 12'],
+    [
+      'the new one is common',
+      { new_password: 'Qwerty123456', repeated_password: 'Qwerty123456' },
+      400,
+      'common',
+    ],
+    ['the new one is not repeated', { repeated_password: 'other' }, 400, 'not the same'],
     [
       'the new one is longer than 1024 bytes',
       { new_password: 'é'.repeat(513), repeated_password: 'é'.repeat(513) },
       400,
-      'too long',
+      'longer than 1024 bytes',
     ],
   ])('changes nothing when %s', async (_what, difference, status, words) => {
     const { account, cookie, fields } = await anOpenPage()

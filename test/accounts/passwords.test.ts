@@ -1,7 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import argon2 from 'argon2'
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { HashQueueFullError, hashPassword, isPassword, nobodysHash } from '../../src/accounts/passwords.ts'
+import {
+  findPasswordProblem,
+  HashQueueFullError,
+  hashPassword,
+  isPassword,
+  nobodysHash,
+} from '../../src/accounts/passwords.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher } from '../support/registry-actors.ts'
@@ -24,6 +30,23 @@ function watchHashes() {
   })
   return seen
 }
+
+describe('a chosen password', () => {
+  it.each([
+    ['short but', /at least 12 characters/],
+    ['ééééééééééé', /at least 12 characters/],
+    ['123456789012', /most common/],
+    ['Christopher1', /most common/],
+    ['Ann-Of-The-Hills', /is the username/],
+    ['é'.repeat(513), /longer than 1024 bytes/],
+  ])('cannot be %s', (password, problem) => {
+    expect(findPasswordProblem(password, 'ann-of-the-hills')).toMatch(problem)
+  })
+
+  it.each(['correct horse battery staple', 'éééééééééééé', 'aB3$aB3$aB3$'])('can be %s', (password) => {
+    expect(findPasswordProblem(password, 'ann')).toBeNull()
+  })
+})
 
 describe('hashing a password', () => {
   it('runs at most twice at once, and refuses what would wait too long', async () => {

@@ -29,13 +29,13 @@ describe('svc account create', () => {
     expect(rows).toEqual([{ display_name: 'Bob Ray', email: 'bob@example.com', is_admin: true }])
   })
 
-  it.each(['from a pipe', 'from a pipe\n', 'from a pipe\r\nand more'])(
+  it.each(['from the pipe', 'from the pipe\n', 'from the pipe\r\nand more'])(
     'reads a password from %j',
     async (input) => {
       const username = `pipe${input.length}`
       const words = ['account', 'create', username, '--password-stdin']
       expect(await runSvc(words, svc.environment, input)).toMatchObject({ code: 0 })
-      expect(await opens(username, 'from a pipe')).toBe(true)
+      expect(await opens(username, 'from the pipe')).toBe(true)
     },
   )
 
@@ -47,7 +47,11 @@ describe('svc account create', () => {
     expect(await svc.fail('account', 'create', 'x', '--name', 'X\u001b[2J')).toBe(
       'svc: A name has no control characters.',
     )
-    expect(await svc.fail('account', 'create', 'x', '--password', '')).toBe('svc: The password is empty.')
+    expect(await svc.fail('account', 'create', 'x', '--password', '')).toMatch(/at least 12 characters/)
+    expect(await svc.fail('account', 'create', 'x', '--password', '1qaz2wsx3edc')).toMatch(/most common/)
+    expect(await svc.fail('account', 'create', 'x'.repeat(12), '--password', 'X'.repeat(12))).toMatch(
+      /is the username/,
+    )
     expect(await svc.fail('account', 'create', 'x', '--password', 'a'.repeat(1025))).toMatch(/1024 bytes/)
     expect(await svc.fail('account', 'create', 'x', '--password', 'a', '--password-stdin')).toMatch(
       /cannot be used/,
