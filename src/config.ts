@@ -78,6 +78,10 @@ const Environment = z.object({
     .default('false'),
   MIGRATIONS_DIR: z.string().optional(),
   MAX_ARCHIVE_BYTES: wholeNumber(1, 10 * 1024 ** 3).default(100 * 1024 ** 2),
+  ACCEL_REDIRECT_PREFIX: z
+    .string()
+    .regex(/^\/(?:[\w.~-]+\/)+$/, 'must be a path that begins and ends with a slash, such as /svc-archives/')
+    .optional(),
   LOG_LEVEL: z.enum(levels, { error: `must be one of ${levels.join(', ')}` }).default('info'),
   CODE_LIFETIME_SECONDS: lifetime.default(600),
   ACCESS_TOKEN_LIFETIME_SECONDS: lifetime.default(28_800),
@@ -116,6 +120,8 @@ export interface Config {
   /** True when the environment sets the folder: then it must exist. */
   isMigrationsDirGiven: boolean
   maxArchiveBytes: number
+  /** nginx sends the archives, from an internal location with this path; null: svc does. */
+  accelRedirectPrefix: string | null
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
   upstreams: UpstreamSettings
@@ -181,6 +187,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     migrationsDir: resolve(env.MIGRATIONS_DIR ?? join(env.DATA_DIR, 'migrations')),
     isMigrationsDirGiven: env.MIGRATIONS_DIR !== undefined,
     maxArchiveBytes: env.MAX_ARCHIVE_BYTES,
+    accelRedirectPrefix: env.ACCEL_REDIRECT_PREFIX ?? null,
     logLevel: env.LOG_LEVEL,
     lifetimes: {
       code: env.CODE_LIFETIME_SECONDS,

@@ -83,8 +83,9 @@ function repositoryDocument(table: string, moreColumns = ''): string {
             left join ${table} d on d.repository_id = r.id`
 }
 
-/** A document's bytes in one content coding, and the time at which they became these. */
+/** A document's bytes in one content coding, and since when they are these. */
 export interface DocumentBytes {
+  revision: string
   lastModified: Date
   bytes: Buffer
 }
@@ -94,7 +95,6 @@ const pieceBytes = 512 * 1024
 
 /** A piece of a document, and what to compare the next piece with. */
 interface DocumentPiece extends DocumentBytes {
-  revision: string
   size: number
 }
 
@@ -168,7 +168,8 @@ async function joinPieces(
     pieces.push(piece)
     offset += piece.bytes.length
     if (offset >= piece.size) {
-      return { lastModified: piece.lastModified, bytes: Buffer.concat(pieces.map(({ bytes }) => bytes)) }
+      const { revision, lastModified } = piece
+      return { revision, lastModified, bytes: Buffer.concat(pieces.map(({ bytes }) => bytes)) }
     }
   }
 }

@@ -1,3 +1,4 @@
+import type { FileHandle } from 'node:fs/promises'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
@@ -8,20 +9,27 @@ import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads } from '../tables/versions.ts'
 import { notFound } from './answers.ts'
 import { readRange } from './byte-range.ts'
+import { hasTag, setArchiveCaching } from './caching.ts'
 import { param, readDoor } from './door.ts'
 
-/** How much of an archive is read at once, and at most held in memory for each download. */
+/** How much of a large archive is read at once, and at most held in memory for each download. */
 const oneReadBytes = 256 * 1024
-/** How many bytes of small archives a process keeps in memory. */
+/** How many bytes of archives a process keeps in memory, and how many it reads there at the same time. */
 const maxCachedBytes = 64 * 1024 * 1024
+/** Larger archives are streamed: each would displace too many others. */
+const maxCachedArchive = maxCachedBytes / 16
 
 /**
  * Archives (COMPOSER E4). The URL contains the hash of the bytes, so its content never changes. Deleted versions are
  * served too, because lock files name them; versions in quarantine are not (DESIGN §7).
  */
-export async function distRoute(app: FastifyInstance, { db, volume, admit }: RegistryContext): Promise<void> {
+export async function distRoute(
+  app: FastifyInstance,
+  { config, db, volume, admit }: RegistryContext,
+): Promise<void> {
   const findDownload = shareStatements(listDownloads.bind(null, db))
-  const smallArchives = new LRUCache<string, Buffer>({
+  let bytesBeingRead = 0
+  const cache = new LRUCache<string, Buffer, number>({
     maxSize: maxCachedBytes,
     sizeCalculation: (bytes) => bytes.length + 1,
     fetchMethod: readArchive,
@@ -43,8 +51,10 @@ export async function distRoute(app: FastifyInstance, { db, volume, admit }: Reg
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
     setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
-    if (matches(request.headers['if-none-match'], `"${sha256}"`)) return reply.code(304).send()
+    setArchiveCaching(reply, found.visibility)
+    if (hasTag(request.headers['if-none-match'], `"${sha256}"`)) return reply.code(304).send()
     if (request.method === 'HEAD') return sendHead(reply, sha256)
+    if (config.accelRedirectPrefix !== null) return handToProxy(reply, config.accelRedirectPrefix, sha256)
     return sendArchive(request, reply, sha256, size)
   }
 
@@ -74,32 +84,46 @@ export async function distRoute(app: FastifyInstance, { db, volume, admit }: Reg
     const { start, end } = range ?? { start: 0, end: size - 1 }
     if (range) reply.code(206).header('content-range', `bytes ${start}-${end}/${size}`)
     reply.header('content-type', 'application/zip').header('content-length', end - start + 1)
-    if (size <= oneReadBytes) {
-      const bytes = (await smallArchives.fetch(sha256)) as Buffer
+    // Many archives that nobody has read yet are streamed, so that memory stays bounded.
+    const isCacheable = size <= maxCachedArchive && bytesBeingRead + size <= maxCachedBytes
+    if (isCacheable || cache.has(sha256)) {
+      const bytes = (await cache.fetch(sha256, { context: size })) as Buffer
       return reply.send(bytes.subarray(start, end + 1))
     }
-    const { file } = await openStored(sha256)
+    const file = await openStored(sha256, size)
     return reply.send(file.createReadStream({ start, end, highWaterMark: oneReadBytes }))
   }
 
-  async function readArchive(sha256: string): Promise<Buffer> {
-    const { file } = await openStored(sha256)
+  async function readArchive(sha256: string, _stale: unknown, { context: size }: { context: number }) {
+    bytesBeingRead += size
+    let file: FileHandle | undefined
     try {
+      file = await openStored(sha256, size)
       return await file.readFile()
     } finally {
-      await file.close()
+      bytesBeingRead -= size
+      await file?.close()
     }
   }
 
-  async function openStored(sha256: string) {
+  /** Throws errcode 15 for an archive that is missing, or has another size than was uploaded. */
+  async function openStored(sha256: string, size: number): Promise<FileHandle> {
     const opened = await openArchive(volume, sha256)
     if (!opened) throw missing(sha256)
-    return opened
+    if (opened.size === size) return opened.file
+    await opened.file.close()
+    throw new RegistryError(errcode.dataLoss, `archive ${sha256} has ${opened.size} bytes of ${size}`)
   }
 }
 
 function missing(sha256: string): RegistryError {
   return new RegistryError(errcode.dataLoss, `archive ${sha256} is missing on the volume`)
+}
+
+/** Lets nginx send the file, with the headers that are set already. It answers Range requests itself. */
+function handToProxy(reply: FastifyReply, prefix: string, sha256: string): FastifyReply {
+  const path = `${prefix}${sha256.slice(0, 2)}/${sha256}.zip`
+  return reply.header('content-type', 'application/zip').header('x-accel-redirect', path).send()
 }
 
 /** Composer prints the warning and stops; it does not retry a 410 (COMPOSER A8). */
@@ -113,9 +137,7 @@ function inQuarantine(packageName: string, version: string, reason: string): Reg
 function setArchiveHeaders(reply: FastifyReply, sha256: string, fileName: string): void {
   const digest = Buffer.from(sha256, 'hex').toString('base64')
   reply.headers({
-    'cache-control': 'private, max-age=31536000, immutable',
     etag: `"${sha256}"`,
-    vary: 'Authorization',
     digest: `sha-256=${digest}`,
     'repr-digest': `sha-256=:${digest}:`,
     'accept-ranges': 'bytes',
@@ -127,9 +149,4 @@ function setArchiveHeaders(reply: FastifyReply, sha256: string, fileName: string
 function rangeHeader(headers: IncomingHttpHeaders, etag: string): string | undefined {
   const condition = headers['if-range']
   return condition === undefined || condition === etag ? headers.range : undefined
-}
-
-function matches(header: string | undefined, etag: string): boolean {
-  if (header === undefined) return false
-  return header.split(',').some((tag) => ['*', etag, `W/${etag}`].includes(tag.trim()))
 }

@@ -20,9 +20,8 @@ import { refreshRoot } from '../documents/render.ts'
 import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
 import { jsonType, sendJson } from './answers.ts'
+import { hasTag, setDocumentCaching } from './caching.ts'
 import { param, readDoor } from './door.ts'
-
-const noPackage = { errcode: errcode.notFound, errmsg: 'package not found' }
 
 /** How many bytes of documents a process keeps in memory. */
 const maxCachedBytes = 64 * 1024 * 1024
@@ -117,22 +116,18 @@ export async function metadataRoutes(app: FastifyInstance, { config, db, admit }
     read: ReadBytes,
     textOfNone?: () => string,
   ): Promise<FastifyReply> {
-    setCaching(reply)
-    if (found.revision === null && !textOfNone) return sendJson(reply, 404, noPackage)
-    if (isUnchanged(request, found.lastModified)) {
-      return reply.code(304).header('last-modified', found.lastModified.toUTCString()).send()
-    }
-    if (found.revision === null && textOfNone) {
-      return sendBytes(
-        reply,
-        { lastModified: found.lastModified, bytes: Buffer.from(textOfNone()) },
-        'identity',
-      )
+    const { revision, lastModified, visibility } = found
+    if (revision === null && !textOfNone) return sendNoPackage(reply)
+    setDocumentCaching(reply, visibility)
+    const current = { revision: revision ?? '0', lastModified }
+    if (isUnchanged(request, current)) return setValidators(reply, current).code(304).send()
+    if (revision === null && textOfNone) {
+      return sendBytes(reply, { ...current, bytes: Buffer.from(textOfNone()) }, 'identity')
     }
     const encoding = chooseEncoding(request.headers['accept-encoding'])
     // Revisions are unique among all documents. A read that began for this revision sees it, or a later one.
-    const stored = await cache.fetch(`${encoding} ${found.revision}`, { context: read })
-    return stored ? sendBytes(reply, stored, encoding) : sendJson(reply, 404, noPackage)
+    const stored = await cache.fetch(`${encoding} ${revision}`, { context: read })
+    return stored ? sendBytes(reply, stored, encoding) : sendNoPackage(reply)
   }
 }
 
@@ -142,22 +137,36 @@ function readDocumentName(vendor: string, file: string): { packageName: string; 
   return { packageName: name === undefined ? '' : `${vendor}/${name}`, isDev: dev !== undefined }
 }
 
-/** Clients return the very text of Last-Modified; "not later than" would miss a document that was restored. */
-function isUnchanged(request: FastifyRequest, lastModified: Date): boolean {
-  return request.headers['if-modified-since'] === lastModified.toUTCString()
+/** Not for shared caches: the name can be published at any moment. */
+function sendNoPackage(reply: FastifyReply): FastifyReply {
+  setDocumentCaching(reply, 'private')
+  return sendJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })
 }
 
-function sendBytes(
-  reply: FastifyReply,
-  { lastModified, bytes }: DocumentBytes,
-  encoding: Encoding,
-): FastifyReply {
-  reply.header('last-modified', lastModified.toUTCString()).header('content-type', jsonType)
+/** What tells one state of a document from another. */
+type Validators = Omit<DocumentBytes, 'bytes'>
+
+/** Weak, because the revision is the same in every content coding. */
+function etagOf({ revision }: Validators): string {
+  return `W/"${revision}"`
+}
+
+/**
+ * Composer returns the very text of Last-Modified, and knows no entity tags. "Not later than" would miss a document
+ * that was restored. An entity tag counts more (RFC 9110 §13.2.2).
+ */
+function isUnchanged({ headers }: FastifyRequest, current: Validators): boolean {
+  const tags = headers['if-none-match']
+  if (tags !== undefined) return hasTag(tags, etagOf(current))
+  return headers['if-modified-since'] === current.lastModified.toUTCString()
+}
+
+function setValidators(reply: FastifyReply, current: Validators): FastifyReply {
+  return reply.header('last-modified', current.lastModified.toUTCString()).header('etag', etagOf(current))
+}
+
+function sendBytes(reply: FastifyReply, stored: DocumentBytes, encoding: Encoding): FastifyReply {
+  setValidators(reply, stored).header('content-type', jsonType)
   if (encoding !== 'identity') reply.header('content-encoding', encoding)
-  return reply.send(bytes)
-}
-
-/** The registry is the unit of permission: behind one URL every token sees the same. */
-function setCaching(reply: FastifyReply): void {
-  reply.header('cache-control', 'private, no-cache').header('vary', 'Authorization, Accept-Encoding')
+  return reply.send(stored.bytes)
 }

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { rm } from 'node:fs/promises'
+import { rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
@@ -37,7 +37,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
   })
 
   it('answers the very bytes of an archive that is too large for one read', async () => {
-    const noise = randomBytes(700_000)
+    const noise = randomBytes(5_000_000)
     const large = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': noise })
     const { ask, dist } = await aPublishedArchive(large)
     expect((await ask(dist)).rawPayload.equals(large)).toBe(true)
@@ -126,6 +126,16 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     ]) {
       const answer = await ask(`dist/${path}.zip`)
       expect([path, answer.statusCode, answer.json().errcode]).toEqual([path, 404, 5])
+    }
+  })
+
+  it('says that data is lost when the volume has lost a part of it', async () => {
+    for (const bytes of [0, 300_000]) {
+      const zip = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': randomBytes(bytes + 1) })
+      const { ask, dist, sha256 } = await aPublishedArchive(zip)
+      await truncate(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`), 10)
+      const answer = await ask(dist)
+      expect([answer.statusCode, answer.json().errcode]).toEqual([500, 15])
     }
   })
 
