@@ -67,8 +67,8 @@ describe('the seeding migration of the README', () => {
 })
 
 describe('the map of the source', async () => {
-  const readme = await read('README.md')
-  const paths = firstGroups(readme, /`(?:src\/)?([a-z-]+\/[a-z/-]+\.ts)`/g)
+  const architecture = await read('docs/architecture.md')
+  const paths = firstGroups(architecture, /`(?:src\/)?([a-z-]+\/[a-z/-]+\.ts)`/g)
 
   it('names files that exist', async () => {
     expect(paths.length).toBeGreaterThan(10)
@@ -80,7 +80,7 @@ describe('the map of the source', async () => {
 
   it('names every room', () => {
     const rooms = readdirSync('src', { withFileTypes: true }).filter((entry) => entry.isDirectory())
-    const map = firstGroups(readme, /^ {2}([a-z]+)\/ {2,}/gm)
+    const map = firstGroups(architecture, /^ {2}([a-z]+)\/ {2,}/gm)
     expect(new Set(map)).toEqual(new Set(rooms.map(({ name }) => name)))
   })
 })

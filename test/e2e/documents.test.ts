@@ -132,3 +132,33 @@ describe.skipIf(!has('composer', 'php', 'unzip', 'curl', 'bash'))(
     })
   },
 )
+
+describe.skipIf(!has('curl', 'bash'))('docs/api.md (needs curl)', async () => {
+  const port = await freePort()
+  const t = useListeningApp(port)
+
+  it('has commands that return what the document says', async () => {
+    const home = await mkdtemp(join(tmpdir(), 'svc-test-documents-'))
+    const ann = await anAccount(t.db)
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, ann, group, 'admin')
+    const { path } = await aRepository(t.db, { group })
+    const scopes = ['account-profile:r', 'registry-manage:rw', 'registry-package:r']
+    const variables = exportsOf({
+      SVC: `http://127.0.0.1:${port}`,
+      REPOSITORY: path,
+      SVC_TOKEN: await aPersonalToken(t.db, ann, { scopes }),
+    })
+    const { code, stdout } = await paste(
+      variables + (await blocksOf('docs/api.md', 'sh')).join('\necho\n'),
+      home,
+    )
+    expect(code).toBe(0)
+    const [error = ''] = await blocksOf('docs/api.md', 'json')
+    const lines = stdout.split('\n')
+    expect(lines[0]).toContain(`"username":"${ann.username}"`)
+    expect(JSON.parse(lines[1] ?? '')).toEqual(JSON.parse(error))
+    expect(lines[2]).toMatch(/^HTTP\/1.1 200/)
+    await rm(home, { recursive: true })
+  })
+})
