@@ -30,7 +30,7 @@ const everyRoute = [
 /** The Composer registries of all repositories: everything below {registry_url}, in one dialect (DESIGN §7). */
 export async function registry(
   app: FastifyInstance,
-  given: AppContext & Pick<RegistryContext, 'changes' | 'readmes'> & { lastUse: LastUse },
+  given: AppContext & Pick<RegistryContext, 'changes' | 'readmes' | 'mirror'> & { lastUse: LastUse },
 ): Promise<void> {
   // One connection of its own: counting must never keep a pull waiting.
   const countingDb = openSidePool(given.db, 1, (error) =>

@@ -16,6 +16,8 @@ import {
   type TakenVersion,
 } from './tables/versions.ts'
 
+import { refuseMirroredVendor } from './upstreams/claims.ts'
+
 /** A judged upload, its archive already on the volume. */
 export interface Publication {
   repositoryId: string
@@ -39,6 +41,7 @@ export async function publishVersion(
 ): Promise<'published' | 'repeated'> {
   return transaction(pool, async (tx) => {
     const { repositoryId, packageName, version, metadata, readme, archive, author, baseUrl } = publication
+    await refuseMirroredVendor(tx, repositoryId, packageName)
     const held = await claimPackage(tx, repositoryId, packageName)
     await insertArchive(tx, archive)
     const uploaderId = author.accountId

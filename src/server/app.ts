@@ -28,6 +28,7 @@ import { registry } from '../registry/plugin.ts'
 import { answerError, notFound as notInRegistry } from '../registry/protocol/answers.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { openUpstreamClient } from '../registry/upstreams/fetch.ts'
+import { openMirror } from '../registry/upstreams/mirror.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
 import { jobs } from './jobs.ts'
@@ -89,10 +90,14 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
   const upstreamClient = openUpstreamClient(context.config)
-  app.addHook('onClose', () => upstreamClient.close())
+  const mirror = openMirror({ ...context, client: upstreamClient }, log)
+  app.addHook('onClose', async () => {
+    await mirror.settle()
+    await upstreamClient.close()
+  })
   await app.register(api, { ...context, changes, lastUse, upstreamClient })
   await app.register(peoplesPages, { ...context, readmes })
-  await app.register(registry, { ...context, changes, lastUse, readmes })
+  await app.register(registry, { ...context, changes, lastUse, readmes, mirror })
   return app
 }
 

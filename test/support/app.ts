@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
-import type pg from 'pg'
+import pg from 'pg'
 import { afterAll, beforeAll } from 'vitest'
 import { type Config, readConfig } from '../../src/config.ts'
 import { buildApp } from '../../src/server/app.ts'
@@ -48,6 +48,26 @@ export function useApp(environment: Record<string, string> = {}): TestApp {
     },
     get db() {
       return database.db
+    },
+  }
+}
+
+/** A second process beside a test's app: the same database and volume, its own memory. */
+export function useAnotherProcess(t: TestApp): { readonly app: FastifyInstance } {
+  let app: FastifyInstance
+  let db: pg.Pool
+  beforeAll(async () => {
+    db = new pg.Pool(t.connection)
+    app = await buildApp({ config: t.config, db }, openLog('silent', new PassThrough()))
+    await app.ready()
+  })
+  afterAll(async () => {
+    await app.close()
+    await db.end()
+  })
+  return {
+    get app() {
+      return app
     },
   }
 }

@@ -19,6 +19,8 @@ import { chooseEncoding, compress, type Encoding } from '../documents/encodings.
 import { refreshRoot } from '../documents/render.ts'
 import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
+import type { Author } from '../tables/events.ts'
+import { findMirrorBytes, type WantedMirror } from '../upstreams/tables/mirrored-documents.ts'
 import { jsonType, sendJson } from './answers.ts'
 import { hasTag, setDocumentCaching } from './caching.ts'
 import { param, readDoor } from './door.ts'
@@ -34,7 +36,9 @@ type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
  * have, in one indexed read. The bytes come from memory, by the document's revision. Requests that miss the same bytes
  * at the same time share one read of them.
  */
-export async function metadataRoutes(app: FastifyInstance, { config, db, admit }: RegistryContext) {
+export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
+  const { config, db, admit, mirror } = context
+
   const findRoot = shareStatements(listRootDocuments.bind(null, db))
   const refreshes = new Map<string, Promise<void>>()
   const findFilter = shareStatements(listFilterDocuments.bind(null, db))
@@ -78,7 +82,11 @@ export async function metadataRoutes(app: FastifyInstance, { config, db, admit }
     const door = readDoor(request)
     const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
     const found = await findPackage({ door, ...wanted })
-    admit(door, found, 'pull')
+    const { repositoryId, actor } = admit(door, found, 'pull')
+    if (found.revision === null) {
+      const author = { accountId: actor?.accountId ?? null, token: actor, address: request.ip }
+      return sendMirrored(request, reply, { repositoryId, ...wanted }, author)
+    }
     const read = (encoding: Encoding) =>
       findPackageBytes(db, found.subjectId as string, encoding, wanted.isDev)
     return sendDocument(request, reply, found, read)
@@ -108,11 +116,31 @@ export async function metadataRoutes(app: FastifyInstance, { config, db, admit }
     return started
   }
 
+  /** Sends the document of a package that comes from an upstream, or errcode 5. */
+  async function sendMirrored(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    wanted: WantedMirror,
+    author: Author,
+  ): Promise<FastifyReply> {
+    const found = await mirror.findDocument(wanted, author)
+    const read = (encoding: Encoding) =>
+      findMirrorBytes(db, found?.packageId as string, encoding, wanted.isDev)
+    if (!found?.warning)
+      return sendDocument(request, reply, found ?? { revision: null, lastModified: new Date() }, read)
+    const stored = await read('identity')
+    if (!stored) return sendJson(reply, 404, noPackage)
+    // Without Last-Modified, so that clients ask for the document itself again once the upstream works.
+    setCaching(reply)
+    const text = stored.bytes.toString().replace('{', `{"warning":${JSON.stringify(found.warning)},`)
+    return reply.header('content-type', jsonType).send(Buffer.from(text))
+  }
+
   /** Sends a stored document; without one, the text that stands for it, or errcode 5. */
   async function sendDocument(
     request: FastifyRequest,
     reply: FastifyReply,
-    found: FoundDocument,
+    found: Pick<FoundDocument, 'revision' | 'lastModified'>,
     read: ReadBytes,
     textOfNone?: () => string,
   ): Promise<FastifyReply> {

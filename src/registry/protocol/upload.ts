@@ -20,6 +20,7 @@ import { readPackageName } from '../manifest/package-name.ts'
 import { type PublishedVersion, readVersion } from '../manifest/version.ts'
 import { publishVersion, settleRepeat } from '../publish.ts'
 import { findTakenVersion } from '../tables/versions.ts'
+import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { sendJson } from './answers.ts'
 import { param, readDoor } from './door.ts'
 import { isMultipart, receiveMultipart } from './multipart.ts'
@@ -90,9 +91,10 @@ async function admitUpload(
 ): Promise<AdmittedUpload> {
   const door = readDoor(request)
   const address = request.ip
-  admit(door, await findAccess(db, door), 'push')
+  const { repositoryId } = admit(door, await findAccess(db, door), 'push')
   const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
   const version = readVersion(param(request, 'version'))
+  await refuseMirroredVendor(db, repositoryId, packageName)
   const contentType = request.headers['content-type']
   const maxBytes = config.maxArchiveBytes + (isMultipart(contentType) ? formBytes : 0)
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) {

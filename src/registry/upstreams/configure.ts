@@ -5,6 +5,7 @@ import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
 import { noteListingChange } from '../tables/listings.ts'
+import { textOf } from './check.ts'
 import { type UpstreamClient, UpstreamError } from './fetch.ts'
 import { isPattern, maxPatterns } from './patterns.ts'
 import { readRoot, rootUrlOf } from './root.ts'
@@ -146,13 +147,6 @@ async function fetchRoot(client: UpstreamClient, url: string) {
       cause: error,
     })
   }
-}
-
-/** The text of a document that must be there. Throws `UpstreamError`. */
-export async function textOf(client: UpstreamClient, url: string): Promise<string> {
-  const fetched = await client.fetchDocument(url)
-  if (fetched.kind === 'found') return fetched.text
-  throw new UpstreamError(`there is no ${url}`)
 }
 
 function readUpstreamUrl(text: string): string {

@@ -80,6 +80,19 @@ export async function bindPackage(
   return rows[0] as { id: string; upstreamId: string; isNew: boolean }
 }
 
+/** The id of the package of that name that is bound to an upstream. Null when there is none. */
+export async function findBoundPackage(
+  db: Queryable,
+  upstreamId: string,
+  packageName: string,
+): Promise<string | null> {
+  const { rows } = await db.query<{ id: string }>(
+    'select id from mirrored_package where upstream_id = $1 and name = $2',
+    [upstreamId, packageName],
+  )
+  return rows[0]?.id ?? null
+}
+
 /** Approves names, known or not. Returns those that were not approved before. */
 export async function approveNames(
   db: Queryable,

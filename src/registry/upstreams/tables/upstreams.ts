@@ -218,7 +218,8 @@ export async function takeFeedTurn(
   seconds: number,
 ): Promise<{ since: string | null } | null> {
   const { rows } = await db.query<{ since: string | null }>(
-    `update upstream set feed_checked_at = now()
+    `update upstream set feed_checked_at = now(),
+                         feed_from = case when feed_checked_at > now() - interval '12 hours' then feed_from end
       where id = $1 and (feed_checked_at is null or feed_checked_at <= now() - make_interval(secs => $2))
       returning feed_since as since`,
     [id, seconds],
@@ -226,7 +227,21 @@ export async function takeFeedTurn(
   return rows[0] ?? null
 }
 
-/** Notes the moment from which the change feed is read next. */
-export async function saveFeedPosition(db: Queryable, id: string, since: string): Promise<void> {
-  await db.query('update upstream set feed_since = $2 where id = $1', [id, since])
+/** Notes the moment from which the change feed is read next. A restart has a gap before it. */
+export async function saveFeedPosition(
+  db: Queryable,
+  id: string,
+  since: string,
+  { isRestart }: { isRestart: boolean },
+): Promise<void> {
+  await db.query(
+    `update upstream set feed_since = $2, feed_from = case when $3 then now() else coalesce(feed_from, now()) end
+      where id = $1`,
+    [id, since, isRestart],
+  )
+}
+
+/** Notes that the change feed could not be followed: documents are checked one by one again. */
+export async function stopFeed(db: Queryable, id: string): Promise<void> {
+  await db.query('update upstream set feed_from = null where id = $1', [id])
 }

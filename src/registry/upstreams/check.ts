@@ -1,0 +1,281 @@
+import { promisify } from 'node:util'
+import { gunzip, gzip } from 'node:zlib'
+import type pg from 'pg'
+import type { AppContext } from '../../context.ts'
+import { transaction } from '../../database/database.ts'
+import { registryUrl } from '../../repositories/repositories.ts'
+import { encodeDocument } from '../documents/encodings.ts'
+import { commandLine, insertEvent } from '../tables/events.ts'
+import type { UpstreamClient } from './fetch.ts'
+import { UpstreamError } from './fetch.ts'
+import { judgeDocument, type UpstreamContent, type UpstreamVersion } from './judge.ts'
+import { malwareFlags, offer, replacedNames } from './offer.ts'
+import { type InlinePackages, mayKnow, metadataUrlOf, parseObject, readRoot, rootUrlOf } from './root.ts'
+import {
+  describeMirror,
+  holdMirror,
+  type NamedDist,
+  noteArchives,
+  saveMirror,
+  setGone,
+} from './tables/mirrored-documents.ts'
+import { bindPackage, findBoundPackage, listOwnNames } from './tables/mirrored-packages.ts'
+import { saveAnswer, saveContent, saveFailure, takeCheckTurn } from './tables/upstream-documents.ts'
+import { saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
+
+/** A failing upstream is left alone for so long, unless it asks for more. */
+const restSeconds = 5
+const maxRestSeconds = 300
+/** packages.json of an upstream is read again after so long. */
+const rootMilliseconds = 10 * 60_000
+
+/** What asking upstreams needs. */
+export interface CheckContext {
+  db: pg.Pool
+  client: UpstreamClient
+  baseUrl: string
+  freshSeconds: number
+  /** Packages of upstreams without metadata-url, by upstream. */
+  inline: Map<string, { readAt: number; lastModified: string | null; packages: InlinePackages }>
+  /** Counts a request by its upstream and outcome. */
+  note: (upstream: Upstream, outcome: 'found' | 'unchanged' | 'missing' | 'failed') => void
+}
+
+/** What a mirror is opened with. */
+export interface MirrorContext extends AppContext {
+  client: UpstreamClient
+  note?: CheckContext['note']
+}
+
+/** What asking upstreams needs, from the configuration. */
+export function checkContextOf({ config, db, client, note = () => {} }: MirrorContext): CheckContext {
+  const { freshSeconds } = config.upstreams
+  return { db, client, baseUrl: config.baseUrl, freshSeconds, inline: new Map(), note }
+}
+
+/** The outcome of asking an upstream; `busy`: another process asks it at this moment. */
+export type Checked = 'found' | 'missing' | 'failed' | 'busy'
+
+/**
+ * Asks an upstream for a document and stores the answer: the content, its archives, and the document that is served.
+ * A name that no upstream had is bound to this one when it knows it.
+ */
+export async function checkDocument(
+  context: CheckContext,
+  upstream: Upstream,
+  packageName: string,
+  isDev: boolean,
+): Promise<Checked> {
+  const { db, note } = context
+  const key = { upstreamId: upstream.id, packageName, isDev }
+  const turn = await takeCheckTurn(db, key, context.freshSeconds)
+  if (!turn) return 'busy'
+  try {
+    const answer = await fetchContent(context, upstream, {
+      packageName,
+      isDev,
+      lastModified: turn.lastModified,
+    })
+    note(upstream, answer.kind)
+    if (answer.kind === 'found') return (await store(context, upstream, key, answer)) ? 'found' : 'missing'
+    await saveAnswer(db, key, answer.kind)
+    if (!isDev) await noteGone(context, upstream, packageName, answer.kind === 'missing')
+    return answer.kind === 'missing' ? 'missing' : 'found'
+  } catch (error) {
+    const failure = error instanceof UpstreamError ? error.message : 'the response could not be stored'
+    const wanted = error instanceof UpstreamError ? (error.retryAfter ?? restSeconds) : restSeconds
+    note(upstream, 'failed')
+    await saveFailure(db, key, {
+      failure,
+      restSeconds: Math.min(Math.max(wanted, restSeconds), maxRestSeconds),
+    })
+    if (!(error instanceof UpstreamError)) throw error
+    return 'failed'
+  }
+}
+
+/** Renders a document from what its upstream said last. False when there is nothing to render. */
+export async function renderMirror(
+  tx: pg.PoolClient,
+  packageId: string,
+  isDev: boolean,
+  baseUrl: string,
+): Promise<boolean> {
+  const held = await holdMirror(tx, packageId, isDev)
+  if (!held) return false
+  const { repositoryId, packageName, path } = held
+  const content = await unpack(held.content)
+  const withDist = content.versions.filter(({ dist }) => dist !== null)
+  const firstSeen = await noteArchives(tx, packageId, withDist.map(namedDist))
+  const firstSeenAt = new Map(withDist.map((version, i) => [version, firstSeen[i]]))
+  const registry = registryUrl(baseUrl, path)
+  const { text, dueAt } = offer(content, {
+    ...held,
+    ownNames: await listOwnNames(tx, repositoryId, replacedNames(content)),
+    firstSeenAt: (version) => firstSeenAt.get(version) ?? held.now,
+    distUrl: ({ dist }) =>
+      `${registry}dist/${packageName}/${dist?.versionPath}/${dist?.reference}.${dist?.type}`,
+  })
+  const description = content.versions[0]?.entry['description']
+  const flags = malwareFlags(content.extra)
+  if (!isDev) {
+    await describeMirror(tx, packageId, {
+      description: typeof description === 'string' ? description.slice(0, 500) : null,
+      flags,
+    })
+  }
+  await saveMirror(tx, { packageId, isDev, baseUrl, dueAt }, await encodeDocument(Buffer.from(text)))
+  return true
+}
+
+type Answer =
+  | { kind: 'found'; content: UpstreamContent; dropped: string[]; lastModified: string | null }
+  | { kind: 'unchanged' }
+  | { kind: 'missing' }
+
+async function fetchContent(
+  context: CheckContext,
+  given: Upstream,
+  { packageName, isDev, lastModified }: { packageName: string; isDev: boolean; lastModified: string | null },
+): Promise<Answer> {
+  const upstream = await freshRoot(context, given, packageName)
+  const { root } = upstream
+  if (root === null) throw new UpstreamError(`packages.json of ${upstream.name} was never read`)
+  if (!mayKnow(root, packageName)) return { kind: 'missing' }
+  if (root.metadataUrl === null) {
+    const versions = (await inlinePackages(context, upstream)).get(packageName)
+    if (versions === undefined) return { kind: 'missing' }
+    const document = { packages: { [packageName]: versions } } as Parameters<typeof judgeDocument>[0]
+    return judged(judgeDocument(document, packageName, isDev ? 'dev' : 'main'), null)
+  }
+  const url = metadataUrlOf(root.metadataUrl, packageName, isDev)
+  const fetched = await context.client.fetchDocument(url, { lastModified })
+  if (fetched.kind !== 'found') return fetched
+  const document = parseObject(fetched.text, `the metadata of ${packageName}`)
+  return judged(judgeDocument(document, packageName), fetched.lastModified)
+}
+
+function judged(read: ReturnType<typeof judgeDocument>, lastModified: string | null): Answer {
+  return read === null ? { kind: 'missing' } : { kind: 'found', ...read, lastModified }
+}
+
+/** The upstream with a packages.json that is not too old for the question. */
+async function freshRoot(context: CheckContext, upstream: Upstream, packageName: string): Promise<Upstream> {
+  const { root, rootCheckedAt } = upstream
+  const age = Date.now() - (rootCheckedAt?.getTime() ?? 0)
+  // A list of names may have grown since it was read.
+  const isEnough = root !== null && (root.metadataUrl === null || mayKnow(root, packageName))
+  if (age < (isEnough ? rootMilliseconds : context.freshSeconds * 1000) && root !== null) return upstream
+  try {
+    return await refreshRoot(context, upstream)
+  } catch (error) {
+    if (!(error instanceof UpstreamError)) throw error
+    await saveRootFailure(context.db, upstream.id, error.message)
+    if (root === null || !isEnough) throw error
+    return upstream
+  }
+}
+
+/** Reads packages.json of an upstream again. */
+async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Promise<Upstream> {
+  const fetched = await client.fetchDocument(rootUrlOf(upstream.url), {
+    lastModified: upstream.root === null ? null : upstream.rootLastModified,
+  })
+  if (fetched.kind === 'missing') throw new UpstreamError(`there is no ${rootUrlOf(upstream.url)}`)
+  if (fetched.kind === 'unchanged') {
+    await saveRoot(db, upstream.id, { root: null, lastModified: null })
+    return upstream
+  }
+  const { root } = await readRoot(upstream.url, fetched.text, (url) => textOf(client, url))
+  await saveRoot(db, upstream.id, { root, lastModified: fetched.lastModified })
+  return { ...upstream, root, rootLastModified: fetched.lastModified, rootCheckedAt: new Date() }
+}
+
+/** The packages of an upstream that has them in packages.json and its includes; read again when they are not fresh. */
+async function inlinePackages(
+  { client, inline, freshSeconds }: CheckContext,
+  { id, url }: Upstream,
+): Promise<InlinePackages> {
+  const known = inline.get(id)
+  if (known && Date.now() - known.readAt < freshSeconds * 1000) return known.packages
+  const fetched = await client.fetchDocument(rootUrlOf(url), { lastModified: known?.lastModified ?? null })
+  if (fetched.kind === 'missing') throw new UpstreamError(`there is no ${rootUrlOf(url)}`)
+  if (fetched.kind === 'unchanged') {
+    if (known) known.readAt = Date.now()
+    return known?.packages ?? new Map()
+  }
+  const { packages } = await readRoot(url, fetched.text, (include) => textOf(client, include))
+  inline.set(id, { readAt: Date.now(), lastModified: fetched.lastModified, packages })
+  return packages
+}
+
+/** The text of a document that must be there. Throws `UpstreamError`. */
+export async function textOf(client: UpstreamClient, url: string): Promise<string> {
+  const fetched = await client.fetchDocument(url)
+  if (fetched.kind === 'found') return fetched.text
+  throw new UpstreamError(`there is no ${url}`)
+}
+
+/** Stores content and renders it. False when a racing request has bound the name to another upstream. */
+async function store(
+  { db, baseUrl }: CheckContext,
+  upstream: Upstream,
+  key: { upstreamId: string; packageName: string; isDev: boolean },
+  { content, dropped, lastModified }: Extract<Answer, { kind: 'found' }>,
+): Promise<boolean> {
+  const { repositoryId } = upstream
+  const { packageName, isDev } = key
+  const packed = await pack(content)
+  const vendors = replacedNames(content).map((name) => name.split('/')[0] ?? '')
+  const replaces = [...new Set(vendors)]
+  return transaction(db, async (tx) => {
+    const bound = await bindPackage(tx, repositoryId, packageName, upstream.id)
+    const { droppedBefore } = await saveContent(tx, key, { lastModified, content: packed, dropped, replaces })
+    if (bound.upstreamId !== upstream.id) return false
+    const about = { repositoryId, packageName, version: null }
+    if (bound.isNew) {
+      await insertEvent(tx, commandLine, {
+        ...about,
+        action: 'mirror-package',
+        details: { upstream: upstream.name },
+      })
+    }
+    if (dropped.some((reason) => !droppedBefore.includes(reason))) {
+      const details = { upstream: upstream.name, versions: dropped.slice(0, 50), count: dropped.length }
+      await insertEvent(tx, commandLine, { ...about, action: 'drop-versions', details })
+    }
+    if (!isDev) await setGone(tx, bound.id, false)
+    await renderMirror(tx, bound.id, isDev, baseUrl)
+    return true
+  })
+}
+
+/** Notes that an upstream stopped serving a package that it served, or serves it again. */
+async function noteGone(
+  { db }: CheckContext,
+  { id: upstreamId, repositoryId, name }: Upstream,
+  packageName: string,
+  isGone: boolean,
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    const packageId = await findBoundPackage(tx, upstreamId, packageName)
+    if (packageId === null || !(await setGone(tx, packageId, isGone)) || !isGone) return
+    const about = { repositoryId, packageName, version: null }
+    await insertEvent(tx, commandLine, { ...about, action: 'upstream-gone', details: { upstream: name } })
+  })
+}
+
+function namedDist({ version, normalized, dist }: UpstreamVersion): NamedDist {
+  if (dist === null) throw new Error('a version without an archive')
+  return { ...dist, version, normalized }
+}
+
+/** Content as it is stored. */
+async function pack(content: UpstreamContent): Promise<Buffer> {
+  return promisify(gzip)(JSON.stringify(content), { level: 4 })
+}
+
+/** The content of `pack`. */
+async function unpack(packed: Buffer): Promise<UpstreamContent> {
+  return JSON.parse((await promisify(gunzip)(packed)).toString()) as UpstreamContent
+}

@@ -1,0 +1,168 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyBaseLogger } from 'fastify'
+import { transaction } from '../../database/database.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { isPackageName } from '../manifest/package-name.ts'
+import type { Author } from '../tables/events.ts'
+import { type Checked, checkContextOf, checkDocument, type MirrorContext, renderMirror } from './check.ts'
+import { requestPackage } from './requests.ts'
+import { type FoundMirror, findMirror, noteUse, type WantedMirror } from './tables/mirrored-documents.ts'
+import { findDocumentState } from './tables/upstream-documents.ts'
+import { listUpstreamsById } from './tables/upstreams.ts'
+
+/** How long a first request waits for an upstream. */
+const patienceMilliseconds = 20_000
+const pollMilliseconds = 50
+/** How long an upstream may fail before clients are told. */
+const toleranceMilliseconds = 60_000
+
+/** A document of a mirrored package as it is served. */
+export interface MirrorDocument {
+  revision: string
+  lastModified: Date
+  packageId: string
+  /** What to tell the reader: the upstream fails, and this is what it said at last. Null when all is well. */
+  warning: string | null
+}
+
+/** Serves the packages of upstreams. */
+export interface Mirror {
+  /**
+   * The document of a package that the repository itself does not have. Null: no upstream has it, or none may offer it.
+   * Throws errcode 14 with Retry-After when an upstream fails that was never read: "not found" would be a lie that
+   * sends Composer elsewhere.
+   */
+  findDocument: (wanted: WantedMirror, author: Author) => Promise<MirrorDocument | null>
+  /** Asks the upstream of a package again, if nobody does. */
+  refresh: (upstreamId: string, packageName: string, isDev: boolean) => Promise<void>
+  /** Resolves when no check runs in the background. */
+  settle: () => Promise<void>
+}
+
+/** Opens the mirror of a process. Requests for one document share one flight, in this process and with all others. */
+export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror {
+  const context = checkContextOf(given)
+  const { db, baseUrl, freshSeconds } = context
+  const flights = new Map<string, Promise<Checked>>()
+
+  /** Asks one upstream for one document, and waits for whoever asks it already. */
+  function ask(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
+    const key = `${upstreamId} ${packageName} ${isDev}`
+    const flight =
+      flights.get(key) ?? askOnce(upstreamId, packageName, isDev).finally(() => flights.delete(key))
+    flights.set(key, flight)
+    return flight
+  }
+
+  async function askOnce(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
+    const [upstream] = await listUpstreamsById(db, [upstreamId])
+    if (!upstream) return 'missing'
+    for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
+      const outcome = await checkDocument(context, upstream, packageName, isDev)
+      if (outcome !== 'busy') return outcome
+      const settled = await waitForOther(upstreamId, packageName, isDev, start)
+      if (settled !== null) return settled
+    }
+    return 'failed'
+  }
+
+  /** Waits until another process has an answer. Null when that process gave up its turn without one. */
+  async function waitForOther(
+    upstreamId: string,
+    packageName: string,
+    isDev: boolean,
+    start: number,
+  ): Promise<Checked | null> {
+    while (Date.now() - start < patienceMilliseconds) {
+      await sleep(pollMilliseconds)
+      const state = await findDocumentState(db, { upstreamId, packageName, isDev }, freshSeconds)
+      if (state === null) return null
+      if (state.isChecking) continue
+      if (state.isResting) return 'failed'
+      return state.isFound === null ? null : state.isFound ? 'found' : 'missing'
+    }
+    return 'failed'
+  }
+
+  /** The same, but an answer or a failure that is recent enough is taken as it is. */
+  async function askUnlessKnown(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
+    const state = await findDocumentState(db, { upstreamId, packageName, isDev }, freshSeconds)
+    if (state?.isResting) return 'failed'
+    if (state?.isFresh && state.isFound !== null) return state.isFound ? 'found' : 'missing'
+    return ask(upstreamId, packageName, isDev)
+  }
+
+  /** Asks the upstreams in their order until one knows the name. One that fails ends the search: the next could be an impostor's. */
+  async function resolve(
+    { upstreamIds, isBound }: FoundMirror,
+    { packageName, isDev }: WantedMirror,
+  ): Promise<Checked> {
+    for (const id of upstreamIds) {
+      const outcome = await askUnlessKnown(id, packageName, isDev)
+      if (outcome !== 'missing') return outcome
+      if (isBound) return 'missing'
+      // A package may have only development versions, or only others: then this upstream knows the name nevertheless.
+      const other = await askUnlessKnown(id, packageName, !isDev)
+      if (other !== 'missing') return other === 'found' ? 'missing' : other
+    }
+    return 'missing'
+  }
+
+  function refreshLater(upstreamId: string | undefined, { packageName, isDev }: WantedMirror): void {
+    if (upstreamId === undefined) return
+    ask(upstreamId, packageName, isDev).catch((error: unknown) =>
+      log.warn({ err: error }, 'a document of an upstream could not be checked'),
+    )
+  }
+
+  async function read(wanted: WantedMirror): Promise<FoundMirror> {
+    const found = await findMirror(db, wanted, { baseUrl, freshSeconds })
+    const { packageId, isDue } = found
+    if (!isDue || packageId === null || found.verdict !== 'upstream') return found
+    await transaction(db, (tx) => renderMirror(tx, packageId, wanted.isDev, baseUrl))
+    return findMirror(db, wanted, { baseUrl, freshSeconds })
+  }
+
+  return {
+    async findDocument(wanted, author) {
+      // Whatever else is asked for, no upstream learns of it.
+      if (!isPackageName(wanted.packageName)) return null
+      let found = await read(wanted)
+      if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
+      if (found.verdict !== 'upstream') return null
+      if (found.revision === null) {
+        const outcome = await resolve(found, wanted)
+        if (outcome === 'failed' || outcome === 'busy') throw unavailable()
+        if (outcome === 'missing') return null
+        found = await read(wanted)
+        if (found.verdict !== 'upstream' || found.revision === null) return null
+      } else if (!found.isFresh && !found.isResting) {
+        refreshLater(found.upstreamIds[0], wanted)
+      }
+      if (found.isUnusedToday && found.packageId !== null) await noteUse(db, found.packageId)
+      const { revision, lastModified, packageId } = found
+      if (revision === null || packageId === null) return null
+      return { revision, lastModified, packageId, warning: warningOf(found, wanted) }
+    },
+
+    async refresh(upstreamId, packageName, isDev) {
+      await ask(upstreamId, packageName, isDev)
+    },
+
+    async settle() {
+      while (flights.size > 0) await Promise.allSettled(flights.values())
+    },
+  }
+}
+
+function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMirror): string | null {
+  if (failure === null || failedAt === null || Date.now() - failedAt.getTime() < toleranceMilliseconds)
+    return null
+  return `The upstream of ${packageName} fails since ${failedAt.toISOString()}, so this is what it said before: ${failure}.`
+}
+
+function unavailable(): RegistryError {
+  return new RegistryError(errcode.unavailable, 'the upstream cannot be asked', {
+    warning: 'An upstream of this repository fails. Try again later.',
+  })
+}

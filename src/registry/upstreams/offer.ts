@@ -1,0 +1,162 @@
+import { difference } from '../documents/minify.ts'
+import { quarantineList } from '../documents/root.ts'
+import { compareNormalized } from '../manifest/composer-version.ts'
+import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
+import type { UpstreamContent, UpstreamVersion } from './judge.ts'
+import { isOffered, matchesVersion } from './patterns.ts'
+import { satisfies } from './satisfies.ts'
+
+/** A constraint that flags versions as malware. */
+export interface MalwareFlag {
+  constraint: string
+  reason: string
+}
+
+/** The rules of a repository for one package of an upstream. */
+export interface OfferRules {
+  packageName: string
+  allow: readonly string[]
+  deny: readonly string[]
+  exempt: readonly string[]
+  minimumAgeHours: number
+  /** Names that no other package may replace or provide: ours. */
+  ownNames: ReadonlySet<string>
+  /** Whether the upstream stopped serving the package. */
+  isGone: boolean
+  now: Date
+  /** Of an archive: when this repository first saw it. */
+  firstSeenAt: (version: UpstreamVersion) => Date
+  distUrl: (version: UpstreamVersion) => string
+}
+
+/**
+ * The p2 document of a mirrored package: only versions that the rules offer, with archives of ours. `dueAt`: when the
+ * next version reaches the minimum age; null when none waits.
+ */
+export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
+  const flags = malwareFlags(content.extra)
+  const permitted = content.versions.filter(
+    ({ normalized }) =>
+      isOffered(rules, rules.packageName, normalized) &&
+      !flags.some(({ constraint }) => satisfies(normalized, constraint)),
+  )
+  const { offered, dueAt } = withoutYoung(permitted, affectedConstraints(content.extra), rules)
+  let newer: JsonObject | null = null
+  const entries = offered.map((version) => {
+    const entry = entryOfMirror(version, rules)
+    const text = JSON.stringify(difference(entry, newer))
+    newer = entry
+    return text
+  })
+  const extra = JSON.stringify(content.extra).slice(1, -1)
+  const text =
+    `{"packages":{${JSON.stringify(rules.packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
+    `${extra === '' ? '' : `,${extra}`}}`
+  return { text, dueAt }
+}
+
+/** The versions that the upstream flags as malware. */
+export function malwareFlags(extra: JsonObject): MalwareFlag[] {
+  const filter = extra['filter']
+  const flags = isJsonObject(filter) ? filter[quarantineList] : undefined
+  if (!Array.isArray(flags)) return []
+  return flags
+    .filter(isJsonObject)
+    .flatMap(({ constraint, reason }) =>
+      typeof constraint === 'string'
+        ? [{ constraint, reason: typeof reason === 'string' ? reason : 'flagged as malware' }]
+        : [],
+    )
+}
+
+/** The names that versions replace or provide. */
+export function replacedNames({ versions }: UpstreamContent): string[] {
+  const names = versions.flatMap(({ entry }) =>
+    ['replace', 'provide'].flatMap((key) =>
+      isJsonObject(entry[key]) ? Object.keys(entry[key] as JsonObject) : [],
+    ),
+  )
+  return [...new Set(names.map((name) => name.toLowerCase()))]
+}
+
+/**
+ * Hides versions that are younger than the minimum age: since the upstream published them, or since we first saw them.
+ * The time that an author wrote into a version counts for nothing.
+ */
+function withoutYoung(
+  versions: UpstreamVersion[],
+  affected: readonly string[],
+  { packageName, exempt, minimumAgeHours, now, firstSeenAt }: OfferRules,
+): { offered: UpstreamVersion[]; dueAt: Date | null } {
+  const ripeAt = (version: UpstreamVersion) => {
+    const since = version.publishedAt === null ? firstSeenAt(version) : new Date(version.publishedAt)
+    return since.getTime() + minimumAgeHours * 3_600_000
+  }
+  const isExempt = ({ normalized }: UpstreamVersion) =>
+    exempt.some((pattern) => matchesVersion(pattern, packageName, normalized))
+  const young = new Set(
+    minimumAgeHours === 0
+      ? []
+      : versions.filter((version) => ripeAt(version) > now.getTime() && !isExempt(version)),
+  )
+  for (const version of fixes(versions, young, affected)) young.delete(version)
+  const next = Math.min(...Array.from(young, ripeAt))
+  return {
+    offered: versions.filter((version) => !young.has(version)),
+    dueAt: Number.isFinite(next) ? new Date(next) : null,
+  }
+}
+
+/**
+ * The young versions that fix what older ones suffer from: an advisory affects the next lower version that is offered
+ * or unaffected itself, and none affects this one. So of several fixes in one line only the oldest passes.
+ */
+function fixes(
+  versions: readonly UpstreamVersion[],
+  young: ReadonlySet<UpstreamVersion>,
+  affected: readonly string[],
+): UpstreamVersion[] {
+  if (young.size === 0 || affected.length === 0) return []
+  const isAffected = ({ normalized }: UpstreamVersion) =>
+    affected.some((constraint) => satisfies(normalized, constraint))
+  const ascending = versions
+    .filter(({ normalized }) => !normalized.startsWith('dev-'))
+    .toSorted((a, b) => compareNormalized(a.normalized, b.normalized))
+  let below: UpstreamVersion | null = null
+  const found: UpstreamVersion[] = []
+  for (const version of ascending) {
+    const isYoung = young.has(version)
+    if (isYoung && isAffected(version)) continue
+    if (isYoung && below !== null && !young.has(below) && isAffected(below)) found.push(version)
+    below = version
+  }
+  return found
+}
+
+function affectedConstraints(extra: JsonObject): string[] {
+  const advisories = extra['security-advisories']
+  if (!Array.isArray(advisories)) return []
+  return advisories
+    .filter(isJsonObject)
+    .flatMap(({ affectedVersions }) => (typeof affectedVersions === 'string' ? [affectedVersions] : []))
+}
+
+/** The entry with our archive, and without a claim on names that are ours. */
+function entryOfMirror(version: UpstreamVersion, { ownNames, isGone, distUrl }: OfferRules): JsonObject {
+  const { dist, ...entry } = version.entry
+  const { mirrors: _, ...shown } = isJsonObject(dist) ? dist : {}
+  return {
+    ...entry,
+    ...links(entry, 'replace', ownNames),
+    ...links(entry, 'provide', ownNames),
+    ...(isGone && entry['abandoned'] === undefined && { abandoned: true }),
+    ...(version.dist !== null && { dist: { ...shown, url: distUrl(version) } }),
+  }
+}
+
+function links(entry: JsonObject, key: string, ownNames: ReadonlySet<string>): JsonObject {
+  const given: Json | undefined = entry[key]
+  if (!isJsonObject(given)) return {}
+  const kept = Object.entries(given).filter(([name]) => !ownNames.has(name.toLowerCase()))
+  return kept.length === Object.keys(given).length ? {} : { [key]: Object.fromEntries(kept) }
+}

@@ -1,0 +1,243 @@
+import type pg from 'pg'
+import type { Queryable } from '../../../database/database.ts'
+import type { DocumentBytes } from '../../documents/documents.ts'
+import type { EncodedDocument, Encoding } from '../../documents/encodings.ts'
+import type { UpstreamDist } from '../judge.ts'
+import type { MalwareFlag } from '../offer.ts'
+import type { Origin } from './mirrored-packages.ts'
+import { isFreshColumn } from './upstream-documents.ts'
+
+/** Which document of a repository is wanted. */
+export interface WantedMirror {
+  repositoryId: string
+  packageName: string
+  isDev: boolean
+}
+
+/** A document of a mirrored package, with all that decides whether it is served. */
+export interface FoundMirror extends Origin {
+  /** Null when there is no such document. */
+  revision: string | null
+  lastModified: Date
+  /** True when it must be rendered before it is served. */
+  isDue: boolean
+  /** True when the upstream answered so recently that it need not be asked. */
+  isFresh: boolean
+  /** True after a recent failure: the upstream is left alone. */
+  isResting: boolean
+  /** What the upstream said at last; null: it never answered. */
+  isFound: boolean | null
+  /** Why the upstream cannot be asked since `failedAt`; null when it can. */
+  failure: string | null
+  failedAt: Date | null
+  /** True for the first use today. */
+  isUnusedToday: boolean
+}
+
+/** Decides where a package comes from, and reads its document and its state, in one statement. */
+export async function findMirror(
+  db: Queryable,
+  { repositoryId, packageName, isDev }: WantedMirror,
+  { baseUrl, freshSeconds }: { baseUrl: string; freshSeconds: number },
+): Promise<FoundMirror> {
+  const { rows } = await db.query<FoundMirror>({
+    name: 'find-mirror',
+    text: `select o.verdict, o.package_id as "packageId", o.is_bound as "isBound", o.upstream_ids as "upstreamIds",
+                  d.revision, d.last_modified as "lastModified",
+                  coalesce(d.due_at <= now() or d.base_url <> $4, false) as "isDue",
+                  ${isFreshColumn('s', '$5')} as "isFresh",
+                  coalesce(s.retry_at > now(), false) as "isResting",
+                  s.is_found as "isFound", s.failure, s.failed_at as "failedAt",
+                  coalesce(m.used_on, '-infinity') < current_date as "isUnusedToday"
+             from package_origin($1, $2) o
+             left join mirrored_package m on m.id = o.package_id
+             left join mirrored_document d on d.package_id = m.id and d.is_dev = $3 and o.verdict = 'upstream'
+             left join upstream u on u.id = m.upstream_id
+             left join upstream_document s on s.upstream_id = m.upstream_id and s.name = $2 and s.is_dev = $3`,
+    values: [repositoryId, packageName, isDev, baseUrl, freshSeconds],
+  })
+  return rows[0] as FoundMirror
+}
+
+/** Reads a document's bytes in a content coding. Null when the document is gone. */
+export async function findMirrorBytes(
+  db: Queryable,
+  packageId: string,
+  encoding: Encoding,
+  isDev: boolean,
+): Promise<DocumentBytes | null> {
+  const { rows } = await db.query<DocumentBytes>({
+    name: 'find-mirror-bytes',
+    text: `select last_modified as "lastModified",
+                  case $2 when 'br' then brotli when 'gzip' then gzip else plain end as bytes
+             from mirrored_document where package_id = $1 and is_dev = $3`,
+    values: [packageId, encoding, isDev],
+  })
+  return rows[0] ?? null
+}
+
+/** A mirrored package whose row the transaction holds, with what its document is rendered from. */
+export interface HeldMirror {
+  packageId: string
+  repositoryId: string
+  /** The repository's path, `acme/php`. */
+  path: string
+  packageName: string
+  isDev: boolean
+  /** Gzipped JSON. */
+  content: Buffer
+  allow: string[]
+  deny: string[]
+  exempt: string[]
+  minimumAgeHours: number
+  isGone: boolean
+  now: Date
+}
+
+/** Holds a package's row and reads what one of its documents is rendered from. Null when there is nothing to render. */
+export async function holdMirror(
+  tx: pg.PoolClient,
+  packageId: string,
+  isDev: boolean,
+): Promise<HeldMirror | null> {
+  await tx.query('select from mirrored_package where id = $1 for no key update', [packageId])
+  const { rows } = await tx.query<HeldMirror>({
+    name: 'hold-mirror',
+    text: `select m.id as "packageId", m.repository_id as "repositoryId", g.name || '/' || r.name as path,
+                  m.name as "packageName", s.is_dev as "isDev", s.content, u.allow, u.deny, u.exempt,
+                  u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone", now() as now
+             from mirrored_package m
+             join repository r on r.id = m.repository_id
+             join repository_group g on g.id = r.group_id
+             join upstream u on u.id = m.upstream_id
+             join upstream_document s on s.upstream_id = u.id and s.name = m.name and s.is_dev = $2
+            where m.id = $1 and s.content is not null`,
+    values: [packageId, isDev],
+  })
+  return rows[0] ?? null
+}
+
+/** An archive that a document names. */
+export interface NamedDist extends UpstreamDist {
+  version: string
+  normalized: string
+}
+
+/**
+ * Notes the archives that a document names, and returns when each was first seen, in their order. URL and shasum
+ * of a known archive follow the upstream until it was fetched.
+ */
+export async function noteArchives(
+  tx: pg.PoolClient,
+  packageId: string,
+  dists: readonly NamedDist[],
+): Promise<Date[]> {
+  const values = [
+    packageId,
+    dists.map(({ versionPath }) => versionPath),
+    dists.map(({ reference }) => reference),
+    dists.map(({ version }) => version),
+    dists.map(({ normalized }) => normalized),
+    dists.map(({ type }) => type),
+    dists.map(({ url }) => url),
+    dists.map(({ shasum }) => shasum),
+  ]
+  await tx.query({
+    name: 'note-mirrored-archives',
+    text: `insert into mirrored_archive as a (package_id, version_path, reference, version, normalized, type, url, shasum)
+           select distinct on (n.version_path, n.reference) $1::bigint, n.*
+             from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+                    as n (version_path, reference, version, normalized, type, url, shasum)
+            order by n.version_path, n.reference
+           on conflict (package_id, version_path, reference) do update
+              set url = excluded.url, shasum = excluded.shasum, type = excluded.type
+            where a.sha256 is null
+              and (a.url, a.shasum, a.type) is distinct from (excluded.url, excluded.shasum, excluded.type)`,
+    values,
+  })
+  const { rows } = await tx.query<{ firstSeenAt: Date }>({
+    name: 'list-first-seen',
+    text: `select a.first_seen_at as "firstSeenAt"
+             from unnest($2::text[], $3::text[]) with ordinality as n (version_path, reference, place)
+             join mirrored_archive a on a.package_id = $1 and a.version_path = n.version_path
+                                    and a.reference = n.reference
+            order by n.place`,
+    values: values.slice(0, 3),
+  })
+  return rows.map(({ firstSeenAt }) => firstSeenAt)
+}
+
+/**
+ * Replaces a document. Its Last-Modified grows by a second at least, but only when its bytes changed: clients keep a
+ * 304 otherwise.
+ */
+export async function saveMirror(
+  tx: pg.PoolClient,
+  document: { packageId: string; isDev: boolean; baseUrl: string; dueAt: Date | null },
+  { identity, gzip, br }: EncodedDocument,
+): Promise<void> {
+  await tx.query({
+    name: 'save-mirrored-document',
+    text: `insert into mirrored_document as d (package_id, is_dev, base_url, due_at, last_modified, plain, gzip, brotli)
+           values ($1, $2, $3, coalesce($4::timestamptz, 'infinity'), date_trunc('second', now()), $5, $6, $7)
+           on conflict (package_id, is_dev) do update
+              set base_url = excluded.base_url, due_at = excluded.due_at, plain = excluded.plain, gzip = excluded.gzip,
+                  brotli = excluded.brotli,
+                  revision = case when d.plain = excluded.plain then d.revision else excluded.revision end,
+                  last_modified = case when d.plain = excluded.plain then d.last_modified
+                    else greatest(excluded.last_modified, d.last_modified + interval '1 second') end`,
+    values: [document.packageId, document.isDev, document.baseUrl, document.dueAt, identity, gzip, br],
+  })
+}
+
+/** Notes what a document says about its package: a description for searches, and versions flagged as malware. */
+export async function describeMirror(
+  tx: pg.PoolClient,
+  packageId: string,
+  { description, flags }: { description: string | null; flags: readonly MalwareFlag[] },
+): Promise<void> {
+  await tx.query({
+    name: 'describe-mirror',
+    text: `update mirrored_package set description = coalesce($2, description), flags = $3
+            where id = $1 and (coalesce($2, description), flags) is distinct from (description, $3::jsonb)`,
+    values: [packageId, description, JSON.stringify(flags)],
+  })
+}
+
+/** Notes whether the upstream still serves a package. True when that changed. */
+export async function setGone(tx: pg.PoolClient, packageId: string, isGone: boolean): Promise<boolean> {
+  const { rowCount } = await tx.query({
+    name: 'set-mirror-gone',
+    text: `with changed as (
+             update mirrored_package set gone_at = case when $2 then now() end
+              where id = $1 and (gone_at is not null) <> $2 returning id
+           ), due as (
+             update mirrored_document d set due_at = now() from changed where d.package_id = changed.id
+           )
+           select from changed`,
+    values: [packageId, isGone],
+  })
+  return rowCount === 1
+}
+
+/** Documents that must be rendered again: a version ripened, or a rule has changed. */
+export async function listDueMirrors(
+  db: Queryable,
+  limit: number,
+): Promise<{ packageId: string; isDev: boolean }[]> {
+  const { rows } = await db.query<{ packageId: string; isDev: boolean }>(
+    `select package_id as "packageId", is_dev as "isDev" from mirrored_document
+      where due_at <= now() order by due_at limit $1`,
+    [limit],
+  )
+  return rows
+}
+
+/** Notes that packages were used today. */
+export async function noteUse(db: Queryable, packageId: string): Promise<void> {
+  await db.query({
+    name: 'note-mirror-use',
+    text: 'update mirrored_package set used_on = current_date where id = $1 and used_on is distinct from current_date',
+    values: [packageId],
+  })
+}

@@ -1,0 +1,410 @@
+import { describe, expect, it } from 'vitest'
+import { aCaller } from '../../support/api-actors.ts'
+import { useAnotherProcess, useApp } from '../../support/app.ts'
+import { expand } from '../../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+
+const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
+const upstream = useUpstream()
+const second = useAnotherProcess(t)
+
+/** An admin of a repository that offers the upstream's packages. */
+async function aMirror(settings: object = {}) {
+  const caller = await aCaller(t)
+  const added = await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', ...settings })
+  expect(added.statusCode).toBe(201)
+  const versions = async (name: string, suffix = '') => {
+    const response = await caller.ask(`p2/${name}${suffix}.json`)
+    if (response.statusCode !== 200) return response.statusCode
+    return expand(response.body, name).map(({ version }) => version)
+  }
+  return { ...caller, versions }
+}
+
+const askedFor = (name: string) => upstream.requests.filter((request) => request.includes(`/p2/${name}`))
+const age = (name: string, seconds = 3600) =>
+  t.db.query(
+    `update upstream_document set checked_at = checked_at - make_interval(secs => $2), retry_at = null where name = $1`,
+    [name, seconds],
+  )
+/** Asks until the document is as expected: a check runs in the background. */
+async function eventually<T>(ask: () => Promise<T>, isDone: (value: T) => boolean): Promise<T> {
+  for (let i = 0; i < 200; i += 1) {
+    const value = await ask()
+    if (isDone(value)) return value
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  throw new Error('it never came to be')
+}
+
+describe('p2 of a mirrored package', () => {
+  it('is the upstream’s with our archives, without its sources, and minified', async () => {
+    const { ask, path } = await aMirror()
+    upstream.offer(
+      'psr/log',
+      [
+        {
+          version: '3.0.0',
+          description: 'Common interface',
+          require: { php: '>=8.0' },
+          extra: { 'branch-alias': { 'dev-main': '3.x-dev' } },
+          'notification-url': 'https://tracker.example.com/',
+          mirrors: [{ url: 'https://mirror.example.com' }],
+        },
+        { version: '2.0.0', description: 'Common interface' },
+      ],
+      { document: { 'security-advisories': [{ advisoryId: 'A-1', affectedVersions: '<2' }] } },
+    )
+    const response = await ask('p2/psr/log.json')
+    expect(response.statusCode).toBe(200)
+    expect(response.headers['last-modified']).toBeDefined()
+    expect(response.headers['content-type']).toBe('application/json')
+    const document = response.json()
+    expect(document).toMatchObject({
+      minified: 'composer/2.0',
+      'security-advisories': [{ advisoryId: 'A-1', affectedVersions: '<2' }],
+    })
+    expect(document.packages['psr/log'][1]).not.toHaveProperty('description')
+    const [first, second] = expand(response.body, 'psr/log')
+    expect(first).toMatchObject({
+      name: 'psr/log',
+      version: '3.0.0',
+      extra: { 'branch-alias': { 'dev-main': '3.x-dev' } },
+      dist: { type: 'zip', shasum: '', reference: expect.stringMatching(/^[0-9a-f]{40}$/) },
+    })
+    const { url, reference } = { ...(first?.['dist'] as object) } as { url: string; reference: string }
+    expect(url).toBe(`http://svc.test${path}dist/psr/log/3.0.0/${reference}.zip`)
+    for (const key of ['source', 'notification-url']) expect(first).not.toHaveProperty(key)
+    expect(second).toMatchObject({ version: '2.0.0' })
+    expect(second).not.toHaveProperty('require')
+    const again = await ask('p2/psr/log.json', {
+      headers: { 'if-modified-since': response.headers['last-modified'] as string },
+    })
+    expect([again.statusCode, again.body]).toEqual([304, ''])
+  })
+
+  it('is fetched once for many requests on many processes', async () => {
+    const { path, authorization } = await aMirror()
+    upstream.offer('flight/one', ['1.0.0'])
+    const before = askedFor('flight/one').length
+    const ask = (app: typeof t.app) =>
+      app.inject({ url: `${path}p2/flight/one.json`, headers: { authorization } })
+    const responses = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => ask(i % 2 === 0 ? t.app : second.app)),
+    )
+    expect(new Set(responses.map(({ statusCode }) => statusCode))).toEqual(new Set([200]))
+    expect(askedFor('flight/one').length - before).toBe(1)
+  })
+
+  it('is checked again when it is old, and served stale while that runs', async () => {
+    const { ask, versions } = await aMirror()
+    upstream.offer('stale/one', ['1.0.0'])
+    const first = await ask('p2/stale/one.json')
+    upstream.offer('stale/one', ['1.1.0', '1.0.0'])
+    expect(await versions('stale/one')).toEqual(['1.0.0'])
+    expect(askedFor('stale/one')).toHaveLength(1)
+    await age('stale/one')
+    expect(await versions('stale/one')).toEqual(['1.0.0'])
+    await eventually(
+      () => versions('stale/one'),
+      (found) => found.toString() === '1.1.0,1.0.0',
+    )
+    const last = await ask('p2/stale/one.json')
+    expect(Date.parse(String(last.headers['last-modified']))).toBeGreaterThan(
+      Date.parse(String(first.headers['last-modified'])),
+    )
+  })
+
+  it('keeps its Last-Modified when the upstream says the same', async () => {
+    const { ask } = await aMirror()
+    upstream.offer('same/one', ['1.0.0'])
+    const first = await ask('p2/same/one.json')
+    await age('same/one')
+    await ask('p2/same/one.json')
+    await eventually(
+      async () => askedFor('same/one').length,
+      (count) => count === 2,
+    )
+    upstream.offer('same/one', ['1.0.0'])
+    await age('same/one')
+    await ask('p2/same/one.json')
+    await eventually(
+      async () => askedFor('same/one').length,
+      (count) => count === 3,
+    )
+    expect((await ask('p2/same/one.json')).headers['last-modified']).toBe(first.headers['last-modified'])
+  })
+
+  it.each([
+    [
+      '500',
+      (_: unknown, response: { writeHead: (n: number) => { end: () => void } }) =>
+        response.writeHead(500).end(),
+    ],
+    [
+      'HTML',
+      (_: unknown, response: { end: (text: string) => void }) => response.end('<html>Maintenance</html>'),
+    ],
+  ])('survives an upstream that sends %s, with a warning', async (kind, fault) => {
+    const { ask } = await aMirror()
+    const name = `outage/a${kind.toLowerCase()}`
+    upstream.offer(name, ['1.0.0'])
+    await ask(`p2/${name}.json`)
+    upstream.fail(`/p2/${name}.json`, fault as never)
+    await age(name)
+    await ask(`p2/${name}.json`)
+    await eventually(
+      async () =>
+        (await t.db.query('select from upstream_document where name = $1 and failure is not null', [name]))
+          .rowCount,
+      (count) => count === 1,
+    )
+    await t.db.query(
+      `update upstream_document set failed_at = now() - interval '5 minutes' where name = $1`,
+      [name],
+    )
+    const stale = await ask(`p2/${name}.json`)
+    expect(stale.json().warning).toContain(`The upstream of ${name} fails since`)
+    expect(expand(stale.body, name)).toMatchObject([{ version: '1.0.0' }])
+    expect(stale.headers).not.toHaveProperty('last-modified')
+
+    upstream.fail(`/p2/${name}.json`, null)
+    await age(name)
+    await eventually(
+      () => ask(`p2/${name}.json`),
+      (response) => response.json().warning === undefined,
+    )
+  })
+
+  it('is 503 and never 404 while an upstream fails that was never read', async () => {
+    const { ask } = await aMirror()
+    upstream.offer('never/seen', ['1.0.0'])
+    upstream.fail('/p2/never/seen.json', 500)
+    const failed = await ask('p2/never/seen.json')
+    expect([failed.statusCode, failed.json().errcode]).toEqual([503, 14])
+    expect(Number(failed.headers['retry-after'])).toBeGreaterThan(0)
+    const before = askedFor('never/seen').length
+    expect((await ask('p2/never/seen.json')).statusCode).toBe(503)
+    expect(askedFor('never/seen').length, 'a failing upstream is left alone for a while').toBe(before)
+    upstream.fail('/p2/never/seen.json', null)
+    await age('never/seen')
+    expect((await ask('p2/never/seen.json')).statusCode).toBe(200)
+  })
+
+  it('is 404 for a name that no upstream has, which is remembered', async () => {
+    const { versions } = await aMirror()
+    expect(await versions('nobody/here')).toBe(404)
+    const before = upstream.requests.length
+    expect(await versions('nobody/here')).toBe(404)
+    expect(await versions('nobody/here', '~dev')).toBe(404)
+    expect(upstream.requests.length).toBe(before)
+    await age('nobody/here')
+    upstream.offer('nobody/here', ['1.0.0'])
+    expect(await versions('nobody/here')).toEqual(['1.0.0'])
+  })
+
+  it('knows a package that has only development versions', async () => {
+    const { versions } = await aMirror()
+    upstream.offer('only/dev', [{ version: 'dev-main', 'default-branch': true }], { isDev: true })
+    expect(await versions('only/dev')).toBe(404)
+    expect(await versions('only/dev', '~dev')).toEqual(['dev-main'])
+  })
+
+  it('keeps what the upstream no longer has, and says so', async () => {
+    const { ask, call } = await aMirror()
+    upstream.offer('gone/away', ['1.0.0'])
+    await ask('p2/gone/away.json')
+    upstream.put('/p2/gone/away.json', null)
+    await age('gone/away')
+    const kept = await eventually(
+      () => ask('p2/gone/away.json'),
+      ({ body }) => expand(body, 'gone/away')[0]?.['abandoned'] === true,
+    )
+    expect(expand(kept.body, 'gone/away')).toMatchObject([{ version: '1.0.0' }])
+    expect((await call('GET', '/events')).body).toContain('upstream-gone')
+  })
+
+  it('drops a version that Composer cannot read, tells of it once, and offers the rest', async () => {
+    const { versions, call } = await aMirror()
+    const odd = [
+      { version: '1.9.0', require: { 'acme/x': 'not a constraint !' } },
+      { version: '1.8.0', type: 7 },
+      { version: '1.7.0', time: 1234 },
+      { version: '1.6.0', name: 'other/name' },
+      { version: 'no version at all' },
+      { version: '1.5.0', dist: null },
+      { version: '1.4.0', dist: { type: 'path', url: '/etc', reference: 'a' } },
+      { version: '1.3.0', autoload: 'src' },
+      { version: '1.2.0', description: '\ud800' },
+    ]
+    upstream.offer('odd/one', ['2.0.0', ...(odd as { version: string }[]), '1.0.0'])
+    expect(await versions('odd/one')).toEqual(['2.0.0', '1.0.0'])
+    const told = (await call('GET', '/events'))
+      .json()
+      .filter(({ action }: { action: string }) => action === 'drop-versions')
+    expect(told).toMatchObject([{ package: 'odd/one', details: { count: 9 } }])
+    upstream.put('/p2/odd/two.json', { packages: { 'odd/two': [null, 7, 'x', [], { version: '1.0.0' }] } })
+    expect(await versions('odd/two')).toEqual([])
+  })
+
+  it('keeps a metapackage, which has no archive', async () => {
+    const { versions } = await aMirror()
+    upstream.offer('meta/one', [
+      { version: '1.0.0', type: 'metapackage', dist: null, require: { 'psr/log': '*' } },
+    ])
+    expect(await versions('meta/one')).toEqual(['1.0.0'])
+  })
+
+  it('expands what the upstream has minified', async () => {
+    const { ask } = await aMirror()
+    const dist = { type: 'zip', url: `${upstream.url}/a.zip`, reference: 'abcdef1' }
+    upstream.put('/p2/mini/one.json', {
+      minified: 'composer/2.0',
+      packages: {
+        'mini/one': [
+          { name: 'mini/one', version: '2.0.0', dist, require: { php: '>=8' }, license: ['MIT'] },
+          { version: '1.0.0', require: '__unset' },
+        ],
+      },
+    })
+    const [, second] = expand((await ask('p2/mini/one.json')).body, 'mini/one')
+    expect(second).toMatchObject({ version: '1.0.0', license: ['MIT'] })
+    expect(second).not.toHaveProperty('require')
+  })
+})
+
+describe('the patterns of an upstream', () => {
+  it('allow and deny names and versions, at once when they change', async () => {
+    upstream.offer('symfony/console', ['7.1.0', '7.0.0', '6.4.1', '6.4.0'])
+    upstream.offer('evil/lib', ['1.0.0'])
+    const { versions, call } = await aMirror({
+      allow: ['symfony/*:^6 || ^7'],
+      deny: ['symfony/console:6.4.1'],
+    })
+    expect(await versions('symfony/console')).toEqual(['7.1.0', '7.0.0', '6.4.0'])
+    expect(await versions('evil/lib')).toBe(404)
+    await call('PATCH', '/upstreams/public', { deny: ['symfony/console:>=7'] })
+    expect(await versions('symfony/console')).toEqual(['6.4.1', '6.4.0'])
+    await call('PATCH', '/upstreams/public', { deny: ['*/console'] })
+    expect(await versions('symfony/console')).toBe(404)
+    await call('PATCH', '/upstreams/public', { allow: [], deny: [] })
+    expect(await versions('evil/lib')).toEqual(['1.0.0'])
+    await call('PATCH', '/upstreams/public', { mode: 'off' })
+    expect(await versions('evil/lib')).toBe(404)
+  })
+
+  it('offer only approved packages in the mode approved, and note who wanted others', async () => {
+    upstream.offer('wanted/lib', ['1.0.0'])
+    const { versions, call, account } = await aMirror({ mode: 'approved' })
+    expect(await versions('wanted/lib')).toBe(404)
+    expect(upstream.requests.filter((request) => request.includes('wanted/lib'))).toEqual([])
+    expect((await call('GET', '/mirrored-packages')).json()).toMatchObject([
+      { name: 'wanted/lib', requester: account.username, approved_at: null },
+    ])
+    await call('POST', '/mirrored-packages/approve', { packages: ['wanted/lib'] })
+    expect(await versions('wanted/lib')).toEqual(['1.0.0'])
+  })
+
+  it('hide what the upstream flags as malware', async () => {
+    upstream.offer('mal/ware', ['1.1.0', '1.0.0'], {
+      document: {
+        filter: { malware: [{ constraint: '1.1.0', reason: 'steals', id: 'x', url: 'https://x.example' }] },
+      },
+    })
+    const { ask } = await aMirror()
+    const response = await ask('p2/mal/ware.json')
+    expect(expand(response.body, 'mal/ware')).toMatchObject([{ version: '1.0.0' }])
+    expect(response.json().filter.malware).toHaveLength(1)
+  })
+})
+
+describe('the minimum age', () => {
+  const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000).toISOString()
+  const published = (version: string, hours: number) => ({ version, 'published-time': hoursAgo(hours) })
+
+  it('counts from the upstream’s published-time, and never from the author’s time', async () => {
+    upstream.offer('age/one', [
+      published('1.2.0', 1),
+      { ...published('1.1.0', 1), time: '2001-01-01T00:00:00+00:00' },
+      published('1.0.0', 100),
+    ])
+    const { versions } = await aMirror({ minimum_age_hours: 72 })
+    expect(await versions('age/one')).toEqual(['1.0.0'])
+  })
+
+  it('counts from our first sight where the upstream tells no time', async () => {
+    upstream.offer('age/two', [{ version: '1.0.0', 'published-time': undefined }])
+    const { versions } = await aMirror({ minimum_age_hours: 72 })
+    expect(await versions('age/two')).toEqual([])
+    await t.db.query(`update mirrored_archive set first_seen_at = now() - interval '73 hours'`)
+    await t.db.query(`update mirrored_document set due_at = now()`)
+    expect(await versions('age/two')).toEqual(['1.0.0'])
+  })
+
+  it('notes when the next version will be old enough', async () => {
+    upstream.offer('age/three', [published('1.1.0', 71), published('1.0.0', 100)])
+    const { ask } = await aMirror({ minimum_age_hours: 72 })
+    const first = await ask('p2/age/three.json')
+    expect(expand(first.body, 'age/three')).toMatchObject([{ version: '1.0.0' }])
+    const { rows } = await t.db.query<{ hours: number }>(
+      `select extract(epoch from due_at - now()) / 3600 as hours from mirrored_document d
+         join mirrored_package m on m.id = d.package_id where m.name = 'age/three'`,
+    )
+    expect(Number(rows[0]?.hours)).toBeCloseTo(1, 1)
+  })
+
+  it('lets the oldest fix of a vulnerable version pass, and no newer one', async () => {
+    upstream.offer(
+      'age/fix',
+      [
+        published('2.0.4', 1),
+        published('2.0.3', 2),
+        published('2.0.2', 500),
+        published('1.2.6', 1),
+        published('1.2.5', 2),
+        published('1.2.4', 500),
+      ],
+      { document: { 'security-advisories': [{ advisoryId: 'A', affectedVersions: '<1.2.5|>=2.0,<2.0.3' }] } },
+    )
+    const { versions } = await aMirror({ minimum_age_hours: 72 })
+    expect(await versions('age/fix')).toEqual(['2.0.3', '2.0.2', '1.2.5', '1.2.4'])
+  })
+
+  it('does not apply to exempt packages', async () => {
+    upstream.offer('age/own', [published('1.0.0', 1)])
+    const { versions } = await aMirror({ minimum_age_hours: 72, exempt: ['age/*:^1'] })
+    expect(await versions('age/own')).toEqual(['1.0.0'])
+  })
+})
+
+describe('an upstream without metadata-url', () => {
+  const entry = (name: string, version: string) => ({
+    name,
+    version,
+    dist: { type: 'zip', url: `${upstream.url}/x.zip`, reference: 'abcdef123' },
+  })
+
+  it('is read from inline packages, releases and development versions apart', async () => {
+    upstream.put('/inline/packages.json', {
+      packages: {
+        'in/line': { '1.0.0': entry('in/line', '1.0.0'), 'dev-main': entry('in/line', 'dev-main') },
+      },
+    })
+    const { versions } = await aMirror({ url: `${upstream.url}/inline` })
+    expect(await versions('in/line')).toEqual(['1.0.0'])
+    expect(await versions('in/line', '~dev')).toEqual(['dev-main'])
+    expect(await versions('in/other')).toBe(404)
+  })
+
+  it('is read from includes', async () => {
+    upstream.put('/satis/include/all$abc.json', {
+      packages: { 'in/cluded': { '2.0.0': entry('in/cluded', '2.0.0') } },
+    })
+    upstream.put('/satis/packages.json', {
+      packages: [],
+      includes: { 'include/all$abc.json': { sha1: 'abc' } },
+    })
+    const { versions } = await aMirror({ url: `${upstream.url}/satis` })
+    expect(await versions('in/cluded')).toEqual(['2.0.0'])
+  })
+})

@@ -1,0 +1,222 @@
+import { describe, expect, it } from 'vitest'
+import { aRepository } from '../../support/actors.ts'
+import { aCaller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { expand } from '../../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+
+const t = useApp(upstreamsHere)
+const upstream = useUpstream()
+const other = useUpstream()
+
+/** An admin of a repository with upstreams, in this order. */
+async function aMirror(...upstreams: { url: string; name?: string; mode?: string; allow?: string[] }[]) {
+  const group = (await aRepository(t.db)).group
+  const repository = await aRepository(t.db, { group })
+  const caller = await aCaller(t, { repository })
+  for (const one of upstreams.length > 0 ? upstreams : [{ url: upstream.url, name: 'public' }]) {
+    expect((await caller.call('POST', '/upstreams', one)).statusCode).toBe(201)
+  }
+  const versions = async (name: string) => {
+    const response = await caller.ask(`p2/${name}.json`)
+    return response.statusCode === 200
+      ? expand(response.body, name).map(({ version }) => version)
+      : response.statusCode
+  }
+  const claim = (vendor: string, exceptions: string[] = []) =>
+    t.db.query(`insert into vendor_claim (group_id, vendor, exceptions, by_hand) values ($1, $2, $3, true)`, [
+      group.id,
+      vendor,
+      exceptions,
+    ])
+  return { ...caller, group, versions, claim }
+}
+
+const leaked = (word: string) =>
+  [...upstream.requests, ...other.requests].filter((request) => request.includes(word))
+
+describe('a package of our own', () => {
+  it('is never taken from an upstream that offers a higher version', async () => {
+    const { push, versions } = await aMirror()
+    upstream.offer('acme/secret', ['99.0.0'])
+    expect((await push('1.0.0', { name: 'acme/secret' })).statusCode).toBe(201)
+    expect(await versions('acme/secret')).toEqual(['1.0.0'])
+    expect(await versions('acme/secret~dev')).toEqual([])
+    expect(leaked('acme/secret')).toEqual([])
+  })
+
+  it('stays ours when its versions, or all of it, are deleted or purged', async () => {
+    const { push, call, versions } = await aMirror()
+    upstream.offer('dele/ted', ['99.0.0'])
+    await push('1.0.0', { name: 'dele/ted' })
+    await call('DELETE', '/packages/dele/ted/1.0.0')
+    expect(await versions('dele/ted')).toEqual([])
+    await call('DELETE', '/packages/dele/ted')
+    expect(await versions('dele/ted')).toEqual([])
+    expect(leaked('dele/ted')).toEqual([])
+  })
+
+  it('is not had under another case, nor under a name that is none', async () => {
+    const { push, ask } = await aMirror()
+    await push('1.0.0', { name: 'cased/secret' })
+    const names = [
+      'Cased/secret',
+      'cased/SECRET',
+      'cased%2fsecret/x',
+      '../x',
+      'cased/secret.json',
+      'a/b/c',
+      'cased/%E2%84%AAey',
+    ]
+    for (const name of names) {
+      upstream.put(`/p2/${name}.json`, { packages: { [name]: [] } })
+      expect((await ask(`p2/${name}.json`)).statusCode, name).toBe(404)
+    }
+    expect(leaked('ased')).toEqual([])
+  })
+
+  it('is not replaced or provided by a mirrored one', async () => {
+    const { push, ask } = await aMirror()
+    await push('1.0.0', { name: 'ours/secret' })
+    const replace = { 'ours/secret': '*', 'Ours/Other': '*', 'evil/other': '*' }
+    upstream.offer('evil/lib', [{ version: '1.0.0', replace, provide: { 'ours/secret': '99.0' } }])
+    const [entry] = expand((await ask('p2/evil/lib.json')).body, 'evil/lib')
+    expect(entry).toMatchObject({ replace: { 'evil/other': '*' }, provide: {} })
+  })
+
+  it('is not replaced by one that was mirrored before it was published', async () => {
+    const { push, ask } = await aMirror()
+    upstream.offer('evil/early', [{ version: '1.0.0', replace: { 'later/secret': '*' } }])
+    const entry = async () => expand((await ask('p2/evil/early.json')).body, 'evil/early')[0]
+    expect(await entry()).toMatchObject({ replace: { 'later/secret': '*' } })
+    await push('1.0.0', { name: 'later/secret' })
+    expect(await entry()).toMatchObject({ replace: {} })
+  })
+})
+
+describe('a vendor of our own', () => {
+  it('is claimed for the whole group by publishing, also for names that nobody published', async () => {
+    const { push, group } = await aMirror()
+    await push('1.0.0', { name: 'corp/lib' })
+    const sibling = await aCaller(t, { repository: await aRepository(t.db, { group }) })
+    await sibling.call('POST', '/upstreams', { url: upstream.url })
+    upstream.offer('corp/other', ['1.0.0'])
+    expect((await sibling.ask('p2/corp/other.json')).statusCode).toBe(404)
+    expect(leaked('corp/')).toEqual([])
+  })
+
+  it('stays claimed when the repository that published is deleted', async () => {
+    const { group, versions } = await aMirror()
+    const gone = await aCaller(t, { repository: await aRepository(t.db, { group }) })
+    await gone.push('1.0.0', { name: 'left/lib' })
+    expect((await gone.call('DELETE')).statusCode).toBe(204)
+    upstream.offer('left/lib', ['99.0.0'])
+    expect(await versions('left/lib')).toBe(404)
+    expect(leaked('left/')).toEqual([])
+  })
+
+  it('can be claimed by hand, with exceptions by name', async () => {
+    const { claim, versions } = await aMirror()
+    await claim('symfony', ['symfony/con*'])
+    upstream.offer('symfony/console', ['7.0.0'])
+    upstream.offer('symfony/yaml', ['7.0.0'])
+    expect(await versions('symfony/console')).toEqual(['7.0.0'])
+    expect(await versions('symfony/yaml')).toBe(404)
+    expect(leaked('symfony/yaml')).toEqual([])
+  })
+
+  it('is nobody else’s: another group’s claim does not count', async () => {
+    const mine = await aMirror()
+    const theirs = await aMirror()
+    await mine.claim('shared')
+    upstream.offer('shared/lib', ['1.0.0'])
+    expect(await mine.versions('shared/lib')).toBe(404)
+    expect(await theirs.versions('shared/lib')).toEqual(['1.0.0'])
+  })
+
+  it('that an upstream serves is not published into before it is claimed', async () => {
+    const { push, versions, claim } = await aMirror()
+    upstream.offer('monolog/monolog', ['3.0.0'])
+    upstream.offer('monolog/other', ['1.0.0'])
+    expect(await versions('monolog/monolog')).toEqual(['3.0.0'])
+    const refused = await push('1.0.0', { name: 'monolog/patched' })
+    expect([refused.statusCode, refused.json()]).toMatchObject([
+      409,
+      { errcode: 9, warning: expect.stringContaining('svc vendor claim') },
+    ])
+    await claim('monolog', ['monolog/*'])
+    expect((await push('3.0.1', { name: 'monolog/monolog' })).statusCode).toBe(201)
+    expect(await versions('monolog/monolog')).toEqual(['3.0.1'])
+    expect(await versions('monolog/other')).toEqual(['1.0.0'])
+  })
+})
+
+describe('the order of upstreams', () => {
+  const both = () => [
+    { url: upstream.url, name: 'first' },
+    { url: other.url, name: 'second' },
+  ]
+
+  it('decides who serves a name, and later changes of it do not', async () => {
+    upstream.offer('or/der', ['1.0.0'])
+    other.offer('or/der', ['99.0.0'])
+    const { versions, call } = await aMirror(...both())
+    expect(await versions('or/der')).toEqual(['1.0.0'])
+    await call('PATCH', '/upstreams/second', { position: 1 })
+    await call('PATCH', '/upstreams/first', { position: 2 })
+    expect(await versions('or/der')).toEqual(['1.0.0'])
+    expect(other.requests.filter((request) => request.includes('or/der'))).toEqual([])
+  })
+
+  it('is kept when the upstream of a name fails, loses the name, denies it, or is removed', async () => {
+    upstream.offer('bo/und', ['1.0.0'])
+    other.offer('bo/und', ['99.0.0'])
+    const { versions, call } = await aMirror(...both())
+    expect(await versions('bo/und')).toEqual(['1.0.0'])
+    upstream.put('/p2/bo/und.json', null)
+    await t.db.query(`update upstream_document set is_stale = true where name = 'bo/und'`)
+    expect(await versions('bo/und')).toEqual(['1.0.0'])
+    await call('PATCH', '/upstreams/first', { deny: ['bo/*'] })
+    expect(await versions('bo/und')).toBe(404)
+    await call('DELETE', '/upstreams/first')
+    expect(await versions('bo/und')).toBe(404)
+    expect(other.requests.filter((request) => request.includes('bo/und'))).toEqual([])
+  })
+
+  it('begins anew for names that an administrator releases with their upstream', async () => {
+    upstream.offer('re/leased', ['1.0.0'])
+    other.offer('re/leased', ['2.0.0'])
+    const { versions, call } = await aMirror(...both())
+    expect(await versions('re/leased')).toEqual(['1.0.0'])
+    await call('DELETE', '/upstreams/first?release=true')
+    expect(await versions('re/leased')).toEqual(['2.0.0'])
+  })
+
+  it('is not given up while the first upstream fails: the second could be an impostor’s', async () => {
+    upstream.fail('/p2/fail/ing.json', 500)
+    other.offer('fail/ing', ['99.0.0'])
+    const { versions } = await aMirror(...both())
+    expect(await versions('fail/ing')).toBe(503)
+    expect(other.requests.filter((request) => request.includes('fail/ing'))).toEqual([])
+  })
+
+  it('does not pass a name on that the first upstream would offer after approval', async () => {
+    other.offer('wait/ing', ['99.0.0'])
+    const { versions } = await aMirror(
+      { url: upstream.url, name: 'first', mode: 'approved' },
+      { url: other.url, name: 'x' },
+    )
+    expect(await versions('wait/ing')).toBe(404)
+    expect(leaked('wait/ing')).toEqual([])
+  })
+
+  it('passes over an upstream whose allowed patterns leave the name out', async () => {
+    upstream.offer('pass/over', ['1.0.0'])
+    other.offer('pass/over', ['2.0.0'])
+    const { versions } = await aMirror(
+      { url: upstream.url, name: 'first', allow: ['acme/*'] },
+      { url: other.url, name: 'x' },
+    )
+    expect(await versions('pass/over')).toEqual(['2.0.0'])
+  })
+})
