@@ -20,16 +20,21 @@ export interface FoundDocument extends Access {
   lastModified: Date
 }
 
-/** Finds packages' documents, `p2/<name>.json` or `p2/<name>~dev.json`: one for each wanted document, in that order. */
+/**
+ * Finds packages' documents, `p2/<name>.json` or `p2/<name>~dev.json`: one for each wanted document, in that order.
+ * `mayMirror`: the repository has no package of that name, but upstreams.
+ */
 export async function listPackageDocuments(
   db: Queryable,
   wanted: readonly { door: Door; packageName: string; isDev: boolean }[],
-): Promise<FoundDocument[]> {
-  const { rows } = await db.query<FoundDocument>({
+): Promise<(FoundDocument & { mayMirror: boolean })[]> {
+  const { rows } = await db.query<FoundDocument & { mayMirror: boolean }>({
     name: 'list-package-documents',
     text: forEachCall(
       { ...doorColumns, package_name: 'text', is_dev: 'boolean' },
-      `select ${accessColumns}, p.id as "subjectId", d.revision, d.last_modified as "lastModified"
+      `select ${accessColumns}, p.id as "subjectId", d.revision, d.last_modified as "lastModified",
+              p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
+                                                                and u.removed_at is null) as "mayMirror"
          from ${accessOfCall}
          left join package p on p.repository_id = a.repository_id and p.name = call.package_name
          left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev`,

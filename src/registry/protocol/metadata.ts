@@ -83,7 +83,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
     const found = await findPackage({ door, ...wanted })
     const { repositoryId, actor } = admit(door, found, 'pull')
-    if (found.revision === null) {
+    if (found.mayMirror) {
       const author = { accountId: actor?.accountId ?? null, token: actor, address: request.ip }
       return sendMirrored(request, reply, { repositoryId, ...wanted }, author)
     }
