@@ -124,14 +124,15 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     author: Author,
   ): Promise<FastifyReply> {
     const found = await mirror.findDocument(wanted, author)
-    const read = (encoding: Encoding) =>
-      findMirrorBytes(db, found?.packageId as string, encoding, wanted.isDev)
-    if (!found?.warning)
-      return sendDocument(request, reply, found ?? { revision: null, lastModified: new Date() }, read)
+    if (!found) return sendNoPackage(reply)
+    const read = (encoding: Encoding) => findMirrorBytes(db, found.packageId, encoding, wanted.isDev)
+    // Not for shared caches: an administrator may deny the package at any moment.
+    const isPrivate = { ...found, visibility: 'private' as const }
+    if (found.warning === null) return sendDocument(request, reply, isPrivate, read)
     const stored = await read('identity')
-    if (!stored) return sendJson(reply, 404, noPackage)
-    // Without Last-Modified, so that clients ask for the document itself again once the upstream works.
-    setCaching(reply)
+    if (!stored) return sendNoPackage(reply)
+    // Without validators, so that clients ask for the document itself again once the upstream works.
+    setDocumentCaching(reply, 'private')
     const text = stored.bytes.toString().replace('{', `{"warning":${JSON.stringify(found.warning)},`)
     return reply.header('content-type', jsonType).send(Buffer.from(text))
   }
@@ -140,7 +141,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   async function sendDocument(
     request: FastifyRequest,
     reply: FastifyReply,
-    found: Pick<FoundDocument, 'revision' | 'lastModified'>,
+    found: Pick<FoundDocument, 'revision' | 'lastModified' | 'visibility'>,
     read: ReadBytes,
     textOfNone?: () => string,
   ): Promise<FastifyReply> {

@@ -68,7 +68,7 @@ export async function findMirrorBytes(
 ): Promise<DocumentBytes | null> {
   const { rows } = await db.query<DocumentBytes>({
     name: 'find-mirror-bytes',
-    text: `select last_modified as "lastModified",
+    text: `select revision, last_modified as "lastModified",
                   case $2 when 'br' then brotli when 'gzip' then gzip else plain end as bytes
              from mirrored_document where package_id = $1 and is_dev = $3`,
     values: [packageId, encoding, isDev],
