@@ -1,13 +1,7 @@
 import { z } from 'zod'
-import { transaction } from '../database/database.ts'
 import { roles, visibilities } from '../domain/permissions.ts'
-import { insertEvent } from '../registry/tables/events.ts'
-import {
-  changeRepository,
-  deleteRepository,
-  findRepository,
-  registryUrl,
-} from '../repositories/repositories.ts'
+import { removeRepository, setRepository } from '../registry/tenancy.ts'
+import { findRepository, registryUrl } from '../repositories/repositories.ts'
 import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment, NoContent, plainText } from './endpoint.ts'
 import { notFound } from './errors.ts'
@@ -101,13 +95,9 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     async (request) => {
       const { repositoryId, author, access } = mayManage.granted(request)
       const { description = null, visibility = null } = request.body
-      return transaction(db, async (tx) => {
-        const repository = await changeRepository(tx, repositoryId, { description, visibility })
-        if (!repository) throw notFound('repository not found')
-        const event = { repositoryId, packageName: null, version: null, action: 'change-repository' } as const
-        await insertEvent(tx, author, { ...event, details: request.body })
-        return describeRepository({ ...repository, role: access.role }, config.baseUrl)
-      })
+      const repository = await setRepository(db, author, repositoryId, { description, visibility })
+      if (!repository) throw notFound('repository not found')
+      return describeRepository({ ...repository, role: access.role }, config.baseUrl)
     },
   )
 
@@ -123,11 +113,8 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     }),
     async (request, reply) => {
       const { repositoryId, author, path } = mayDelete.granted(request)
-      await transaction(db, async (tx) => {
-        if (!(await deleteRepository(tx, repositoryId))) throw notFound('repository not found')
-        const event = { repositoryId, packageName: null, version: null, action: 'delete-repository' } as const
-        await insertEvent(tx, author, { ...event, details: { path } })
-      })
+      const isDeleted = await removeRepository(db, author, { id: repositoryId, path })
+      if (!isDeleted) throw notFound('repository not found')
       return reply.code(204).send()
     },
   )

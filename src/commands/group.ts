@@ -1,12 +1,20 @@
 import { Command } from 'commander'
-import { insertGroup } from '../repositories/groups.ts'
-import { theAccount } from './named.ts'
-import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { rerenderDocuments } from '../registry/documents/rerender.ts'
+import { commandLine } from '../registry/tables/events.ts'
+import { changeGroupName, removeGroup } from '../registry/tenancy.ts'
+import { insertGroup, type ListedGroup, listGroups } from '../repositories/groups.ts'
+import { theAccount, theGroup } from './named.ts'
+import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { answer, printList, withDatabase } from './run.ts'
 
 /** `svc group …` */
 export function groupCommand(): Command {
-  return new Command('group').description('Groups of repositories.').addCommand(createCommand())
+  return new Command('group')
+    .description('Groups of repositories.')
+    .addCommand(createCommand())
+    .addCommand(listCommand())
+    .addCommand(renameCommand())
+    .addCommand(deleteCommand())
 }
 
 function createCommand(): Command {
@@ -21,7 +29,65 @@ function createCommand(): Command {
       answer(
         options,
         { group, owner: options.owner },
-        `The group ${group} is there; ${options.owner} is its admin.`,
+        `Group ${group} created; ${options.owner} is its admin.`,
       )
+    })
+}
+
+function listCommand(): Command {
+  return withListOptions(new Command('list'))
+    .description('List the groups by name.')
+    .action(async (options: ListOptions) =>
+      withDatabase((db) =>
+        printList<ListedGroup>(options, {
+          list: (part) => listGroups(db, part),
+          keyOf: ({ name }) => name,
+          describe: ({ name, repositories, admins, createdAt }) => ({
+            group: name,
+            repositories,
+            admins,
+            created_at: createdAt,
+          }),
+          line: ({ name, repositories, admins }) =>
+            `${name}  ${repositories} repositories, admins: ${admins.join(' ') || 'none'}`,
+          none: 'There are no groups.',
+        }),
+      ),
+    )
+}
+
+function renameCommand(): Command {
+  return new Command('rename')
+    .description('Rename a group. The URLs of its repositories change: clients and lock files must follow.')
+    .argument('<group>', 'its name')
+    .argument('<new name>', 'lower-case letters and digits, with single . _ or - between them')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc group rename acme acme-labs')
+    .action(async (name: string, newName: string, options: { json?: boolean }) => {
+      await withDatabase(async (db, { baseUrl }) => {
+        await changeGroupName(db, commandLine, await theGroup(db, name), newName)
+        await rerenderDocuments(db, baseUrl)
+      })
+      answer(options, { group: newName }, `Group ${name} is now ${newName}.`)
+    })
+}
+
+function deleteCommand(): Command {
+  return new Command('delete')
+    .description('Delete a group without repositories; with --force also its repositories, for good.')
+    .argument('<group>', 'its name')
+    .option('--force', 'delete its repositories and all packages in them too')
+    .addOption(jsonOption())
+    .action(async (name: string, options: { force?: boolean; json?: boolean }) => {
+      const { isDeleted, repositories } = await withDatabase(async (db) =>
+        removeGroup(db, commandLine, await theGroup(db, name), { force: options.force ?? false }),
+      )
+      if (!isDeleted) {
+        const some = repositories.slice(0, 5).join(', ')
+        throw new Error(
+          `${name} has ${repositories.length} repositories (${some}${repositories.length > 5 ? ', …' : ''}). Delete them first, or use --force.`,
+        )
+      }
+      answer(options, { group: name, repositories }, `Group ${name} deleted.`)
     })
 }

@@ -3,9 +3,10 @@ import type { Queryable } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
 import { changeMember, type MemberChange } from '../registry/membership.ts'
 import { commandLine } from '../registry/tables/events.ts'
+import { type GroupMember, listGroupMembers, listMembers, type Member } from '../repositories/members.ts'
 import { theAccount, theGroup, theRepository } from './named.ts'
-import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { answer, printList, withDatabase } from './run.ts'
 
 interface SetOptions {
   force?: boolean
@@ -16,7 +17,42 @@ interface SetOptions {
 export function memberCommand(): Command {
   return new Command('member')
     .description('Who may do what in groups and repositories.')
+    .addCommand(listCommand())
     .addCommand(setCommand())
+}
+
+function listCommand(): Command {
+  return withListOptions(new Command('list'))
+    .description('List the members of a group or of a repository, by username.')
+    .argument('<path>', 'a whole group (acme), or one repository (acme/php) with the members of its group')
+    .action(async (path: string, options: ListOptions) =>
+      withDatabase(async (db) => {
+        const none = `${path} has no members.`
+        const place = await findPlace(db, path)
+        if ('groupId' in place) {
+          return printList<GroupMember>(options, {
+            list: (part) => listGroupMembers(db, place.groupId, part),
+            keyOf: ({ username }) => username,
+            describe: ({ username, displayName, role }) => ({ username, name: displayName, role }),
+            line: ({ username, role }) => `${role.padEnd(9)}  ${username}`,
+            none,
+          })
+        }
+        return printList<Member>(options, {
+          list: (part) => listMembers(db, place.repositoryId, part),
+          keyOf: ({ username }) => username,
+          describe: ({ username, displayName, role, groupRole, repositoryRole }) => ({
+            username,
+            name: displayName,
+            role,
+            group_role: groupRole,
+            repository_role: repositoryRole,
+          }),
+          line: ({ username, role }) => `${role.padEnd(9)}  ${username}`,
+          none,
+        })
+      }),
+    )
 }
 
 function setCommand(): Command {

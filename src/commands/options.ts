@@ -1,10 +1,10 @@
-import { InvalidArgumentError, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { resourceScopes } from '../domain/permissions.ts'
 import { isScope, scopeDefinitions } from '../domain/scopes.ts'
 
 /** `--json`: every command has it. */
 export function jsonOption(): Option {
-  return new Option('--json', 'answer with one JSON object')
+  return new Option('--json', 'print one JSON object')
 }
 
 /** `--scope`: several values, repeated, or separated by commas. */
@@ -19,6 +19,21 @@ export function resourceScopeOption(description: string): Option {
   return new Option('--resource-scope <extent>', description).choices(resourceScopes)
 }
 
+/** The options of a list. */
+export interface ListOptions {
+  limit: number
+  after?: string
+  json?: boolean
+}
+
+/** `--limit` and `--after`: every list is read in parts. */
+export function withListOptions(command: Command): Command {
+  return command
+    .option('--limit <n>', 'how many to list', wholeNumber('items', 1, 1000), 100)
+    .option('--after <key>', 'continue after this one: "next" of the part before')
+    .addOption(jsonOption())
+}
+
 /** A whole number of the given unit, within bounds. */
 export function wholeNumber(unit: string, least: number, most: number): (text: string) => number {
   return (text) => {
@@ -28,7 +43,7 @@ export function wholeNumber(unit: string, least: number, most: number): (text: s
   }
 }
 
-/** The scopes there are, for a command's help. */
+/** All scopes, for a command's help. */
 export const scopesHelp = `
 Scopes (:r reads, :rw reads and writes):
 ${scopeDefinitions.map(({ name, permissions }) => `  ${permissions.map((p) => `${name}:${p}`).join('  ')}`).join('\n')}

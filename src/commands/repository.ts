@@ -1,9 +1,16 @@
 import { Command, Option } from 'commander'
 import { type Visibility, visibilities } from '../domain/permissions.ts'
-import { insertRepository, registryUrl } from '../repositories/repositories.ts'
-import { theGroup } from './named.ts'
-import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { commandLine } from '../registry/tables/events.ts'
+import { removeRepository, setRepository } from '../registry/tenancy.ts'
+import {
+  insertRepository,
+  listRepositories,
+  type Repository,
+  registryUrl,
+} from '../repositories/repositories.ts'
+import { theGroup, theRepository } from './named.ts'
+import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { answer, printList, withDatabase } from './run.ts'
 
 interface CreateOptions {
   visibility: Visibility
@@ -16,6 +23,9 @@ export function repositoryCommand(): Command {
   return new Command('repository')
     .description('Repositories, each with its Composer registry.')
     .addCommand(createCommand())
+    .addCommand(listCommand())
+    .addCommand(setCommand())
+    .addCommand(deleteCommand())
 }
 
 function createCommand(): Command {
@@ -41,6 +51,73 @@ async function createRepository(path: string, options: CreateOptions): Promise<v
     await insertRepository(db, { groupId: group.id, name, visibility, description })
     return registryUrl(baseUrl, path)
   })
-  const text = `The ${visibility} repository ${path} is there. Its registry: ${url}`
+  const text = `Repository ${path} (${visibility}) created. Its registry: ${url}`
   answer(options, { path, visibility, registry_url: url }, text)
+}
+
+function listCommand(): Command {
+  return withListOptions(new Command('list'))
+    .description('List the repositories by path, all or those of one group.')
+    .argument('[group]', 'such as acme')
+    .action(async (groupName: string | undefined, options: ListOptions) =>
+      withDatabase(async (db, { baseUrl }) => {
+        const groupId = groupName === undefined ? null : (await theGroup(db, groupName)).id
+        await printList<Repository & { createdAt: Date }>(options, {
+          list: (part) => listRepositories(db, groupId, part),
+          keyOf: ({ path }) => path,
+          describe: ({ path, visibility, description, createdAt }) => ({
+            path,
+            visibility,
+            description,
+            registry_url: registryUrl(baseUrl, path),
+            created_at: createdAt,
+          }),
+          line: ({ path, visibility, description }) =>
+            `${visibility.padEnd(7)}  ${path}  ${description}`.trim(),
+          none: 'There are no repositories.',
+        })
+      }),
+    )
+}
+
+interface SetOptions {
+  visibility?: Visibility
+  description?: string
+  json?: boolean
+}
+
+function setCommand(): Command {
+  return new Command('set')
+    .description('Change the description or the visibility of a repository.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .addOption(new Option('--visibility <visibility>', 'who may pull').choices(visibilities))
+    .option('--description <text>', 'at most 350 characters')
+    .addOption(jsonOption())
+    .action(async (path: string, options: SetOptions) => {
+      const { visibility = null, description = null } = options
+      if (visibility === null && description === null) {
+        throw new Error('Nothing to change: use --visibility or --description.')
+      }
+      const changed = await withDatabase(async (db) =>
+        setRepository(db, commandLine, (await theRepository(db, path)).id, { visibility, description }),
+      )
+      if (!changed) throw new Error(`There is no repository ${JSON.stringify(path)}.`)
+      const json = { path, visibility: changed.visibility, description: changed.description }
+      answer(
+        options,
+        json,
+        `Repository ${path} is ${changed.visibility}: ${changed.description || 'no description'}`,
+      )
+    })
+}
+
+function deleteCommand(): Command {
+  return new Command('delete')
+    .description('Delete a repository and all packages in it, for good.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .addOption(jsonOption())
+    .action(async (path: string, options: { json?: boolean }) => {
+      await withDatabase(async (db) => removeRepository(db, commandLine, await theRepository(db, path)))
+      answer(options, { path }, `Repository ${path} deleted.`)
+    })
 }

@@ -6,6 +6,7 @@ import { isMigrated, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { findServerUrls } from '../database/server-urls.ts'
 import { explainFailure } from '../server/failure.ts'
+import type { ListOptions } from './options.ts'
 
 /** Runs the command of the command line. Returns the exit code: 0, or 1 after one clear line on stderr. */
 export async function runProgram(program: Command, argv: string[]): Promise<number> {
@@ -29,6 +30,30 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
 /** Prints the result of a command: one JSON object with `--json`, else the text. */
 export function answer(options: { json?: boolean }, json: object, text: string): void {
   process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
+}
+
+/** How a list is read and printed. */
+export interface Listing<Row> {
+  list: (part: { after: string | null; limit: number }) => Promise<Row[]>
+  /** The value that `--after` takes for the next part. */
+  keyOf: (row: Row) => string
+  describe: (row: Row) => Record<string, unknown>
+  line: (row: Row) => string
+  /** Printed instead of an empty list. */
+  none: string
+}
+
+/** Prints one part of a list: `{"items":[…],"next":…}`, where `next` is null for the last part, or a line for each. */
+export async function printList<Row>(options: ListOptions, listing: Listing<Row>): Promise<void> {
+  const { limit, after = null } = options
+  // One row more than asked for tells whether there is a next part.
+  const rows = await listing.list({ after, limit: limit + 1 })
+  const shown = rows.slice(0, limit)
+  const last = shown.at(-1)
+  const next = rows.length > limit && last !== undefined ? listing.keyOf(last) : null
+  const lines = shown.map(listing.line)
+  if (next !== null) lines.push(`There are more: --after ${next}`)
+  answer(options, { items: shown.map(listing.describe), next }, lines.join('\n') || listing.none)
 }
 
 /** What a command does with the database. */

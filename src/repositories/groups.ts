@@ -1,4 +1,6 @@
+import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
+import type { ListPart } from './list-part.ts'
 
 /** A group of repositories (DESIGN §1). */
 export interface Group {
@@ -36,4 +38,38 @@ export async function listGroupsOf(db: Queryable, accountId: string): Promise<Gr
     [accountId],
   )
   return rows
+}
+
+/** A group with what an operator wants to know of it. */
+export interface ListedGroup extends Group {
+  createdAt: Date
+  repositories: number
+  /** Usernames of its admins, whose accounts are not disabled. */
+  admins: string[]
+}
+
+/** All groups by name; `after` is a name. */
+export async function listGroups(db: Queryable, { after, limit }: ListPart): Promise<ListedGroup[]> {
+  const { rows } = await db.query<ListedGroup>(
+    `select g.id, g.name, g.created_at as "createdAt",
+            (select count(*)::int from repository r where r.group_id = g.id) as repositories,
+            array(select a.username from group_member m join account a on a.id = m.account_id
+                   where m.group_id = g.id and m.role = 'admin' and a.disabled_at is null
+                   order by 1 limit 100) as admins
+       from repository_group g
+      where g.name > $1
+      order by g.name limit $2`,
+    [after ?? '', limit],
+  )
+  return rows
+}
+
+/** Renames a group. Throws with a rule of group names, such as `group_name_is_taken`. */
+export async function renameGroup(tx: pg.PoolClient, id: string, newName: string): Promise<void> {
+  await tx.query('update repository_group set name = $2 where id = $1', [id, newName])
+}
+
+/** Deletes a group without repositories. */
+export async function deleteGroup(tx: pg.PoolClient, id: string): Promise<void> {
+  await tx.query('delete from repository_group where id = $1', [id])
 }

@@ -142,3 +142,26 @@ export async function findMember(
   )
   return rows[0] ?? null
 }
+
+/** A member of a whole group. */
+export interface GroupMember {
+  username: string
+  displayName: string
+  role: Role
+}
+
+/** The members of a group by username; `after` is a username. */
+export async function listGroupMembers(
+  db: Queryable,
+  groupId: string,
+  { after, limit }: ListPart,
+): Promise<GroupMember[]> {
+  const { rows } = await db.query<GroupMember>(
+    `select a.username, a.display_name as "displayName", m.role
+       from group_member m join account a on a.id = m.account_id
+      where m.group_id = $1 and a.username > $2
+      order by a.username limit $3`,
+    [groupId, after ?? '', limit],
+  )
+  return rows
+}

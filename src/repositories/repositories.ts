@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
 import type { Role, Visibility } from '../domain/permissions.ts'
+import type { ListPart } from './list-part.ts'
 
 /** A repository with its one Composer registry (DESIGN §1). */
 export interface Repository {
@@ -108,4 +109,30 @@ export async function listRepositoriesOf(db: Queryable, accountId: string): Prom
     [accountId],
   )
   return rows
+}
+
+/** All repositories by path, or those of one group; `after` is a path. */
+export async function listRepositories(
+  db: Queryable,
+  groupId: string | null,
+  { after, limit }: ListPart,
+): Promise<(Repository & { createdAt: Date })[]> {
+  const [group = '', name = ''] = (after ?? '').split('/')
+  const { rows } = await db.query<Repository & { createdAt: Date }>(
+    `select ${columns}, r.created_at as "createdAt" from ${tables}
+      where (g.name, r.name) > ($1, $2) and ($3::bigint is null or g.id = $3)
+      order by g.name, r.name limit $4`,
+    [group, name, groupId, limit],
+  )
+  return rows
+}
+
+/** Locks a group, so that it gets no new repository, and returns the ids of those it has. */
+export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Promise<string[]> {
+  await tx.query('select from repository_group where id = $1 for update', [groupId])
+  const { rows } = await tx.query<{ id: string }>(
+    'select id from repository where group_id = $1 order by id',
+    [groupId],
+  )
+  return rows.map(({ id }) => id)
 }

@@ -26,8 +26,11 @@ describe('svc demo', () => {
     const first = await svc.json('demo')
     expect(await worksFor(first)).toEqual({ password: true, secret: true, token: true })
     expect(await svc.fail('demo')).toContain('svc demo --reset')
-    const { rows } = await svc.db.query(`select id from account where username = 'demo'`)
-    await insertSession(svc.db, rows[0].id, 'here')
+    const { rows } = await svc.db.query(
+      `select id, password_hash as hash from account where username = 'demo'`,
+    )
+    const credentials = { accountId: rows[0].id, passwordHash: rows[0].hash }
+    expect(await insertSession(svc.db, credentials, 'here')).not.toBeNull()
 
     const second = await svc.json('demo', '--reset')
     expect(second).toMatchObject({ client_id: first['client_id'], registry_url: first['registry_url'] })

@@ -68,6 +68,74 @@ describe('svc group, repository and member', () => {
     ])
   })
 
+  it('list in parts, change and delete, each with an event', async () => {
+    await svc.json('group', 'create', 'many', '--owner', 'ann')
+    for (const name of ['c', 'a', 'b-1']) await svc.json('repository', 'create', `many/${name}`)
+    await svc.json('member', 'set', 'many', 'bob', 'guest')
+    await svc.json('member', 'set', 'many/a', 'bob', 'developer')
+    type Listed = { items: Record<string, unknown>[]; next: string | null }
+    const list = (...words: string[]) => svc.json<Listed>(...words)
+
+    const first = await list('repository', 'list', 'many', '--limit', '2')
+    expect([first.items.map(({ path }) => path), first.next]).toEqual([['many/a', 'many/b-1'], 'many/b-1'])
+    const second = await list('repository', 'list', 'many', '--limit', '2', '--after', 'many/b-1')
+    expect(second).toEqual({
+      items: [
+        {
+          path: 'many/c',
+          visibility: 'private',
+          description: '',
+          registry_url: 'https://svc.example.com/many/c/-/packages/',
+          created_at: expect.any(String),
+        },
+      ],
+      next: null,
+    })
+    expect((await list('group', 'list', '--limit', '1000')).items).toContainEqual({
+      group: 'many',
+      repositories: 3,
+      admins: ['ann'],
+      created_at: expect.any(String),
+    })
+    expect((await list('member', 'list', 'many')).items).toEqual([
+      { username: 'ann', name: '', role: 'admin' },
+      { username: 'bob', name: '', role: 'guest' },
+    ])
+    expect((await list('member', 'list', 'many/a')).items).toContainEqual({
+      username: 'bob',
+      name: '',
+      role: 'developer',
+      group_role: 'guest',
+      repository_role: 'developer',
+    })
+    expect((await svc.run('member', 'list', 'many', '--limit', '1')).stdout).toBe(
+      'admin      ann\nThere are more: --after ann\n',
+    )
+
+    const id = (await findRepositoryByPath(svc.db, 'many/a'))?.id ?? ''
+    const words = ['many/a', '--visibility', 'public', '--description', 'Open']
+    expect(await svc.json('repository', 'set', ...words)).toEqual({
+      path: 'many/a',
+      visibility: 'public',
+      description: 'Open',
+    })
+    expect(await svc.fail('group', 'delete', 'many')).toContain('many has 3 repositories (many/')
+    expect(await svc.json('repository', 'delete', 'many/c')).toEqual({ path: 'many/c' })
+    expect(await svc.json('group', 'delete', 'many', '--force')).toEqual({
+      group: 'many',
+      repositories: ['many/a', 'many/b-1'].toSorted(),
+    })
+    expect(await svc.fail('repository', 'list', 'many')).toContain('There is no group "many".')
+    const { rows } = await svc.db.query(
+      `select action, details from registry_event where repository_id = $1 order by id desc limit 2`,
+      [id],
+    )
+    expect(rows).toEqual([
+      { action: 'delete-repository', details: { path: 'many/a' } },
+      { action: 'change-repository', details: { visibility: 'public', description: 'Open' } },
+    ])
+  })
+
   it('keep a group’s last admin, unless forced', async () => {
     await svc.json('group', 'create', 'lonely', '--owner', 'ann')
     const message = 'ann is the last admin of lonely. Make another account admin first, or use --force.'
@@ -83,6 +151,10 @@ describe('svc group, repository and member', () => {
     ['group create other --owner eve', 'There is no account "eve".'],
     ['repository create acme/php', 'There is a repository of this name in the group already.'],
     ['repository create acme/x --description Two\nlines', 'description has no control characters.'],
+    ['group rename acme Acme', 'A group’s name has at most 64 characters'],
+    ['group rename none acme2', 'There is no group "none".'],
+    ['repository set acme/php', 'Nothing to change'],
+    ['repository list --limit 0', 'It must be a whole number of items from 1 to 1000.'],
     ['repository create other/php', 'There is no group "other".'],
     ['repository create acme', 'Name the repository as <group>/<name>, such as acme/php.'],
     ['repository create acme/php/x', 'Name the repository as <group>/<name>, such as acme/php.'],

@@ -31,6 +31,8 @@ export type RegistryAction =
   | 'remove-group-member'
   | 'change-repository'
   | 'delete-repository'
+  | 'rename-group'
+  | 'delete-group'
   | 'add-upstream'
   | 'set-upstream'
   | 'remove-upstream'

@@ -1,0 +1,98 @@
+import type pg from 'pg'
+import { transaction } from '../database/database.ts'
+import type { Visibility } from '../domain/permissions.ts'
+import { deleteGroup, type Group, renameGroup } from '../repositories/groups.ts'
+import {
+  changeRepository,
+  deleteRepository,
+  findRepository,
+  lockRepositoriesOf,
+  type Repository,
+} from '../repositories/repositories.ts'
+import { markDocumentsOutdated } from './documents/documents.ts'
+import { type Author, insertEvent, type RegistryAction } from './tables/events.ts'
+
+/** Changes description and visibility; null leaves one as it is. Writes the event. Null when the repository is gone. */
+export async function setRepository(
+  db: pg.Pool,
+  author: Author,
+  repositoryId: string,
+  changes: { description: string | null; visibility: Visibility | null },
+): Promise<(Repository & { createdAt: Date }) | null> {
+  return transaction(db, async (tx) => {
+    const repository = await changeRepository(tx, repositoryId, changes)
+    if (!repository) return null
+    const given = Object.entries(changes).filter(([, value]) => value !== null)
+    await note(tx, author, { repositoryId }, 'change-repository', Object.fromEntries(given))
+    return repository
+  })
+}
+
+/** Deletes a repository and everything in it for good. Writes the event. False when it is gone already. */
+export async function removeRepository(
+  db: pg.Pool,
+  author: Author,
+  { id, path }: Pick<Repository, 'id' | 'path'>,
+): Promise<boolean> {
+  return transaction(db, async (tx) => {
+    if (!(await deleteRepository(tx, id))) return false
+    await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
+    return true
+  })
+}
+
+/**
+ * Renames a group. The URLs of its repositories change with it, so their stored documents are outdated until
+ * `rerenderDocuments` has run. Throws with the constraint `group_name_is_taken` or another rule of group names.
+ */
+export async function changeGroupName(
+  db: pg.Pool,
+  author: Author,
+  group: Group,
+  newName: string,
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    await renameGroup(tx, group.id, newName)
+    await markDocumentsOutdated(tx, group.id)
+    await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
+  })
+}
+
+/** A group that still has repositories is only deleted by force. */
+export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
+
+/** Deletes a group; with `force` also its repositories and everything in them, for good. Writes the events. */
+export async function removeGroup(
+  db: pg.Pool,
+  author: Author,
+  group: Group,
+  { force = false } = {},
+): Promise<GroupRemoval> {
+  return transaction(db, async (tx) => {
+    const ids = await lockRepositoriesOf(tx, group.id)
+    const repositories: string[] = []
+    for (const id of ids) {
+      const repository = await findRepository(tx, id)
+      if (!repository) continue
+      repositories.push(repository.path)
+      if (!force) continue
+      await deleteRepository(tx, id)
+      await note(tx, author, { repositoryId: id }, 'delete-repository', { path: repository.path })
+    }
+    if (repositories.length > 0 && !force) return { isDeleted: false, repositories }
+    await deleteGroup(tx, group.id)
+    await note(tx, author, { groupId: group.id }, 'delete-group', { name: group.name })
+    return { isDeleted: true, repositories }
+  })
+}
+
+async function note(
+  tx: pg.PoolClient,
+  author: Author,
+  subject: { repositoryId: string } | { groupId: string },
+  action: RegistryAction,
+  details: Record<string, unknown>,
+): Promise<void> {
+  const about = 'groupId' in subject ? { repositoryId: null, ...subject } : subject
+  await insertEvent(tx, author, { ...about, packageName: null, version: null, action, details })
+}
