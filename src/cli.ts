@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { accountCommand } from './commands/account.ts'
 import { applicationCommand } from './commands/application.ts'
+import { backupCommand, restoreCommand } from './commands/backup.ts'
 import { collectGarbageCommand } from './commands/collect-garbage.ts'
 import { demoCommand } from './commands/demo.ts'
 import { groupCommand } from './commands/group.ts'
@@ -29,5 +30,7 @@ const program = new Command('svc')
   .addCommand(vendorCommand())
   .addCommand(collectGarbageCommand())
   .addCommand(verifyArchivesCommand())
+  .addCommand(backupCommand())
+  .addCommand(restoreCommand())
 
 process.exitCode = await runProgram(program, process.argv)

@@ -21,7 +21,8 @@ export function verifyArchivesCommand(): Command {
     })
 }
 
-function describeVerification({ archives, problems }: Verification): string {
+/** Names every problem with its versions, and how many archives were read. */
+export function describeVerification({ archives, problems }: Verification): string {
   const lines = problems.map(({ sha256, problem, versions }) =>
     [`${sha256} is ${problemTexts[problem]}`, ...versions.map((version) => `  ${version}`)].join('\n'),
   )

@@ -80,6 +80,22 @@ export async function transaction<T>(pool: pg.Pool, work: (tx: pg.PoolClient) =>
   }
 }
 
+/** Runs work on its own connection to the pool's database: it may run longer than the pool's timeout allows. */
+export async function withOwnConnection<T>(
+  { options }: pg.Pool,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const client = new pg.Client({ ...options, password: options.password, query_timeout: undefined })
+  // Without a listener, pg would end the process when the connection breaks. The running statement fails anyway.
+  client.on('error', () => {})
+  await client.connect()
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
 /** The name of the constraint or unique index that a statement broke; null for any other error. */
 export function brokenConstraint(error: unknown): string | null {
   return error instanceof pg.DatabaseError ? (error.constraint ?? null) : null

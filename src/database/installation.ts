@@ -1,4 +1,5 @@
-import type { Queryable } from './database.ts'
+import pg from 'pg'
+import { type Queryable, transaction } from './database.ts'
 
 /** Returns the id of this database: a UUID, made by the migration. */
 export async function findDatabaseId(db: Queryable): Promise<string> {
@@ -6,4 +7,18 @@ export async function findDatabaseId(db: Queryable): Promise<string> {
   const [row] = rows
   if (!row) throw new Error('The database has lost its id: the table installation must have one row.')
   return row.id
+}
+
+/** Runs work that removes archives. Throws while a backup runs: the backup still has to read what its snapshot names. */
+export async function unlessBackupRuns<T>(pool: pg.Pool, work: () => Promise<T>): Promise<T> {
+  return transaction(pool, async (tx) => {
+    try {
+      // It conflicts with the lock of `openSnapshot`. Unlike an advisory lock of a session, it also works behind PgBouncer.
+      await tx.query('lock table installation in row exclusive mode nowait')
+    } catch (error) {
+      if (!(error instanceof pg.DatabaseError) || error.code !== '55P03') throw error
+      throw new Error('A backup is running: no archive is removed until it ends.')
+    }
+    return work()
+  })
 }

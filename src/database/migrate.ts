@@ -1,7 +1,8 @@
 import { readdir } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import pg from 'pg'
+import type pg from 'pg'
 import { projectRoot } from '../config.ts'
+import { withOwnConnection } from './database.ts'
 import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 import { applyFunctions, isNewText, listFunctionTexts, readFunctions } from './sql-functions.ts'
 
@@ -67,19 +68,37 @@ export async function applyMigration(pool: pg.Pool, path: string): Promise<void>
   })
 }
 
-async function withMigrationLock<T>(pool: pg.Pool, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  // Use a separate connection: migrations may run longer than the pool's timeout, and closing the connection always
-  // releases the lock.
-  const { options } = pool
-  const client = new pg.Client({ ...options, password: options.password, query_timeout: undefined })
-  // Without a listener, pg would end the process when the connection breaks. The running statement fails anyway.
-  client.on('error', () => {})
-  await client.connect()
-  try {
+/** Runs work on its own connection, while no other process migrates or restores this database. */
+export async function withMigrationLock<T>(
+  pool: pg.Pool,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  return withOwnConnection(pool, async (client) => {
+    // Closing the connection always releases the lock.
     await client.query('select pg_advisory_lock($1)', [advisoryLock])
-    return await work(client)
-  } finally {
-    await client.end()
+    return work(client)
+  })
+}
+
+/**
+ * Makes the schema that a backup was taken from, inside the caller's transaction: built-in migrations by name, the
+ * functions of the backup, and the operator's migrations. Their rows are replaced by those of the backup. So one of the
+ * operator's that fails is skipped: it may rely on rows that are not there yet.
+ */
+export async function buildSchema(
+  client: pg.Client,
+  { builtIn, functions, operators }: Schema,
+): Promise<void> {
+  await listApplied(client)
+  for (const migration of builtIn) await runSqlFile(client, migration)
+  await applyFunctions(client, functions, new Map())
+  for (const migration of operators) {
+    await client.query('savepoint operator_migration')
+    try {
+      await runSqlFile(client, migration)
+    } catch {
+      await client.query('rollback to savepoint operator_migration')
+    }
   }
 }
 

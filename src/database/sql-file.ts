@@ -15,8 +15,12 @@ export async function readSqlFile(path: string, name: string): Promise<SqlFile> 
   const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`The migration ${path} cannot be read (${error.code}).`)
   })
-  const checksum = createHash('sha256').update(bytes).digest('hex')
-  return { name, path, sql: bytes.toString('utf8'), checksum }
+  return { name, path, sql: bytes.toString('utf8'), checksum: checksumOf(bytes) }
+}
+
+/** Returns the checksum by which an applied file is recognized: SHA-256 in lower-case hex. */
+export function checksumOf(bytes: Buffer): string {
+  return createHash('sha256').update(bytes).digest('hex')
 }
 
 /** Runs one file. Throws an Error that names the file and the rule that it broke. */

@@ -7,7 +7,7 @@ import { builtInMigrations, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { noteServerUrls } from '../database/server-urls.ts'
 import { lacksNewestArchive } from '../registry/archives/verify-archives.ts'
-import { openOwnVolume } from '../registry/archives/volume-owner.ts'
+import { openOwnVolume, refuseEmptyDatabase } from '../registry/archives/volume-owner.ts'
 import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { buildApp } from './app.ts'
 import { type Demo, makeDemo } from './demo.ts'
@@ -60,6 +60,7 @@ async function run(config: Config, log: FastifyBaseLogger, stopRequested: Promis
 
 /** Brings the database up to date. Throws when the archives belong to another database; warns when the newest is missing. */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
+  await refuseEmptyDatabase(db, config.dataDir)
   const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, (missing) =>
     log.warn(
       { missing },

@@ -1,5 +1,7 @@
 import { rm } from 'node:fs/promises'
+import type pg from 'pg'
 import { brokenConstraint, type Queryable } from '../../database/database.ts'
+import { unlessBackupRuns } from '../../database/installation.ts'
 import type { Job } from '../../jobs/job.ts'
 import { deleteOrphanedArchives, deleteUnnamedArchives, listNamedArchives } from '../tables/archives.ts'
 import {
@@ -39,6 +41,8 @@ export class TooMuchGarbage extends Error {}
 export const collectGarbageJob: Job = {
   name: 'collect-garbage',
   everySeconds: collectSeconds,
+  // A backup may run for hours.
+  retry: { attempts: 8, delaySeconds: 300 },
   async run({ db, config, log }, _data, signal) {
     try {
       const collected = await collectGarbage(db, await openOwnVolume(db, config.dataDir), { signal })
@@ -54,10 +58,11 @@ export const collectGarbageJob: Job = {
 /**
  * Removes the archives that no version names (purged versions do not count), their rows, and the temporary files of
  * uploads that crashed: only what nobody has touched for a day, so it may run beside uploads. Throws `TooMuchGarbage`
- * before it removes anything when that is more than half of the archives, unless it is forced.
+ * before it removes anything when that is more than half of the archives, unless it is forced; throws while a backup
+ * runs.
  */
 export async function collectGarbage(
-  db: Queryable,
+  db: pg.Pool,
   volume: ArchiveVolume,
   { isDryRun = false, isForced = false, signal }: CollectOptions = {},
 ): Promise<CollectedGarbage> {
@@ -102,7 +107,7 @@ async function count(
 }
 
 async function remove(
-  db: Queryable,
+  db: pg.Pool,
   volume: ArchiveVolume,
   { untouchedSince, signal }: { untouchedSince: Date; signal: AbortSignal | undefined },
 ): Promise<CollectedGarbage> {
@@ -110,15 +115,20 @@ async function remove(
   for await (const batch of batchesOf(listArchives(volume))) {
     signal?.throwIfAborted()
     const untouched = batch.filter(({ touchedAt }) => touchedAt <= untouchedSince)
-    const named = await deleteRows(
-      db,
-      untouched.map(({ sha256 }) => sha256),
-    )
-    for (const { sha256, size } of untouched) {
-      if (named.has(sha256) || !(await removeArchive(volume, sha256, untouchedSince))) continue
-      collected.archives += 1
-      collected.bytes += size
-    }
+    await unlessBackupRuns(db, async () => {
+      // Rows go first: a crash in between leaves a file that the next collection finds, not a row without its file.
+      const named = await again(() =>
+        deleteUnnamedArchives(
+          db,
+          untouched.map(({ sha256 }) => sha256),
+        ),
+      )
+      for (const { sha256, size } of untouched) {
+        if (named.has(sha256) || !(await removeArchive(volume, sha256, untouchedSince))) continue
+        collected.archives += 1
+        collected.bytes += size
+      }
+    })
   }
   for (let last: string | null = ''; last !== null; ) {
     signal?.throwIfAborted()
@@ -131,11 +141,6 @@ async function remove(
     collected.bytes += size
   }
   return collected
-}
-
-/** Rows go first: a crash in between leaves a file that the next collection finds, not a row without its file. */
-async function deleteRows(db: Queryable, sha256s: readonly string[]): Promise<ReadonlySet<string>> {
-  return again(() => deleteUnnamedArchives(db, sha256s))
 }
 
 /** Repeats a statement when a publication named one of its archives just then. */

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { link, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import { findDatabaseId } from '../../database/installation.ts'
+import { isMigrated } from '../../database/migrate.ts'
 import { findNewestArchive, isAnyArchiveKnown } from '../tables/archives.ts'
 import { type ArchiveVolume, listArchives, openArchiveVolume, statArchive } from './archive-volume.ts'
 
@@ -19,8 +21,7 @@ const sampleSize = 1000
 export async function openOwnVolume(db: Queryable, directory: string): Promise<ArchiveVolume> {
   const volume = await openArchiveVolume(directory)
   const databaseId = await findDatabaseId(db)
-  const path = join(directory, 'archives', fileName)
-  const found = (await readOwner(path)) ?? (await adoptVolume(db, { volume, path, databaseId }))
+  const found = (await readOwner(volume)) ?? (await adoptVolume(db, volume, databaseId))
   if (found !== databaseId) {
     throw new Error(
       `The archives in ${directory} belong to the database with the id ${found}, but this database has the id ${databaseId}. Check DATABASE_URL and DATA_DIR.`,
@@ -29,9 +30,36 @@ export async function openOwnVolume(db: Queryable, directory: string): Promise<A
   return volume
 }
 
-async function readOwner(path: string): Promise<string | null> {
+/** Throws when the database is empty, and the volume carries the id of another one. Call it before the first migration. */
+export async function refuseEmptyDatabase(db: pg.Pool, directory: string): Promise<void> {
+  // In this order: another process may migrate the database and mark the volume at the same time.
+  const found = await readOwner({ directory })
+  if (found === null || (await isMigrated(db))) return
+  throw new Error(
+    `The archives in ${directory} belong to the database with the id ${found}, but this database is empty. Check DATABASE_URL and DATA_DIR. If a restore was interrupted, run it again.`,
+  )
+}
+
+/**
+ * Opens a volume for a restore and marks it with the id of the database to be. Throws when it has archives already,
+ * unless it carries that id: an interrupted restore goes on, and a volume that outlived its database is used again.
+ */
+export async function openVolumeForRestore(directory: string, databaseId: string): Promise<ArchiveVolume> {
+  const volume = await openArchiveVolume(directory)
+  const found = await readOwner(volume)
+  if (found === databaseId) return volume
+  if (found !== null || (await listSample(volume)).length > 0) {
+    throw new Error(`There are archives of another database in ${directory}: restore into an empty DATA_DIR.`)
+  }
+  await writeOwner(volume, databaseId)
+  return volume
+}
+
+const pathOf = ({ directory }: ArchiveVolume) => join(directory, 'archives', fileName)
+
+async function readOwner(volume: ArchiveVolume): Promise<string | null> {
   try {
-    return (await readFile(path, 'utf8')).trim()
+    return (await readFile(pathOf(volume), 'utf8')).trim()
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
     throw error
@@ -39,15 +67,18 @@ async function readOwner(path: string): Promise<string | null> {
 }
 
 /** Marks a volume as this database's. Returns the id that it carries then: another process may have been faster. */
-async function adoptVolume(
-  db: Queryable,
-  { volume, path, databaseId }: { volume: ArchiveVolume; path: string; databaseId: string },
-): Promise<string> {
+async function adoptVolume(db: Queryable, volume: ArchiveVolume, databaseId: string): Promise<string> {
   if (!(await belongsHere(db, volume))) {
     throw new Error(
-      `There are archives in ${volume.directory}, but this database (id ${databaseId}) knows none of them. Check DATABASE_URL and DATA_DIR. If they do belong together, write the id into ${path}.`,
+      `There are archives in ${volume.directory}, but this database (id ${databaseId}) knows none of them. Check DATABASE_URL and DATA_DIR. If they do belong together, write the id into ${pathOf(volume)}.`,
     )
   }
+  await writeOwner(volume, databaseId)
+  return (await readOwner(volume)) ?? databaseId
+}
+
+/** Writes the id, unless the volume carries one. */
+async function writeOwner(volume: ArchiveVolume, databaseId: string): Promise<void> {
   const temporary = join(volume.directory, 'tmp', randomUUID())
   try {
     const file = await open(temporary, 'wx', 0o640)
@@ -58,25 +89,29 @@ async function adoptVolume(
       await file.close()
     }
     // Unlike a rename, a link never replaces the id that another process has just written.
-    await link(temporary, path)
+    await link(temporary, pathOf(volume))
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     // Some network volumes have no links.
-    if (code === 'EPERM' || code === 'ENOTSUP' || code === 'ENOSYS') await rename(temporary, path)
+    if (code === 'EPERM' || code === 'ENOTSUP' || code === 'ENOSYS') await rename(temporary, pathOf(volume))
     else if (code !== 'EEXIST') throw error
   } finally {
     await rm(temporary, { force: true })
   }
-  return (await readOwner(path)) ?? databaseId
 }
 
 async function belongsHere(db: Queryable, volume: ArchiveVolume): Promise<boolean> {
   const newest = await findNewestArchive(db)
   if (newest !== null && (await statArchive(volume, newest)) !== null) return true
+  const sample = await listSample(volume)
+  return sample.length === 0 || isAnyArchiveKnown(db, sample)
+}
+
+async function listSample(volume: ArchiveVolume): Promise<string[]> {
   const sample: string[] = []
   for await (const { sha256 } of listArchives(volume)) {
     sample.push(sha256)
     if (sample.length === sampleSize) break
   }
-  return sample.length === 0 || isAnyArchiveKnown(db, sample)
+  return sample
 }

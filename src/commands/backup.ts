@@ -1,0 +1,100 @@
+import { createReadStream } from 'node:fs'
+import { access, open, rename, rm } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import type { Writable } from 'node:stream'
+import { Command } from 'commander'
+import type { Ending } from '../server/backup-file.ts'
+import { restoreBackup } from '../server/restore-backup.ts'
+import { writeBackup } from '../server/write-backup.ts'
+import { jsonOption } from './options.ts'
+import { answer, withBareDatabase, withDatabase } from './run.ts'
+import { describeVerification } from './verify-archives.ts'
+
+/** `svc backup FILE`: database and archives in one file. */
+export function backupCommand(): Command {
+  return new Command('backup')
+    .description(
+      'Write database and archives as they are at this moment into one tar file, beside running servers.',
+    )
+    .argument('<file>', 'a new file; it holds hashes of passwords and tokens, and all packages')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nTo upgrade PostgreSQL or to move: svc backup, then svc restore into a new installation.',
+    )
+    .action(async (file: string, options: { json?: boolean }) => {
+      const path = resolve(file)
+      await refuseExisting(path)
+      const ending = await withDatabase((db, config) =>
+        writeFile(path, (output) => writeBackup(db, config, output)),
+      )
+      const { archives, bytes, problems } = ending
+      const rows = countRows(ending)
+      const text = `Wrote ${file}: ${rows} rows, ${archives} archives of ${bytes} bytes.`
+      const lines = problems.map(({ sha256, problem }) => `The archive ${sha256} is ${problem}.`)
+      answer(options, { file: path, rows, archives, bytes, problems }, [...lines, text].join('\n'))
+      if (problems.length > 0)
+        throw new Error('Some archives have a problem: svc verify-archives tells which versions.')
+    })
+}
+
+/** `svc restore FILE`: a backup into an empty installation. */
+export function restoreCommand(): Command {
+  return new Command('restore')
+    .description('Restore a backup into an empty database and an empty DATA_DIR, then verify all archives.')
+    .argument('<file>', 'made by svc backup, of this or of an older release')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nAn interrupted restore changes nothing in the database: run it again.')
+    .action(async (file: string, options: { json?: boolean }) => {
+      await access(file).catch((error: NodeJS.ErrnoException) => {
+        throw new Error(`The file ${file} cannot be read (${error.code}).`)
+      })
+      const { ending, verification } = await withBareDatabase((db, config) =>
+        restoreBackup(db, config, createReadStream(file, { highWaterMark: 2 ** 18 })),
+      )
+      const rows = countRows(ending)
+      const { archives, problems } = verification
+      const text = `Restored ${rows} rows and ${archives} archives.`
+      answer(options, { rows, archives, problems }, `${describeVerification(verification)}\n${text}`)
+      if (problems.length > 0) throw new Error(`${problems.length} archives have a problem.`)
+    })
+}
+
+async function refuseExisting(path: string): Promise<void> {
+  const exists = await access(path).then(
+    () => true,
+    () => false,
+  )
+  if (exists) throw new Error(`The file ${path} exists already.`)
+}
+
+/** The file gets its name when it is whole and synced. */
+async function writeFile<T>(path: string, write: (output: Writable) => Promise<T>): Promise<T> {
+  const partial = `${path}.partial`
+  await access(dirname(path)).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`The folder ${dirname(path)} cannot be used (${error.code}).`)
+  })
+  try {
+    const file = await open(partial, 'w', 0o600)
+    const result = await write(file.createWriteStream({ flush: true }))
+    await rename(partial, path)
+    await sync(dirname(path))
+    return result
+  } catch (error) {
+    await rm(partial, { force: true })
+    throw error
+  }
+}
+
+async function sync(folder: string): Promise<void> {
+  const handle = await open(folder)
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+function countRows({ rows }: Ending): number {
+  return Object.values(rows).reduce((sum, count) => sum + count, 0)
+}

@@ -1,0 +1,123 @@
+import type { Readable, Writable } from 'node:stream'
+import pg from 'pg'
+import { from as copyFrom, to as copyTo } from 'pg-copy-streams'
+import type { Queryable } from './database.ts'
+
+/** A table and the columns that hold data of their own: generated ones are left out. */
+export interface CopiedTable {
+  name: string
+  columns: string[]
+}
+
+/** Where a sequence stands. */
+export interface SequencePosition {
+  name: string
+  value: string
+  isCalled: boolean
+}
+
+const quote = pg.escapeIdentifier
+
+/** Objects of extensions belong to the extension: `create extension` makes them. */
+const isOwn = `not exists (select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype = 'e')`
+
+/** Returns the tables of the schema `public`, by name. */
+export async function listTables(db: Queryable): Promise<CopiedTable[]> {
+  const { rows } = await db.query<CopiedTable>(
+    `select c.relname as name,
+            array(select a.attname::text from pg_attribute a
+                   where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+                   order by a.attnum) as columns
+       from pg_class c
+      where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and ${isOwn}
+      order by c.relname`,
+  )
+  return rows
+}
+
+/** Whether the schema `public` has no table, view or sequence. */
+export async function isEmptyDatabase(db: Queryable): Promise<boolean> {
+  const { rows } = await db.query<{ isEmpty: boolean }>(
+    `select not exists (select from pg_class c
+                         where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S') and ${isOwn}) as "isEmpty"`,
+  )
+  return rows[0]?.isEmpty === true
+}
+
+/**
+ * Begins a transaction that sees one state of all tables until it ends. While it runs, no table changes its definition
+ * and no archive is removed (`unlessBackupRuns`). Returns the tables.
+ */
+export async function openSnapshot(client: pg.Client): Promise<CopiedTable[]> {
+  const tables = await listTables(client)
+  await client.query('begin isolation level repeatable read')
+  // The first query takes the snapshot, and `lock table` is none: what is locked cannot change before the snapshot.
+  await client.query('lock table installation in share mode')
+  await client.query(`lock table ${tables.map(({ name }) => quote(name)).join(', ')} in access share mode`)
+  await withoutTimeouts(client)
+  return tables
+}
+
+/** Lets a transaction take as long as it needs. */
+export async function withoutTimeouts(client: pg.Client): Promise<void> {
+  for (const timeout of ['statement_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout']) {
+    await client.query(`set local ${timeout} = 0`)
+  }
+}
+
+/** Streams the rows of a table in PostgreSQL's text format, which every major version reads. */
+export function copyOut(client: pg.Client, { name, columns }: CopiedTable): Readable & { rowCount: number } {
+  return client.query(copyTo(`copy (select ${columns.map(quote).join(', ')} from ${quote(name)}) to stdout`))
+}
+
+/** Takes rows in that format. */
+export function copyIn(client: pg.Client, { name, columns }: CopiedTable): Writable & { rowCount: number } {
+  return client.query(copyFrom(`copy ${quote(name)} (${columns.map(quote).join(', ')}) from stdin`))
+}
+
+/** Returns the positions of all sequences. They are at least those of the snapshot: sequences only move on. */
+export async function listSequences(db: Queryable): Promise<SequencePosition[]> {
+  const { rows } = await db.query<{ name: string }>(
+    `select c.relname as name from pg_class c
+      where c.relnamespace = 'public'::regnamespace and c.relkind = 'S' and ${isOwn} order by c.relname`,
+  )
+  const positions: SequencePosition[] = []
+  for (const { name } of rows) {
+    const { rows: found } = await db.query<{ value: string; isCalled: boolean }>(
+      `select last_value::text as value, is_called as "isCalled" from ${quote(name)}`,
+    )
+    for (const position of found) positions.push({ name, ...position })
+  }
+  return positions
+}
+
+/** Sets a sequence to its position. */
+export async function setSequence(db: Queryable, { name, value, isCalled }: SequencePosition): Promise<void> {
+  await db.query('select setval(to_regclass($1), $2::bigint, $3)', [quote(name), value, isCalled])
+}
+
+/**
+ * Empties all tables, and takes away what would stand in the way of loading them in any order: foreign keys, and
+ * triggers, whose effects the loaded rows already show. The returned function brings both back and so checks the rows.
+ */
+export async function prepareLoad(
+  client: pg.Client,
+  tables: readonly CopiedTable[],
+): Promise<() => Promise<void>> {
+  const { rows: keys } = await client.query<{ table: string; name: string; definition: string }>(
+    `select c.conrelid::regclass::text as "table", c.conname as name, pg_get_constraintdef(c.oid) as definition
+       from pg_constraint c
+      where c.contype = 'f' and c.connamespace = 'public'::regnamespace and c.conparentid = 0`,
+  )
+  const names = tables.map(({ name }) => quote(name))
+  for (const name of names) await client.query(`alter table ${name} disable trigger user`)
+  for (const { table, name } of keys)
+    await client.query(`alter table ${table} drop constraint ${quote(name)}`)
+  await client.query(`truncate ${names.join(', ')}`)
+  return async () => {
+    for (const { table, name, definition } of keys) {
+      await client.query(`alter table ${table} add constraint ${quote(name)} ${definition}`)
+    }
+    for (const name of names) await client.query(`alter table ${name} enable trigger user`)
+  }
+}

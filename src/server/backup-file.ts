@@ -1,0 +1,66 @@
+import { z } from 'zod'
+
+/*
+ * A backup is one tar file. Its entries, in this order:
+ *
+ *   backup.json                     the manifest: what made it, and the definition of the data
+ *   functions/<name>.sql            SQL functions and views, in the order in which they are created
+ *   migrations/<NNNN_what>.sql      the operator's migrations
+ *   archives/<sha256>.zip           every archive that the snapshot needs
+ *   tables/<table>/<number>.gz      rows in PostgreSQL's text format, cut into pieces, gzipped
+ *   end.json                        what there must be: a file without it was cut off
+ *
+ * Built-in migrations are not part of it: the release that restores has them, and they never change.
+ */
+
+/** The number of this format. A reader refuses any other. */
+export const backupFormat = 1
+
+const name = z.string().min(1).max(200)
+const count = z.number().int().nonnegative()
+
+/** `backup.json` */
+export const Manifest = z.object({
+  format: z.literal(backupFormat),
+  id: z.uuid(),
+  databaseId: z.uuid(),
+  madeAt: z.iso.datetime(),
+  /** Built-in migrations, in their order. */
+  migrations: z.array(z.object({ name, checksum: name })).max(10_000),
+  tables: z.array(z.object({ name, columns: z.array(name) })).max(10_000),
+})
+export type Manifest = z.output<typeof Manifest>
+
+/** `end.json` */
+export const Ending = z.object({
+  archives: count,
+  bytes: count,
+  rows: z.record(z.string(), count),
+  sequences: z.array(z.object({ name, value: z.string().regex(/^-?\d{1,19}$/), isCalled: z.boolean() })),
+  /** Archives that were missing or damaged when the backup was made. */
+  problems: z.array(z.object({ sha256: z.string(), problem: z.string() })),
+})
+export type Ending = z.output<typeof Ending>
+
+/** Which entry a name is; null for one that no backup has. */
+export function readEntryName(
+  path: string,
+):
+  | { kind: 'manifest' | 'ending' }
+  | { kind: 'function' | 'migration' | 'archive' | 'table'; name: string }
+  | null {
+  if (path === 'backup.json') return { kind: 'manifest' }
+  if (path === 'end.json') return { kind: 'ending' }
+  for (const { kind, pattern } of patterns) {
+    const found = pattern.exec(path)?.[1]
+    if (found !== undefined) return { kind, name: found }
+  }
+  return null
+}
+
+const patterns = [
+  { kind: 'function', pattern: /^(functions\/[a-z][a-z0-9_]*\.sql)$/ },
+  { kind: 'migration', pattern: /^migrations\/(\d{4}_[a-z0-9_]+\.sql)$/ },
+  { kind: 'archive', pattern: /^archives\/([0-9a-f]{64})\.zip$/ },
+  { kind: 'table', pattern: /^tables\/([^/]{1,200})\/\d+\.gz$/ },
+] as const

@@ -1,0 +1,277 @@
+import { once } from 'node:events'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable, type Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { promisify } from 'node:util'
+import { gunzip } from 'node:zlib'
+import type pg from 'pg'
+import { extract } from 'tar-stream'
+import type { Config } from '../config.ts'
+import {
+  buildSchema,
+  builtInMigrations,
+  migrate,
+  readSchema,
+  type Schema,
+  withMigrationLock,
+} from '../database/migrate.ts'
+import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { checksumOf, type SqlFile } from '../database/sql-file.ts'
+import {
+  type CopiedTable,
+  copyIn,
+  isEmptyDatabase,
+  listTables,
+  prepareLoad,
+  setSequence,
+  withoutTimeouts,
+} from '../database/table-copy.ts'
+import {
+  type ArchiveVolume,
+  discardArchive,
+  keepArchive,
+  receiveArchive,
+} from '../registry/archives/archive-volume.ts'
+import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
+import { openOwnVolume, openVolumeForRestore } from '../registry/archives/volume-owner.ts'
+import { Ending, Manifest, readEntryName } from './backup-file.ts'
+
+/** More than any entry but an archive has. */
+const maxEntryBytes = 512 * 1024 * 1024
+const maxPieceBytes = 1024 * 1024 * 1024
+
+const decompress = promisify(gunzip)
+
+/** One file of the tar file. */
+interface Entry extends AsyncIterable<unknown> {
+  header: { name: string; size: number }
+}
+
+/** Thrown for a file that is no backup, is damaged, or was cut off. */
+class DamagedBackup extends Error {
+  constructor(what: string) {
+    super(`The file is no backup of svc, or it is damaged: ${what}.`)
+  }
+}
+
+/**
+ * Restores a backup into an empty database and an empty archive volume, brings the schema up to this release, and
+ * verifies all archives. The database is filled in one transaction, so an interrupted restore leaves it empty, and can be
+ * repeated. Throws when anything differs from what the backup says there must be.
+ */
+export async function restoreBackup(
+  db: pg.Pool,
+  config: Config,
+  input: Readable,
+  builtInDir = builtInMigrations,
+): Promise<{ ending: Ending; verification: Verification }> {
+  const ending = await withMigrationLock(db, async (client) => {
+    if (!(await isEmptyDatabase(client))) {
+      throw new Error(
+        'The database is not empty. Restore into a new one; without DATABASE_URL, into an empty DATA_DIR.',
+      )
+    }
+    // The backup brings its files.
+    if (config.isMigrationsDirGiven) await mkdir(config.migrationsDir, { recursive: true })
+    const ours = await readSchema(await findMigrationsDir(config), builtInDir)
+    const tar = extract()
+    // Before the first byte is written: an entry that nobody waits for is lost.
+    const taken = takeEntries(tar, { client, config, ours })
+    let damage: Error | null = null
+    tar.on('error', (error: Error) => {
+      damage = error
+    })
+    const read = pipeline(input, tar)
+    try {
+      return await Promise.race([taken, read.then(() => never)])
+    } catch (error) {
+      throw damage === null ? error : new DamagedBackup((damage as Error).message)
+    }
+  })
+  await migrate(db, await findMigrationsDir(config), builtInDir)
+  await db.query('analyze')
+  return { ending, verification: await verifyArchives(db, await openOwnVolume(db, config.dataDir)) }
+}
+
+const never = new Promise<never>(() => {})
+
+async function takeEntries(
+  tar: AsyncIterable<Entry>,
+  { client, config, ours }: { client: pg.Client; config: Config; ours: Schema },
+): Promise<Ending> {
+  let source: { manifest: Manifest; volume: ArchiveVolume } | null = null
+  const backup: Schema = { builtIn: [], functions: [], operators: [] }
+  const archives = { count: 0, damaged: new Set<string>() }
+  let load: Load | null = null
+  let ending: Ending | null = null
+
+  for await (const entry of tar) {
+    const path = entry.header.name
+    const found = readEntryName(path)
+    if (!found || ending) throw new DamagedBackup(`${path} does not belong there`)
+    if (found.kind === 'manifest') {
+      const manifest = parse(Manifest, await readText(entry), path)
+      backup.builtIn = selectMigrations(manifest, ours)
+      source = { manifest, volume: await openVolumeForRestore(config.dataDir, manifest.databaseId) }
+      continue
+    }
+    if (!source) throw new DamagedBackup('it does not begin with backup.json')
+    if (found.kind === 'function') backup.functions.push(await readSql(entry, found.name))
+    if (found.kind === 'migration') backup.operators.push(await readSql(entry, found.name))
+    if (found.kind === 'archive') {
+      archives.count += 1
+      if (!(await takeArchive(source.volume, entry, found.name))) archives.damaged.add(found.name)
+    }
+    if (found.kind === 'table') {
+      load ??= await beginLoad(client, source.manifest, backup)
+      const rows = await decompress(await readAll(entry), { maxOutputLength: maxPieceBytes })
+      await load.write(found.name, rows)
+    }
+    if (found.kind === 'ending') ending = parse(Ending, await readText(entry), path)
+  }
+
+  if (!ending || !load) throw new DamagedBackup('its end is missing')
+  checkArchives(archives, ending)
+  await load.end(ending)
+  await writeMigrations(config, backup.operators, ours)
+  await client.query('commit')
+  return ending
+}
+
+/** Returns the built-in migrations that the backup's database had. Throws when this release lacks or changed one. */
+function selectMigrations({ migrations }: Manifest, { builtIn }: Schema): SqlFile[] {
+  const byName = new Map(builtIn.map((migration) => [migration.name, migration]))
+  return migrations.map(({ name, checksum }) => {
+    const migration = byName.get(name)
+    if (migration?.checksum === checksum) return migration
+    throw new Error(
+      `The backup was made by a newer release, which has the migration ${name}: restore it with that release.`,
+    )
+  })
+}
+
+/** Returns false when the bytes are not what the name says. They are not kept then. */
+async function takeArchive(volume: ArchiveVolume, entry: Entry, sha256: string): Promise<boolean> {
+  const received = await receiveArchive(volume, Readable.from(entry), { maxBytes: entry.header.size })
+  if (received.sha256 === sha256) {
+    await keepArchive(volume, received)
+    return true
+  }
+  await discardArchive(received)
+  return false
+}
+
+function checkArchives(
+  found: { count: number; damaged: ReadonlySet<string> },
+  { archives, problems }: Ending,
+) {
+  if (found.count !== archives) throw new DamagedBackup(`it has ${found.count} of ${archives} archives`)
+  const known = new Set(problems.map(({ sha256 }) => sha256))
+  for (const sha256 of found.damaged) {
+    if (!known.has(sha256)) throw new DamagedBackup(`the archive ${sha256} has other bytes`)
+  }
+}
+
+interface Load {
+  write: (table: string, rows: Buffer) => Promise<void>
+  end: (ending: Ending) => Promise<void>
+}
+
+/** Makes the backup's schema and takes its rows, one table after another. */
+async function beginLoad(client: pg.Client, manifest: Manifest, backup: Schema): Promise<Load> {
+  await client.query('begin')
+  await withoutTimeouts(client)
+  await buildSchema(client, backup)
+  const made = await listTables(client)
+  for (const table of manifest.tables) refuseMissing(table, made)
+  const finishLoad = await prepareLoad(client, made)
+  const tables = new Map(manifest.tables.map((table) => [table.name, table]))
+  const rowCounts = new Map<string, number>()
+  let current: { name: string; stream: Writable & { rowCount: number } } | null = null
+
+  async function endTable(): Promise<void> {
+    if (!current) return
+    const { name, stream } = current
+    current = null
+    const finished = once(stream, 'finish')
+    stream.end()
+    await finished
+    rowCounts.set(name, stream.rowCount)
+  }
+
+  return {
+    async write(name, rows) {
+      if (current?.name !== name) {
+        await endTable()
+        const table = tables.get(name)
+        if (!table || rowCounts.has(name)) throw new DamagedBackup(`the table ${name} does not belong there`)
+        current = { name, stream: copyIn(client, table) }
+        // `write` and `once` below report an error. Without a listener, one in between would end the process.
+        current.stream.on('error', () => {})
+      }
+      const { stream } = current
+      await new Promise<void>((resolve, reject) => {
+        stream.write(rows, (error) => (error ? reject(error) : resolve()))
+      })
+    },
+    async end({ rows, sequences }) {
+      await endTable()
+      for (const { name } of manifest.tables) {
+        const [loaded, expected] = [rowCounts.get(name) ?? 0, rows[name] ?? 0]
+        if (loaded !== expected) {
+          throw new DamagedBackup(`the table ${name} has ${loaded} of ${expected} rows`)
+        }
+      }
+      await finishLoad()
+      for (const sequence of sequences) await setSequence(client, sequence)
+    },
+  }
+}
+
+function refuseMissing({ name, columns }: CopiedTable, made: readonly CopiedTable[]): void {
+  const found = made.find((table) => table.name === name)
+  const missing = columns.filter((column) => !found?.columns.includes(column))
+  if (missing.length === 0) return
+  throw new Error(
+    `The schema lacks ${found ? `the columns ${missing.join(', ')} of ` : ''}the table ${name}: one of the operator's migrations that made it is missing in the backup, or fails in an empty database.`,
+  )
+}
+
+/** Writes the operator's migrations that are not there yet. Throws when a file of the same name has another text. */
+async function writeMigrations(config: Config, files: readonly SqlFile[], ours: Schema): Promise<void> {
+  const byName = new Map(ours.operators.map((migration) => [migration.name, migration]))
+  for (const { name, sql, checksum } of files) {
+    const there = byName.get(name)
+    if (there && there.checksum !== checksum) {
+      throw new Error(`The migration ${there.path} differs from the one in the backup: move it away.`)
+    }
+    if (there) continue
+    await mkdir(config.migrationsDir, { recursive: true })
+    await writeFile(join(config.migrationsDir, name), sql, { flag: 'wx' })
+  }
+}
+
+async function readSql(entry: Entry, name: string): Promise<SqlFile> {
+  const sql = await readText(entry)
+  return { name, path: name, sql, checksum: checksumOf(Buffer.from(sql)) }
+}
+
+async function readText(entry: Entry): Promise<string> {
+  return (await readAll(entry)).toString('utf8')
+}
+
+async function readAll(entry: Entry): Promise<Buffer> {
+  if (entry.header.size > maxEntryBytes) throw new DamagedBackup(`${entry.header.name} is too large`)
+  const chunks: Buffer[] = []
+  for await (const chunk of entry as AsyncIterable<Buffer>) chunks.push(chunk)
+  return Buffer.concat(chunks)
+}
+
+function parse<T>(schema: { parse: (value: unknown) => T }, text: string, path: string): T {
+  try {
+    return schema.parse(JSON.parse(text))
+  } catch {
+    throw new DamagedBackup(`${path} cannot be read`)
+  }
+}

@@ -1,0 +1,170 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import type { Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import type pg from 'pg'
+import { type Pack, pack } from 'tar-stream'
+import type { Config } from '../config.ts'
+import { withOwnConnection } from '../database/database.ts'
+import { findDatabaseId } from '../database/installation.ts'
+import {
+  firstOperatorNumber,
+  listAppliedMigrations,
+  numberOf,
+  pendingMigrations,
+  readSchema,
+  type Schema,
+} from '../database/migrate.ts'
+import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { listFunctionTexts } from '../database/sql-functions.ts'
+import { type CopiedTable, copyOut, listSequences, openSnapshot } from '../database/table-copy.ts'
+import { type ArchiveVolume, openArchive } from '../registry/archives/archive-volume.ts'
+import { openOwnVolume } from '../registry/archives/volume-owner.ts'
+import { listArchivesAfter } from '../registry/tables/archives.ts'
+import { backupFormat, type Ending, type Manifest } from './backup-file.ts'
+
+/** Rows are gzipped in pieces of about this size, because a tar entry begins with its size. */
+const pieceBytes = 8 * 1024 * 1024
+/** A tenth of the time of gzip's default level, and a fifth more bytes. */
+const gzipLevel = 1
+
+const compress = promisify(gzip)
+
+/**
+ * Writes database and archives as one tar file, both as they are at one moment, while servers run. An archive that is
+ * missing or damaged is named in the ending. Throws when the database is not at this release's schema.
+ */
+export async function writeBackup(db: pg.Pool, config: Config, output: Writable): Promise<Ending> {
+  const schema = await readSchema(await findMigrationsDir(config))
+  await refuseOtherSchema(db, schema)
+  const volume = await openOwnVolume(db, config.dataDir)
+  return withOwnConnection(db, async (client) => {
+    const tables = await openSnapshot(client)
+    const tar = pack()
+    const written = pipeline(tar, output)
+    // A full disk must end the work at once, and be thrown once.
+    const failed = written.then(() => new Promise<never>(() => {}))
+    failed.catch(() => {})
+    try {
+      const ending = await Promise.race([writeEntries(tar, { client, schema, volume, tables }), failed])
+      tar.finalize()
+      await written
+      return ending
+    } catch (error) {
+      tar.destroy()
+      throw error
+    }
+  })
+}
+
+async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<void> {
+  const pending = await pendingMigrations(db, schema)
+  if (pending.length > 0)
+    throw new Error(`The database lacks migrations (${pending.join(', ')}): run svc migrate.`)
+  const known = new Set(schema.builtIn.map(({ name }) => name))
+  const applied = await listAppliedMigrations(db)
+  const texts = await listFunctionTexts(db)
+  const newer = [
+    ...applied.filter((name) => numberOf(name) < firstOperatorNumber && !known.has(name)),
+    ...schema.functions
+      .filter(({ name, checksum }) => texts.get(name)?.at(-1) !== checksum)
+      .map(({ name }) => name),
+  ]
+  if (newer.length === 0) return
+  throw new Error(`The database was migrated by a newer release (${newer.join(', ')}): use its svc backup.`)
+}
+
+interface Source {
+  client: pg.Client
+  schema: Schema
+  volume: ArchiveVolume
+  tables: CopiedTable[]
+}
+
+async function writeEntries(tar: Pack, source: Source): Promise<Ending> {
+  const { client, schema, tables } = source
+  const manifest: Manifest = {
+    format: backupFormat,
+    id: randomUUID(),
+    databaseId: await findDatabaseId(client),
+    madeAt: new Date().toISOString(),
+    migrations: schema.builtIn.map(({ name, checksum }) => ({ name, checksum })),
+    tables,
+  }
+  await writeJson(tar, 'backup.json', manifest)
+  for (const { name, sql } of schema.functions) await writeEntry(tar, name, Buffer.from(sql))
+  for (const { name, sql } of schema.operators) await writeEntry(tar, `migrations/${name}`, Buffer.from(sql))
+  const archives = await writeArchives(tar, source)
+  const rows: Record<string, number> = {}
+  for (const table of tables) rows[table.name] = await writeRows(tar, client, table)
+  const ending = { ...archives, rows, sequences: await listSequences(client) }
+  await writeJson(tar, 'end.json', ending)
+  return ending
+}
+
+async function writeArchives(tar: Pack, { client, volume }: Source) {
+  const written: Pick<Ending, 'archives' | 'bytes' | 'problems'> = { archives: 0, bytes: 0, problems: [] }
+  for (let last: string | undefined = ''; last !== undefined; ) {
+    const batch = await listArchivesAfter(client, last)
+    for (const { sha256 } of batch) {
+      const archive = await openArchive(volume, sha256)
+      if (!archive) {
+        written.problems.push({ sha256, problem: 'missing' })
+        continue
+      }
+      const hash = createHash('sha256')
+      const bytes = archive.file.createReadStream({ highWaterMark: 2 ** 18 })
+      bytes.on('data', (chunk) => hash.update(chunk))
+      await streamEntry(tar, { name: `archives/${sha256}.zip`, size: archive.size }, bytes)
+      written.archives += 1
+      written.bytes += archive.size
+      if (hash.digest('hex') !== sha256) written.problems.push({ sha256, problem: 'damaged' })
+    }
+    last = batch.at(-1)?.sha256
+  }
+  return written
+}
+
+/** Returns the number of rows. */
+async function writeRows(tar: Pack, client: pg.Client, table: CopiedTable): Promise<number> {
+  const rows = copyOut(client, table)
+  let piece: Buffer[] = []
+  let size = 0
+  let pieces = 0
+  const writePiece = async () => {
+    pieces += 1
+    const content = await compress(Buffer.concat(piece), { level: gzipLevel })
+    await writeEntry(tar, `tables/${table.name}/${pieces}.gz`, content)
+    piece = []
+    size = 0
+  }
+  for await (const chunk of rows as AsyncIterable<Buffer>) {
+    piece.push(chunk)
+    size += chunk.length
+    if (size >= pieceBytes) await writePiece()
+  }
+  if (size > 0) await writePiece()
+  return rows.rowCount
+}
+
+async function writeJson(tar: Pack, name: string, content: object): Promise<void> {
+  await writeEntry(tar, name, Buffer.from(JSON.stringify(content, null, 1)))
+}
+
+async function writeEntry(tar: Pack, name: string, content: Buffer): Promise<void> {
+  const entry = tar.entry({ name, size: content.length, mode: 0o600 })
+  const ended = once(entry, 'finish')
+  entry.end(content)
+  await ended
+}
+
+async function streamEntry(
+  tar: Pack,
+  header: { name: string; size: number },
+  content: Readable,
+): Promise<void> {
+  const entry = tar.entry({ ...header, mode: 0o600 })
+  await pipeline(content, entry)
+}

@@ -1,0 +1,367 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createReadStream, existsSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+import { builtInMigrations } from '../../src/database/migrate.ts'
+import { collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
+import { openOwnVolume } from '../../src/registry/archives/volume-owner.ts'
+import { restoreBackup } from '../../src/server/restore-backup.ts'
+import { aCaller, type Caller } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+import { onServer } from '../support/database.ts'
+import { databaseUrl, program, runSvc, startServer, stopServer } from '../support/program.ts'
+import { aPackageZip } from '../support/registry-actors.ts'
+import { anAuthorizedApplication } from '../support/token-client.ts'
+
+const t = useApp()
+let folder: string
+let caller: Caller
+let tokens: { access_token: string; refresh_token: string }
+const databases: string[] = []
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'svc-test-backup-'))
+  const authorized = await anAuthorizedApplication(t)
+  tokens = await authorized.tokens()
+  caller = await aCaller(t)
+  await caller.push('1.0.0')
+  await caller.push('1.1.0', { manifest: { description: 'Tabs\tand\nnewlines \\ and «ünïcode»' } })
+  await caller.push('2.0.0', { manifest: { description: 'purged' } })
+  await caller.call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
+  await caller.push('3.0.0', { manifest: { description: 'deleted' } })
+  await caller.call('DELETE', '/packages/acme/lib/3.0.0')
+  // It is written a few seconds later, and would differ between the backup and the comparison.
+  const used = () => t.db.query('select from personal_token where last_used_at is null')
+  await vi.waitFor(async () => expect((await used()).rows).toEqual([]), { timeout: 10_000 })
+}, 30_000)
+beforeEach(() => rm(join(folder, 'b.tar'), { force: true }))
+afterAll(async () => {
+  for (const name of databases) await onServer(t.connection, `drop database ${name}`)
+  await rm(folder, { recursive: true })
+})
+
+const here = () => ({
+  DATABASE_URL: databaseUrl(t.connection),
+  DATA_DIR: t.config.dataDir,
+  MIGRATIONS_DIR: t.config.migrationsDir,
+})
+
+/** An installation without anything in it. */
+async function anEmptyInstallation() {
+  const database = `${t.connection.database}_${databases.length}`
+  await onServer(t.connection, `create database ${database}`)
+  databases.push(database)
+  const dataDir = await mkdtemp(join(folder, 'data-'))
+  const db = new pg.Pool({ ...t.connection, database })
+  const environment = {
+    DATABASE_URL: databaseUrl({ ...t.connection, database }),
+    DATA_DIR: dataDir,
+    MIGRATIONS_DIR: join(dataDir, 'migrations'),
+  }
+  return { db, dataDir, environment }
+}
+
+async function aBackup(): Promise<string> {
+  await mkdir(t.config.migrationsDir, { recursive: true })
+  const file = join(folder, 'b.tar')
+  const { code, stderr } = await runSvc(['backup', file], here())
+  expect([code, stderr]).toEqual([0, ''])
+  return file
+}
+
+/** All rows of all tables, as text. */
+async function contentOf(db: pg.Pool): Promise<Record<string, string[]>> {
+  const { rows: names } = await db.query<{ name: string }>(
+    `select c.relname as name from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' order by 1`,
+  )
+  const content: Record<string, string[]> = {}
+  for (const { name } of names) {
+    const { rows } = await db.query<{ row: string }>(`select r::text as row from ${name} r order by 1`)
+    content[name] = rows.map(({ row }) => row)
+  }
+  return content
+}
+
+async function definitionsOf(db: pg.Pool): Promise<string[]> {
+  const { rows } = await db.query<{ text: string }>(
+    `select conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid) as text from pg_constraint
+      where connamespace = 'public'::regnamespace
+     union all select tgrelid::regclass || ' ' || tgname || ' ' || tgenabled::text from pg_trigger where not tgisinternal
+     order by 1`,
+  )
+  return rows.map(({ text }) => text)
+}
+
+async function archivesOf(dataDir: string): Promise<Map<string, Buffer>> {
+  const archives = new Map<string, Buffer>()
+  for (const path of await readdir(join(dataDir, 'archives'), { recursive: true })) {
+    if (path.endsWith('.zip')) archives.set(path, await readFile(join(dataDir, 'archives', path)))
+  }
+  return archives
+}
+
+describe('svc backup and svc restore', () => {
+  it('bring every row, sequence, rule and archive into a new installation, byte by byte', async () => {
+    const file = await aBackup()
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    const { db, dataDir, environment } = await anEmptyInstallation()
+    const restored = await runSvc(['restore', file, '--json'], environment)
+    expect([restored.code, restored.stderr]).toEqual([0, ''])
+    expect(JSON.parse(restored.stdout)).toMatchObject({ archives: 3, problems: [] })
+    expect(await contentOf(db)).toEqual(await contentOf(t.db))
+    expect(await definitionsOf(db)).toEqual(await definitionsOf(t.db))
+    const [before, after] = [await archivesOf(t.config.dataDir), await archivesOf(dataDir)]
+    for (const [path, bytes] of after) expect(bytes.equals(before.get(path) ?? Buffer.alloc(0))).toBe(true)
+    expect(after.size).toBe(3)
+    const next = async (pool: pg.Pool) =>
+      (await pool.query(`select nextval('account_id_seq')::int as id`)).rows[0].id
+    expect(await next(db)).toBe(await next(t.db))
+    await db.end()
+  })
+
+  it('leave an installation whose server serves the same tokens, packages and pages', async () => {
+    const file = await aBackup()
+    const { db, environment } = await anEmptyInstallation()
+    expect((await runSvc(['restore', file], environment)).code).toBe(0)
+    const server = await startServer({ ...environment, HOST: '127.0.0.1', LOG_LEVEL: 'silent' })
+    const { authorization, path } = caller
+    const root = await fetch(`${server.url}${path}p2/acme/lib.json`, { headers: { authorization } })
+    const listed = (await root.json()) as { packages: Record<string, { dist: { url: string } }[]> }
+    const url = new URL(listed.packages['acme/lib']?.[0]?.dist.url ?? '')
+    const archive = await fetch(`${server.url}${url.pathname}`, { headers: { authorization } })
+    expect([root.status, archive.status]).toEqual([200, 200])
+    const user = await fetch(`${server.url}/api/user`, {
+      headers: { authorization: `Bearer ${tokens.access_token}` },
+    })
+    expect(user.status).toBe(200)
+    const pushed = await fetch(`${server.url}${path}upload/acme/other/1.0.0`, {
+      method: 'PUT',
+      headers: { authorization },
+      body: new Uint8Array(aPackageZip('acme/other')),
+    })
+    expect(pushed.status).toBe(201)
+    await stopServer(server)
+    await db.end()
+  })
+
+  it('take one consistent state while publications go on', async () => {
+    let isRunning = true
+    const publishing = (async () => {
+      for (let i = 0; isRunning; i += 1) {
+        await caller.push(`4.0.${i}`, { name: 'acme/busy', manifest: { description: String(i) } })
+      }
+    })()
+    const file = await aBackup()
+    isRunning = false
+    await publishing
+    const { db, environment } = await anEmptyInstallation()
+    const restored = await runSvc(['restore', file, '--json'], environment)
+    expect([restored.code, JSON.parse(restored.stdout).problems]).toEqual([0, []])
+    const { rows } = await db.query(
+      `select (select count(*) from package_version v join package p on p.id = v.package_id where p.name = 'acme/busy') =
+              (select count(*) from registry_event where package = 'acme/busy') as consistent`,
+    )
+    expect(rows[0].consistent).toBe(true)
+    await db.end()
+  })
+
+  it('work for the embedded PostgreSQL', { timeout: 120_000 }, async () => {
+    const dataDir = await mkdtemp(join(folder, 'embedded-'))
+    const made = await runSvc(['account', 'create', 'ann', '--json'], { DATA_DIR: dataDir })
+    expect(made.code).toBe(0)
+    const file = join(folder, 'b.tar')
+    expect((await runSvc(['backup', file], { DATA_DIR: dataDir })).stderr).toBe('')
+    const other = await mkdtemp(join(folder, 'embedded-'))
+    const restored = await runSvc(['restore', file], { DATA_DIR: other })
+    expect([restored.code, restored.stderr]).toEqual([0, ''])
+    const again = await runSvc(['account', 'create', 'ann'], { DATA_DIR: other })
+    expect(again.code).toBe(1)
+    const twice = await runSvc(['restore', file], { DATA_DIR: other })
+    expect([twice.code, twice.stderr]).toEqual([
+      1,
+      'svc: The database is not empty. Restore into a new one; without DATABASE_URL, into an empty DATA_DIR.\n',
+    ])
+  })
+
+  it('carry the operator’s migrations and their tables', async () => {
+    const { db, environment, dataDir } = await anEmptyInstallation()
+    await mkdir(environment.MIGRATIONS_DIR)
+    const sql = `create table report (id bigint generated always as identity primary key, text text);
+insert into report (text) values ('kept');`
+    await writeFile(join(environment.MIGRATIONS_DIR, '1000_report.sql'), sql)
+    expect((await runSvc(['migrate'], environment)).code).toBe(0)
+    await db.query(`insert into report (text) values ('later')`)
+    const file = join(folder, 'b.tar')
+    expect((await runSvc(['backup', file], environment)).stderr).toBe('')
+    const copy = await anEmptyInstallation()
+    const restored = await runSvc(['restore', file], copy.environment)
+    expect([restored.code, restored.stderr]).toEqual([0, ''])
+    expect(await contentOf(copy.db)).toEqual(await contentOf(db))
+    expect(await readFile(join(copy.environment.MIGRATIONS_DIR, '1000_report.sql'), 'utf8')).toBe(sql)
+    expect((await runSvc(['migrate'], copy.environment)).stdout).toBe('Nothing to apply.\n')
+    expect(existsSync(dataDir)).toBe(true)
+    await Promise.all([db.end(), copy.db.end()])
+  })
+})
+
+describe('svc backup', () => {
+  it('keeps a collection from removing archives while it runs', async () => {
+    const client = await t.db.connect()
+    await client.query('begin')
+    await client.query('lock table installation in share mode')
+    const volume = await openOwnVolume(t.db, t.config.dataDir)
+    await expect(collectGarbage(t.db, volume)).rejects.toThrow('A backup is running')
+    await client.query('rollback')
+    client.release()
+    await collectGarbage(t.db, volume)
+  })
+
+  it('names a missing archive, and keeps the file', async () => {
+    const { db, environment, dataDir } = await anEmptyInstallation()
+    await runSvc(['restore', await aBackup()], environment)
+    const [first = ''] = (await archivesOf(dataDir)).keys()
+    await rm(join(dataDir, 'archives', first))
+    const file = join(folder, 'less.tar')
+    const { code, stdout } = await runSvc(['backup', file], environment)
+    expect([code, existsSync(file)]).toEqual([1, true])
+    expect(stdout).toContain(`${first.slice(3, -4)} is missing.`)
+    await db.end()
+  })
+
+  it('does not replace a file, and leaves none behind when it fails', async () => {
+    const file = join(folder, 'there.tar')
+    await writeFile(file, 'mine')
+    const { code, stderr } = await runSvc(['backup', file], here())
+    expect([code, stderr]).toEqual([1, `svc: The file ${file} exists already.\n`])
+    const nowhere = await runSvc(['backup', join(folder, 'no', 'such', 'b.tar')], here())
+    expect([nowhere.code, nowhere.stderr.split('\n').length]).toEqual([1, 2])
+    expect(await readdir(folder)).not.toContain('b.tar.partial')
+  })
+
+  it('refuses a database of a newer release', async () => {
+    await t.db.query(`insert into applied_migration (name, checksum) values ('0999_future.sql', 'x')`)
+    const { code, stderr } = await runSvc(['backup', join(folder, 'b.tar')], here())
+    expect([code, stderr]).toEqual([
+      1,
+      'svc: The database was migrated by a newer release (0999_future.sql): use its svc backup.\n',
+    ])
+    await t.db.query(`delete from applied_migration where name = '0999_future.sql'`)
+  })
+})
+
+describe('svc restore', () => {
+  it('refuses a database or a volume that is not empty', async () => {
+    const file = await aBackup()
+    expect((await runSvc(['restore', file], here())).stderr).toContain('The database is not empty.')
+    const { db, environment, dataDir } = await anEmptyInstallation()
+    const [first = ''] = (await archivesOf(t.config.dataDir)).keys()
+    await mkdir(join(dataDir, 'archives', first.slice(0, 2)), { recursive: true })
+    await writeFile(join(dataDir, 'archives', first), 'x')
+    expect((await runSvc(['restore', file], environment)).stderr).toBe(
+      `svc: There are archives of another database in ${dataDir}: restore into an empty DATA_DIR.\n`,
+    )
+    expect(await contentOf(db)).toEqual({})
+    await db.end()
+  })
+
+  it('refuses a file that was cut off, is damaged, or is something else, and leaves the database empty', async () => {
+    const file = await aBackup()
+    const { db, environment } = await anEmptyInstallation()
+    const { size } = await stat(file)
+    const cut = join(folder, 'cut.tar')
+    for (const length of [0, 100, 700, Math.floor(size / 2), size - 3000, size - 1024 - 512]) {
+      await cp(file, cut)
+      await truncate(cut, length)
+      const { code, stderr } = await runSvc(['restore', cut], environment)
+      expect([length, code, stderr]).toEqual([
+        length,
+        1,
+        expect.stringContaining('is no backup of svc, or it is damaged'),
+      ])
+      expect(await contentOf(db)).toEqual({})
+    }
+    const bytes = await readFile(file)
+    const at = bytes.indexOf('PK\u0003\u0004')
+    bytes[at + 40] = (bytes[at + 40] ?? 0) ^ 1
+    await writeFile(cut, bytes)
+    const { stderr } = await runSvc(['restore', cut], environment)
+    expect(stderr).toMatch(/the archive [0-9a-f]{64} has other bytes/)
+    expect(await contentOf(db)).toEqual({})
+    // The file itself is fine, and so a restore after the failed ones succeeds.
+    expect((await runSvc(['restore', file], environment)).code).toBe(0)
+    await db.end()
+  })
+
+  it('that is killed leaves an empty database, and is done again by a second one', {
+    timeout: 60_000,
+  }, async () => {
+    await t.db.query(
+      `insert into job (name, data) select 'bulk', to_jsonb(repeat(md5(i::text), 300)) from generate_series(1, 20000) as i`,
+    )
+    const file = await aBackup()
+    await t.db.query(`delete from job where name = 'bulk'`)
+    const { db, environment, dataDir } = await anEmptyInstallation()
+    const child = spawn(process.execPath, [program, 'restore', file], {
+      env: { PATH: process.env['PATH'], ...environment },
+      stdio: 'ignore',
+    })
+    const isLoading = async () => {
+      const { rows } = await db.query(
+        `select from pg_stat_activity where datname = current_database() and query like 'copy "job"%' and state = 'active'`,
+      )
+      return rows.length > 0
+    }
+    while (!(await isLoading())) await sleep(5)
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    expect(await contentOf(db)).toEqual({})
+    expect((await archivesOf(dataDir)).size).toBeGreaterThan(0)
+    const served = await runSvc(['serve'], { ...environment, PORT: '1' })
+    expect(served.stderr).toContain('but this database is empty')
+    const again = await runSvc(['restore', file], environment)
+    expect([again.code, again.stderr]).toEqual([0, ''])
+    expect((await db.query(`select count(*)::int as n from job where name = 'bulk'`)).rows).toEqual([
+      { n: 20000 },
+    ])
+    await db.end()
+  })
+
+  it('refuses a backup of a newer release', async () => {
+    const file = await aBackup()
+    const { db, environment } = await anEmptyInstallation()
+    const name = '0041_installation.sql'
+    const newer = (await readFile(file)).toString('latin1').replace(name, '0941_installation.sql')
+    await writeFile(join(folder, 'newer.tar'), Buffer.from(newer, 'latin1'))
+    const { stderr } = await runSvc(['restore', join(folder, 'newer.tar')], environment)
+    expect(stderr).toBe(
+      'svc: The backup was made by a newer release, which has the migration 0941_installation.sql: restore it with that release.\n',
+    )
+    await db.end()
+  })
+
+  it('upgrades a backup of an older release, with its rows', async () => {
+    const file = await aBackup()
+    const { db, environment } = await anEmptyInstallation()
+    const newer = join(folder, 'newer')
+    await cp(builtInMigrations, newer, { recursive: true })
+    await writeFile(
+      join(newer, '0998_newer.sql'),
+      `alter table account add column greeting text; update account set greeting = 'Hello ' || username;`,
+    )
+    await mkdir(environment.MIGRATIONS_DIR)
+    const config = readConfig(environment)
+    const { verification } = await restoreBackup(db, config, createReadStream(file), newer)
+    expect(verification.problems).toEqual([])
+    const { rows } = await db.query('select greeting from account where username = $1', [
+      caller.account.username,
+    ])
+    expect(rows).toEqual([{ greeting: `Hello ${caller.account.username}` }])
+    await db.end()
+  })
+})
