@@ -2,12 +2,13 @@ import { type ResourceScope, resourceScopes } from '../domain/permissions.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { covers, isScope } from '../domain/scopes.ts'
 import { field, fields } from '../http/page-form.ts'
-import type { RepositoryOfAccount } from '../repositories/repositories.ts'
 import type { Expiry } from './personal-tokens.ts'
 
 /** Lifetimes that the form offers, in days. */
 export const lifetimesInDays = [7, 30, 90, 365] as const
 const dayMilliseconds = 86_400_000
+/** More repositories than anybody ticks. */
+const maxChosen = 500
 
 /** What the form holds, as it was sent or as a preset fills it. */
 export interface TokenForm {
@@ -16,6 +17,8 @@ export interface TokenForm {
   resourceScope: string
   /** Paths, such as `acme/php`. */
   repositories: string[]
+  /** What the list of repositories is searched for. */
+  search: string
   lifetimeInDays: string
   expiresOn: string
   neverExpires: boolean
@@ -38,13 +41,14 @@ export const presets: Record<string, { title: string; scopes: string[] }> = {
 
 /** The form as the query asks for it: `?preset=pull&repository=acme/php`. */
 export function presetForm(query: URLSearchParams): TokenForm {
-  const repositories = fields(query, 'repository')
+  const repositories = fields(query, 'repository').slice(0, maxChosen)
   const preset = presets[field(query, 'preset')]
   return {
     name: preset?.title ?? '',
     scopes: preset?.scopes ?? [],
     resourceScope: repositories.length > 0 ? 'specified' : 'all',
     repositories,
+    search: '',
     lifetimeInDays: '30',
     expiresOn: '',
     neverExpires: false,
@@ -57,15 +61,19 @@ export function sentForm(body: unknown): TokenForm {
     name: field(body, 'name').trim(),
     scopes: fields(body, 'scope'),
     resourceScope: field(body, 'resource_scope'),
-    repositories: fields(body, 'repository'),
+    repositories: fields(body, 'repository').slice(0, maxChosen),
+    search: field(body, 'search').trim().slice(0, 200),
     lifetimeInDays: field(body, 'lifetime_in_days'),
     expiresOn: field(body, 'expires_on'),
     neverExpires: field(body, 'never_expires') !== '',
   }
 }
 
-/** What was chosen, or in a sentence why it cannot be. */
-export function readChoice(form: TokenForm, mine: readonly RepositoryOfAccount[]): TokenChoice | string {
+/** What was chosen, or in a sentence why it cannot be. `chosen` are the form's repositories that the account may choose. */
+export function readChoice(
+  form: TokenForm,
+  chosen: readonly { id: string; path: string }[],
+): TokenChoice | string {
   const { name, scopes } = form
   if (name === '' || Array.from(name).length > 100) return 'Give the token a name of 1 to 100 characters.'
   if (!isPlainText(name)) return 'Give the token a name without control characters.'
@@ -73,7 +81,6 @@ export function readChoice(form: TokenForm, mine: readonly RepositoryOfAccount[]
   if (!scopes.every(isScope)) return 'One of the permissions does not exist.'
   const resourceScope = resourceScopes.find((one) => one === form.resourceScope)
   if (!resourceScope) return 'Choose which repositories the token reaches.'
-  const chosen = mine.filter(({ path }) => form.repositories.includes(path))
   const isSpecified = resourceScope === 'specified'
   if (isSpecified && chosen.length === 0) return 'Choose at least one repository.'
   // Never wider than what somebody may have meant.

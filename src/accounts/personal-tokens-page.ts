@@ -7,7 +7,8 @@ import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
-import { listRepositoriesOf, type RepositoryOfAccount } from '../repositories/repositories.ts'
+import { listNamedRepositories } from '../repositories/reached.ts'
+import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
 import {
   lifetimesInDays,
   presetForm,
@@ -27,6 +28,9 @@ import {
 import type { Session } from './sessions.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
+/** As many as one page takes well; the next ones are behind a link. */
+const tokensPerPage = 50
+
 const tokensPage = page<{
   tokens: (PersonalToken & { wordedScopes: DescribedScopes[] })[]
   form: TokenForm
@@ -37,7 +41,9 @@ const tokensPage = page<{
   tomorrow: string
   choices: ReturnType<typeof scopeChoices>
   resourceScopes: typeof resourceScopeChoices
-  repositories: RepositoryOfAccount[]
+  picker: RepositoryPicker
+  /** The id that the next page of tokens starts after; null on the last one. */
+  next: string | null
 }>('accounts/tokens')
 
 const newTokenPage = page<{
@@ -63,14 +69,19 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     if (!session) return redirectToSignIn(context, request, reply)
     const query = readQuery(request)
     const wasRevoked = query.has('revoked')
-    return showTokens(context, reply, session, { form: presetForm(query), problem: null, wasRevoked })
+    const after = readId(field(query, 'after'))
+    return showTokens(context, reply, session, { form: presetForm(query), problem: null, wasRevoked, after })
   })
 
   app.post('/settings/tokens', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
     const form = sentForm(request.body)
-    const choice = readChoice(form, await listRepositoriesOf(db, session.account.id))
+    if (field(request.body, 'action') === 'search') {
+      return showTokens(context, reply, session, { form, problem: null, wasRevoked: false })
+    }
+    const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
+    const choice = readChoice(form, chosen)
     const made = typeof choice === 'string' ? choice : await makeToken(context, session, choice)
     if (typeof made === 'string') {
       return showTokens(context, reply.code(400), session, { form, problem: made, wasRevoked: false })
@@ -82,8 +93,8 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
   app.post('/settings/tokens/revoke', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
-    const id = field(request.body, 'id')
-    if (!/^\d{1,18}$/.test(id)) throw notFound()
+    const id = readId(field(request.body, 'id'))
+    if (id === null) throw notFound()
     await revokePersonalToken(db, session.account.id, id)
     return reply.redirect('/settings/tokens?revoked', 303)
   })
@@ -93,9 +104,14 @@ async function showTokens(
   { db }: AppContext,
   reply: FastifyReply,
   session: Session,
-  shown: { form: TokenForm; problem: string | null; wasRevoked: boolean },
+  {
+    after = null,
+    ...shown
+  }: { form: TokenForm; problem: string | null; wasRevoked: boolean; after?: string | null },
 ): Promise<FastifyReply> {
-  const tokens = await listPersonalTokens(db, session.account.id)
+  const found = await listPersonalTokens(db, session.account.id, { after, limit: tokensPerPage + 1 })
+  const tokens = found.slice(0, tokensPerPage)
+  const { repositories: chosen, search } = shown.form
   return tokensPage(reply, session, {
     ...shown,
     tokens: tokens.map((token) => ({ ...token, wordedScopes: describeScopes(token.scopes) })),
@@ -104,8 +120,14 @@ async function showTokens(
     tomorrow: tomorrow(),
     choices: scopeChoices(),
     resourceScopes: resourceScopeChoices,
-    repositories: await listRepositoriesOf(db, session.account.id),
+    picker: await readPicker(db, session.account.id, { search, chosen }),
+    next: found.length > tokensPerPage ? (tokens.at(-1)?.id ?? null) : null,
   })
+}
+
+/** Null for what no token's id can be. */
+function readId(text: string): string | null {
+  return /^\d{1,18}$/.test(text) ? text : null
 }
 
 /** The new token, which is shown this once, or why it cannot be. */

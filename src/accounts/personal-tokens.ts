@@ -1,6 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
+import type { ListPart } from '../repositories/list-part.ts'
 
 /** When a personal access token ends. */
 export type Expiry = { inDays: number } | { at: Date } | 'never'
@@ -54,8 +55,15 @@ export async function insertPersonalToken(db: Queryable, token: NewPersonalToken
   return (rows[0] as { expiresAt: Date | null }).expiresAt
 }
 
-/** The account's tokens that are not revoked, the newest first; an expired one is still listed. */
-export async function listPersonalTokens(db: Queryable, accountId: string): Promise<PersonalToken[]> {
+/**
+ * Lists the account's tokens that are not revoked, the newest first; an expired one is still listed. `after` is the id
+ * of one of them. Of the chosen repositories it lists at most 100.
+ */
+export async function listPersonalTokens(
+  db: Queryable,
+  accountId: string,
+  { after, limit }: ListPart = { after: null, limit: 1000 },
+): Promise<PersonalToken[]> {
   const { rows } = await db.query<PersonalToken>(
     `select t.id, t.name, t.scopes, t.resource_scope as "resourceScope",
             array(select g.name || '/' || r.name
@@ -63,13 +71,13 @@ export async function listPersonalTokens(db: Queryable, accountId: string): Prom
                     join repository r on r.id = p.repository_id
                     join repository_group g on g.id = r.group_id
                    where p.personal_token_id = t.id
-                   order by 1) as repositories,
+                   order by 1 limit 100) as repositories,
             t.created_at as "createdAt", t.last_used_at as "lastUsedAt",
             nullif(t.expires_at, 'infinity') as "expiresAt", t.expires_at <= now() as "isExpired"
        from personal_token t
-      where t.account_id = $1 and t.revoked_at is null
-      order by t.id desc`,
-    [accountId],
+      where t.account_id = $1 and t.revoked_at is null and ($2::bigint is null or t.id < $2)
+      order by t.id desc limit $3`,
+    [accountId, after, limit],
   )
   return rows
 }

@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import { roles } from '../domain/permissions.ts'
+import { isGroupSeen, listReachedGroups, listRepositoriesOfGroup } from '../repositories/reached.ts'
 import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import { guardToken } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
-import { isGroupSeen, listReachedGroups, listRepositoriesOfGroup } from './reached.ts'
 import { describeRepository, Repository } from './repositories.ts'
 
 const Group = z

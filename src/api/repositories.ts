@@ -1,13 +1,13 @@
 import { z } from 'zod'
 import { roles, visibilities } from '../domain/permissions.ts'
 import { removeRepository, setRepository } from '../registry/tenancy.ts'
+import { listReachedRepositories, type ReachedRepository } from '../repositories/reached.ts'
 import { findRepository, registryUrl } from '../repositories/repositories.ts'
 import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment, NoContent, plainText } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import { guardRepository, guardToken } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
-import { listReachedRepositories, type ReachedRepository } from './reached.ts'
 
 /** A repository, as the API returns it. */
 export const Repository = z

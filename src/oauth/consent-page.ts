@@ -4,11 +4,7 @@ import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { page } from '../http/pages.ts'
-import {
-  listRepositoryChoices,
-  maxChoices,
-  type RepositoryChoice,
-} from '../repositories/repository-choices.ts'
+import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
 import type { ConsentApplication } from './authorization-requests.ts'
 
 /** What a consent page asks about. */
@@ -35,16 +31,9 @@ const consentPage = page<{
   scopeGroups: DescribedScopes[]
   resourceScope: string
   redirectHost: string
-  picker: Picker | null
+  picker: RepositoryPicker | null
   problem: string | null
 }>('oauth/consent')
-
-/** The repositories to choose from. */
-interface Picker {
-  search: string
-  choices: RepositoryChoice[]
-  hasMore: boolean
-}
 
 /** Asks the account for its consent for what the application asks. `reply` may carry a status already. */
 export async function showConsent(
@@ -64,11 +53,4 @@ export async function showConsent(
     picker: isSpecified ? await readPicker(db, session.account.id, draft) : null,
     problem: draft.problem ?? null,
   })
-}
-
-async function readPicker(db: Queryable, accountId: string, { search, chosen }: Draft): Promise<Picker> {
-  const choices = await listRepositoryChoices(db, accountId, search, chosen)
-  const others = choices.filter(({ isChosen }) => !isChosen)
-  const shown = [...choices.filter(({ isChosen }) => isChosen), ...others.slice(0, maxChoices)]
-  return { search, choices: shown, hasMore: others.length > maxChoices }
 }

@@ -1,19 +1,37 @@
 import type { FastifyInstance } from 'fastify'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
+import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
-import { listRepositoriesOf, type RepositoryOfAccount } from '../repositories/repositories.ts'
+import { listReachedRepositories, type ReachedRepository, reachOf } from '../repositories/reached.ts'
+
+const repositoriesPerPage = 50
 
 const frontPage = page<object>('pages/front')
-const homePage = page<{ repositories: RepositoryOfAccount[] }>('pages/home')
+const homePage = page<{
+  repositories: ReachedRepository[]
+  search: string
+  /** True when the list starts after another page. */
+  isContinued: boolean
+  /** The path that the next page starts after; null on the last one. */
+  next: string | null
+}>('pages/home')
 
 /** `GET /`: an account's repositories, or the front page for somebody who is not signed in. */
 export async function homeRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get('/', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return frontPage(reply, null, {})
+    const query = readQuery(request)
+    const [search, after] = [field(query, 'q').trim().slice(0, 200), field(query, 'after')]
+    const part = { search, after, limit: repositoriesPerPage + 1 }
+    const found = await listReachedRepositories(context.db, reachOf(session.account.id), part)
+    const repositories = found.slice(0, repositoriesPerPage)
     return homePage(reply, session, {
-      repositories: await listRepositoriesOf(context.db, session.account.id),
+      repositories,
+      search,
+      isContinued: after !== '',
+      next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path ?? null) : null,
     })
   })
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
-import type { Role, Visibility } from '../domain/permissions.ts'
+import type { Visibility } from '../domain/permissions.ts'
 import type { ListPart } from './list-part.ts'
 
 /** A repository with its one Composer registry (DESIGN §1). */
@@ -10,11 +10,6 @@ export interface Repository {
   path: string
   visibility: Visibility
   description: string
-}
-
-/** A repository as it stands to one account. */
-export interface RepositoryOfAccount extends Repository {
-  role: Role
 }
 
 const columns = `r.id, g.name || '/' || r.name as path, r.visibility, r.description`
@@ -97,18 +92,6 @@ export async function insertRepository(db: Queryable, repository: NewRepository)
     [groupId, name, visibility, description],
   )
   return rows[0] as Repository
-}
-
-/** The repositories the account has a role on, by path: what it may choose from for `specified` tokens. */
-export async function listRepositoriesOf(db: Queryable, accountId: string): Promise<RepositoryOfAccount[]> {
-  const { rows } = await db.query<RepositoryOfAccount>(
-    `select ${columns}, role_of($1, r.id) as role
-       from ${tables}
-      where role_of($1, r.id) is not null
-      order by path`,
-    [accountId],
-  )
-  return rows
 }
 
 /** All repositories by path, or those of one group; `after` is a path. */

@@ -1,7 +1,8 @@
 import type { Queryable } from '../database/database.ts'
 import type { Visibility } from '../domain/permissions.ts'
+import { listNamedRepositories, listReachedRepositories, reachOf } from './reached.ts'
 
-/** A repository as the picker shows it. */
+/** A repository in a picker. */
 export interface RepositoryChoice {
   /** `acme/php`. */
   path: string
@@ -10,36 +11,44 @@ export interface RepositoryChoice {
   isChosen: boolean
 }
 
-/** More than this nobody reads through: the page then asks for a search. */
-export const maxChoices = 50
+/** The repositories that a form offers to choose from. */
+export interface RepositoryPicker {
+  search: string
+  /** The chosen ones first. */
+  choices: RepositoryChoice[]
+  /** True when a search would find others. */
+  hasMore: boolean
+}
+
+/** Nobody reads through more than this: the form then offers a search. */
+const maxChoices = 50
 
 /**
- * The chosen repositories, then those whose path or description contains the words searched for, among the
- * ones that the account has a role on: by path, `maxChoices` of those not chosen and one more to tell that
- * there are more.
+ * Reads what a picker shows: the chosen repositories, then those with the text in path or description, among the ones
+ * that the account has a role on. At most 50 that are not chosen.
  */
-export async function listRepositoryChoices(
+export async function readPicker(
   db: Queryable,
   accountId: string,
-  search: string,
-  chosen: readonly string[],
-): Promise<RepositoryChoice[]> {
-  const { rows } = await db.query<RepositoryChoice>(
-    `with reachable as (
-       select g.name || '/' || r.name as path, r.visibility, r.description
-         from repository r
-         join repository_group g on g.id = r.group_id
-        where r.id in (select repository_id from repository_member where account_id = $1)
-           or r.group_id in (select group_id from group_member where account_id = $1)
-           or exists (select from account where id = $1 and is_admin)
-     )
-     (select path, visibility, description, true as "isChosen" from reachable where path = any ($3) order by path)
-     union all
-     (select path, visibility, description, false from reachable
-       where path <> all ($3) and strpos(lower(path || ' ' || description), lower($2)) > 0
-       order by path
-       limit $4)`,
-    [accountId, search, chosen, maxChoices + 1],
-  )
-  return rows
+  { search, chosen }: { search: string; chosen: readonly string[] },
+): Promise<RepositoryPicker> {
+  const ticked = await listNamedRepositories(db, accountId, chosen)
+  const isTicked = new Set(ticked.map(({ path }) => path))
+  const limit = maxChoices + ticked.length + 1
+  const found = await listReachedRepositories(db, reachOf(accountId), { search, after: null, limit })
+  const others = found.filter(({ path }) => !isTicked.has(path))
+  const choices = [
+    ...ticked.map((one) => ({ ...one, isChosen: true })),
+    ...others.slice(0, maxChoices).map((one) => ({ ...one, isChosen: false })),
+  ]
+  return {
+    search,
+    choices: choices.map(({ path, visibility, description, isChosen }) => ({
+      path,
+      visibility,
+      description,
+      isChosen,
+    })),
+    hasMore: others.length > maxChoices,
+  }
 }

@@ -38,6 +38,63 @@ describe('/settings/tokens', () => {
   const make = (cookie: string, fields: Record<string, string | string[]>) =>
     post(t.app, '/settings/tokens', cookie, fields)
 
+  it('offers 50 repositories, and finds the others by a search that keeps what was filled in', async () => {
+    const { account, repository, cookie, fields } = await anOpenPage()
+    await t.db.query(
+      `with made as (
+         insert into repository (group_id, name) select group_id, 'repo' || i from repository, generate_series(1, 200) i
+          where id = $1 returning id)
+       insert into repository_member (repository_id, account_id, role) select id, $2, 'guest' from made`,
+      [repository.id, account.id],
+    )
+    const offered = (body: string) =>
+      Array.from(body.matchAll(/name="repository" value="([^"]+)"( checked)?/g), ([, path, checked]) => [
+        path,
+        !!checked,
+      ])
+    const page = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
+    expect(offered(page.body)).toHaveLength(50)
+    const [group = ''] = repository.path.split('/')
+    const search = {
+      ...fields,
+      resource_scope: 'specified',
+      repository: repository.path,
+      search: 'repo177',
+      action: 'search',
+    }
+    const found = await make(cookie, search)
+    expect(found.statusCode).toBe(200)
+    expect(offered(found.body)).toEqual([
+      [repository.path, true],
+      [`${group}/repo177`, false],
+    ])
+    expect(found.body).toContain('value="Build server"')
+    expect(await listPersonalTokens(t.db, account.id)).toEqual([])
+    const { action: _action, ...rest } = search
+    await make(cookie, { ...rest, repository: [repository.path, `${group}/repo177`] })
+    const [token] = await listPersonalTokens(t.db, account.id)
+    expect(token?.repositories).toEqual([repository.path, `${group}/repo177`].toSorted())
+  })
+
+  it('shows 50 tokens at once, the newest first, and leads to the older ones', async () => {
+    const { account, cookie } = await anOpenPage()
+    await t.db.query(
+      `insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at)
+       select $1, 'token number ' || i, sha256((i || $2)::bytea), '{registry-package:r}', 'all', 'infinity'
+         from generate_series(1, 70) i`,
+      [account.id, account.username],
+    )
+    const open = async (url: string) => (await t.app.inject({ url, headers: { cookie } })).body
+    const names = (body: string) =>
+      Array.from(body.matchAll(/class="title">token number (\d+)</g), ([, number]) => Number(number))
+    const first = await open('/settings/tokens')
+    const next = /<a href="(\/settings\/tokens\?after=\d+)">Older tokens/.exec(first)?.[1] ?? ''
+    const second = await open(next)
+    expect([...names(first), ...names(second)]).toEqual(Array.from({ length: 70 }, (_, i) => 70 - i))
+    expect(names(first)).toHaveLength(50)
+    expect(second).not.toContain('Older tokens')
+  })
+
   it('makes a token and shows it once, with lines to paste for netrc and Composer (SPEC 4.5, 4.6)', async () => {
     const { account, cookie, fields } = await anOpenPage()
     const answer = await make(cookie, fields)

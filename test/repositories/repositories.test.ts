@@ -7,12 +7,8 @@ import {
   setGroupMember,
   setRepositoryMember,
 } from '../../src/repositories/members.ts'
-import {
-  findRepositoryByPath,
-  insertRepository,
-  listRepositoriesOf,
-  registryUrl,
-} from '../../src/repositories/repositories.ts'
+import { listReachedRepositories, reachOf } from '../../src/repositories/reached.ts'
+import { findRepositoryByPath, insertRepository, registryUrl } from '../../src/repositories/repositories.ts'
 import { aName, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 
@@ -69,11 +65,13 @@ describe('groups, repositories and their members (DESIGN §1)', () => {
     await insertRepository(t.db, { groupId: group.id, name: 'zoo', visibility: 'public' })
     await setRepositoryMember(t.db, php.id, member, 'guest')
     await setRepositoryMember(t.db, php.id, member, 'admin')
-    expect(await listRepositoriesOf(t.db, member)).toMatchObject([{ path: 'cleo/php', role: 'admin' }])
+    expect(await listReachedRepositories(t.db, reachOf(member), { after: null, limit: 10 })).toMatchObject([
+      { path: 'cleo/php', role: 'admin' },
+    ])
 
     await setGroupMember(t.db, group.id, member, 'developer')
     expect(await listGroupsOf(t.db, member)).toEqual([group])
-    expect(await listRepositoriesOf(t.db, member)).toMatchObject([
+    expect(await listReachedRepositories(t.db, reachOf(member), { after: null, limit: 10 })).toMatchObject([
       { path: 'cleo/php', role: 'admin' },
       { path: 'cleo/zoo', role: 'developer' },
     ])
@@ -86,7 +84,7 @@ describe('groups, repositories and their members (DESIGN §1)', () => {
     expect(await removeRepositoryMember(t.db, php.id, member)).toBe(false)
     expect(await removeGroupMember(t.db, group.id, member)).toBe('changed')
     expect(await removeGroupMember(t.db, group.id, member)).toBe('unchanged')
-    expect(await listRepositoriesOf(t.db, member)).toEqual([])
+    expect(await listReachedRepositories(t.db, reachOf(member), { after: null, limit: 10 })).toEqual([])
   })
 })
 

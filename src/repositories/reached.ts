@@ -1,0 +1,168 @@
+import type { Queryable } from '../database/database.ts'
+import type { Role, TokenGrant } from '../domain/permissions.ts'
+import type { ListPart } from './list-part.ts'
+import type { Repository } from './repositories.ts'
+
+/*
+ * Every list of repositories and groups of an account is read here. The rule is the one of domain/permissions.ts: a
+ * role on the repository, and a token that reaches it. A test compares both for every combination.
+ */
+
+/** Whose repositories are listed: an account's, as far as its token reaches (DESIGN §1). */
+export interface Reach extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
+  accountId: string
+}
+
+/** What a signed-in account reaches without a token. */
+export function reachOf(accountId: string): Reach {
+  return { accountId, resourceScope: 'all', repositoryIds: [] }
+}
+
+/** A repository and the account's role on it. */
+export interface ReachedRepository extends Repository {
+  /** Null for a public repository of which the account is no member. */
+  role: Role | null
+  createdAt: Date
+}
+
+/** A group and the account's role on it. */
+export interface ReachedGroup {
+  name: string
+  /** Null for one of which the account is no member, but of some repository in it. */
+  role: Role | null
+  createdAt: Date
+}
+
+const reachValues = ({ accountId, resourceScope, repositoryIds }: Reach) => [
+  accountId,
+  resourceScope,
+  repositoryIds,
+]
+
+/** The ids of the repositories that the account is a member of. A site administrator is a member of all. */
+const memberIds = `(select repository_id from repository_member where account_id = $1
+                     union
+                    select r.id from group_member m join repository r on r.group_id = m.group_id
+                     where m.account_id = $1)`
+const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
+const tokenReaches = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
+  or ($2 = 'specified' and r.id = any($3::bigint[])))`
+/** For a row of a list that is not read by membership. */
+const isReached = `(${tokenReaches}
+  and (exists (select from repository_member where repository_id = r.id and account_id = $1)
+       or exists (select from group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
+
+const repositoryColumns = 'r.id, g.name as group_name, r.name, r.visibility, r.description, r.created_at'
+
+/**
+ * Lists the repositories on which the account has a role and which the token reaches: by group and name, with the text
+ * in path or description. A site administrator's list is read in its order, a member's by its memberships: neither
+ * reads all repositories.
+ */
+export async function listReachedRepositories(
+  db: Queryable,
+  reach: Reach,
+  { after, limit, search = '' }: ListPart & { search?: string },
+): Promise<(ReachedRepository & { role: Role })[]> {
+  const [group = '', name = ''] = (after ?? '').split('/')
+  const part = `${tokenReaches} and g.name >= $4 and (g.name > $4 or r.name > $5)
+       and ($6 = '' or strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($6)) > 0)
+     order by g.name, r.name limit $7`
+  const { rows } = await db.query<ReachedRepository & { role: Role }>(
+    `with part as (
+       (select ${repositoryColumns} from repository r join repository_group g on g.id = r.group_id
+         where ${isSiteAdmin} and ${part})
+       union all
+       (select ${repositoryColumns}
+          from ${memberIds} as member (id) join repository r using (id) join repository_group g on g.id = r.group_id
+         where not ${isSiteAdmin} and ${part})
+     )
+     select id, group_name || '/' || name as path, visibility, description, created_at as "createdAt",
+            role_of($1, id) as role
+       from part
+      order by group_name, name`,
+    [...reachValues(reach), group, name, search, limit],
+  )
+  return rows
+}
+
+/** Finds the repositories of the given paths on which the account has a role, by group and name. */
+export async function listNamedRepositories(
+  db: Queryable,
+  accountId: string,
+  paths: readonly string[],
+): Promise<(ReachedRepository & { role: Role })[]> {
+  const { rows } = await db.query<ReachedRepository & { role: Role }>(
+    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
+            role_of($1, r.id) as role
+       from (select distinct unnest($2::text[]) as path) as wanted
+       join repository_group g on g.name = split_part(wanted.path, '/', 1)
+       join repository r on r.group_id = g.id and r.name = split_part(wanted.path, '/', 2)
+      where g.name || '/' || r.name = wanted.path and role_of($1, r.id) is not null
+      order by g.name, r.name`,
+    [accountId, paths],
+  )
+  return rows
+}
+
+/** Lists the repositories of a group that the token may see, public ones too, by name. */
+export async function listRepositoriesOfGroup(
+  db: Queryable,
+  reach: Reach,
+  groupName: string,
+  { after, limit }: ListPart,
+): Promise<ReachedRepository[]> {
+  const { rows } = await db.query<ReachedRepository>(
+    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
+            role_of($1, r.id) as role
+       from repository_group g join repository r on r.group_id = g.id
+      where g.name = $4 and (r.visibility = 'public' or ${isReached}) and r.name > $5
+      order by r.name limit $6`,
+    [...reachValues(reach), groupName, after ?? '', limit],
+  )
+  return rows
+}
+
+const groupColumns = `g.name, g.created_at as "createdAt",
+  (select role from group_member where group_id = g.id and account_id = $1) as role`
+/** A token for all repositories shows every group of the account, also one without repositories. */
+const isGroupReached = `(
+  ($2::resource_scope = 'all'
+   and (${isSiteAdmin} or exists (select from group_member where group_id = g.id and account_id = $1)))
+  or exists (select from repository r where r.group_id = g.id and ${isReached}))`
+
+/** Lists the groups of which the account is a member, or which have a repository that the token reaches, by name. */
+export async function listReachedGroups(
+  db: Queryable,
+  reach: Reach,
+  { after, limit }: ListPart,
+): Promise<ReachedGroup[]> {
+  const part = `${isGroupReached} and g.name > $4 order by g.name limit $5`
+  const { rows } = await db.query<ReachedGroup>(
+    `with part as (
+       (select g.id, g.name, g.created_at from repository_group g where ${isSiteAdmin} and ${part})
+       union all
+       (select g.id, g.name, g.created_at from repository_group g
+         where not ${isSiteAdmin}
+           and g.id in (select group_id from group_member where account_id = $1
+                         union
+                        select r.group_id from repository_member m join repository r on r.id = m.repository_id
+                         where m.account_id = $1)
+           and ${part})
+     )
+     select ${groupColumns} from part g order by g.name`,
+    [...reachValues(reach), after ?? '', limit],
+  )
+  return rows
+}
+
+/** True when the token may see that a group of this name exists. */
+export async function isGroupSeen(db: Queryable, reach: Reach, groupName: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `select from repository_group g
+      where g.name = $4 and (${isGroupReached}
+        or exists (select from repository r where r.group_id = g.id and r.visibility = 'public'))`,
+    [...reachValues(reach), groupName],
+  )
+  return rowCount === 1
+}

@@ -1,0 +1,196 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { renameTokenHolder } from '../../src/api/token-holders.ts'
+import {
+  judge,
+  type ResourceScope,
+  type Role,
+  roles,
+  type Visibility,
+  visibilities,
+} from '../../src/domain/permissions.ts'
+import { allScopes, covers, coversAll } from '../../src/domain/scopes.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
+import { findVisibleRepository } from '../../src/registry/tables/package-listing.ts'
+import {
+  isGroupSeen,
+  listNamedRepositories,
+  listReachedGroups,
+  listReachedRepositories,
+  listRepositoriesOfGroup,
+  type Reach,
+  reachOf,
+} from '../../src/repositories/reached.ts'
+import { readPicker } from '../../src/repositories/repository-choices.ts'
+import {
+  type AccountActor,
+  aGroup,
+  aGroupMember,
+  aMember,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+} from '../support/actors.ts'
+import { useDatabase } from '../support/database.ts'
+
+const t = useDatabase()
+const all = { after: null, limit: 100 }
+
+interface Case {
+  groupRole: Role | null
+  repositoryRole: Role | null
+  isAdmin: boolean
+  visibility: Visibility
+}
+
+const nothingOrRole = [null, ...roles]
+const cases: Case[] = visibilities.flatMap((visibility) => [
+  ...nothingOrRole.flatMap((groupRole) =>
+    nothingOrRole.map((repositoryRole) => ({ groupRole, repositoryRole, isAdmin: false, visibility })),
+  ),
+  { groupRole: null, repositoryRole: null, isAdmin: true, visibility },
+])
+
+function roleOf({ groupRole, repositoryRole, isAdmin }: Case): Role | null {
+  const strength = Math.max(
+    ...[groupRole, repositoryRole].map((role) => (role ? roles.indexOf(role) : -1)),
+    isAdmin ? 2 : -1,
+  )
+  return roles[strength] ?? null
+}
+
+describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
+  let account: AccountActor
+  let repository: Awaited<ReturnType<typeof aRepository>>
+  let reaches: [string, Reach][]
+  const role = roleOf(one)
+
+  beforeAll(async () => {
+    repository = await aRepository(t.db, { visibility: one.visibility })
+    const other = await aRepository(t.db)
+    account = await anAccount(t.db, { isAdmin: one.isAdmin })
+    if (one.groupRole) await aGroupMember(t.db, account, repository.group, one.groupRole)
+    if (one.repositoryRole) await aMember(t.db, account, repository, one.repositoryRole)
+    const reach = (resourceScope: ResourceScope, ids: string[] = []): Reach => ({
+      accountId: account.id,
+      resourceScope,
+      repositoryIds: ids,
+    })
+    reaches = [
+      ['all', reach('all')],
+      ['public', reach('public')],
+      ['all, with an id left over', reach('all', [other.id])],
+      ['this one', reach('specified', [repository.id])],
+      ['this one and another', reach('specified', [other.id, repository.id])],
+      ['another one', reach('specified', [other.id])],
+      ['none', reach('specified')],
+    ]
+  })
+
+  it('says what judge() says, for every resource scope', async () => {
+    const standing = { id: repository.id, visibility: one.visibility, role }
+    const group = repository.group.name
+    for (const [what, reach] of reaches) {
+      const token = { scopes: ['repo-basic-info:r'], ...reach }
+      const verdict = judge(token, standing, 'describe')
+      const isListed = role !== null && verdict === 'allowed'
+      const hasThis = (found: { path: string; role: Role | null }[]) =>
+        found.filter(({ path }) => path === repository.path).map((each) => each.role)
+
+      const name = repository.path.split('/')[1] ?? ''
+      const listed = await listReachedRepositories(t.db, reach, { ...all, search: name })
+      expect([what, hasThis(listed)]).toEqual([what, isListed ? [role] : []])
+      const ofGroup = await listRepositoriesOfGroup(t.db, reach, group, all)
+      expect([what, hasThis(ofGroup)]).toEqual([what, verdict === 'hidden' ? [] : [role]])
+
+      const isMember = one.groupRole !== null || one.isAdmin
+      const isGroupListed = isListed || (reach.resourceScope === 'all' && isMember)
+      const groups = await listReachedGroups(t.db, reach, { after: `${group.slice(0, -1)}`, limit: 1000 })
+      expect([what, groups.some((each) => each.name === group)]).toEqual([what, isGroupListed])
+      const isSeen = await isGroupSeen(t.db, reach, group)
+      expect([what, isSeen]).toEqual([what, isGroupListed || one.visibility === 'public'])
+    }
+  })
+
+  it('says what judge() says to a signed-in account', async () => {
+    const [group = '', name = ''] = repository.path.split('/')
+    const session = { scopes: allScopes, ...reachOf(account.id) }
+    const isVisible =
+      judge(session, { id: repository.id, visibility: one.visibility, role }, 'describe') !== 'hidden'
+    const visible = await findVisibleRepository(t.db, { group, name }, account.id)
+    expect(visible?.role).toBe(isVisible ? role : undefined)
+    const anybody = await findVisibleRepository(t.db, { group, name }, null)
+    expect(anybody !== null).toBe(one.visibility === 'public')
+
+    const named = await listNamedRepositories(t.db, account.id, [
+      repository.path,
+      repository.path,
+      'x/y',
+      `${repository.path}/z`,
+    ])
+    expect(named.map((each) => [each.path, each.role])).toEqual(role ? [[repository.path, role]] : [])
+    for (const chosen of [[], [repository.path]]) {
+      const { choices } = await readPicker(t.db, account.id, { search: name, chosen })
+      expect(choices.map(({ path, isChosen }) => [path, isChosen])).toEqual(
+        role ? [[repository.path, chosen.length > 0]] : [],
+      )
+    }
+  })
+})
+
+describe('the SQL of scopes', () => {
+  it('covers what covers() does, for every pair', async () => {
+    for (const granted of allScopes) {
+      const { rows } = await t.db.query<{ asked: string; verdict: boolean }>(
+        'select asked, covers_all(array[$1], array[asked]) as verdict from unnest($2::text[]) as asked',
+        [granted, allScopes],
+      )
+      for (const { asked, verdict } of rows) {
+        expect([granted, asked, verdict]).toEqual([granted, asked, coversAll([granted], [asked])])
+      }
+    }
+  })
+
+  it('lets a token rename its account with the scope that covers it, and no other', async () => {
+    const account = await anAccount(t.db)
+    for (const scope of allScopes) {
+      const token = await aPersonalToken(t.db, account, { scopes: [scope] })
+      const renamed = await renameTokenHolder(t.db, hashSecret(token), scope)
+      expect([scope, renamed !== null]).toEqual([scope, covers([scope], 'account-profile:rw')])
+    }
+  })
+})
+
+describe('lists of repositories and groups', () => {
+  it.each([
+    ['a member of the group', false],
+    ['a site administrator', true],
+  ])('of %s come in parts, in the order of their names, each once', async (_who, isAdmin) => {
+    const account = await anAccount(t.db, { isAdmin })
+    const groups = await Promise.all(Array.from({ length: 3 }, () => aGroup(t.db)))
+    for (const group of groups) {
+      if (!isAdmin) await aGroupMember(t.db, account, group, 'guest')
+      for (let i = 0; i < 7; i += 1) {
+        const repository = await aRepository(t.db, { group })
+        if (!isAdmin && i % 2 === 0) await aMember(t.db, account, repository, 'admin')
+      }
+    }
+    const paths: string[] = []
+    for (let after: string | null = null; ; ) {
+      const part = await listReachedRepositories(t.db, reachOf(account.id), { after, limit: 4 })
+      paths.push(...part.map(({ path }) => path))
+      if (part.length < 4) break
+      after = paths.at(-1) ?? null
+    }
+    const { rows } = await t.db.query<{ path: string }>(
+      `select g.name || '/' || r.name as path from repository r join repository_group g on g.id = r.group_id
+        where $1 or g.id = any($2) order by g.name, r.name`,
+      [isAdmin, groups.map(({ id }) => id)],
+    )
+    expect(paths).toEqual(rows.map(({ path }) => path))
+    const names = (await listReachedGroups(t.db, reachOf(account.id), { after: null, limit: 1000 })).map(
+      ({ name }) => name,
+    )
+    expect(names).toEqual(expect.arrayContaining(groups.map(({ name }) => name)))
+    expect(new Set(names).size).toBe(names.length)
+  })
+})
