@@ -4,6 +4,7 @@ import type { admit } from './access.ts'
 import type { ArchiveVolume } from './archives/archive-volume.ts'
 import type { DownloadCounter } from './download-counter.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
+import type { ArchiveMirror } from './upstreams/archives.ts'
 import type { Mirror } from './upstreams/mirror.ts'
 
 /** What the registry's endpoints are built from. */
@@ -14,6 +15,7 @@ export interface RegistryContext extends AppContext {
   volume: ArchiveVolume
   downloads: DownloadCounter
   mirror: Mirror
+  archiveMirror: ArchiveMirror
   /** `admit` of access.ts, which also notes that the token was used. */
   admit: typeof admit
 }

@@ -16,6 +16,8 @@ import { refuseOtherMethods } from './protocol/other-methods.ts'
 import { searchRoutes } from './protocol/search.ts'
 import { securityAdvisoryRoutes } from './protocol/security-advisories.ts'
 import { uploadRoutes } from './protocol/upload.ts'
+import { openArchiveMirror } from './upstreams/archives.ts'
+import type { UpstreamClient } from './upstreams/fetch.ts'
 
 const everyRoute = [
   metadataRoutes,
@@ -30,7 +32,11 @@ const everyRoute = [
 /** The Composer registries of all repositories: everything below {registry_url}, in one dialect (DESIGN §7). */
 export async function registry(
   app: FastifyInstance,
-  given: AppContext & Pick<RegistryContext, 'changes' | 'readmes' | 'mirror'> & { lastUse: LastUse },
+  given: AppContext &
+    Pick<RegistryContext, 'changes' | 'readmes' | 'mirror'> & {
+      lastUse: LastUse
+      upstreamClient: UpstreamClient
+    },
 ): Promise<void> {
   // One connection of its own: counting must never keep a pull waiting.
   const countingDb = openSidePool(given.db, 1, (error) =>
@@ -41,9 +47,20 @@ export async function registry(
     await downloads.flush()
     await countingDb.end()
   })
+  const volume = await openArchiveVolume(given.config.dataDir)
+  const { maxArchiveBytes } = given.config
+  const archiveMirror = openArchiveMirror(
+    { db: given.db, client: given.upstreamClient, volume, maxArchiveBytes },
+    app.log,
+  )
+  app.addHook('onClose', async () => {
+    await given.upstreamClient.close()
+    await archiveMirror.settle()
+  })
   const context: RegistryContext = {
     ...given,
-    volume: await openArchiveVolume(given.config.dataDir),
+    volume,
+    archiveMirror,
     downloads,
     admit(...request) {
       const admission = admit(...request)

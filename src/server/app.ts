@@ -92,12 +92,12 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const upstreamClient = openUpstreamClient(context.config)
   const mirror = openMirror({ ...context, client: upstreamClient }, log)
   app.addHook('onClose', async () => {
-    await mirror.settle()
     await upstreamClient.close()
+    await mirror.settle()
   })
   await app.register(api, { ...context, changes, lastUse, upstreamClient })
   await app.register(peoplesPages, { ...context, readmes })
-  await app.register(registry, { ...context, changes, lastUse, readmes, mirror })
+  await app.register(registry, { ...context, changes, lastUse, readmes, mirror, upstreamClient })
   return app
 }
 

@@ -7,6 +7,7 @@ import { openArchive, statArchive } from '../archives/archive-volume.ts'
 import type { RegistryContext } from '../context.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads } from '../tables/versions.ts'
+import type { WantedArchive } from '../upstreams/tables/mirrored-archives.ts'
 import { notFound } from './answers.ts'
 import { readRange } from './byte-range.ts'
 import { hasTag, setArchiveCaching } from './caching.ts'
@@ -25,7 +26,7 @@ const maxCachedArchive = maxCachedBytes / 16
  */
 export async function distRoute(
   app: FastifyInstance,
-  { config, db, volume, admit }: RegistryContext,
+  { config, db, volume, admit, archiveMirror }: RegistryContext,
 ): Promise<void> {
   const findDownload = shareStatements(listDownloads.bind(null, db))
   let bytesBeingRead = 0
@@ -45,17 +46,49 @@ export async function distRoute(
     const version = param(request, 'version')
     const [, sha256 = ''] = /^([0-9a-f]{64})\.zip$/.exec(param(request, 'file')) ?? []
     const found = await findDownload({ door, packageName, version, sha256 })
-    admit(door, found, 'pull')
+    const { repositoryId } = admit(door, found, 'pull')
     const { size, quarantineReason } = found
+    if (found.isMirrored)
+      return sendMirrored(request, reply, { repositoryId, packageName, versionPath: version })
     if (size === null) throw notFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
     setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
     setArchiveCaching(reply, found.visibility)
+    return sendStored(request, reply, sha256, size)
+  }
+
+  async function sendStored(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    sha256: string,
+    size: number,
+  ): Promise<FastifyReply> {
     if (hasTag(request.headers['if-none-match'], `"${sha256}"`)) return reply.code(304).send()
     if (request.method === 'HEAD') return sendHead(reply, sha256)
     if (config.accelRedirectPrefix !== null) return handToProxy(reply, config.accelRedirectPrefix, sha256)
     return sendArchive(request, reply, sha256, size)
+  }
+
+  /** Sends an archive of an upstream: `<reference>.<type>`. The first request gets the bytes as they arrive. */
+  async function sendMirrored(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    wanted: Omit<WantedArchive, 'reference' | 'type'>,
+  ): Promise<FastifyReply> {
+    const [, reference, type] = /^([0-9a-f]{7,64})\.(\w{2,4})$/.exec(param(request, 'file')) ?? []
+    if (reference === undefined || type === undefined) throw notFound('archive not found')
+    const served = await archiveMirror.serve({ ...wanted, reference, type })
+    if (!served) throw notFound('archive not found')
+    setArchiveCaching(reply, 'private')
+    if (served.kind === 'stored') {
+      const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.versionPath}.${type}`
+      setArchiveHeaders(reply, served.sha256, fileName)
+      return sendStored(request, reply, served.sha256, served.size)
+    }
+    reply.header('content-type', 'application/zip')
+    if (served.size !== null) reply.header('content-length', served.size)
+    return reply.send(served.body)
   }
 
   /**

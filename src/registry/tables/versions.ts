@@ -188,6 +188,8 @@ export interface FoundDownload extends Access {
   size: number | null
   /** Why the version is in quarantine; null when it is not. */
   quarantineReason: string | null
+  /** True when it is none of ours, but an upstream has served the package. */
+  isMirrored: boolean
 }
 
 /** An archive as its URL names it. */
@@ -210,7 +212,9 @@ export async function listDownloads(
       { ...doorColumns, package_name: 'text', version: 'text', sha256: 'text' },
       // Not a join with archive: PostgreSQL 18 then finds an archive by the hash of the call also without a version.
       `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
-              case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason"
+              case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
+              v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
+                                          and m.name = call.package_name) as "isMirrored"
          from ${accessOfCall}
          left join package p on p.repository_id = a.repository_id and p.name = call.package_name
          left join package_version v on v.package_id = p.id and v.version = call.version

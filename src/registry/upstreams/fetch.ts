@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { createBrotliDecompress, createGunzip } from 'node:zlib'
 import { type Agent, type Dispatcher, request } from 'undici'
 import type { Config } from '../../config.ts'
@@ -10,6 +11,7 @@ const maxRedirects = 5
 const maxDocumentBytes = 64 * 1024 * 1024
 const documentMilliseconds = 30_000
 const archiveMilliseconds = 10 * 60_000
+const closeMilliseconds = 3_000
 
 /** Why an upstream could not be read: temporary, or by its own rules. The message names no credentials. */
 export class UpstreamError extends Error {
@@ -38,6 +40,7 @@ export interface UpstreamClient {
   fetchDocument: (url: string, options?: DocumentOptions) => Promise<FetchedDocument>
   /** GET of an archive. Throws `UpstreamError` for everything but 200. The caller reads or destroys the body. */
   fetchArchive: (url: string) => Promise<{ body: Readable; size: number | null }>
+  /** Aborts what still runs after a moment. */
   close: () => Promise<void>
 }
 
@@ -57,6 +60,8 @@ export function openUpstreamClient({
   const authorize = readAuthFile(upstreams.authFile)
   const agent: Agent = openPublicAgent(upstreams.privateHosts)
   const userAgent = `svc (+${baseUrl}; mailto=${upstreams.contact ?? 'unset'})`
+
+  let closing: Promise<unknown> | undefined
 
   async function send(first: string, options: SendOptions): Promise<Dispatcher.ResponseData> {
     let url = readUrl(first)
@@ -127,7 +132,11 @@ export function openUpstreamClient({
       })
     },
 
-    close: () => agent.close(),
+    async close() {
+      closing ??= Promise.race([agent.close(), sleep(closeMilliseconds, null, { ref: false })])
+      await closing
+      await agent.destroy()
+    },
   }
 }
 

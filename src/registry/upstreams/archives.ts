@@ -1,0 +1,319 @@
+import { once } from 'node:events'
+import { open } from 'node:fs/promises'
+import { PassThrough, Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyBaseLogger } from 'fastify'
+import type pg from 'pg'
+import { transaction } from '../../database/database.ts'
+import {
+  type ArchiveVolume,
+  discardArchive,
+  keepArchive,
+  type ReceivedArchive,
+  receiveArchive,
+} from '../archives/archive-volume.ts'
+import { findDirectory } from '../archives/zip-end.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { commandLine, insertEvent } from '../tables/events.ts'
+import { insertArchive } from '../tables/versions.ts'
+import { toUpstreamError, type UpstreamClient, UpstreamError } from './fetch.ts'
+import { matchesVersion } from './patterns.ts'
+import { satisfies } from './satisfies.ts'
+import {
+  endFetchTurn,
+  extendFetchTurn,
+  findFetchState,
+  findMirroredArchive,
+  type MirroredArchive,
+  noteArchiveUse,
+  saveAlarm,
+  saveFetched,
+  takeFetchTurn,
+  type WantedArchive,
+} from './tables/mirrored-archives.ts'
+
+/** How long a request waits while another one fetches the archive. Composer waits 300 s. */
+const patienceMilliseconds = 240_000
+const pollMilliseconds = 100
+const extendMilliseconds = 20_000
+/** A consumer that takes nothing for so long no longer slows the fetch for the others. */
+const consumerMilliseconds = 10_000
+
+/** An archive that can be served: from the store, or while it arrives. */
+export type ServedArchive =
+  | { kind: 'stored'; sha256: string; size: number }
+  | { kind: 'arriving'; body: Readable; size: number | null }
+
+/** Fetches archives of upstreams and keeps them. */
+export interface ArchiveMirror {
+  /**
+   * The archive that a URL of ours names; null when no upstream ever named it. Throws errcode 9 with 410 when it is
+   * denied, 14 when the upstream fails, and 15 when its bytes are not what they must be.
+   */
+  serve: (wanted: WantedArchive) => Promise<ServedArchive | null>
+  /** Fetches an archive into the store, unless it is there. Throws what `serve` throws. */
+  store: (archive: MirroredArchive) => Promise<'fetched' | 'known'>
+  /** Resolves when no fetch runs. */
+  settle: () => Promise<void>
+}
+
+export interface ArchiveMirrorContext {
+  db: pg.Pool
+  client: UpstreamClient
+  volume: ArchiveVolume
+  maxArchiveBytes: number
+  /** Counts a fetch by its outcome, and its bytes. */
+  note?: (archive: MirroredArchive, outcome: 'fetched' | 'failed' | 'alarm', bytes: number) => void
+}
+
+/** Opens the archives of upstreams for a process. One flight per archive, in this process and with all others. */
+export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBaseLogger): ArchiveMirror {
+  const { db, client, volume, maxArchiveBytes, note = () => {} } = context
+  const flights = new Map<string, Promise<unknown>>()
+
+  /** Fetches an archive. `consumer` gets the bytes as they arrive, but the last ones only when all are verified. */
+  async function fetchArchive(archive: MirroredArchive, consumer: Consumer): Promise<void> {
+    const extending = setInterval(
+      () =>
+        void extendFetchTurn(db, archive.id).catch((error) =>
+          log.warn({ err: error }, 'a fetch lost its turn'),
+        ),
+      extendMilliseconds,
+    )
+    let received: ReceivedArchive | null = null
+    try {
+      const { body, size } = await client.fetchArchive(archive.url)
+      consumer.size = size
+      try {
+        received = await receiveArchive(volume, Readable.from(tee(body, consumer)), {
+          maxBytes: maxArchiveBytes,
+        })
+      } catch (error) {
+        throw error instanceof RegistryError ? error : toUpstreamError(error, archive.url)
+      } finally {
+        body.destroy()
+      }
+      await verify(archive, received)
+      note(archive, 'fetched', received.size)
+      await consumer.finish()
+    } catch (error) {
+      consumer.fail(error as Error)
+      if (!(error instanceof RegistryError)) note(archive, 'failed', 0)
+      throw error
+    } finally {
+      clearInterval(extending)
+      if (received) await discardArchive(received)
+      await endFetchTurn(db, archive.id)
+    }
+  }
+
+  /** Stores received bytes if they are what they must be. */
+  async function verify(archive: MirroredArchive, received: ReceivedArchive): Promise<void> {
+    if (archive.type === 'zip') await refuseBrokenZip(received.path, archive)
+    const { shasum } = archive
+    if (shasum !== null && shasum !== received.sha1) {
+      throw await alarm(archive, `its SHA-1 is ${received.sha1}, and the upstream says ${shasum}`)
+    }
+    if (archive.sha256 !== null && archive.sha256 !== received.sha256) {
+      throw await alarm(archive, `its bytes differ from those of the first fetch (SHA-256 ${archive.sha256})`)
+    }
+    await keepArchive(volume, received)
+    const isKept = await transaction(db, async (tx) => {
+      await insertArchive(tx, received as ReceivedArchive)
+      return saveFetched(tx, archive.id, received as ReceivedArchive)
+    })
+    if (!isKept) throw await alarm(archive, 'its bytes differ from those of the first fetch')
+  }
+
+  async function alarm(archive: MirroredArchive, reason: string): Promise<RegistryError> {
+    const { id, repositoryId, packageName, version, upstreamName, url } = archive
+    note(archive, 'alarm', 0)
+    await transaction(db, async (tx) => {
+      if (!(await saveAlarm(tx, id, reason))) return
+      const details = { upstream: upstreamName, url, reason }
+      await insertEvent(tx, commandLine, {
+        repositoryId,
+        packageName,
+        version,
+        action: 'archive-alarm',
+        details,
+      })
+    })
+    return new RegistryError(errcode.dataLoss, 'the upstream serves another archive than it must', {
+      status: 502,
+      warning: `The archive of ${packageName} ${version} is not served: ${reason}.`,
+    })
+  }
+
+  /** Starts a fetch, or joins the one that runs. Null: the archive is stored. */
+  async function begin(archive: MirroredArchive): Promise<Consumer | null> {
+    for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
+      const running = flights.get(archive.id)
+      if (running) {
+        await running
+        return null
+      }
+      if (await takeFetchTurn(db, archive.id)) {
+        const consumer = new Consumer()
+        const flight = fetchArchive(archive, consumer).finally(() => flights.delete(archive.id))
+        flights.set(archive.id, flight)
+        flight.catch(() => {})
+        consumer.flight = flight
+        return consumer
+      }
+      const state = await findFetchState(db, archive.id)
+      if (state === null || state.isStored) return null
+    }
+    throw new UpstreamError(`the archive of ${archive.packageName} did not arrive in time`)
+  }
+
+  async function find(wanted: WantedArchive): Promise<MirroredArchive | null> {
+    const archive = await findMirroredArchive(db, wanted)
+    if (archive) refuseDenied(archive)
+    return archive
+  }
+
+  return {
+    async serve(wanted) {
+      const archive = await find(wanted)
+      if (!archive) return null
+      if (!archive.isUsedToday) await noteArchiveUse(db, archive.id)
+      const { sha256, size, isStored, verdict } = archive
+      if (isStored && sha256 !== null && size !== null) return { kind: 'stored', sha256, size }
+      // What is claimed now, or no longer approved, is no longer asked for; what is stored stays for lock files.
+      if (verdict !== 'upstream') return null
+      try {
+        const consumer = await begin(archive)
+        if (consumer && (await consumer.hasBegun())) {
+          return { kind: 'arriving', body: consumer.body, size: consumer.size }
+        }
+        await consumer?.flight
+      } catch (error) {
+        throw readable(error)
+      }
+      const fetched = await find(wanted)
+      if (fetched?.sha256 == null || fetched.size === null)
+        throw readable(new UpstreamError('the archive is gone'))
+      return { kind: 'stored', sha256: fetched.sha256, size: fetched.size }
+    },
+
+    async store(archive) {
+      refuseDenied(archive)
+      if (archive.isStored) return 'known'
+      if (archive.verdict !== 'upstream') throw readable(new UpstreamError('no upstream may offer it now'))
+      try {
+        const consumer = await begin(archive)
+        consumer?.detach()
+        await consumer?.flight
+        return consumer ? 'fetched' : 'known'
+      } catch (error) {
+        throw readable(error)
+      }
+    },
+
+    async settle() {
+      await Promise.allSettled(flights.values())
+    },
+  }
+}
+
+/** Who reads an archive while it arrives. The last chunk is held back until the whole archive is verified. */
+class Consumer {
+  readonly body = new PassThrough({ highWaterMark: 1024 * 1024 })
+  size: number | null = null
+  flight: Promise<void> = Promise.resolve()
+  #held: Buffer | null = null
+  #isAttached = true
+  #begin: () => void = () => {}
+  readonly #begun = new Promise<void>((resolve) => {
+    this.#begin = resolve
+  })
+
+  constructor() {
+    this.body.on('close', () => this.detach())
+    this.body.on('error', () => {})
+  }
+
+  /** Resolves true when there is something to read, false when the whole archive was stored before that. */
+  async hasBegun(): Promise<boolean> {
+    return Promise.race([this.#begun.then(() => true), this.flight.then(() => false)])
+  }
+
+  /** From now on nobody reads: the fetch goes on by itself. */
+  detach(): void {
+    this.#isAttached = false
+  }
+
+  async take(chunk: Buffer): Promise<void> {
+    const ready = this.#held
+    this.#held = chunk
+    if (ready !== null) await this.#write(ready)
+  }
+
+  async finish(): Promise<void> {
+    if (this.#held !== null && this.#isAttached) this.body.write(this.#held)
+    this.body.end()
+  }
+
+  fail(error: Error): void {
+    this.body.destroy(error)
+  }
+
+  async #write(chunk: Buffer): Promise<void> {
+    if (!this.#isAttached) return
+    this.#begin()
+    if (this.body.write(chunk)) return
+    const signal = AbortSignal.timeout(consumerMilliseconds)
+    await Promise.race([once(this.body, 'drain', { signal }), once(this.body, 'close', { signal })]).catch(
+      () => {
+        this.body.destroy(new Error('the consumer is too slow'))
+      },
+    )
+  }
+}
+
+/** Passes on what is read, and gives each chunk to the consumer too. */
+async function* tee(body: Readable, consumer: Consumer): AsyncGenerator<Buffer> {
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    await consumer.take(chunk)
+    yield chunk
+  }
+}
+
+async function refuseBrokenZip(path: string, { url }: MirroredArchive): Promise<void> {
+  const file = await open(path, 'r')
+  try {
+    await findDirectory(file)
+  } catch {
+    throw new UpstreamError(`${new URL(url).host} sent something else than a whole zip archive`)
+  } finally {
+    await file.close()
+  }
+}
+
+/** Versions that are denied, or flagged as malware, are not served to lock files either. */
+function refuseDenied({ packageName, version, normalized, deny, flags }: MirroredArchive): void {
+  const flag = flags.find(({ constraint }) => satisfies(normalized, constraint))
+  const isDenied = deny.some((pattern) => matchesVersion(pattern, packageName, normalized))
+  if (!flag && !isDenied) return
+  const reason = flag ? `the upstream flags it: ${flag.reason}` : 'an administrator has denied it'
+  throw new RegistryError(errcode.failedPrecondition, `version ${version} is blocked`, {
+    status: 410,
+    warning: `${packageName} ${version} cannot be installed: ${reason}`,
+  })
+}
+
+/** A refusal that the consumer may read. Composer repeats a 503. */
+function readable(error: unknown): unknown {
+  if (!(error instanceof UpstreamError)) return error
+  if (error.status === 404 || error.status === 410) {
+    return new RegistryError(errcode.notFound, 'archive not found', {
+      warning: `${error.message}.`,
+      cause: error,
+    })
+  }
+  return new RegistryError(errcode.unavailable, 'the upstream cannot be asked', {
+    warning: `${error.message}. Try again later.`,
+    cause: error,
+  })
+}

@@ -1,0 +1,221 @@
+import { createHash } from 'node:crypto'
+import { request as httpRequest } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { aCaller } from '../../support/api-actors.ts'
+import { useAnotherProcess, useApp } from '../../support/app.ts'
+import { aPackageZip, expand } from '../../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { aZip } from '../../support/zip.ts'
+
+const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
+const upstream = useUpstream()
+const second = useAnotherProcess(t)
+beforeAll(async () => {
+  await t.app.listen({ port: 0, host: '127.0.0.1' })
+})
+
+/** A repository with the upstream, a package there, and where its archive is, there and here. */
+async function aMirroredPackage(name: string, keys: Record<string, unknown> = {}) {
+  const caller = await aCaller(t)
+  await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public' })
+  upstream.offer(name, [{ version: '1.0.0', ...keys }])
+  const [entry] = expand((await caller.ask(`p2/${name}.json`)).body, name)
+  const { url } = { ...(entry?.['dist'] as object) } as { url: string }
+  const path = url.slice(`http://svc.test${caller.path}`.length)
+  const source = `/archives/${name}/1.0.0.zip`
+  const fetched = () => upstream.requests.filter((request) => request === `GET ${source}`).length
+  return { ...caller, dist: () => caller.ask(path), distPath: path, source, fetched, name }
+}
+
+/** Bytes that do not compress, so that an archive has many chunks. */
+function aLargeZip(bytes = 2_000_000): Buffer {
+  let seed = Buffer.from('seed')
+  const parts: Buffer[] = []
+  for (let size = 0; size < bytes; size += 32) {
+    seed = createHash('sha256').update(seed).digest()
+    parts.push(seed)
+  }
+  return aZip({ 'composer.json': '{"name":"big/one"}', 'data.bin': Buffer.concat(parts) })
+}
+
+/** GET over a real socket: the bytes that came, and whether the response was complete. */
+function getOverSocket(
+  url: string,
+  authorization: string,
+): Promise<{ bytes: Buffer; isComplete: boolean; status: number }> {
+  const { port } = t.app.server.address() as AddressInfo
+  return new Promise((resolve, reject) => {
+    const request = httpRequest(
+      { port, host: '127.0.0.1', path: url, headers: { authorization } },
+      (response) => {
+        const chunks: Buffer[] = []
+        const end = () =>
+          resolve({
+            bytes: Buffer.concat(chunks),
+            isComplete: response.complete,
+            status: response.statusCode ?? 0,
+          })
+        response.on('data', (chunk: Buffer) => chunks.push(chunk))
+        response.on('end', end).on('error', end)
+      },
+    )
+    request.on('error', reject).end()
+  })
+}
+
+describe('an archive of an upstream', () => {
+  it('is fetched once, then served like our own', async () => {
+    const { dist, distPath, ask, fetched } = await aMirroredPackage('ar/one')
+    const first = await dist()
+    expect([first.statusCode, first.headers['content-type']]).toEqual([200, 'application/zip'])
+    expect(first.rawPayload.equals(aPackageZip('ar/one'))).toBe(true)
+    const again = await dist()
+    expect(again.rawPayload.equals(first.rawPayload)).toBe(true)
+    const sha256 = createHash('sha256').update(first.rawPayload).digest('hex')
+    expect(again.headers['etag']).toBe(`"${sha256}"`)
+    const part = await ask(distPath, { headers: { range: 'bytes=0-3' } })
+    expect([part.statusCode, part.rawPayload.toString('latin1')]).toEqual([206, 'PK\u0003\u0004'])
+    expect(fetched()).toBe(1)
+  })
+
+  it('has one flight for many requests on many processes', async () => {
+    const { authorization, path, distPath, fetched } = await aMirroredPackage('ar/flight')
+    const get = (app: typeof t.app) => app.inject({ url: path + distPath, headers: { authorization } })
+    const responses = await Promise.all(
+      Array.from({ length: 16 }, (_, i) => get(i % 2 === 0 ? t.app : second.app)),
+    )
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual(Array(16).fill(200))
+    expect(new Set(responses.map(({ rawPayload }) => rawPayload.length)).size).toBe(1)
+    expect(fetched()).toBe(1)
+  })
+
+  it('reaches the first consumer while it arrives, and is whole', async () => {
+    const { path, distPath, authorization, source, dist } = await aMirroredPackage('ar/large')
+    const zip = aLargeZip()
+    let release = () => {}
+    upstream.fail(source, (_, response) => {
+      response.writeHead(200, { 'content-length': zip.length })
+      response.write(zip.subarray(0, 1_000_000))
+      release = () => response.end(zip.subarray(1_000_000))
+    })
+    const { port } = t.app.server.address() as AddressInfo
+    const whole = await new Promise<Buffer>((resolve, reject) => {
+      const chunks: Buffer[] = []
+      httpRequest(
+        { port, host: '127.0.0.1', path: path + distPath, headers: { authorization } },
+        (response) => {
+          expect(response.headers['content-length']).toBe(String(zip.length))
+          response.once('data', () => release())
+          response.on('data', (chunk: Buffer) => chunks.push(chunk))
+          response.on('end', () => resolve(Buffer.concat(chunks))).on('error', reject)
+        },
+      ).end()
+    })
+    expect(whole.equals(zip)).toBe(true)
+    expect((await dist()).rawPayload.equals(zip)).toBe(true)
+  })
+
+  it.each(['length', 'chunked'])('that is cut off (%s) never ends well, and is not stored', async (kind) => {
+    const { path, distPath, authorization, source, dist } = await aMirroredPackage(`ar/cut-${kind}`)
+    const zip = aLargeZip()
+    upstream.fail(source, (_, response) => {
+      response.writeHead(200, kind === 'length' ? { 'content-length': zip.length } : {})
+      response.write(zip.subarray(0, 1_500_000))
+      // A chunked response that ends early by itself looks complete to HTTP.
+      if (kind === 'chunked') response.end()
+      else setTimeout(() => response.destroy(), 50)
+    })
+    const cut = await getOverSocket(path + distPath, authorization).catch(() => ({
+      isComplete: false,
+      bytes: Buffer.of(),
+    }))
+    expect(cut.isComplete).toBe(false)
+    const { rows } = await t.db.query(`select sha256, is_stored from mirrored_archive a
+      join mirrored_package m on m.id = a.package_id where m.name = 'ar/cut-${kind}'`)
+    expect(rows).toEqual([{ sha256: null, is_stored: false }])
+    upstream.fail(source, null)
+    expect((await dist()).statusCode).toBe(200)
+  })
+
+  it('that fails is 503, and one that the upstream lost 404', async () => {
+    const { dist, source } = await aMirroredPackage('ar/fails')
+    upstream.fail(source, 500)
+    const failed = await dist()
+    expect([failed.statusCode, failed.json().errcode, failed.headers['retry-after']]).toEqual([503, 14, '5'])
+    upstream.fail(source, (_, response) => response.end('<html>Sign in</html>'))
+    expect((await dist()).statusCode).toBe(503)
+    upstream.fail(source, 404)
+    expect((await dist()).statusCode).toBe(404)
+    upstream.fail(source, null)
+    expect((await dist()).statusCode).toBe(200)
+  })
+
+  it('that is not what its shasum says is an alarm and not served', async () => {
+    const { dist, call } = await aMirroredPackage('ar/shasum', {
+      dist: {
+        type: 'zip',
+        url: `${upstream.url}/archives/ar/one/1.0.0.zip`,
+        reference: 'abcdef12',
+        shasum: 'a'.repeat(40),
+      },
+    })
+    const refused = await dist()
+    expect([refused.statusCode, refused.json()]).toMatchObject([
+      502,
+      { errcode: 15, warning: expect.stringContaining('SHA-1') },
+    ])
+    expect((await call('GET', '/events')).body).toContain('archive-alarm')
+    const [mirror] = (await call('GET', '/mirrored-packages')).json()
+    expect(mirror.alarm).toContain('SHA-1')
+  })
+
+  it('that is other bytes than at the first fetch is an alarm and not served', async () => {
+    const { dist, source } = await aMirroredPackage('ar/changed')
+    expect((await dist()).statusCode).toBe(200)
+    await t.db.query(`update mirrored_archive set is_stored = false`)
+    upstream.put(source, aZip({ 'composer.json': '{"name":"evil/evil"}' }))
+    const refused = await dist()
+    expect([refused.statusCode, refused.json().warning]).toEqual([
+      502,
+      expect.stringContaining('first fetch'),
+    ])
+    upstream.put(source, aPackageZip('ar/changed'))
+    expect((await dist()).statusCode).toBe(200)
+  })
+
+  it('is 410 with a warning when it is denied, also for a lock file', async () => {
+    const { dist, call } = await aMirroredPackage('ar/denied')
+    expect((await dist()).statusCode).toBe(200)
+    await call('PATCH', '/upstreams/public', { deny: ['ar/denied:1.0.0'] })
+    const blocked = await dist()
+    expect([blocked.statusCode, blocked.headers['content-type'], blocked.json().warning]).toEqual([
+      410,
+      'application/json',
+      expect.stringContaining('cannot be installed'),
+    ])
+  })
+
+  it('stays served to lock files below the minimum age, and after the upstream dropped or moved it', async () => {
+    const { dist, ask, name, call } = await aMirroredPackage('ar/locked')
+    await call('PATCH', '/upstreams/public', { minimum_age_hours: 87_600 })
+    expect(expand((await ask(`p2/${name}.json`)).body, name)).toEqual([])
+    expect((await dist()).statusCode).toBe(200)
+    await call('DELETE', '/upstreams/public')
+    expect((await dist()).statusCode).toBe(200)
+  })
+
+  it('comes from the row, never from the request', async () => {
+    const { ask, name } = await aMirroredPackage('ar/row')
+    for (const file of [
+      '1.0.0/abcdef0.zip',
+      '1.0.0/..%2f..%2fx.zip',
+      '9.9.9/abcdef1234.zip',
+      '1.0.0/abcdef1.phar',
+    ]) {
+      const before = upstream.requests.length
+      expect((await ask(`dist/${name}/${file}`)).statusCode).toBe(404)
+      expect(upstream.requests.length).toBe(before)
+    }
+  })
+})
