@@ -3,12 +3,13 @@ import { distUrl } from '../registry/documents/entry.ts'
 import type { VersionChange } from '../registry/lifecycle/change.ts'
 import { deleteVersion, purgeVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
 import { listDailyDownloads, listMonthlyDownloads } from '../registry/tables/downloads.ts'
+import { findPackage } from '../registry/tables/listed-packages.ts'
+import { findVersion, type ListedVersion, listVersions } from '../registry/tables/listed-versions.ts'
 import { registryUrl } from '../repositories/repositories.ts'
 import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import { guardRepository, type RepositoryGrant } from './guards.ts'
-import { findPackage, findVersion, type ListedVersion, listVersions } from './listed-packages.ts'
 import {
   formatPackage,
   Package,

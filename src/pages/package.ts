@@ -6,17 +6,16 @@ import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
 import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-readme.ts'
+import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
 import {
-  findPackage,
-  findVersionOnPage,
-  findVisibleRepository,
+  type DescribedVersion,
+  findDescribedVersion,
+  findVersion,
   type ListedVersion,
-  listVersionsOnPage,
-  type PackageOnPage,
-  type VersionOnPage,
-  type VisibleRepository,
-} from '../registry/tables/package-listing.ts'
+  listVersions,
+} from '../registry/tables/listed-versions.ts'
 import type { RenderedReadme } from '../registry/tables/readmes.ts'
+import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 import { type Manifest, readManifest } from './manifest.ts'
 
 /** As many as one page takes well; the next ones are behind a link. */
@@ -24,8 +23,8 @@ const versionsPerPage = 300
 
 const packagePage = page<{
   repository: VisibleRepository
-  about: PackageOnPage
-  shown: VersionOnPage
+  about: ListedPackage
+  shown: DescribedVersion
   manifest: Manifest
   versions: ListedVersion[]
   /** The version that the list starts after; null when it starts with the newest. */
@@ -57,9 +56,12 @@ export async function packageRoutes(
     const about = repository && (await findPackage(db, repository.id, `${params.vendor}/${params.package}`))
     const query = readQuery(request)
     const [asked, after] = [field(query, 'version') || null, field(query, 'after') || null]
-    const shown = about && (await findVersionOnPage(db, about.id, asked))
+    const shown = about && (await findDescribedVersion(db, about.id, asked))
     if (!repository || !about || !shown) throw notFound()
-    const found = await listVersionsOnPage(db, about.id, { after, limit: versionsPerPage + 1 })
+    const last = after === null ? null : await findVersion(db, about.id, after)
+    if (after !== null && !last) throw notFound()
+    const part = { after: last?.id ?? null, limit: versionsPerPage + 1 }
+    const found = await listVersions(db, about.id, 'undeleted', part)
     if (found.length === 0) throw notFound()
     const versions = found.slice(0, versionsPerPage)
     return packagePage(reply, session ?? nobody, {

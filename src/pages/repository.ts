@@ -5,13 +5,8 @@ import { isAtLeast } from '../domain/permissions.ts'
 import { notFound } from '../http/page-error.ts'
 import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
-import {
-  findVisibleRepository,
-  type ListedPackage,
-  listPackages,
-  type VisibleRepository,
-} from '../registry/tables/package-listing.ts'
-import { registryUrl } from '../repositories/repositories.ts'
+import { type ListedPackage, listOfferedPackages } from '../registry/tables/listed-packages.ts'
+import { findVisibleRepository, registryUrl, type VisibleRepository } from '../repositories/repositories.ts'
 
 const packagesPerPage = 50
 
@@ -44,7 +39,10 @@ export async function repositoryRoutes(app: FastifyInstance, context: AppContext
     if (!repository) throw notFound()
     const query = readQuery(request)
     const [search, after] = [field(query, 'q').trim(), field(query, 'after')]
-    const found = await listPackages(context.db, repository.id, { search, after, limit: packagesPerPage + 1 })
+    const found = await listOfferedPackages(context.db, repository.id, search, {
+      after,
+      limit: packagesPerPage + 1,
+    })
     const packages = found.slice(0, packagesPerPage)
     return repositoryPage(reply, session ?? nobody, {
       repository,

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
-import type { Visibility } from '../domain/permissions.ts'
+import type { Role, Visibility } from '../domain/permissions.ts'
 import type { ListPart } from './list-part.ts'
 
 /** A repository with its one Composer registry (DESIGN §1). */
@@ -118,4 +118,25 @@ export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Pr
     [groupId],
   )
   return rows.map(({ id }) => id)
+}
+
+/** A repository as it is to whoever looks at its page. */
+export interface VisibleRepository extends Repository {
+  /** Null for a public repository on which the visitor has no role. */
+  role: Role | null
+}
+
+/** Finds the repository at that path if the account may see it; a null account is a visitor. Null otherwise. */
+export async function findVisibleRepository(
+  db: Queryable,
+  { group, name }: { group: string; name: string },
+  accountId: string | null,
+): Promise<VisibleRepository | null> {
+  const { rows } = await db.query<VisibleRepository>(
+    `select ${columns}, role_of($3, r.id) as role
+       from ${tables}
+      where g.name = $1 and r.name = $2 and (r.visibility = 'public' or role_of($3, r.id) is not null)`,
+    [group, name, accountId],
+  )
+  return rows[0] ?? null
 }

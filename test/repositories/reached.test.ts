@@ -10,7 +10,6 @@ import {
 } from '../../src/domain/permissions.ts'
 import { allScopes, covers, coversAll } from '../../src/domain/scopes.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import { findVisibleRepository } from '../../src/registry/tables/package-listing.ts'
 import {
   isGroupSeen,
   listNamedRepositories,
@@ -20,6 +19,7 @@ import {
   type Reach,
   reachOf,
 } from '../../src/repositories/reached.ts'
+import { findVisibleRepository } from '../../src/repositories/repositories.ts'
 import { readPicker } from '../../src/repositories/repository-choices.ts'
 import {
   type AccountActor,

@@ -1,0 +1,107 @@
+import type { Queryable } from '../../database/database.ts'
+import type { ListPart } from '../../repositories/list-part.ts'
+import type { JsonObject } from '../manifest/manifest-json.ts'
+import { asCount } from './downloads.ts'
+
+/** A version as the API and the pages show it. */
+export interface ListedVersion {
+  id: string
+  version: string
+  /** What Composer requires it by: `dev-<version>` where it cannot parse the version. */
+  composer: string
+  isDev: boolean
+  /** Lower-case hex. */
+  sha256: string
+  /** Lower-case hex. */
+  sha1: string
+  /** In bytes. */
+  size: number
+  /** A username; null once the account is gone. */
+  uploader: string | null
+  downloads: number
+  publishedAt: Date
+  deletedAt: Date | null
+  purgedAt: Date | null
+  quarantinedAt: Date | null
+  quarantineReason: string | null
+}
+
+/** A version with what its page shows beside. */
+export interface DescribedVersion extends ListedVersion {
+  /** Whether `composer require` chooses it when no version is named. */
+  isChosen: boolean
+  /** What its composer.json says. */
+  metadata: JsonObject
+}
+
+const columns = `v.id, v.version, v.composer, v.is_dev as "isDev", encode(c.sha256, 'hex') as sha256,
+  encode(c.sha1, 'hex') as sha1, c.size::float8 as size, u.username as uploader, v.published_at as "publishedAt",
+  v.deleted_at as "deletedAt", v.purged_at as "purgedAt", v.quarantined_at as "quarantinedAt",
+  v.quarantine_reason as "quarantineReason",
+  ${asCount('(select count from version_download_total where version_id = v.id)')} as downloads`
+const tables = `package_version v
+  join archive c on c.sha256 = v.sha256
+  left join account u on u.id = v.uploader_id`
+const newestFirst = 'v.is_dev, v.sort_key desc, v.published_at desc, v.id desc'
+const key = (version: string) =>
+  `not ${version}.is_dev, ${version}.sort_key, ${version}.published_at, ${version}.id`
+
+/** Which of a package's versions are listed. */
+export type VersionChoice = 'undeleted' | 'all'
+
+/**
+ * Lists versions of a package, the newest first, releases before development versions. `after` is the id of one of
+ * them; the list begins with the newest for what is no id.
+ */
+export async function listVersions(
+  db: Queryable,
+  packageId: string,
+  choice: VersionChoice,
+  { after, limit }: ListPart,
+): Promise<ListedVersion[]> {
+  const { rows } = await db.query<ListedVersion>(
+    `select ${columns} from ${tables}
+      where v.package_id = $1 and ($2 = 'all' or v.deleted_at is null)
+        and ($3::bigint is null or (${key('v')}) < (
+          select ${key('last')} from package_version last where last.id = $3 and last.package_id = $1))
+      order by ${newestFirst}
+      limit $4`,
+    [packageId, choice, /^\d{1,18}$/.test(after ?? '') ? after : null, limit],
+  )
+  return rows
+}
+
+/** Finds a version of a package, deleted or not. Null when there was never one of that number. */
+export async function findVersion(
+  db: Queryable,
+  packageId: string,
+  version: string,
+): Promise<ListedVersion | null> {
+  const { rows } = await db.query<ListedVersion>(
+    `select ${columns} from ${tables} where v.package_id = $1 and v.version = $2`,
+    [packageId, version],
+  )
+  return rows[0] ?? null
+}
+
+/**
+ * Finds a version of a package that is not deleted; the latest when none is named, or the newest of those in quarantine
+ * when Composer is offered none. Null when there is none.
+ */
+export async function findDescribedVersion(
+  db: Queryable,
+  packageId: string,
+  version: string | null,
+): Promise<DescribedVersion | null> {
+  const { rows } = await db.query<DescribedVersion>(
+    `select ${columns}, v.metadata,
+            is_stable(v.is_dev, v.normalized) and v.id = (select latest_version($1)) as "isChosen"
+       from ${tables}
+      where v.package_id = $1 and v.deleted_at is null and ($2::text is null or v.version = $2)
+      order by v.id = (select latest_version($1)) desc nulls last,
+               is_stable(v.is_dev, v.normalized) desc, ${newestFirst}
+      limit 1`,
+    [packageId, version],
+  )
+  return rows[0] ?? null
+}
