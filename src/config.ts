@@ -1,6 +1,6 @@
-import { isIP, isIPv6 } from 'node:net'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 
 /** The folder that holds `migrations/` and `views/`: the same from `src/` and from `dist/`. */
@@ -33,8 +33,11 @@ const wholeNumber = (least: number, most: number) => {
 
 /** An IP address, or a range of them such as 10.0.0.0/8. */
 function isIpOrRange(text: string): boolean {
-  const [, address = '', bits = '0'] = /^\s*([^/\s]+)(?:\/(\d{1,3}))?\s*$/.exec(text) ?? []
-  return isIP(address) > 0 && Number(bits) <= (isIPv6(address) ? 128 : 32)
+  const trimmed = text.trim()
+  const [ip = ''] = trimmed.split('/')
+  // Short forms of IPv4, such as `10.1`, are refused.
+  if (!ipaddr.IPv6.isValid(ip) && !ipaddr.IPv4.isValidFourPartDecimal(ip)) return false
+  return trimmed === ip || ipaddr.isValidCIDR(trimmed)
 }
 
 /** The parts of a list separated by commas. */

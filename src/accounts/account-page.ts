@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type pg from 'pg'
+import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { clearCookie } from '../http/cookies.ts'
-import { field, readQuery } from '../http/page-form.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import { type Account, type Credentials, findAccountByUsername, replacePasswordHash } from './accounts.ts'
 import { findPasswordProblem, hashPassword, minPasswordCharacters } from './passwords.ts'
@@ -19,6 +20,9 @@ const accountPage = page<{
   minPasswordCharacters: number
 }>('accounts/account')
 
+const AccountQuery = z.object({ changed: text })
+const PasswordForm = z.object({ current_password: text, new_password: text, repeated_password: text })
+
 /** `/settings/account`: the password, and signing out everywhere. */
 export async function accountRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
@@ -26,21 +30,22 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
   app.get('/settings/account', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const wasChanged = readQuery(request).has('changed')
+    const wasChanged = readQuery(AccountQuery, request).changed !== ''
     return showAccount(db, reply, session, { problem: null, wasChanged })
   })
 
   app.post('/settings/account/password', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
-    const chosen = field(request.body, 'new_password')
-    const isRepeated = chosen === field(request.body, 'repeated_password')
+    const form = readForm(PasswordForm, request)
+    const chosen = form.new_password
+    const isRepeated = chosen === form.repeated_password
     const problem =
       findPasswordProblem(chosen, session.account.username) ??
       (isRepeated ? null : 'The two new passwords are not the same.')
     if (problem) return showAccount(db, reply.code(400), session, { problem, wasChanged: false })
 
-    const checked = await confirmPassword(db, session.account.id, field(request.body, 'current_password'))
+    const checked = await confirmPassword(db, session.account.id, form.current_password)
     if ('problem' in checked) {
       reply.code(checked.status).headers(checked.headers)
       const message = checked.status === 403 ? 'Your current password is not right.' : checked.problem
@@ -51,7 +56,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
       const message = 'The password was changed a moment ago. Sign in with the new one.'
       return showAccount(db, reply.code(409), session, { problem: message, wasChanged: false })
     }
-    return reply.redirect('/settings/account?changed', 303)
+    return reply.redirect('/settings/account?changed=1', 303)
   })
 
   app.post('/settings/account/sign-out-everywhere', async (request, reply) => {

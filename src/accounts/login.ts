@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { hashSecret } from '../domain/secrets.ts'
 import { clearCookie, readCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
-import { field, readQuery } from '../http/page-form.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import { deleteSession } from './sessions.ts'
 import { checkSignIn, renewPasswordHash, startSession } from './sign-in.ts'
@@ -13,20 +14,21 @@ import { readSession } from './visitor.ts'
 
 const loginPage = page<{ returnId: string; login: string; problem: string | null }>('accounts/login')
 
-/** Signing in and out (DESIGN §4, §8). */
+const LoginQuery = z.object({ return: text })
+const LoginForm = z.object({ return: text, username: text.transform((name) => name.trim()), password: text })
+
+/** `/login` and `/logout`: signing in and out (DESIGN §4, §8). */
 export async function loginRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
   app.get('/login', async (request, reply) => {
-    const returnId = field(readQuery(request), 'return')
+    const { return: returnId } = readQuery(LoginQuery, request)
     if (await readSession(context, request)) return goOn(context, reply, returnId)
     return showForm(context, request, reply, { returnId, login: '', problem: null })
   })
 
   app.post('/login', async (request, reply) => {
-    const returnId = field(request.body, 'return')
-    const login = field(request.body, 'username').trim()
-    const password = field(request.body, 'password')
+    const { return: returnId, username: login, password } = readForm(LoginForm, request)
     const checked = await checkSignIn(db, login, password, originOf(request, config))
     if ('problem' in checked) {
       reply.code(checked.status).headers(checked.headers)

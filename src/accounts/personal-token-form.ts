@@ -1,7 +1,9 @@
+import type { FastifyRequest } from 'fastify'
+import { z } from 'zod'
 import { type ResourceScope, resourceScopes } from '../domain/permissions.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { covers, isScope } from '../domain/scopes.ts'
-import { field, fields } from '../http/page-form.ts'
+import { readForm, text, texts } from '../http/forms.ts'
 import type { Expiry } from './personal-tokens.ts'
 
 /** Lifetimes that the form offers, in days. */
@@ -9,6 +11,20 @@ export const lifetimesInDays = [7, 30, 90, 365] as const
 const dayMilliseconds = 86_400_000
 /** More repositories than anybody ticks. */
 const maxChosen = 500
+
+/** The query that fills the form in: `?preset=pull&repository=acme/php`. */
+export const PresetQuery = z.object({ preset: text, repository: texts })
+
+const NewTokenForm = z.object({
+  name: text,
+  scope: texts,
+  resource_scope: text,
+  repository: texts,
+  search: text,
+  lifetime_in_days: text,
+  expires_on: text,
+  never_expires: text,
+})
 
 /** What the form holds, as it was sent or as a preset fills it. */
 export interface TokenForm {
@@ -40,9 +56,9 @@ export const presets: Record<string, { title: string; scopes: string[] }> = {
 }
 
 /** The form as the query asks for it: `?preset=pull&repository=acme/php`. */
-export function presetForm(query: URLSearchParams): TokenForm {
-  const repositories = fields(query, 'repository').slice(0, maxChosen)
-  const preset = presets[field(query, 'preset')]
+export function presetForm(query: z.output<typeof PresetQuery>): TokenForm {
+  const repositories = query.repository.slice(0, maxChosen)
+  const preset = presets[query.preset]
   return {
     name: preset?.title ?? '',
     scopes: preset?.scopes ?? [],
@@ -56,16 +72,17 @@ export function presetForm(query: URLSearchParams): TokenForm {
 }
 
 /** The form as it was sent, whatever it holds. */
-export function sentForm(body: unknown): TokenForm {
+export function sentForm(request: FastifyRequest): TokenForm {
+  const form = readForm(NewTokenForm, request)
   return {
-    name: field(body, 'name').trim(),
-    scopes: fields(body, 'scope'),
-    resourceScope: field(body, 'resource_scope'),
-    repositories: fields(body, 'repository').slice(0, maxChosen),
-    search: field(body, 'search').trim().slice(0, 200),
-    lifetimeInDays: field(body, 'lifetime_in_days'),
-    expiresOn: field(body, 'expires_on'),
-    neverExpires: field(body, 'never_expires') !== '',
+    name: form.name.trim(),
+    scopes: form.scope,
+    resourceScope: form.resource_scope,
+    repositories: form.repository.slice(0, maxChosen),
+    search: form.search.trim().slice(0, 200),
+    lifetimeInDays: form.lifetime_in_days,
+    expiresOn: form.expires_on,
+    neverExpires: form.never_expires !== '',
   }
 }
 

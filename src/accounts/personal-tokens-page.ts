@@ -1,16 +1,18 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { brokenConstraint } from '../database/database.ts'
 import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { allScopes } from '../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
 import { notFound } from '../http/page-error.ts'
-import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
 import { listNamedRepositories } from '../repositories/reached.ts'
 import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
 import {
   lifetimesInDays,
+  PresetQuery,
   presetForm,
   presets,
   readChoice,
@@ -60,6 +62,10 @@ const resourceScopeChoices = (['all', 'public', 'specified'] as const).map((valu
   words: describeResourceScope(value),
 }))
 
+const TokensQuery = PresetQuery.extend({ revoked: text, after: text })
+const ActionForm = z.object({ action: text })
+const RevokeForm = z.object({ id: text })
+
 /** `/settings/tokens`: personal access tokens (DESIGN §4). */
 export async function personalTokenRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
@@ -67,17 +73,17 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
   app.get('/settings/tokens', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const query = readQuery(request)
-    const wasRevoked = query.has('revoked')
-    const after = readId(field(query, 'after'))
+    const query = readQuery(TokensQuery, request)
+    const wasRevoked = query.revoked !== ''
+    const after = readId(query.after)
     return showTokens(context, reply, session, { form: presetForm(query), problem: null, wasRevoked, after })
   })
 
   app.post('/settings/tokens', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const form = sentForm(request.body)
-    if (field(request.body, 'action') === 'search') {
+    const form = sentForm(request)
+    if (readForm(ActionForm, request).action === 'search') {
       return showTokens(context, reply, session, { form, problem: null, wasRevoked: false })
     }
     const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
@@ -93,10 +99,10 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
   app.post('/settings/tokens/revoke', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
-    const id = readId(field(request.body, 'id'))
+    const id = readId(readForm(RevokeForm, request).id)
     if (id === null) throw notFound()
     await revokePersonalToken(db, session.account.id, id)
-    return reply.redirect('/settings/tokens?revoked', 303)
+    return reply.redirect('/settings/tokens?revoked=1', 303)
   })
 }
 

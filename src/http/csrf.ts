@@ -1,13 +1,13 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
 import type { Config } from '../config.ts'
 import { makeOpaqueId } from '../domain/secrets.ts'
 import { type CookieConfig, readCookie, setCookie } from './cookies.ts'
+import { readForm, text } from './forms.ts'
 import { PageError } from './page-error.ts'
-import { field } from './page-form.ts'
 
-/** The name of the form field that carries the token. */
-export const csrfField = 'csrf_token'
+const CsrfForm = z.object({ csrf_token: text })
 
 /** The token for forms of the browser that holds this cookie: only who can read the cookie can make it. */
 export function csrfTokenOf(cookie: string): string {
@@ -28,7 +28,7 @@ export function checkForgery(request: FastifyRequest, config: Config): void {
   if (!isOwnOrigin(request, config)) {
     throw new PageError(403, 'This form was sent from another site, so nothing was done.')
   }
-  const sent = field(request.body, csrfField)
+  const { csrf_token: sent } = readForm(CsrfForm, request)
   const cookies = [readCookie(request, config, 'session'), readCookie(request, config, 'visit')]
   if (!cookies.some((cookie) => cookie && isSame(sent, csrfTokenOf(cookie)))) {
     throw new PageError(

@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { isOutage } from '../database/database.ts'
+import { FormError } from './forms.ts'
 import { PageError } from './page-error.ts'
 import { page } from './pages.ts'
 import { pagePolicy, setPageHeaders } from './security-headers.ts'
@@ -21,6 +22,7 @@ const titles: Record<number, string> = {
 /** Shows the error page for whatever a handler threw. A bug is logged once and shown without detail. */
 export function showError(error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   if (error instanceof PageError) return showPageError(error, reply)
+  if (error instanceof FormError) return showPageError(new PageError(400, error.message), reply)
   const status = error.statusCode ?? 500
   if (status >= 400 && status < 500) {
     return showPageError(

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config.ts'
 import { checkForgery } from './csrf.ts'
 import { showError } from './error-pages.ts'
-import { parsePageForm } from './page-form.ts'
+import { acceptForms } from './forms.ts'
 import { setPageHeaders } from './security-headers.ts'
 
 /**
@@ -13,11 +13,7 @@ import { setPageHeaders } from './security-headers.ts'
 export async function speakHtml(scope: FastifyInstance, config: Config, policy: string): Promise<void> {
   await scope.register(cookie)
   scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser(
-    'application/x-www-form-urlencoded',
-    { parseAs: 'string' },
-    async (_request: unknown, body: string) => parsePageForm(body),
-  )
+  await acceptForms(scope)
   scope.addHook('onRequest', async (_request, reply) => setPageHeaders(reply, policy))
   scope.addHook('preHandler', async (request) => {
     if (request.method === 'POST') checkForgery(request, config)

@@ -1,9 +1,10 @@
 import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
 import { notFound } from '../http/page-error.ts'
-import { field, readQuery } from '../http/page-form.ts'
 import { page } from '../http/pages.ts'
 import {
   type Authorization,
@@ -21,6 +22,9 @@ interface DescribedAuthorization extends Omit<Authorization, 'access'> {
   access: { scopeGroups: DescribedScopes[]; reach: string }[]
 }
 
+const AuthorizationsQuery = z.object({ withdrawn: text })
+const WithdrawForm = z.object({ authorization: text })
+
 /** The user authorization management page of SPEC 2.1: what all live grants allow together, and how to withdraw them. */
 export async function authorizationsPage(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
@@ -29,7 +33,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
     const session = await readSession(context, request)
     if (!session) return await redirectToSignIn(context, request, reply)
     const authorizations = await listAuthorizations(db, session.account.id)
-    const ended = readId(field(readQuery(request), 'withdrawn'))
+    const ended = readId(readQuery(AuthorizationsQuery, request).withdrawn)
     return authorizationsListPage(reply, session, {
       authorizations: authorizations.map(describe),
       withdrawn: ended === null ? null : await findEndedAuthorization(db, ended, session.account.id),
@@ -39,7 +43,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
   app.post('/settings/authorizations/withdraw', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return await redirectToSignIn(context, request, reply, '/settings/authorizations')
-    const id = readId(field(request.body, 'authorization'))
+    const id = readId(readForm(WithdrawForm, request).authorization)
     if (id === null) throw notFound()
     await endAuthorization(db, id, session.account.id)
     return reply.redirect(`/settings/authorizations?withdrawn=${id}`, 303)

@@ -1,11 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
 import { deleteSession, type Session } from '../accounts/sessions.ts'
 import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { clearCookie } from '../http/cookies.ts'
+import { readForm, text, texts } from '../http/forms.ts'
 import { PageError } from '../http/page-error.ts'
-import { field, fields } from '../http/page-form.ts'
 import {
   type AuthorizationRequest,
   approveAuthorizationRequest,
@@ -19,13 +20,15 @@ import { showConsent } from './consent-page.ts'
 const maxChosen = 500
 const maxSearchCharacters = 200
 
+const ConsentForm = z.object({ decision: text, request: text, search: text, repository: texts })
+
 /** The consent page's answers: approve, deny, search for repositories, or sign in as someone else. */
 export async function consentRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
   app.post('/oauth2/auth', async (request, reply) => {
     const session = await requireSession(context, request)
-    switch (field(request.body, 'decision')) {
+    switch (readForm(ConsentForm, request).decision) {
       case 'approve':
         return await approve(context, request, reply, session)
       case 'deny':
@@ -56,7 +59,7 @@ async function approve(
   const code = makeSecret('code')
   const answer = await approveAuthorizationRequest(
     db,
-    hashSecret(field(request.body, 'request')),
+    hashSecret(readForm(ConsentForm, request).request),
     session.account.id,
     readChosen(request),
     { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code },
@@ -71,7 +74,7 @@ async function deny(
   reply: FastifyReply,
   session: Session,
 ): Promise<FastifyReply> {
-  const idHash = hashSecret(field(request.body, 'request'))
+  const idHash = hashSecret(readForm(ConsentForm, request).request)
   const answer = await denyAuthorizationRequest(context.db, idHash, session.account.id)
   if (!answer) {
     await findOpenRequest(context, request, session)
@@ -92,8 +95,8 @@ async function askAgain(
   problem?: string,
 ): Promise<FastifyReply> {
   const pending = await findOpenRequest(context, request, session)
-  const search = field(request.body, 'search').slice(0, maxSearchCharacters)
-  const question = { id: field(request.body, 'request'), ...pending }
+  const search = readForm(ConsentForm, request).search.slice(0, maxSearchCharacters)
+  const question = { id: readForm(ConsentForm, request).request, ...pending }
   const draft = { search, chosen: readChosen(request), ...(problem !== undefined && { problem }) }
   return await showConsent(context.db, reply, session, question, draft)
 }
@@ -104,7 +107,7 @@ async function findOpenRequest(
   request: FastifyRequest,
   session: Session,
 ): Promise<AuthorizationRequest> {
-  const pending = await findAuthorizationRequest(db, hashSecret(field(request.body, 'request')))
+  const pending = await findAuthorizationRequest(db, hashSecret(readForm(ConsentForm, request).request))
   if (!pending) throw new LinkError('The request has expired. Start again from the application.')
   if (pending.accountId !== session.account.id) {
     throw new PageError(403, 'This question was put to another account. Start again from the application.')
@@ -123,6 +126,6 @@ async function requireSession(context: AppContext, request: FastifyRequest): Pro
 }
 
 function readChosen(request: FastifyRequest): string[] {
-  const paths = fields(request.body, 'repository').filter((path) => /^[^/]+\/[^/]+$/.test(path))
+  const paths = readForm(ConsentForm, request).repository.filter((path) => /^[^/]+\/[^/]+$/.test(path))
   return paths.slice(0, maxChosen)
 }

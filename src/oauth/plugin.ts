@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { readBasicCredentials } from '../http/basic-credentials.ts'
 import { refuseOtherMethods } from '../http/other-methods.ts'
 import { refuseOtherPaths } from '../http/other-paths.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
@@ -20,7 +21,8 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
   await app.register(
     async (scope) => {
       speakOAuth(scope)
-      acceptOnlyForms(scope)
+      await acceptOnlyForms(scope)
+      await readBasicCredentials(scope)
       await tokenRoute(scope, context)
       await revokeRoute(scope, context)
       await introspectRoute(scope, context)

@@ -1,7 +1,8 @@
 import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
-import { field, readQuery } from '../http/page-form.ts'
+import { readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import { listReachedRepositories, type ReachedRepository, reachOf } from '../repositories/reached.ts'
 
@@ -17,13 +18,15 @@ const homePage = page<{
   next: string | null
 }>('pages/home')
 
+const HomeQuery = z.object({ q: text, after: text })
+
 /** `GET /`: an account's repositories, or the front page for somebody who is not signed in. */
 export async function homeRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get('/', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return frontPage(reply, null, {})
-    const query = readQuery(request)
-    const [search, after] = [field(query, 'q').trim().slice(0, 200), field(query, 'after')]
+    const { q, after } = readQuery(HomeQuery, request)
+    const search = q.trim().slice(0, 200)
     const part = { search, after, limit: repositoriesPerPage + 1 }
     const found = await listReachedRepositories(context.db, reachOf(session.account.id), part)
     const repositories = found.slice(0, repositoriesPerPage)

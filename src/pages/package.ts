@@ -1,8 +1,9 @@
 import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
+import { readQuery, text } from '../http/forms.ts'
 import { notFound } from '../http/page-error.ts'
-import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
 import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
 import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-readme.ts'
@@ -34,6 +35,8 @@ const packagePage = page<{
   readme: RenderedReadme
 }>('pages/package')
 
+const PackageQuery = z.object({ version: text, after: text })
+
 interface Params {
   group: string
   name: string
@@ -54,8 +57,8 @@ export async function packageRoutes(
     const session = await readSession(context, request)
     const repository = await findVisibleRepository(db, params, session?.account.id ?? null)
     const about = repository && (await findPackage(db, repository.id, `${params.vendor}/${params.package}`))
-    const query = readQuery(request)
-    const [asked, after] = [field(query, 'version') || null, field(query, 'after') || null]
+    const query = readQuery(PackageQuery, request)
+    const [asked, after] = [query.version || null, query.after || null]
     const shown = about && (await findDescribedVersion(db, about.id, asked))
     if (!repository || !about || !shown) throw notFound()
     const last = after === null ? null : await findVersion(db, about.id, after)

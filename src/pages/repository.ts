@@ -1,14 +1,17 @@
 import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { isAtLeast } from '../domain/permissions.ts'
+import { readQuery, text } from '../http/forms.ts'
 import { notFound } from '../http/page-error.ts'
-import { field, readQuery } from '../http/page-form.ts'
 import { nobody, page } from '../http/pages.ts'
 import { type ListedPackage, listOfferedPackages } from '../registry/tables/listed-packages.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../repositories/repositories.ts'
 
 const packagesPerPage = 50
+
+const RepositoryQuery = z.object({ q: text, after: text })
 
 const repositoryPage = page<{
   repository: VisibleRepository
@@ -37,8 +40,8 @@ export async function repositoryRoutes(app: FastifyInstance, context: AppContext
     const session = await readSession(context, request)
     const repository = await findVisibleRepository(context.db, request.params, session?.account.id ?? null)
     if (!repository) throw notFound()
-    const query = readQuery(request)
-    const [search, after] = [field(query, 'q').trim(), field(query, 'after')]
+    const { q, after } = readQuery(RepositoryQuery, request)
+    const search = q.trim()
     const found = await listOfferedPackages(context.db, repository.id, search, {
       after,
       limit: packagesPerPage + 1,

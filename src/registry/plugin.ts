@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { openSidePool } from '../database/side-pool.ts'
+import { readBasicCredentials } from '../http/basic-credentials.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { admit } from './access.ts'
 import { openArchiveVolume } from './archives/archive-volume.ts'
@@ -77,6 +78,7 @@ export async function registry(
 
   async function scope(registries: FastifyInstance): Promise<void> {
     registries.setErrorHandler(answerError)
+    await readBasicCredentials(registries)
     registries.addHook('onRequest', async (request) => {
       // PostgreSQL's texts know no NUL, so nothing is named with one.
       if (

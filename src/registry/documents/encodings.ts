@@ -1,5 +1,6 @@
 import { promisify } from 'node:util'
 import { brotliCompress, constants, gzip } from 'node:zlib'
+import Negotiator from 'negotiator'
 
 /** The content codings a document is stored in, best first. */
 export const encodings = ['br', 'gzip', 'identity'] as const
@@ -38,16 +39,12 @@ export async function compress(bytes: Buffer, encoding: Encoding): Promise<Buffe
   })
 }
 
-/** The best coding that an Accept-Encoding header takes (RFC 9110 §12.5.3); identity when it takes none of ours. */
+/**
+ * The best content coding of ours that an Accept-Encoding header allows, whatever its weights (RFC 9110 §12.5.3): the
+ * smaller one costs nobody anything. Identity when the header allows none of ours or is missing.
+ */
 export function chooseEncoding(header: string | undefined): Encoding {
   if (header === undefined) return 'identity'
-  const taken = new Map(header.split(',').map(readCoding))
-  const takes = (encoding: string) => taken.get(encoding) ?? taken.get('*') ?? false
-  return (['br', 'gzip'] as const).find(takes) ?? 'identity'
-}
-
-/** `gzip;q=0` is a refusal; any other weight counts as yes. */
-function readCoding(item: string): [string, boolean] {
-  const [coding = '', ...parameters] = item.split(';').map((part) => part.trim().toLowerCase())
-  return [coding, !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter))]
+  const allowed = new Negotiator({ headers: { 'accept-encoding': header } }).encodings([...encodings])
+  return encodings.find((encoding) => allowed.includes(encoding)) ?? 'identity'
 }

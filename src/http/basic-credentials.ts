@@ -1,0 +1,41 @@
+import basicAuth from '@fastify/basic-auth'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+
+/** A username and password from HTTP Basic (RFC 7617), as they were sent. */
+export interface BasicCredentials {
+  username: string
+  password: string
+}
+
+/**
+ * Makes the scope read HTTP Basic credentials before its handlers: `basicCredentialsOf` returns them. It refuses nothing
+ * by itself, because each scope has its own errors, and its own order in which it finds them.
+ */
+export async function readBasicCredentials(scope: FastifyInstance): Promise<void> {
+  scope.decorateRequest('basicCredentials', null)
+  await scope.register(basicAuth, {
+    // RFC 9110 §11.4 lets a client write more than one space after the scheme.
+    strictCredentials: false,
+    validate(username, password, request, _reply, done) {
+      request.setDecorator<BasicCredentials>('basicCredentials', { username, password })
+      done()
+    },
+  })
+  const read = scope.basicAuth as (
+    this: FastifyInstance,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    done: (error?: Error) => void,
+  ) => void
+  scope.addHook('onRequest', (request, reply, done) => {
+    if (/^basic/i.test(request.headers.authorization ?? '')) read.call(scope, request, reply, () => done())
+    else done()
+  })
+}
+
+/** The HTTP Basic credentials of the request; null when it has none, or none that are well-formed. */
+export function basicCredentialsOf(request: FastifyRequest): BasicCredentials | null {
+  const credentials = request.getDecorator<BasicCredentials | null>('basicCredentials')
+  // Bytes that were not UTF-8 have become U+FFFD.
+  return credentials && !/\ufffd/.test(credentials.username + credentials.password) ? credentials : null
+}

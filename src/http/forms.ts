@@ -1,0 +1,100 @@
+import formbody from '@fastify/formbody'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+
+/** A form or a query as it was sent: every name with its values, in order. */
+export type SentForm = ReadonlyMap<string, readonly string[]>
+
+/** A form that cannot be read as its schema says. Each scope's error handler turns it into its own error. */
+export class FormError extends Error {
+  override readonly name = 'FormError'
+}
+
+/** The schema of a field with one value; `''` when it was left out or sent empty. */
+export const text = z.string().default('')
+/** The schema of a field that may be sent many times, such as check boxes. */
+export const texts = z.array(z.string()).default([])
+
+/** Lets the scope read forms: the body is what `readForm` takes. Other content types get what the scope has for them. */
+export async function acceptForms(scope: FastifyInstance): Promise<void> {
+  // The parser may not throw here. An unreadable form is null until a handler reads it.
+  await scope.register(formbody, { parser: (body: string) => ({ form: parseForm(body) }) })
+}
+
+/**
+ * Reads the request's form by its schema. Fields that the schema does not have are ignored, and a field without a value
+ * counts as left out (RFC 6749 §3.2). Throws FormError for a form that is not well-formed, for a field that was sent more
+ * than once although the schema has one value, and for a value that the schema does not allow.
+ */
+export function readForm<Schema extends z.ZodObject>(
+  schema: Schema,
+  request: FastifyRequest,
+): z.output<Schema> {
+  const body = request.body as { form: SentForm | null } | undefined
+  return readFields(schema, body ? body.form : new Map())
+}
+
+/** Reads the request's query in the same way. */
+export function readQuery<Schema extends z.ZodObject>(
+  schema: Schema,
+  { url }: FastifyRequest,
+): z.output<Schema> {
+  const start = url.indexOf('?')
+  return readFields(schema, parseForm(start < 0 ? '' : url.slice(start + 1)))
+}
+
+/**
+ * Parses `application/x-www-form-urlencoded` strictly. Null for broken percent-encoding, for bytes that are not UTF-8 and
+ * for NUL, which PostgreSQL cannot store.
+ */
+export function parseForm(body: string): SentForm | null {
+  const form = new Map<string, string[]>()
+  for (const pair of body.split('&')) {
+    const [rawName = '', rawValue = ''] = splitOnce(pair, '=')
+    const [name, value] = [decodeFormText(rawName), decodeFormText(rawValue)]
+    if (name === null || value === null) return null
+    if (value === '') continue
+    const values = form.get(name)
+    if (values) values.push(value)
+    else form.set(name, [value])
+  }
+  return form
+}
+
+/** Decodes a name or a value of a form; null when it is not well-formed. */
+export function decodeFormText(encoded: string): string | null {
+  // U+FFFD stands for bytes that were not UTF-8: a form sends the character itself percent-encoded.
+  if (/\0|\ufffd/.test(encoded)) return null
+  try {
+    const decoded = decodeURIComponent(encoded.replaceAll('+', ' '))
+    return decoded.includes('\0') ? null : decoded
+  } catch {
+    return null
+  }
+}
+
+/** The text before the first separator and, when there is one, the text after it. */
+export function splitOnce(whole: string, separator: string): string[] {
+  const at = whole.indexOf(separator)
+  return at === -1 ? [whole] : [whole.slice(0, at), whole.slice(at + 1)]
+}
+
+function readFields<Schema extends z.ZodObject>(schema: Schema, form: SentForm | null): z.output<Schema> {
+  if (!form) throw new FormError('The form is not well-formed UTF-8 text, percent-encoded.')
+  const fields = Object.entries(schema.shape).map(([name, field]) => {
+    const values = form.get(name)
+    if (acceptsMany(field)) return [name, values]
+    if (values && values.length > 1) throw new FormError(`The parameter ${name} is repeated.`)
+    return [name, values?.[0]]
+  })
+  const read = schema.safeParse(Object.fromEntries(fields))
+  if (read.success) return read.data
+  throw new FormError(
+    `The parameter ${String(read.error.issues[0]?.path[0])} has a value that is not allowed.`,
+  )
+}
+
+function acceptsMany(field: z.core.$ZodType): boolean {
+  const inner = field instanceof z.ZodDefault || field instanceof z.ZodOptional ? field.unwrap() : field
+  return inner instanceof z.ZodArray
+}
