@@ -90,6 +90,8 @@ const Environment = z.object({
   ACCESS_TOKEN_LIFETIME_SECONDS: lifetime.default(28_800),
   REFRESH_TOKEN_LIFETIME_SECONDS: lifetime.default(15_552_000),
   REFRESH_GRACE_SECONDS: wholeNumber(0, 86_400).default(300),
+  EVENT_RETENTION_DAYS: wholeNumber(1, 36_500).optional(),
+  EVENT_IP_DAYS: wholeNumber(0, 36_500).default(90),
   UPSTREAM_AUTH_FILE: z.string().optional(),
   UPSTREAM_HTTP: z.enum(['true', 'false'], { error: 'must be true or false' }).default('false'),
   UPSTREAM_PRIVATE_HOSTS: z
@@ -127,7 +129,16 @@ export interface Config {
   accelRedirectPrefix: string | null
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
+  events: EventSettings
   upstreams: UpstreamSettings
+}
+
+/** How long events are kept. */
+export interface EventSettings {
+  /** Days after which an event is removed; null: never. */
+  retentionDays: number | null
+  /** Days after which an event loses its client IP. */
+  ipDays: number
 }
 
 /** How other Composer repositories are read. */
@@ -198,6 +209,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       refreshToken: env.REFRESH_TOKEN_LIFETIME_SECONDS,
       grace: env.REFRESH_GRACE_SECONDS,
     },
+    events: { retentionDays: env.EVENT_RETENTION_DAYS ?? null, ipDays: env.EVENT_IP_DAYS },
     upstreams: {
       authFile: env.UPSTREAM_AUTH_FILE ? resolve(env.UPSTREAM_AUTH_FILE) : null,
       allowHttp: env.UPSTREAM_HTTP === 'true',

@@ -86,6 +86,8 @@ describe('readConfig', () => {
     ['LOG_LEVEL', 'loud'],
     ['CODE_LIFETIME_SECONDS', '0'],
     ['REFRESH_GRACE_SECONDS', '1.5'],
+    ['EVENT_RETENTION_DAYS', '0'],
+    ['EVENT_IP_DAYS', '-1'],
   ])('refuses %s=%s and names it', (name, value) => {
     expect(() => readConfig({ [name]: value })).toThrow(`  ${name} must`)
   })

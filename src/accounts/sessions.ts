@@ -78,3 +78,13 @@ export async function deleteSession(db: Queryable, idHash: SecretHash): Promise<
 export async function deleteSessions(db: Queryable, accountId: string): Promise<void> {
   await db.query(`delete from session where account_id = $1`, [accountId])
 }
+
+/** Deletes expired sessions. At most `limit`; returns how many. */
+export async function deleteExpiredSessions(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from session
+      where id_hash in (select id_hash from session where expires_at < now() limit $1 for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}

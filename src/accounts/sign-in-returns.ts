@@ -55,3 +55,13 @@ async function insertReturn(db: Queryable, network: string, path: string): Promi
   )
   return id
 }
+
+/** Deletes places that no sign-in leads back to any more. At most `limit`; returns how many. */
+export async function deleteExpiredReturns(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from sign_in_return
+      where id_hash in (select id_hash from sign_in_return where expires_at < now() limit $1 for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}

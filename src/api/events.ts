@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { listEvents, type RegistryEvent } from '../registry/tables/events.ts'
+import { listEvents, listSiteEvents, type RegistryEvent } from '../registry/tables/events.ts'
 import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
-import { guardRepository } from './guards.ts'
+import { guardRepository, guardSite } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
@@ -26,9 +26,26 @@ const Event = z
   })
   .meta({ id: 'Event' })
 
-/** Who did what, with which token, when and from which IP: `…/events`. */
+const SiteEvent = Event.extend({
+  repository: z
+    .string()
+    .nullable()
+    .meta({ description: 'Path; of a deleted repository the last one', example: 'acme/php' }),
+  group: z.string().nullable().meta({ description: 'Set when the event is about a whole group' }),
+}).meta({ id: 'SiteEvent' })
+
+const SiteEventsQuery = PageQuery.extend({
+  repository: z
+    .string()
+    .regex(/^[^/\0]{1,64}\/[^/\0]{1,100}$/, { message: 'must be a path such as acme/php' })
+    .optional()
+    .meta({ description: 'Only events of repositories that have, or had, this path', example: 'acme/php' }),
+})
+
+/** Who did what, with which token, when and from which IP: `…/events` and, for site administrators, `/api/events`. */
 export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const mayRead = guardRepository('readSettings', context)
+  const mayReadAll = guardSite(context, 'registry-manage:r')
 
   app.get(
     '/repositories/:group/:name/events',
@@ -47,6 +64,31 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
         (part) => listEvents(context.db, repositoryId, part),
         ({ id }) => id,
         describeEvent,
+      )
+      reply.headers(pageHeaders(context.config.baseUrl, request.url, next))
+      return items
+    },
+  )
+
+  app.get(
+    '/events',
+    endpoint(mayReadAll, {
+      operationId: 'listSiteEvents',
+      tag: 'Repositories',
+      summary: 'List what was done on the whole site, deleted repositories included, for its administrators',
+      querystring: SiteEventsQuery,
+      response: { 200: z.array(SiteEvent) },
+    }),
+    async (request, reply) => {
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listSiteEvents(context.db, request.query.repository ?? null, part),
+        ({ id }) => id,
+        ({ repositoryPath, groupName, ...event }) => ({
+          ...describeEvent(event),
+          repository: repositoryPath,
+          group: groupName,
+        }),
       )
       reply.headers(pageHeaders(context.config.baseUrl, request.url, next))
       return items

@@ -49,6 +49,17 @@ export function guardToken({ db, lastUse }: ApiContext, scope: string): Guard<To
   })
 }
 
+/** Requires a token with the scope, for all repositories, of a site administrator. */
+export function guardSite(context: ApiContext, scope: string): Guard<TokenHolder> {
+  const holders = guardToken(context, scope)
+  return makeGuard(scope, async (request) => {
+    await holders.preValidation(request)
+    const holder = holders.granted(request)
+    if (!holder.isSiteAdmin || holder.resourceScope !== 'all') throw roleForbids()
+    return holder
+  })
+}
+
 /**
  * Requires that the permission rule allows an act on the repository of the URL (DESIGN §1). Unlike the registry, which
  * serves a public repository to everyone, the API requires the scope there too.

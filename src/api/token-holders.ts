@@ -11,6 +11,7 @@ export interface TokenHolder extends UsedToken {
   repositoryIds: string[]
   accountId: string
   username: string
+  isSiteAdmin: boolean
   displayName: string
   email: string | null
   /** Null: nobody has verified it. */
@@ -20,7 +21,7 @@ export interface TokenHolder extends UsedToken {
 
 const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authorizationId", t.scopes,
   t.resource_scope as "resourceScope", t.repository_ids as "repositoryIds"`
-const account = `u.id as "accountId", u.username, u.display_name as "displayName", u.email,
+const account = `u.id as "accountId", u.username, u.is_admin as "isSiteAdmin", u.display_name as "displayName", u.email,
   u.email_verified_at as "emailVerifiedAt", u.created_at as "createdAt"`
 
 /** The holders of live tokens, in the order of the hashes; null where no live token has that hash. */

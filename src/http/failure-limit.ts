@@ -64,3 +64,13 @@ export function networkOf(ip: string): string {
 function keyOf({ subject }: AttemptLimit): Buffer {
   return createHash('sha256').update(subject).digest()
 }
+
+/** Deletes counts whose window has ended. At most `limit`; returns how many. */
+export async function deleteExpiredAttempts(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from auth_failure
+      where key_hash in (select key_hash from auth_failure where window_ends_at < now() limit $1 for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}

@@ -39,38 +39,3 @@ export function sweepJob(sweeps: readonly DeleteExpired[]): Job {
     },
   }
 }
-
-/** Deletes expired consent pages, sign-ins under way, sessions and failures. */
-export async function deleteExpiredCredentials(db: Queryable, limit: number): Promise<number> {
-  const { rows } = await db.query<{ swept: number }>(
-    `with requests as (
-       delete from authorization_request
-        where id_hash in (select id_hash from authorization_request
-                           where expires_at < now() - interval '1 day'
-                           limit $1 for update skip locked)
-       returning 1
-     ), returns as (
-       delete from sign_in_return
-        where id_hash in (select id_hash from sign_in_return
-                           where expires_at < now()
-                           limit $1 for update skip locked)
-       returning 1
-     ), sessions as (
-       delete from session
-        where id_hash in (select id_hash from session
-                           where expires_at < now()
-                           limit $1 for update skip locked)
-       returning 1
-     ), failures as (
-       delete from auth_failure
-        where key_hash in (select key_hash from auth_failure
-                            where window_ends_at < now()
-                            limit $1 for update skip locked)
-       returning 1
-     )
-     select (select count(*) from requests) + (select count(*) from returns) + (select count(*) from sessions)
-          + (select count(*) from failures) as swept`,
-    [limit],
-  )
-  return Number(rows[0]?.swept ?? 0)
-}

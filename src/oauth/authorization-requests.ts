@@ -124,3 +124,13 @@ export async function denyAuthorizationRequest(
   )
   return rows[0] ?? null
 }
+
+/** Deletes consent pages that expired a day ago. At most `limit`; returns how many. */
+export async function deleteExpiredRequests(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from authorization_request
+      where id_hash in (select id_hash from authorization_request where expires_at < now() - interval '1 day' limit $1 for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}

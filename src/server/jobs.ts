@@ -1,10 +1,25 @@
-import { deleteExpiredCredentials, sweepJob } from '../jobs/expired-rows.ts'
+import { deleteExpiredSessions } from '../accounts/sessions.ts'
+import { deleteExpiredReturns } from '../accounts/sign-in-returns.ts'
+import { deleteExpiredAttempts } from '../http/failure-limit.ts'
+import { sweepJob } from '../jobs/expired-rows.ts'
 import type { Job } from '../jobs/job.ts'
+import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
+import { rollDownloadsJob, sweepEventsJob } from '../registry/growth-jobs.ts'
 
 /** Every background job of the server. `jobs/job.ts` tells how to add one. */
 export const jobs: readonly Job[] = [
-  sweepJob([wipeSeals, deleteExpiredPairs, deleteExpiredCodes, deleteExpiredCredentials]),
+  sweepJob([
+    wipeSeals,
+    deleteExpiredPairs,
+    deleteExpiredCodes,
+    deleteExpiredRequests,
+    deleteExpiredReturns,
+    deleteExpiredSessions,
+    deleteExpiredAttempts,
+  ]),
   collectGarbageJob,
+  rollDownloadsJob,
+  sweepEventsJob,
 ]

@@ -60,7 +60,7 @@ export interface NewEvent {
   details?: Record<string, unknown>
 }
 
-/** Notes an event, in the transaction of the change it tells of. Events are never changed or removed. */
+/** Notes an event, in the transaction of the change it tells of. Only `sweepEvents` changes or removes one. */
 export async function insertEvent(db: Queryable, author: Author, event: NewEvent): Promise<void> {
   const { accountId, token, address } = author
   const { repositoryId, groupId = null, packageName, version, action, details = {} } = event
@@ -132,4 +132,68 @@ export async function listEvents(
     [repositoryId, before, limit],
   )
   return rows
+}
+
+/** An event of any repository or group, deleted ones included. */
+export interface SiteEvent extends RegistryEvent {
+  /** `acme/php`; of a deleted repository the last one. Null when the event is about a group. */
+  repositoryPath: string | null
+  /** Null when the event is about a repository, or the group is deleted. */
+  groupName: string | null
+}
+
+/**
+ * Lists the events of the whole site, or of the repositories that have or had a path, the latest first; `after` is the
+ * id of one of them.
+ */
+export async function listSiteEvents(
+  db: Queryable,
+  path: string | null,
+  { after, limit }: ListPart,
+): Promise<SiteEvent[]> {
+  const before = /^\d{1,18}$/.test(after ?? '') ? after : null
+  const page = '($2::bigint is null or id < $2) order by id desc limit $3'
+  const found =
+    path === null
+      ? `select id from registry_event where ($1::text is null) and ${page}`
+      : `select e.id
+           from (select r.id from repository r join repository_group g on g.id = r.group_id
+                  where g.name = split_part($1, '/', 1) and r.name = split_part($1, '/', 2)
+                  union
+                 select repository_id from registry_event
+                  where action = 'delete-repository' and details ->> 'path' = $1) as known (repository_id)
+          cross join lateral (select id from registry_event
+                               where repository_id = known.repository_id and ${page}) e
+          order by e.id desc limit $3`
+  const { rows } = await db.query<SiteEvent>(
+    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action, u.username,
+            e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details,
+            g.name as "groupName",
+            coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
+                       where r.id = e.repository_id),
+                     -- The last event of a deleted repository tells its path.
+                     (select d.details ->> 'path' from registry_event d
+                       where d.repository_id = e.repository_id and d.action = 'delete-repository'
+                       order by d.id desc limit 1)) as "repositoryPath"
+       from (${found}) found
+       join registry_event e on e.id = found.id
+       left join account u on u.id = e.account_id
+       left join repository_group g on g.id = e.group_id
+      order by e.id desc`,
+    [path, before, limit],
+  )
+  return rows
+}
+
+/** Erases old client IPs, and removes old events if the operator wants it: at most `limit` each. Returns how many. */
+export async function sweepEvents(
+  db: Queryable,
+  { retentionDays, ipDays }: { retentionDays: number | null; ipDays: number },
+  limit: number,
+): Promise<number> {
+  const { rows } = await db.query<{ swept: number }>(
+    'select sweep_events(retention_days => $1, ip_days => $2, max_count => $3) as swept',
+    [retentionDays, ipDays, limit],
+  )
+  return rows[0]?.swept ?? 0
 }

@@ -1,0 +1,136 @@
+import { describe, expect, it } from 'vitest'
+import { sweepEvents } from '../../src/registry/tables/events.ts'
+import { anAccount, aPersonalToken } from '../support/actors.ts'
+import { aCaller, callApi } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+
+const t = useApp()
+const scopes = ['registry-manage:r']
+
+async function aSiteAdmin() {
+  const admin = await anAccount(t.db, { isAdmin: true })
+  const token = await aPersonalToken(t.db, admin, { scopes })
+  return { admin, get: (query = '') => callApi(t, token, 'GET', `/api/events${query}`) }
+}
+
+describe('GET /api/events', () => {
+  it('shows a site administrator the events of a deleted repository, by the path that it had', async () => {
+    const { get } = await aSiteAdmin()
+    const { push, call, repository, account } = await aCaller(t)
+    await push('1.0.0')
+    expect((await call('DELETE', '')).statusCode).toBe(204)
+    expect((await call('GET', '/events')).statusCode).toBe(404)
+    const found = await get(`?repository=${encodeURIComponent(repository.path)}`)
+    expect(found.statusCode).toBe(200)
+    expect(
+      found
+        .json()
+        .map((event: Record<string, unknown>) => [event['action'], event['repository'], event['account']]),
+    ).toEqual([
+      ['delete-repository', repository.path, account.username],
+      ['publish', repository.path, account.username],
+    ])
+    expect(found.json()[1]).toMatchObject({ package: 'acme/lib', version: '1.0.0', group: null })
+  })
+
+  it('shows the whole site in parts, the latest first', async () => {
+    const { get } = await aSiteAdmin()
+    const { push } = await aCaller(t)
+    for (let patch = 0; patch < 5; patch += 1) await push(`1.0.${patch}`, { manifest: { extra: { patch } } })
+    const ids: number[] = []
+    for (let query = '?limit=3'; query !== ''; ) {
+      const response = await get(query)
+      ids.push(...response.json().map(({ id }: { id: number }) => id))
+      query = /events(\?[^>]*)>/.exec(String(response.headers.link))?.[1] ?? ''
+    }
+    const { rows } = await t.db.query<{ id: string }>('select id from registry_event order by id desc')
+    expect(ids).toEqual(rows.map(({ id }) => Number(id)))
+    expect((await get('?repository=nobody/nothing')).json()).toEqual([])
+    expect((await get('?repository=nothing')).statusCode).toBe(400)
+  })
+
+  it('is for tokens of site administrators for all repositories, with registry-manage:r', async () => {
+    const { admin } = await aSiteAdmin()
+    const somebody = await anAccount(t.db)
+    const statusOf = async (account: { id: string }, about: Parameters<typeof aPersonalToken>[2]) =>
+      (await callApi(t, await aPersonalToken(t.db, account, about), 'GET', '/api/events')).statusCode
+    expect(await statusOf(admin, { scopes })).toBe(200)
+    expect(await statusOf(somebody, { scopes })).toBe(403)
+    expect(await statusOf(admin, { scopes: ['registry-package:rw'] })).toBe(403)
+    expect(await statusOf(admin, { scopes, resourceScope: 'public' })).toBe(403)
+    expect(await statusOf(admin, { scopes, resourceScope: 'specified' })).toBe(403)
+    expect((await t.app.inject('/api/events')).statusCode).toBe(401)
+  })
+})
+
+describe('the sweep of events', () => {
+  /** Inserts events of that many days ago; returns what is left of them. */
+  async function eventsOf(days: number[]) {
+    const repositoryId = Math.floor(Math.random() * 1e12)
+    await t.db.query(
+      `insert into registry_event (repository_id, action, address, happened_at, package, details)
+       select $1, 'publish', '192.0.2.1', now() - days * interval '1 day', 'acme/' || days, '{"size": 1}'
+         from unnest($2::int[]) as days`,
+      [repositoryId, days],
+    )
+    return async () => {
+      const { rows } = await t.db.query(
+        `select package, host(address) as address, details from registry_event where repository_id = $1 order by id`,
+        [repositoryId],
+      )
+      return rows.map(({ package: name, address, details }) => [name, address, details.size])
+    }
+  }
+
+  async function sweepAll(settings: Parameters<typeof sweepEvents>[1], limit = 1000) {
+    let sum = 0
+    for (let swept = -1; swept !== 0; sum += swept) swept = await sweepEvents(t.db, settings, limit)
+    return sum
+  }
+
+  it('erases the client IP after so many days, and nothing else', async () => {
+    await sweepAll({ retentionDays: null, ipDays: 0 })
+    const left = await eventsOf([400, 300, 200, 100, 91, 89, 0])
+    expect(await sweepAll({ retentionDays: null, ipDays: 90 }, 3)).toBe(5)
+    expect(await left()).toEqual([
+      ...[400, 300, 200, 100, 91].map((days) => [`acme/${days}`, null, 1]),
+      ['acme/89', '192.0.2.1', 1],
+      ['acme/0', '192.0.2.1', 1],
+    ])
+  })
+
+  it('removes events after so many days, only if the operator wants it', async () => {
+    const left = await eventsOf([400, 366, 364, 0])
+    await sweepAll({ retentionDays: null, ipDays: 36_500 })
+    expect(await left()).toHaveLength(4)
+    await sweepAll({ retentionDays: 365, ipDays: 36_500 })
+    expect((await left()).map(([name]) => name)).toEqual(['acme/364', 'acme/0'])
+  })
+
+  it('is the only one that the append-only table lets through', async () => {
+    const left = await eventsOf([400, 0])
+    await sweepAll({ retentionDays: 365, ipDays: 90 })
+    for (const change of [
+      'update registry_event set address = null',
+      'delete from registry_event',
+      'truncate registry_event',
+    ]) {
+      await expect(t.db.query(change)).rejects.toThrow('registry_event is append-only')
+    }
+    const client = await t.db.connect()
+    try {
+      await client.query(`set svc.event_sweep = 'on'`)
+      for (const change of [
+        `update registry_event set version = '2.0.0'`,
+        `update registry_event set address = '192.0.2.9'`,
+        `update registry_event set address = null, action = 'purge'`,
+        'truncate registry_event',
+      ]) {
+        await expect(client.query(change)).rejects.toThrow('registry_event is append-only')
+      }
+    } finally {
+      client.release(true)
+    }
+    expect(await left()).toHaveLength(1)
+  })
+})
