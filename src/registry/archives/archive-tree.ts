@@ -99,6 +99,9 @@ export function findPackageRoot(entries: ArchiveEntry[]): string {
   return folder !== undefined && another === undefined && top.get(folder) ? `${folder}/` : ''
 }
 
+const missingHint =
+  'The usual reason is a line such as "/composer.json export-ignore" in .gitattributes, which git archive obeys.'
+
 /** The manifest: composer.json at the package's root. Refuses an archive in which Composer would not see one. */
 export function findManifest(entries: ArchiveEntry[], root: string): ArchiveEntry {
   const manifest = entries.find(({ name }) => name === `${root}composer.json`)
@@ -110,7 +113,7 @@ export function findManifest(entries: ArchiveEntry[], root: string): ArchiveEntr
     .sort((a, b) => depth(a) - depth(b))
   const [nearest, second] = candidates
   const expected = `Composer looks for composer.json at the top, or in the only folder there. The top level has ${listNames(topLevel(entries).keys())}.`
-  if (!nearest) throw archiveRefusal('composer.json is missing', [expected])
+  if (!nearest) throw archiveRefusal('composer.json is missing', [expected, missingHint])
   if (second && depth(second) === depth(nearest)) {
     const names = `${quoted(nearest.name)} and ${quoted(second.name)}`
     throw archiveRefusal(`several composer.json, none where Composer looks: ${names}`, [expected])

@@ -35,7 +35,7 @@ export const defaultArchiveLimits: Readonly<ArchiveLimits> = {
   maxDirectoryBytes: 16 * 2 ** 20,
   maxPathSegments: 500_000,
   maxInflatedBytes: 2 ** 30,
-  maxManifestBytes: 2 ** 20,
+  maxManifestBytes: 2 ** 19,
 }
 
 /** Composer takes what inflates to more than 50 MiB and a hundred times its size for a bomb, and so do we. */

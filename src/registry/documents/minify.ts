@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../manifest/manifest-json.ts'
 
-/** Takes a key away from what an entry inherits. `readManifest` lets no value of a package say it. */
+/** Takes a key away from what an entry inherits. `readComposerJson` lets no value of a package say it. */
 const removed = '__unset'
 
 /**

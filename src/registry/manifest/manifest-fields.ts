@@ -1,63 +1,115 @@
-import { isPlainText } from '../../domain/plain-text.ts'
+import { z } from 'zod'
+import { cleanLine, cleanText, isPlainText } from '../../domain/plain-text.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
-import { refuseManifest } from './manifest-refusal.ts'
 
-/** Takes note of what is accepted though it will not do what its author means. */
-export type Warn = (warning: string) => void
-
-/**
- * A field that must be an object. Undefined when it is absent, null or empty: to PHP `[]` and `{}` are one.
- * Throws when it is anything else, for a reader in Composer would.
+/*
+ * The types of composer.json's fields. Composer acts on exact ones: they are published as they are, or refused. Others
+ * only describe: they are cleaned, and what cannot be shown is left out.
  */
-export function readObject(parent: JsonObject, key: string, field = key): JsonObject | undefined {
-  const value = parent[key] ?? []
-  if (isEmptyCollection(value)) return undefined
-  return isJsonObject(value) ? value : refuseManifest(field, 'must be an object')
+
+/** A text that Composer acts on. */
+export const exactText = z
+  .string('must be a string')
+  .refine(isPlainText, 'must not contain control characters')
+
+/** A list of such texts, or an object of them, whose keys mean nothing. */
+export const exactTexts = z
+  .preprocess(withKeys, z.record(z.string(), exactText, 'must be a list of strings'))
+  .transform((texts) => Object.values(texts))
+
+/** A text on one line. */
+export const line = z.string().transform(cleanLine)
+
+/** An email address. */
+export const email = line.refine((text) => /^[^\s@<>]+@[^\s@<>]+$/.test(text))
+
+/** A URL of one of the schemes. Longer ones than 2,048 characters are dropped. */
+export function url(schemes = 'https?') {
+  const shape = new RegExp(`^(?:${schemes})://[^\\s"'<>\\\\/?#][^\\s"'<>\\\\]*$`, 'i')
+  return z
+    .string()
+    .max(2048)
+    .transform(cleanLine)
+    .refine((text) => shape.test(text))
 }
 
-/** A field that must be a text. Undefined when it is absent, null or ''. */
-export function readText(parent: JsonObject, key: string, field = key): string | undefined {
-  const value = parent[key] ?? ''
-  return readCleanText(value, field) || undefined
+/** Leaves a value out when it does not fit, instead of refusing the manifest. */
+export function orNothing<Field extends z.ZodType>(field: Field) {
+  return field.optional().catch(undefined)
 }
 
-/** A field that must be a list of texts, or an object of them, whose keys mean nothing. */
-export function readTexts(parent: JsonObject, key: string, field = key): string[] | undefined {
-  const value = parent[key] ?? []
-  if (typeof value !== 'object') refuseManifest(field, 'must be a list of strings')
-  const texts = Object.entries(value).map(([item, text]) => readCleanText(text, `${field}.${item}`))
-  return texts.length === 0 ? undefined : texts
+/** The items of a list, or an object, that fit. Anything else counts as an empty list. */
+export function fitting<Item extends z.ZodType>(item: Item) {
+  return z.preprocess(valuesOf, z.array(orNothing(item))).transform((items) => items.filter(saysSomething))
 }
 
-/** A text on which installing depends, so it is refused rather than cleaned. */
-export function readCleanText(value: Json, field: string): string {
-  if (typeof value !== 'string') refuseManifest(field, 'must be a string')
-  if (!isPlainText(value)) refuseManifest(field, 'must not contain control characters')
-  return value
-}
+/** Any object, cleaned in depth. */
+export const cleanedObject = z
+  .custom<JsonObject>(isJsonObject, 'must be an object')
+  .transform((object) => cleanObject(object))
 
-/** Whether PHP would make an integer of a key, and so break Composer where it awaits a string. */
-export function isIntegerKey(key: string): boolean {
-  return /^(?:0|-?[1-9]\d*)$/.test(key)
-}
-
-/** The entries of a list or an object; none of anything else. */
-export function entriesOf(value: Json | undefined): [string, Json][] {
-  return typeof value === 'object' && value !== null ? Object.entries(value) : []
+/** The values of a list or an object; none of anything else. */
+export function valuesOf(value: unknown): unknown[] {
+  return typeof value === 'object' && value !== null ? Object.values(value) : []
 }
 
 /** Leaves out what says nothing: undefined, null, '', [] and {}. */
-export function withoutEmpty(fields: Record<string, Json | undefined>): JsonObject {
+export function withoutEmpty(fields: Record<string, unknown>): JsonObject {
   return Object.fromEntries(
     Object.entries(fields).filter((entry): entry is [string, Json] => saysSomething(entry[1])),
   )
 }
 
-/** Whether a field is there, and neither null nor empty. */
-export function saysSomething(value: Json | undefined): boolean {
-  return value !== undefined && value !== null && value !== '' && !isEmptyCollection(value)
+/** Leaves out null and empty collections: to PHP `[]` and `{}` are one, and Composer takes null for absent. */
+export function withoutNothing(value: unknown): unknown {
+  if (!isJsonObject(value)) return value
+  return Object.fromEntries(
+    Object.entries(value).filter(([, member]) => member !== null && (member === '' || saysSomething(member))),
+  )
 }
 
-function isEmptyCollection(value: Json): boolean {
-  return typeof value === 'object' && value !== null && Object.keys(value).length === 0
+/** Returns whether a value is there, and neither null nor empty. */
+export function saysSomething(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length > 0
+  if (typeof value === 'object' && value !== null) {
+    for (const _ in value) return true
+    return false
+  }
+  return value !== undefined && value !== null && value !== ''
+}
+
+/** Returns whether PHP makes an integer of a key, and so breaks Composer where it expects a string. */
+export function isIntegerKey(key: string): boolean {
+  return /^(?:0|-?[1-9]\d*)$/.test(key)
+}
+
+/** Returns whether a path leaves its directory. */
+export function hasParentSegment(path: string): boolean {
+  return path.split(/[/\\]/).includes('..')
+}
+
+/** Cleans every text in an object, but keeps tabs and line feeds. A key `__proto__` is left out, as a trap for readers. */
+export function cleanObject(object: JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.entries(object)
+      .map(([key, value]) => [cleanLine(key), cleanJson(value)] as const)
+      .filter(([key]) => key !== '__proto__'),
+  )
+}
+
+/** Returns whether cleaning takes more than tabs and line ends from a text within a value. */
+export function losesCharacters(value: Json | undefined): boolean {
+  if (typeof value === 'string') return !isPlainText(value.replace(/[\t\n\v\f\r]/g, ''))
+  if (typeof value !== 'object' || value === null) return false
+  return Object.entries(value).some(([key, member]) => !isPlainText(key) || losesCharacters(member))
+}
+
+function cleanJson(value: Json): Json {
+  if (typeof value === 'string') return cleanText(value)
+  if (Array.isArray(value)) return value.map(cleanJson)
+  return isJsonObject(value) ? cleanObject(value) : value
+}
+
+function withKeys(value: unknown): unknown {
+  return Array.isArray(value) ? Object.fromEntries(value.entries()) : value
 }

@@ -1,6 +1,6 @@
 import { isConstraint } from './constraint.ts'
+import { cleanObject } from './manifest-fields.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
-import { cleanObject } from './manifest-text.ts'
 
 const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide']
 /** A branch that no package has: a version that requires it is never chosen, and harms no other version. */

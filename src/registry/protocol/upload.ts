@@ -15,7 +15,7 @@ import type { RegistryContext } from '../context.ts'
 import { distUrl } from '../documents/entry.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { refuseMissingAutoload } from '../manifest/autoload-paths.ts'
-import { readManifest } from '../manifest/manifest.ts'
+import { readComposerJson } from '../manifest/composer-json.ts'
 import { readPackageName } from '../manifest/package-name.ts'
 import { type PublishedVersion, readVersion } from '../manifest/version.ts'
 import { publishVersion, settleRepeat } from '../publish.ts'
@@ -125,7 +125,7 @@ async function publish(
   judged: JudgedArchive,
   { config, db, changes, readmes, volume, admit }: RegistryContext,
 ) {
-  const { metadata, warnings } = readManifest(judged.manifest, packageName, version)
+  const { metadata, warnings } = readComposerJson(judged.manifest, packageName, version)
   refuseMissingAutoload(metadata, judged.tree)
   // The archive may have travelled for minutes: who has lost the right meanwhile publishes nothing.
   const { repositoryId, actor } = admit(door, await findAccess(db, door), 'push')

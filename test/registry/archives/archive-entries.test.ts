@@ -13,6 +13,13 @@ const link = (name: string, target: string | Buffer): CraftedEntry => ({
 })
 const file: CraftedEntry = { name: 'a.php', content: '<?php\n'.repeat(100) }
 
+describe('judgeArchive, of an archive without composer.json,', () => {
+  it('tells its publisher the usual reason', async () => {
+    const { details } = await refusalOf(craftZip([{ name: 'src/a.php', content: 'x' }]))
+    expect(details.join('\n')).toContain('export-ignore')
+  })
+})
+
 describe('judgeArchive refuses a name', () => {
   it.each<[name: string | Buffer, why: string]>([
     ['', '"" is an empty name'],

@@ -51,7 +51,7 @@ describe('refuseMissingAutoload', () => {
   })
 
   it('does not mind what Composer does not load, or looks for in two places', async () => {
-    expect(await refusal({ files: ['b.php'] }, { type: 'Metapackage' })).toBeNull()
+    expect(await refusal({ files: ['b.php'] }, { type: 'metapackage' })).toBeNull()
     expect(await refusal({ files: ['b.php'] }, { 'target-dir': 'b' })).toBeNull()
   })
 })

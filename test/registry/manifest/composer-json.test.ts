@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { RegistryError } from '../../../src/registry/errors.ts'
-import { maxMetadataBytes, readManifest } from '../../../src/registry/manifest/manifest.ts'
+import { maxMetadataBytes, readComposerJson } from '../../../src/registry/manifest/composer-json.ts'
 import {
   type JsonObject,
   maxManifestBytes,
@@ -15,7 +15,7 @@ import { manifests } from './manifests.ts'
 const bytesOf = (text: string) => new TextEncoder().encode(text)
 
 function readText(text: string, version = '1.0.0') {
-  return readManifest(bytesOf(text), 'acme/lib', readVersion(version))
+  return readComposerJson(bytesOf(text), 'acme/lib', readVersion(version))
 }
 
 function read(fields: unknown, version?: string) {
@@ -62,12 +62,31 @@ describe('the file', () => {
     ['a byte order mark', '\ufeff{"name": "acme/lib"}', 'is not valid JSON'],
     ['a list', '["acme/lib"]', 'must be a JSON object'],
     ['null', 'null', 'must be a JSON object'],
-    ['a key twice', '{"name":"acme/lib","type":"a","type":"b"}', 'type stands twice in the same object'],
-    ['a key twice, escaped', '{"name":"acme/lib","type":"a","t\\u0079pe" : "b"}', 'type stands twice'],
-    ['a key twice, deep', '{"name":"acme/lib","extra":[{"a":{"b":1,"b":1}}]}', 'b stands twice'],
   ])('is refused with %s', (_, text, reason) => {
     expect(refusal(() => readText(text))).toMatch(/^3\/400 composer\.json:? /)
     expect(refusal(() => readText(text))).toContain(reason)
+  })
+
+  it.each([
+    ['plain', '{"name":"acme/x","type":"a","name":"acme/lib","type":"b"}', ['name', 'type'], { type: 'b' }],
+    ['escaped', '{"name":"acme/lib","type":"a","t\\u0079pe" : "b"}', ['type'], { type: 'b' }],
+    ['deep', '{"name":"acme/lib","extra":{"a":{"b":1,"b":2}}}', ['b'], { extra: { a: { b: 2 } } }],
+    [
+      'with objects',
+      '{"name":"acme/lib","suggest":{"a":"x"},"suggest":{"b":"y"}}',
+      ['suggest'],
+      { suggest: { b: 'y' } },
+    ],
+  ])('may repeat a key, %s: its last value counts, as in PHP, with a warning', (_, text, keys, metadata) => {
+    expect(readText(text)).toEqual({
+      metadata,
+      warnings: keys.map((key) => `${key} stands twice in the same object: its last value counts`),
+    })
+  })
+
+  it('names ten repeated keys at most', () => {
+    const keys = Array.from({ length: 50 }, (_, i) => `"k${i}":1,"k${i}":2`)
+    expect(readText(`{"name":"acme/lib",${keys.join()}}`).warnings).toHaveLength(10)
   })
 
   it('may hold a key again in another object, and as a value', () => {
@@ -80,13 +99,15 @@ describe('the file', () => {
 
   it('is refused unless it is UTF-8', () => {
     const latin1 = Uint8Array.from(Buffer.from('{"name":"acme/lib","description":"Größe"}', 'latin1'))
-    expect(refusal(() => readManifest(latin1, 'acme/lib', readVersion('1.0.0')))).toContain('is not UTF-8')
+    expect(refusal(() => readComposerJson(latin1, 'acme/lib', readVersion('1.0.0')))).toContain(
+      'is not UTF-8',
+    )
   })
 
-  it('has 1 MiB at most', () => {
+  it('has 512 KiB at most', () => {
     const largest = '{"name":"acme/lib"}'.padEnd(maxManifestBytes)
     expect(readText(largest).metadata).toEqual({})
-    expect(refusal(() => readText(`${largest} `))).toMatch('8/413 composer.json is larger than 1048576 bytes')
+    expect(refusal(() => readText(`${largest} `))).toMatch('8/413 composer.json is larger than 524288 bytes')
   })
 
   it('nests 64 levels at most', () => {
@@ -94,14 +115,22 @@ describe('the file', () => {
       `{"name":"acme/lib","extra":{"a":${'['.repeat(levels)}${']'.repeat(levels)}}}`
     expect(() => readText(nested(maxManifestDepth - 2))).not.toThrow()
     expect(refusal(() => readText(nested(maxManifestDepth - 1)))).toContain('nests deeper than 64 levels')
-    expect(refusal(() => readText(nested(400_000)))).toContain('nests deeper than 64 levels')
+    expect(refusal(() => readText(nested(200_000)))).toContain('nests deeper than 64 levels')
   })
 
-  it('has 256 KiB to publish at most', () => {
+  it('has 64 KiB to publish at most, and is told which key is large', () => {
     const extra = (length: number) => ({ extra: { a: 'x'.repeat(length) } })
     const frame = JSON.stringify(extra(0)).length
     expect(() => read(extra(maxMetadataBytes - frame))).not.toThrow()
-    expect(refusal(() => read(extra(maxMetadataBytes - frame + 1)))).toMatch('8/413')
+    expect(maxMetadataBytes).toBe(65_536)
+    const tooLarge = { description: 'x'.repeat(100), ...extra(maxMetadataBytes - frame - 99) }
+    expect(refusal(() => read(tooLarge))).toBe(
+      `8/413 composer.json has more than 65536 bytes to publish; the largest key is extra, with ${maxMetadataBytes - 100}`,
+    )
+    const links = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`a/b${i}`, 'nope!']))
+    expect(refusal(() => read({ require: links }))).toMatch(
+      /^8\/413 .* the largest key is require, with 3\d{5}/,
+    )
     expect(() => read({ scripts: { a: 'x'.repeat(maxMetadataBytes) } })).not.toThrow()
   })
 })
@@ -123,7 +152,7 @@ describe('name', () => {
 
   it('is compared as Composer does: the Kelvin sign is no k', () => {
     const kit = bytesOf('{"name":"acme/\u212ait"}')
-    expect(refusal(() => readManifest(kit, 'acme/kit', readVersion('1.0.0')))).toContain(
+    expect(refusal(() => readComposerJson(kit, 'acme/kit', readVersion('1.0.0')))).toContain(
       'name must be "acme/kit"',
     )
   })
@@ -156,7 +185,7 @@ describe('version', () => {
 })
 
 describe('links', () => {
-  it('are published as they were written', () => {
+  it('are published as they were written, their targets in lower case as Composer has them', () => {
     const links = {
       require: {
         php: '>=8.2',
@@ -170,7 +199,12 @@ describe('links', () => {
       provide: { 'psr/log-implementation': '1.0' },
       suggest: { 'ext-foo': 'is faster', anything: '' },
     }
-    expect(read(links)).toEqual({ metadata: links, warnings: [] })
+    const { 'ext-JSON': json, 'Acme/Other': other, ...others } = links.require
+    const require = { ...others, 'ext-json': json, 'acme/other': other }
+    expect(read(links)).toEqual({ metadata: { ...links, require }, warnings: [] })
+    expect(read({ require: { 'Acme/B': '^1', 'acme/b': '^2' } }).metadata).toEqual({
+      require: { 'acme/b': '^2' },
+    })
   })
 
   it.each(['require', 'require-dev', 'conflict', 'replace', 'provide'])('of %s must be sound', (type) => {
@@ -245,6 +279,11 @@ describe('installation', () => {
     [{ bin: [null] }, 'bin.0 must be a string'],
     [{ bin: ['a\nb'] }, 'bin.0 must not contain control characters'],
     [{ bin: ['a\u0000b'] }, 'bin.0 must not contain control characters'],
+    [{ type: 'lib\ud800' }, 'type must not contain control characters'],
+    [{ bin: ['a\u202e'] }, 'bin.0 must not contain control characters'],
+    [{ autoload: { files: ['a\u2028'] } }, 'autoload.files.0 must not contain control characters'],
+    [{ require: { 'a/b': 'dev-\ud800' } }, 'require.a/b must be a version constraint'],
+    [{ conflict: { 'a/b': 'dev-\u202e' } }, 'conflict.a/b must be a version constraint'],
     [{ autoload: 'src/' }, 'autoload must be an object'],
     [{ autoload: ['src/'] }, 'autoload must be an object'],
     [{ autoload: { 'psr-4': ['src/'] } }, 'autoload.psr-4 must be an object'],
@@ -263,6 +302,10 @@ describe('installation', () => {
     [{ 'php-ext': ['x'] }, 'php-ext must be an object'],
   ])('%j is refused', (fields, reason) => {
     expect(refusal(() => read(fields))).toContain(`3/400 composer.json: ${reason}`)
+  })
+
+  it('has its type in lower case, as Composer has it', () => {
+    expect(read({ type: 'Symfony-Bundle' })).toEqual({ metadata: { type: 'symfony-bundle' }, warnings: [] })
   })
 
   it('warns of what Composer passes over', () => {
@@ -317,12 +360,8 @@ describe('description', () => {
   })
 
   it.each([
-    [
-      { description: '\u001b[31mred\u001b[0m\r\nand\u0000 \u009bblue\u202e ' },
-      { description: 'red and blue' },
-    ],
-    [{ description: 'a\ud800b\u0007' }, { description: 'ab' }],
-    [{ keywords: ['a', 7, true, null, '', '\u001b[1mb'] }, { keywords: ['a', '7', 'b'] }],
+    [{ description: ' red\r\nand\tblue ' }, { description: 'red and blue' }],
+    [{ keywords: ['a', 7, true, null, '', ' b'] }, { keywords: ['a', '7', 'b'] }],
     [{ keywords: { a: 'x' } }, { keywords: ['x'] }],
     [{ license: ' MIT ' }, { license: ['MIT'] }],
     [{ license: ['MIT', ['x'], { a: 1 }, ''] }, { license: ['MIT'] }],
@@ -335,8 +374,8 @@ describe('description', () => {
       { authors: [{ name: 'A', homepage: 'https://a.example' }] },
     ],
     [
-      { support: { issues: 'ftp://x', source: 'https://s.example', other: 'https://x.example', docs: 7 } },
-      { support: { source: 'https://s.example' } },
+      { support: { issues: 'ftp://x', source: 'https://s.example', other: 'at the pub ', docs: 7, 7: 'x' } },
+      { support: { source: 'https://s.example', other: 'at the pub' } },
     ],
     [
       { funding: [{ type: 'x' }, { url: 'data:x' }, 'x', { url: 'https://f.example' }] },
@@ -345,12 +384,38 @@ describe('description', () => {
     [{ time: '2026-01-02' }, { time: '2026-01-02T00:00:00+00:00' }],
     [{ time: '2026-01-02 03:04' }, { time: '2026-01-02T03:04:00+00:00' }],
     [{ time: '2026-01-02T03:04:05.678+02:00' }, { time: '2026-01-02T01:04:05+00:00' }],
+    [{ extra: { a: 'x', 'branch-alias': { 'dev-main': '2.x-dev' } } }, { extra: { a: 'x' } }],
+    [{ extra: { 'branch-alias': { 'dev-main': '2.x-dev' } } }, {}],
+  ])('%j is cleaned', (fields, metadata) => {
+    expect(read(fields)).toEqual({ metadata, warnings: [] })
+  })
+
+  it.each([
+    [
+      { description: '\u001b[31mred\u001b[0m\r\nand\u0000 \u009bblue\u202e ' },
+      { description: 'red and blue' },
+    ],
+    [{ description: 'a\ud800b\u0007' }, { description: 'ab' }],
+    [{ description: 'a\u2028b\u200e' }, { description: 'a b' }],
+    [{ keywords: ['a', 7, true, null, '', '\u001b[1mb'] }, { keywords: ['a', '7', 'b'] }],
+    [{ license: 'MIT\u2066' }, { license: ['MIT'] }],
+    [{ authors: [{ name: 'A\u202e' }] }, { authors: [{ name: 'A' }] }],
+    [
+      { support: { chat: 'https://c.example', 'x\u2029': 'y\ud800' } },
+      { support: { chat: 'https://c.example', x: 'y' } },
+    ],
+    [{ suggest: { 'a/b': 'x\u202ey' } }, { suggest: { 'a/b': 'xy' } }],
+    [{ 'php-ext': { 'extension-name': 'a\u0000' } }, { 'php-ext': { 'extension-name': 'a' } }],
     [
       { extra: { a: '\u001b[31mx', 'k\u0000': 1, 'branch-alias': { 'dev-main': '2.x-dev' } } },
       { extra: { a: 'x', k: 1 } },
     ],
-  ])('%j is cleaned', (fields, metadata) => {
-    expect(read(fields)).toEqual({ metadata, warnings: [] })
+  ])('%j loses its control characters, with a warning', (fields, metadata) => {
+    const [field] = Object.keys(metadata)
+    expect(read(fields)).toEqual({
+      metadata,
+      warnings: [`${field} is published without its control characters`],
+    })
   })
 
   it.each([

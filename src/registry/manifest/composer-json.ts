@@ -1,0 +1,167 @@
+import { losesCharacters, saysSomething, withoutEmpty } from './manifest-fields.ts'
+import {
+  isJsonObject,
+  type JsonObject,
+  mistakeIn,
+  parseManifest,
+  refuseLargeManifest,
+  refuseManifest,
+  shown,
+} from './manifest-json.ts'
+import { toLowerAscii } from './package-name.ts'
+import { descriptionKeys, linkTypes, PublishedFields, publishedKeys } from './published-fields.ts'
+import { isSameVersion, type PublishedVersion } from './version.ts'
+
+/** More published metadata is refused: it is part of a document that every user of the package fetches. */
+export const maxMetadataBytes = 64 * 1024
+/** A manifest beyond this is refused before its fields are read: 128 KiB of links take 50 ms. */
+const maxUnreadBytes = 2 * maxMetadataBytes
+
+/** What a composer.json says about a version. */
+export interface Manifest {
+  /**
+   * Its part of the p2 entry, safe to publish: known keys only, and without `name`, `version`, `dist`, `source` and
+   * whatever else is the registry's to say.
+   */
+  metadata: JsonObject
+  /** What was accepted, but will not do what its author means. */
+  warnings: string[]
+}
+
+/**
+ * Reads the composer.json of an upload to `name` (lower case) and `version`, as the URL gives them. Throws errcode 3
+ * naming the field when publishing it would break those who use the package, or when it belongs to another one; errcode 8
+ * naming the key when it is too large.
+ */
+export function readComposerJson(bytes: Uint8Array, name: string, version: PublishedVersion): Manifest {
+  const { manifest, repeatedKeys } = parseManifest(bytes)
+  checkName(manifest, name)
+  checkVersion(manifest, version)
+  refuseLarge(pick(manifest, publishedKeys), maxUnreadBytes)
+  const metadata = withoutOwnLinks(withoutEmpty(publish(manifest)), name)
+  refuseLarge(metadata, maxMetadataBytes)
+  return {
+    metadata,
+    warnings: [...repeatedKeys.map(warnOfRepeatedKey), ...listWarnings(manifest, metadata, name)],
+  }
+}
+
+function checkName({ name }: JsonObject, expected: string): void {
+  if (typeof name !== 'string') refuseManifest('name', `must be "${expected}"`)
+  if (toLowerAscii(name) !== expected) refuseManifest('name', `must be "${expected}", not "${shown(name)}"`)
+}
+
+function checkVersion({ version = null }: JsonObject, expected: PublishedVersion): void {
+  if (version === null) return
+  if (typeof version !== 'string' && typeof version !== 'number')
+    refuseManifest('version', 'must be a string')
+  if (!isSameVersion(`${version}`, expected)) {
+    refuseManifest('version', `must be "${expected.version}" or absent, not "${shown(`${version}`)}"`)
+  }
+}
+
+/** The fields as they are published. Throws errcode 3 with the first mistake; the others are its details. */
+function publish(manifest: JsonObject): Record<string, unknown> {
+  const read = PublishedFields.safeParse(manifest)
+  if (read.success) {
+    // In a minified p2 document the text `__unset` takes a key away: as a value it would change its neighbors.
+    return Object.fromEntries(Object.entries(read.data).filter(([, value]) => value !== '__unset'))
+  }
+  const [first, ...others] = read.error.issues.map(({ path, message }) => ({
+    field: path.join('.'),
+    message,
+  }))
+  const details = others.slice(0, 10).map(({ field, message }) => mistakeIn(field, message))
+  refuseManifest(first?.field ?? '', first?.message ?? 'cannot be read', details)
+}
+
+/** A package is not its own dependency. */
+function withoutOwnLinks(metadata: JsonObject, name: string): JsonObject {
+  return withoutEmpty({
+    ...metadata,
+    ...Object.fromEntries(
+      linkTypes.map((type) => {
+        const { [name]: _, ...others } = (metadata[type] ?? {}) as JsonObject
+        return [type, others]
+      }),
+    ),
+  })
+}
+
+/** Throws errcode 8 when the fields have more than `maxBytes` as JSON, naming the largest. */
+function refuseLarge(fields: JsonObject, maxBytes: number): void {
+  const sizes = Object.entries(fields).map(([key, value]) => {
+    return { key, bytes: Buffer.byteLength(JSON.stringify({ [key]: value })) - 1 }
+  })
+  // With a comma or a brace for each key, and the last brace.
+  if (sizes.reduce((sum, { bytes }) => sum + bytes, 1) <= maxBytes) return
+  const [largest] = sizes.sort((a, b) => b.bytes - a.bytes)
+  refuseLargeManifest(
+    `has more than ${maxMetadataBytes} bytes to publish; the largest key is ${largest?.key}, with ${largest?.bytes}`,
+  )
+}
+
+function pick(manifest: JsonObject, keys: readonly string[]): JsonObject {
+  return Object.fromEntries(Object.entries(manifest).filter(([key]) => keys.includes(key)))
+}
+
+function warnOfRepeatedKey(key: string): string {
+  return `${shown(key)} stands twice in the same object: its last value counts`
+}
+
+/** What differs between what was written and what is published, and what Composer passes over. */
+function listWarnings(manifest: JsonObject, metadata: JsonObject, name: string): string[] {
+  return [
+    ...(saysSomething(manifest['version'])
+      ? ['version is better left out: the URL of the upload says it']
+      : []),
+    ...listLosses(manifest, metadata),
+    ...unknownAutoload(manifest).map(
+      (key) => `autoload.${shown(key)} is left out: Composer does not know it`,
+    ),
+    ...oddType(metadata),
+    ...listLinkWarnings(manifest, metadata, name),
+  ]
+}
+
+function listLosses(manifest: JsonObject, metadata: JsonObject): string[] {
+  const lost = descriptionKeys.filter((key) => {
+    const given = manifest[key]
+    const isAliasOnly = key === 'extra' && isJsonObject(given) && Object.keys(given).join() === 'branch-alias'
+    return saysSomething(given) && !(key in metadata) && !isAliasOnly
+  })
+  const cleaned = [...descriptionKeys, 'suggest', 'php-ext'].filter(
+    (key) => key in metadata && losesCharacters(manifest[key]),
+  )
+  return [
+    ...lost.map((key) => `${key} is left out: it says nothing that can be shown`),
+    ...cleaned.map((key) => `${key} is published without its control characters`),
+  ]
+}
+
+function unknownAutoload({ autoload }: JsonObject): string[] {
+  const known = ['psr-4', 'psr-0', 'classmap', 'files', 'exclude-from-classmap']
+  return Object.keys(autoload ?? {})
+    .filter((key) => !known.includes(key))
+    .slice(0, 10)
+}
+
+function oddType({ type }: JsonObject): string[] {
+  if (typeof type !== 'string' || /^[a-z0-9-]*$/.test(type)) return []
+  return [`type "${shown(type)}" should be of letters, digits and -`]
+}
+
+function listLinkWarnings(manifest: JsonObject, { conflict, replace }: JsonObject, name: string): string[] {
+  const ownLinks = linkTypes.filter((type) =>
+    Object.keys(manifest[type] ?? {}).some((target) => toLowerAscii(target) === name),
+  )
+  const replacedToo = Object.keys(conflict ?? {}).filter(
+    (target) => target in ((replace ?? {}) as JsonObject),
+  )
+  return [
+    ...ownLinks.map((type) => `${type}.${name} is left out: a package is not its own dependency`),
+    ...replacedToo
+      .slice(0, 10)
+      .map((target) => `conflict.${target} is replaced too, which already excludes it`),
+  ]
+}

@@ -1,0 +1,226 @@
+import { z } from 'zod'
+import { cleanLine } from '../../domain/plain-text.ts'
+import { isConstraint } from './constraint.ts'
+import {
+  cleanedObject,
+  email,
+  exactText,
+  exactTexts,
+  fitting,
+  hasParentSegment,
+  isIntegerKey,
+  line,
+  orNothing,
+  saysSomething,
+  url,
+  valuesOf,
+  withoutEmpty,
+  withoutNothing,
+} from './manifest-fields.ts'
+import { shown } from './manifest-json.ts'
+import { isPackageName, isPlatformName, toLowerAscii } from './package-name.ts'
+
+/** More mistakes of one key are not looked for. */
+const maxMistakes = 10
+
+const mistakes = (path: string[], message: string) => ({ code: 'custom' as const, path, message })
+
+/** What Composer chooses versions by. It parses all links of a package at once: one bad link breaks all versions. */
+const links = z
+  .record(z.string(), z.unknown(), 'must be an object')
+  .superRefine((all, context) => {
+    for (const [target, constraint] of Object.entries(all)) {
+      if (context.issues.length >= maxMistakes) return
+      const wrong = linkMistake(toLowerAscii(target), constraint)
+      if (wrong !== null) context.addIssue(mistakes([target], wrong))
+    }
+  })
+  .transform((all) =>
+    Object.fromEntries(Object.entries(all).map(([target, text]) => [toLowerAscii(target), text])),
+  )
+
+function linkMistake(target: string, constraint: unknown): string | null {
+  if (!isPackageName(target) && !isPlatformName(target)) {
+    return 'is not the name of a package, an extension or a part of the platform'
+  }
+  if (typeof constraint !== 'string') return 'must be a string with a version constraint'
+  if (constraint === 'self.version' || isConstraint(constraint)) return null
+  return `must be a version constraint that Composer can parse, not "${shown(constraint)}"`
+}
+
+const suggestions = z
+  .record(z.string(), z.unknown(), 'must be an object')
+  .superRefine((all, context) => {
+    for (const [target, reason] of Object.entries(all)) {
+      if (context.issues.length >= maxMistakes) return
+      if (isIntegerKey(cleanLine(target)))
+        context.addIssue(mistakes([target], 'must be the name of a package'))
+      if (typeof reason !== 'string') context.addIssue(mistakes([target], 'must be a string that says why'))
+    }
+  })
+  .transform((all) => {
+    const cleaned = Object.entries(all).map(([target, reason]) => [
+      cleanLine(target),
+      cleanLine(String(reason)),
+    ])
+    return Object.fromEntries(cleaned.filter(([target]) => target !== '' && target !== '__proto__'))
+  })
+
+const paths = z.union([exactText, z.array(exactText)], 'must be a string')
+const psr0 = z.record(z.string(), paths, 'must be an object').superRefine((namespaces, context) => {
+  for (const namespace of Object.keys(namespaces)) {
+    if (context.issues.length >= maxMistakes) return
+    const { error } = exactText.safeParse(namespace)
+    if (error) context.addIssue(mistakes([namespace], error.issues[0]?.message ?? ''))
+    if (isIntegerKey(namespace)) context.addIssue(mistakes([namespace], 'must be a namespace'))
+  }
+})
+const psr4 = psr0.superRefine((namespaces, context) => {
+  for (const namespace of Object.keys(namespaces)) {
+    if (namespace !== '' && !namespace.endsWith('\\')) {
+      context.addIssue(mistakes([namespace], 'must end with a backslash'))
+    }
+  }
+})
+
+const autoload = z.preprocess(
+  withoutNothing,
+  z.object(
+    {
+      'psr-4': psr4.optional(),
+      'psr-0': psr0.optional(),
+      classmap: exactTexts.optional(),
+      files: exactTexts.optional(),
+      'exclude-from-classmap': exactTexts.optional(),
+    },
+    'must be an object',
+  ),
+)
+
+const bin = z
+  .preprocess((value) => (typeof value === 'string' ? [value] : value), exactTexts)
+  .superRefine((binaries, context) => {
+    const outside = binaries.find(hasParentSegment)
+    if (outside === undefined) return
+    context.addIssue(mistakes([], `must not contain "..", as "${shown(outside)}" does`))
+  })
+  .transform((binaries) => binaries.filter((path) => path !== ''))
+
+const keywords = z
+  .preprocess(valuesOf, z.array(z.union([z.string(), z.number(), z.boolean(), z.null()], 'must be a string')))
+  .transform((all) =>
+    all.flatMap(
+      (keyword) => (['string', 'number'].includes(typeof keyword) && cleanLine(`${keyword}`)) || [],
+    ),
+  )
+
+const author = z
+  .object({
+    name: orNothing(line),
+    email: orNothing(email),
+    homepage: orNothing(url()),
+    role: orNothing(line),
+  })
+  .transform(withoutEmpty)
+  .refine((known) => 'name' in known || 'email' in known)
+
+/** Unknown keys may have any text. A string or a number instead of an object stops Composer up to 2.5. */
+const support = z
+  .object(
+    {
+      email: orNothing(email),
+      irc: orNothing(url('ircs?|https?')),
+      ...Object.fromEntries(
+        ['issues', 'forum', 'wiki', 'source', 'docs', 'rss', 'chat', 'security'].map((key) => [
+          key,
+          orNothing(url()),
+        ]),
+      ),
+    },
+    'must be an object',
+  )
+  .catchall(orNothing(line))
+  .transform((channels) => {
+    const cleaned = Object.entries(channels).map(([key, value]) => [cleanLine(key), value] as const)
+    return withoutEmpty(Object.fromEntries(cleaned.filter(([key]) => key !== '' && !isIntegerKey(key))))
+  })
+
+/** The release date in RFC 3339. Composer reads a date without a zone as UTC. */
+const time = z.string('must be a string').transform((text) => {
+  const parts =
+    /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d)?)?$/i.exec(text) ?? []
+  const [, day, clock = '00:00', zone = 'Z'] = parts
+  const date = new Date(`${day}T${clock}${zone.toUpperCase()}`)
+  return Number.isNaN(date.getTime()) ? undefined : `${date.toISOString().slice(0, 19)}+00:00`
+})
+
+/** A branch alias would give the version a second number beside the one that it was uploaded under. */
+const extra = cleanedObject.transform((object) =>
+  Object.fromEntries(Object.entries(object).filter(([key]) => key !== 'branch-alias')),
+)
+
+/** What only describes a package. */
+const description = {
+  description: orNothing(line),
+  keywords: keywords.optional(),
+  homepage: orNothing(url()),
+  license: z.preprocess((value) => (typeof value === 'string' ? [value] : value), fitting(line)).optional(),
+  authors: fitting(author).optional(),
+  support: z.preprocess((value) => (Array.isArray(value) ? undefined : value), support.optional()),
+  funding: fitting(
+    z.object({ type: orNothing(line), url: url() }).transform((link) => withoutEmpty(link)),
+  ).optional(),
+  time: time.optional(),
+  extra: orNothing(extra),
+}
+
+/** How a package is installed and loaded: published as it is, or refused, for otherwise it would be a broken one. */
+const installation = {
+  type: exactText.transform(toLowerAscii).optional(),
+  'target-dir': exactText.refine((path) => !hasParentSegment(path), 'must not contain ".."').optional(),
+  bin: bin.optional(),
+  autoload: autoload.optional(),
+  'include-path': exactTexts.optional(),
+  'php-ext': cleanedObject.optional(),
+}
+
+/**
+ * Everything that is published of a composer.json: all other keys are for the registry to say, or for a root package.
+ * Each issue is a mistake that would break those who use the package; its path and message make a sentence.
+ */
+export const PublishedFields = z
+  .preprocess(
+    withoutNothing,
+    z.object({
+      ...description,
+      ...installation,
+      require: links.optional(),
+      'require-dev': links.optional(),
+      conflict: links.optional(),
+      replace: links.optional(),
+      provide: links.optional(),
+      suggest: suggestions.optional(),
+    }),
+  )
+  .superRefine((fields, context) => {
+    if (fields['target-dir'] && saysSomething(fields.autoload?.['psr-4'])) {
+      context.addIssue(mistakes(['target-dir'], 'can not be used together with autoload.psr-4'))
+    }
+    const { type, extra, require = {} } = fields
+    if (type !== 'composer-plugin' && type !== 'composer-installer') return
+    const { class: pluginClass = '' } = extra ?? {}
+    const classes = Array.isArray(pluginClass) ? pluginClass : [pluginClass]
+    if (classes.length === 0 || !classes.every((name) => typeof name === 'string' && name !== '')) {
+      context.addIssue(mistakes(['extra', 'class'], `must name the class of a ${type}`))
+    }
+    if (type === 'composer-plugin' && !('composer-plugin-api' in require)) {
+      context.addIssue(mistakes(['require', 'composer-plugin-api'], 'must be there for a composer-plugin'))
+    }
+  })
+
+/** The keys whose values only describe a package. */
+export const descriptionKeys = Object.keys(description)
+/** The keys with links to other packages. */
+export const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide']
+/** All keys of PublishedFields. */
+export const publishedKeys = [...descriptionKeys, ...Object.keys(installation), ...linkTypes, 'suggest']
