@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import { relinkVersion, renderDocument } from './documents/render.ts'
 import { errcode, RegistryError } from './errors.ts'
-import type { JsonObject } from './manifest/manifest-json.ts'
+import type { Json, JsonObject } from './manifest/manifest-json.ts'
 import type { PublishedVersion } from './manifest/version.ts'
 import { type Author, insertEvent } from './tables/events.ts'
 import { noteListingChange } from './tables/listings.ts'
@@ -17,6 +17,9 @@ import {
 } from './tables/versions.ts'
 
 import { refuseMirroredVendor } from './upstreams/claims.ts'
+
+/** A version is not published when its document would be larger: Composer fetches all of it (DESIGN §7). */
+const maxDocumentBytes = 16 * 1024 * 1024
 
 /** A judged upload, its archive already on the volume. */
 export interface Publication {
@@ -54,7 +57,8 @@ export async function publishVersion(
     await insertReadme(tx, versionId, readme)
     await relinkVersion(tx, held, versionId, baseUrl)
     await copyDescription(tx, held.id)
-    await renderDocuments(tx, held, version, baseUrl)
+    const bytes = await renderDocuments(tx, held, version, baseUrl)
+    if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
     const details = { sha256: archive.sha256, size: archive.size }
     const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
     await insertEvent(tx, author, event)
@@ -91,17 +95,35 @@ export function settleRepeat(
   return 'repeated'
 }
 
-/** A name's first version makes both documents: an answer for either says that the name is taken. */
+/**
+ * Renders the version's document, and returns its size in bytes. A name's first version makes both documents: either of
+ * them tells Composer that the name is taken.
+ */
 async function renderDocuments(
   tx: pg.PoolClient,
   held: HeldPackage,
   { isDev }: PublishedVersion,
   baseUrl: string,
-): Promise<void> {
-  await renderDocument(tx, held, isDev, baseUrl)
-  if (!held.isNew) return
+): Promise<number> {
+  const bytes = await renderDocument(tx, held, isDev, baseUrl)
+  if (!held.isNew) return bytes
   await renderDocument(tx, held, !isDev, baseUrl)
   await noteListingChange(tx, held.repositoryId)
+  return bytes
+}
+
+/** The refusal of a version that makes its package's document too large. Deleting versions is never refused. */
+function documentTooLarge(bytes: number, metadata: JsonObject): RegistryError {
+  const [largest] = Object.entries(metadata).sort(([, a], [, b]) => sizeOf(b) - sizeOf(a))
+  const errmsg = `the package's metadata would have ${bytes} bytes, and ${maxDocumentBytes} are allowed`
+  const hint =
+    largest &&
+    `The largest key of this version's composer.json is ${largest[0]}, with ${sizeOf(largest[1])} bytes.`
+  return new RegistryError(errcode.resourceExhausted, errmsg, { status: 413, ...(hint && { warning: hint }) })
+}
+
+function sizeOf(value: Json): number {
+  return Buffer.byteLength(JSON.stringify(value))
 }
 
 function alreadyThere(errmsg: string, warning: string): RegistryError {

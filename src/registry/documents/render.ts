@@ -65,13 +65,13 @@ export async function relinkDocument(
   }
 }
 
-/** Publishes one of the package's two documents as its entries now are. */
+/** Publishes one of the package's two documents as its entries now are. Returns its size in bytes. */
 export async function renderDocument(
   tx: pg.PoolClient,
   held: HeldPackage,
   isDev: boolean,
   baseUrl: string,
-): Promise<void> {
+): Promise<number> {
   const entries = await readEntries(tx, held, isDev, baseUrl)
   const warnings = warningsOf(
     await listAdvisories(tx, held.id),
@@ -85,6 +85,7 @@ export async function renderDocument(
     Buffer.from(`]},"minified":"composer/2.0",${warnings}}`),
   ])
   await savePackageDocument(tx, { packageId: held.id, isDev, baseUrl }, await encodeDocument(text))
+  return text.length
 }
 
 /** Reads the entries of a document. If an earlier release made one unreadable, they are rendered again before. */

@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPackageZip, aPublisher, basic, expand } from '../../support/registry-actors.ts'
 import { aZip } from '../../support/zip.ts'
@@ -234,6 +235,33 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     for (const change of ['update registry_event set version = null', 'delete from registry_event']) {
       await expect(t.db.query(change)).rejects.toThrow('registry_event is append-only')
     }
+  })
+
+  it('refuses a version that makes the document larger than 16 MiB, and says which key is large', async () => {
+    const { push, call, ask, repository } = await aCaller(t)
+    for (const version of ['1.0.0', '1.1.0']) await push(version)
+    await t.db.query(
+      `update package_version
+          set difference = '{"version":"1.0.0","x":"' || repeat('x', 16 * 1024 * 1024) || '"}'
+        where version = '1.0.0' and package_id in (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    const refused = await push('1.2.0', { manifest: { extra: { large: 'y'.repeat(1000) } } })
+    expect([refused.statusCode, refused.json()]).toEqual([
+      413,
+      {
+        errcode: 8,
+        errmsg: expect.stringMatching(
+          /^the package's metadata would have 16\d{6} bytes, and 16777216 are allowed$/,
+        ),
+        warning: "The largest key of this version's composer.json is extra, with 1012 bytes.",
+      },
+    ])
+    expect(expand((await ask('p2/acme/lib.json')).body).map(({ version }) => version)).toEqual([
+      '1.1.0',
+      '1.0.0',
+    ])
+    expect((await call('DELETE', '/packages/acme/lib/1.1.0')).statusCode).toBe(204)
   })
 })
 
