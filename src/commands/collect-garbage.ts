@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import { collectGarbage } from '../registry/archives/collect-garbage.ts'
-import { openOwnVolume } from '../registry/archives/volume-owner.ts'
+import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 
@@ -14,8 +14,8 @@ export function collectGarbageCommand(): Command {
     .addHelpText('after', '\nThe server does this once a day. The command may run beside it.')
     .action(async (options: { dryRun?: boolean; force?: boolean; json?: boolean }) => {
       const { dryRun: isDryRun = false, force: isForced = false } = options
-      const { archives, temporaryFiles, bytes } = await withDatabase(async (db, { dataDir }) =>
-        collectGarbage(db, await openOwnVolume(db, dataDir), { isDryRun, isForced }),
+      const { archives, temporaryFiles, bytes } = await withDatabase(async (db, config) =>
+        collectGarbage(db, await openOwnStore(db, config), { isDryRun, isForced }),
       )
       answer(
         options,

@@ -1,6 +1,6 @@
 import { Command } from 'commander'
+import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
-import { openOwnVolume } from '../registry/archives/volume-owner.ts'
 import { jsonOption } from './options.ts'
 import { answer, withDatabase } from './run.ts'
 
@@ -11,8 +11,8 @@ export function verifyArchivesCommand(): Command {
     .addOption(jsonOption())
     .addHelpText('after', '\nIt reads every archive. Exit code 1 says that something is wrong.')
     .action(async (options: { json?: boolean }) => {
-      const verification = await withDatabase(async (db, { dataDir }) =>
-        verifyArchives(db, await openOwnVolume(db, dataDir)),
+      const verification = await withDatabase(async (db, config) =>
+        verifyArchives(db, await openOwnStore(db, config)),
       )
       answer(options, verification, describeVerification(verification))
       const { length } = verification.problems
@@ -31,6 +31,6 @@ export function describeVerification({ archives, problems }: Verification): stri
 
 const problemTexts = {
   damaged: 'damaged: its bytes are not what its name says',
-  missing: 'missing on the volume',
+  missing: 'missing',
   'wrong size': 'not of the size that was published',
 } as const

@@ -5,7 +5,7 @@ import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { notFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
-import { openArchiveVolume } from '../registry/archives/archive-volume.ts'
+import { openArchiveStore } from '../registry/archives/open-store.ts'
 import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
 import {
@@ -50,7 +50,7 @@ export async function packageRoutes(
   context: AppContext & { readmes: ReadmeRenderer },
 ): Promise<void> {
   const { config, db, readmes } = context
-  const volume = await openArchiveVolume(config.dataDir)
+  const archives = await openArchiveStore(config)
 
   app.get<{ Params: Params }>('/:group/:name/packages/:vendor/:package', async (request, reply) => {
     const { params } = request
@@ -75,7 +75,7 @@ export async function packageRoutes(
       versions,
       after,
       next: found.length > versionsPerPage ? (versions.at(-1)?.version ?? null) : null,
-      readme: await loadReadme({ db, volume, readmes }, shown),
+      readme: await loadReadme({ db, archives, readmes }, shown),
     })
   })
 }

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import type { admit } from './access.ts'
-import type { ArchiveVolume } from './archives/archive-volume.ts'
+import type { ArchiveStore } from './archives/archive-store.ts'
 import type { DownloadCounter } from './download-counter.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import type { ArchiveMirror } from './upstreams/archives.ts'
@@ -12,7 +12,7 @@ export interface RegistryContext extends AppContext {
   readmes: ReadmeRenderer
   /** For publishing: a few connections of its own, because it waits for the lock of a package. */
   changes: pg.Pool
-  volume: ArchiveVolume
+  archives: ArchiveStore
   downloads: DownloadCounter
   mirror: Mirror
   archiveMirror: ArchiveMirror

@@ -4,7 +4,7 @@ import { openSidePool } from '../database/side-pool.ts'
 import { readBasicCredentials } from '../http/basic-credentials.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { admit } from './access.ts'
-import { openArchiveVolume } from './archives/archive-volume.ts'
+import { openArchiveStore } from './archives/open-store.ts'
 import type { RegistryContext } from './context.ts'
 import { openDownloadCounter } from './download-counter.ts'
 import { answerError, notFound } from './protocol/answers.ts'
@@ -48,10 +48,10 @@ export async function registry(
     await downloads.flush()
     await countingDb.end()
   })
-  const volume = await openArchiveVolume(given.config.dataDir)
+  const archives = await openArchiveStore(given.config)
   const { maxArchiveBytes } = given.config
   const archiveMirror = openArchiveMirror(
-    { db: given.db, client: given.upstreamClient, volume, maxArchiveBytes },
+    { db: given.db, client: given.upstreamClient, archives, maxArchiveBytes },
     app.log,
   )
   app.addHook('onClose', async () => {
@@ -60,7 +60,7 @@ export async function registry(
   })
   const context: RegistryContext = {
     ...given,
-    volume,
+    archives,
     archiveMirror,
     downloads,
     admit(...request) {

@@ -27,14 +27,10 @@ import {
   setSequence,
   withoutTimeouts,
 } from '../database/table-copy.ts'
-import {
-  type ArchiveVolume,
-  discardArchive,
-  keepArchive,
-  receiveArchive,
-} from '../registry/archives/archive-volume.ts'
+import { type ArchiveStore, discardArchive, receiveArchive } from '../registry/archives/archive-store.ts'
+import { openArchiveStore } from '../registry/archives/open-store.ts'
+import { claimStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
-import { openOwnVolume, openVolumeForRestore } from '../registry/archives/volume-owner.ts'
 import { Ending, Manifest, readEntryName } from './backup-file.ts'
 
 /** More than any entry but an archive has. */
@@ -56,7 +52,7 @@ class DamagedBackup extends Error {
 }
 
 /**
- * Restores a backup into an empty database and an empty archive volume, brings the schema up to this release, and
+ * Restores a backup into an empty database and an empty archive store, brings the schema up to this release, and
  * verifies all archives. The database is filled in one transaction, so an interrupted restore leaves it empty, and can be
  * repeated. Throws when anything differs from what the backup says there must be.
  */
@@ -91,7 +87,7 @@ export async function restoreBackup(
   })
   await migrate(db, await findMigrationsDir(config), builtInDir)
   await db.query('analyze')
-  return { ending, verification: await verifyArchives(db, await openOwnVolume(db, config.dataDir)) }
+  return { ending, verification: await verifyArchives(db, await openOwnStore(db, config)) }
 }
 
 const never = new Promise<never>(() => {})
@@ -100,7 +96,7 @@ async function takeEntries(
   tar: AsyncIterable<Entry>,
   { client, config, ours }: { client: pg.Client; config: Config; ours: Schema },
 ): Promise<Ending> {
-  let source: { manifest: Manifest; volume: ArchiveVolume } | null = null
+  let source: { manifest: Manifest; store: ArchiveStore } | null = null
   const backup: Schema = { builtIn: [], functions: [], operators: [] }
   const archives = { count: 0, damaged: new Set<string>() }
   let load: Load | null = null
@@ -113,7 +109,8 @@ async function takeEntries(
     if (found.kind === 'manifest') {
       const manifest = parse(Manifest, await readText(entry), path)
       backup.builtIn = selectMigrations(manifest, ours)
-      source = { manifest, volume: await openVolumeForRestore(config.dataDir, manifest.databaseId) }
+      source = { manifest, store: await openArchiveStore(config) }
+      await claimStore(source.store, manifest.databaseId)
       continue
     }
     if (!source) throw new DamagedBackup('it does not begin with backup.json')
@@ -121,7 +118,7 @@ async function takeEntries(
     if (found.kind === 'migration') backup.operators.push(await readSql(entry, found.name))
     if (found.kind === 'archive') {
       archives.count += 1
-      if (!(await takeArchive(source.volume, entry, found.name))) archives.damaged.add(found.name)
+      if (!(await takeArchive(source.store, entry, found.name))) archives.damaged.add(found.name)
     }
     if (found.kind === 'table') {
       load ??= await beginLoad(client, source.manifest, backup)
@@ -152,10 +149,10 @@ function selectMigrations({ migrations }: Manifest, { builtIn }: Schema): SqlFil
 }
 
 /** Returns false when the bytes are not what the name says. They are not kept then. */
-async function takeArchive(volume: ArchiveVolume, entry: Entry, sha256: string): Promise<boolean> {
-  const received = await receiveArchive(volume, Readable.from(entry), { maxBytes: entry.header.size })
+async function takeArchive(store: ArchiveStore, entry: Entry, sha256: string): Promise<boolean> {
+  const received = await receiveArchive(store, Readable.from(entry), { maxBytes: entry.header.size })
   if (received.sha256 === sha256) {
-    await keepArchive(volume, received)
+    await store.keep(received)
     return true
   }
   await discardArchive(received)

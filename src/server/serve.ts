@@ -6,8 +6,8 @@ import { type ChosenDatabase, openForServer } from '../database/chosen-database.
 import { builtInMigrations, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { noteServerUrls } from '../database/server-urls.ts'
+import { openOwnStore, refuseEmptyDatabase } from '../registry/archives/store-owner.ts'
 import { lacksNewestArchive } from '../registry/archives/verify-archives.ts'
-import { openOwnVolume, refuseEmptyDatabase } from '../registry/archives/volume-owner.ts'
 import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { buildApp } from './app.ts'
 import { type Demo, makeDemo } from './demo.ts'
@@ -60,7 +60,7 @@ async function run(config: Config, log: FastifyBaseLogger, stopRequested: Promis
 
 /** Brings the database up to date. Throws when the archives belong to another database; warns when the newest is missing. */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
-  await refuseEmptyDatabase(db, config.dataDir)
+  await refuseEmptyDatabase(db, config)
   const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, (missing) =>
     log.warn(
       { missing },
@@ -69,7 +69,7 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
   )
   if (applied.length > 0) log.info({ applied }, 'the database is migrated')
   const { dataDir } = config
-  if (await lacksNewestArchive(db, await openOwnVolume(db, dataDir))) {
+  if (await lacksNewestArchive(db, await openOwnStore(db, config))) {
     log.warn({ dataDir }, 'DATA_DIR lacks the newest archive: svc verify-archives lists what is missing')
   }
 }

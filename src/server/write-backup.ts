@@ -20,8 +20,8 @@ import {
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { listFunctionTexts } from '../database/sql-functions.ts'
 import { type CopiedTable, copyOut, listSequences, openSnapshot } from '../database/table-copy.ts'
-import { type ArchiveVolume, openArchive } from '../registry/archives/archive-volume.ts'
-import { openOwnVolume } from '../registry/archives/volume-owner.ts'
+import type { ArchiveStore } from '../registry/archives/archive-store.ts'
+import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { listArchivesAfter } from '../registry/tables/archives.ts'
 import { backupFormat, type Ending, type Manifest } from './backup-file.ts'
 
@@ -39,7 +39,7 @@ const compress = promisify(gzip)
 export async function writeBackup(db: pg.Pool, config: Config, output: Writable): Promise<Ending> {
   const schema = await readSchema(await findMigrationsDir(config))
   await refuseOtherSchema(db, schema)
-  const volume = await openOwnVolume(db, config.dataDir)
+  const archives = await openOwnStore(db, config)
   return withOwnConnection(db, async (client) => {
     const tables = await openSnapshot(client)
     const tar = pack()
@@ -48,7 +48,7 @@ export async function writeBackup(db: pg.Pool, config: Config, output: Writable)
     const failed = written.then(() => new Promise<never>(() => {}))
     failed.catch(() => {})
     try {
-      const ending = await Promise.race([writeEntries(tar, { client, schema, volume, tables }), failed])
+      const ending = await Promise.race([writeEntries(tar, { client, schema, archives, tables }), failed])
       tar.finalize()
       await written
       return ending
@@ -79,7 +79,7 @@ async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<void> {
 interface Source {
   client: pg.Client
   schema: Schema
-  volume: ArchiveVolume
+  archives: ArchiveStore
   tables: CopiedTable[]
 }
 
@@ -104,20 +104,19 @@ async function writeEntries(tar: Pack, source: Source): Promise<Ending> {
   return ending
 }
 
-async function writeArchives(tar: Pack, { client, volume }: Source) {
+async function writeArchives(tar: Pack, { client, archives }: Source) {
   const written: Pick<Ending, 'archives' | 'bytes' | 'problems'> = { archives: 0, bytes: 0, problems: [] }
   for (let last: string | undefined = ''; last !== undefined; ) {
     const batch = await listArchivesAfter(client, last)
     for (const { sha256 } of batch) {
-      const archive = await openArchive(volume, sha256)
+      const archive = await archives.read(sha256)
       if (!archive) {
         written.problems.push({ sha256, problem: 'missing' })
         continue
       }
       const hash = createHash('sha256')
-      const bytes = archive.file.createReadStream({ highWaterMark: 2 ** 18 })
-      bytes.on('data', (chunk) => hash.update(chunk))
-      await streamEntry(tar, { name: `archives/${sha256}.zip`, size: archive.size }, bytes)
+      archive.bytes.on('data', (chunk) => hash.update(chunk))
+      await streamEntry(tar, { name: `archives/${sha256}.zip`, size: archive.size }, archive.bytes)
       written.archives += 1
       written.bytes += archive.size
       if (hash.digest('hex') !== sha256) written.problems.push({ sha256, problem: 'damaged' })

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { readConfig } from '../../src/config.ts'
 import { builtInMigrations } from '../../src/database/migrate.ts'
 import { collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
-import { openOwnVolume } from '../../src/registry/archives/volume-owner.ts'
+import { openOwnStore } from '../../src/registry/archives/store-owner.ts'
 import { restoreBackup } from '../../src/server/restore-backup.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
@@ -215,7 +215,7 @@ describe('svc backup', () => {
     const client = await t.db.connect()
     await client.query('begin')
     await client.query('lock table installation in share mode')
-    const volume = await openOwnVolume(t.db, t.config.dataDir)
+    const volume = await openOwnStore(t.db, t.config)
     await expect(collectGarbage(t.db, volume)).rejects.toThrow('A backup is running')
     await client.query('rollback')
     client.release()
@@ -264,7 +264,7 @@ describe('svc restore', () => {
     await mkdir(join(dataDir, 'archives', first.slice(0, 2)), { recursive: true })
     await writeFile(join(dataDir, 'archives', first), 'x')
     expect((await runSvc(['restore', file], environment)).stderr).toBe(
-      `svc: There are archives of another database in ${dataDir}: restore into an empty DATA_DIR.\n`,
+      `svc: There are archives of another database in ${dataDir}: it must be empty.\n`,
     )
     expect(await contentOf(db)).toEqual({})
     await db.end()

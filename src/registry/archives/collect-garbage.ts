@@ -4,14 +4,8 @@ import { brokenConstraint, type Queryable } from '../../database/database.ts'
 import { unlessBackupRuns } from '../../database/installation.ts'
 import type { Job } from '../../jobs/job.ts'
 import { deleteOrphanedArchives, deleteUnnamedArchives, listNamedArchives } from '../tables/archives.ts'
-import {
-  type ArchiveVolume,
-  listArchives,
-  listTemporaryFiles,
-  removeArchive,
-  type StoredArchive,
-} from './archive-volume.ts'
-import { openOwnVolume } from './volume-owner.ts'
+import { type ArchiveStore, listTemporaryFiles, type StoredArchive } from './archive-store.ts'
+import { openOwnStore } from './store-owner.ts'
 
 /** What was removed, or would be removed, and its size. */
 export interface CollectedGarbage {
@@ -34,7 +28,7 @@ const untouchedMilliseconds = 24 * 60 * 60 * 1000
 const batchSize = 1000
 const collectSeconds = 24 * 60 * 60
 
-/** Thrown instead of removing more than half of a volume. */
+/** Thrown instead of removing more than half of the archives. */
 export class TooMuchGarbage extends Error {}
 
 /** Collects once a day. The server runs it, one process at a time. */
@@ -45,7 +39,7 @@ export const collectGarbageJob: Job = {
   retry: { attempts: 8, delaySeconds: 300 },
   async run({ db, config, log }, _data, signal) {
     try {
-      const collected = await collectGarbage(db, await openOwnVolume(db, config.dataDir), { signal })
+      const collected = await collectGarbage(db, await openOwnStore(db, config), { signal })
       log.info(collected, 'archives that no version names were removed')
     } catch (error) {
       // A retry would find the same. Only a person can tell whether this is right.
@@ -63,28 +57,28 @@ export const collectGarbageJob: Job = {
  */
 export async function collectGarbage(
   db: pg.Pool,
-  volume: ArchiveVolume,
+  store: ArchiveStore,
   { isDryRun = false, isForced = false, signal }: CollectOptions = {},
 ): Promise<CollectedGarbage> {
   // By this machine's clock, as the files' times are.
   const untouchedSince = new Date(Date.now() - untouchedMilliseconds)
-  const collected = isDryRun || !isForced ? await count(db, volume, untouchedSince) : null
+  const collected = isDryRun || !isForced ? await count(db, store, untouchedSince) : null
   if (collected && isDryRun) return collected
   if (collected && collected.archives * 2 > collected.kept + collected.archives) {
     throw new TooMuchGarbage(
       `No version names ${collected.archives} of the ${collected.kept + collected.archives} archives. To remove more than half of them, run svc collect-garbage --force.`,
     )
   }
-  return remove(db, volume, { untouchedSince, signal })
+  return remove(db, store, { untouchedSince, signal })
 }
 
 async function count(
   db: Queryable,
-  volume: ArchiveVolume,
+  store: ArchiveStore,
   untouchedSince: Date,
 ): Promise<CollectedGarbage & { kept: number }> {
   const counted = { archives: 0, temporaryFiles: 0, bytes: 0, kept: 0 }
-  for await (const batch of batchesOf(listArchives(volume))) {
+  for await (const batch of batchesOf(store.list())) {
     const named = await listNamedArchives(
       db,
       batch.map(({ sha256 }) => sha256),
@@ -98,7 +92,7 @@ async function count(
       }
     }
   }
-  for await (const { size, touchedAt } of listTemporaryFiles(volume)) {
+  for await (const { size, touchedAt } of listTemporaryFiles(store)) {
     if (touchedAt > untouchedSince) continue
     counted.temporaryFiles += 1
     counted.bytes += size
@@ -108,11 +102,11 @@ async function count(
 
 async function remove(
   db: pg.Pool,
-  volume: ArchiveVolume,
+  store: ArchiveStore,
   { untouchedSince, signal }: { untouchedSince: Date; signal: AbortSignal | undefined },
 ): Promise<CollectedGarbage> {
   const collected: CollectedGarbage = { archives: 0, temporaryFiles: 0, bytes: 0 }
-  for await (const batch of batchesOf(listArchives(volume))) {
+  for await (const batch of batchesOf(store.list())) {
     signal?.throwIfAborted()
     const untouched = batch.filter(({ touchedAt }) => touchedAt <= untouchedSince)
     await unlessBackupRuns(db, async () => {
@@ -124,7 +118,7 @@ async function remove(
         ),
       )
       for (const { sha256, size } of untouched) {
-        if (named.has(sha256) || !(await removeArchive(volume, sha256, untouchedSince))) continue
+        if (named.has(sha256) || !(await store.remove(sha256, untouchedSince))) continue
         collected.archives += 1
         collected.bytes += size
       }
@@ -134,7 +128,7 @@ async function remove(
     signal?.throwIfAborted()
     last = await again(() => deleteOrphanedArchives(db, last ?? ''))
   }
-  for await (const { path, size, touchedAt } of listTemporaryFiles(volume)) {
+  for await (const { path, size, touchedAt } of listTemporaryFiles(store)) {
     if (touchedAt > untouchedSince) continue
     await rm(path, { force: true })
     collected.temporaryFiles += 1

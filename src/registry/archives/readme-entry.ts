@@ -1,6 +1,6 @@
 import { fromRandomAccessReaderPromise } from 'yauzl'
 import { type ArchiveEntry, readArchiveEntry } from './archive-entry.ts'
-import { type ArchiveVolume, openArchive } from './archive-volume.ts'
+import type { ArchiveStore } from './archive-store.ts'
 import { inflateEntry } from './zip-contents.ts'
 import { ZipReader } from './zip-reader.ts'
 
@@ -33,10 +33,10 @@ export function toReadme({ name }: ArchiveEntry, chunks: readonly Buffer[]): Rea
 
 /** The README of a stored archive; null when it has none. */
 export async function readReadme(
-  volume: ArchiveVolume,
+  store: ArchiveStore,
   sha256: string,
 ): Promise<Readme | null | 'archive missing'> {
-  const archive = await openArchive(volume, sha256)
+  const archive = await store.openFile(sha256)
   if (!archive) return 'archive missing'
   try {
     const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }

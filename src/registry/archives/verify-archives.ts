@@ -1,13 +1,13 @@
 import type { Queryable } from '../../database/database.ts'
 import { findNewestArchive, listArchivesAfter, type NamedArchive } from '../tables/archives.ts'
-import { type ArchiveVolume, listArchives, statArchive, verifyArchive } from './archive-volume.ts'
+import { type ArchiveStore, verifyArchive } from './archive-store.ts'
 
 /** What is wrong with an archive. */
 export interface ArchiveProblem {
   sha256: string
   /**
    * - `damaged`: its bytes are not what its name says;
-   * - `missing`: versions name it, and it is not on the volume;
+   * - `missing`: versions name it, and it is not in the store;
    * - `wrong size`: it is there with another size than the database knows.
    */
   problem: 'damaged' | 'missing' | 'wrong size'
@@ -22,21 +22,21 @@ export interface Verification {
 }
 
 /**
- * Compares every archive on the volume with its hash, and every version that is not purged with its archive. It reads
+ * Compares every archive in the store with its hash, and every version that is not purged with its archive. It reads
  * all bytes, changes nothing, and repairs nothing.
  */
-export async function verifyArchives(db: Queryable, volume: ArchiveVolume): Promise<Verification> {
+export async function verifyArchives(db: Queryable, store: ArchiveStore): Promise<Verification> {
   const damaged = new Set<string>()
   let archives = 0
-  for await (const { sha256 } of listArchives(volume)) {
+  for await (const { sha256 } of store.list()) {
     // Null when it was collected meanwhile: what versions name is looked for below.
-    const isSound = await verifyArchive(volume, sha256)
+    const isSound = await verifyArchive(store, sha256)
     if (isSound !== null) archives += 1
     if (isSound === false) damaged.add(sha256)
   }
   const problems: ArchiveProblem[] = []
   for await (const named of listNamed(db)) {
-    const problem = await problemOf(volume, named, damaged)
+    const problem = await problemOf(store, named, damaged)
     if (problem) problems.push({ sha256: named.sha256, problem, versions: named.versions })
     damaged.delete(named.sha256)
   }
@@ -44,18 +44,18 @@ export async function verifyArchives(db: Queryable, volume: ArchiveVolume): Prom
   return { archives, problems: [...problems, ...unnamed] }
 }
 
-/** Whether the archive published last is missing: then the volume is likely another database's, or was not mounted. */
-export async function lacksNewestArchive(db: Queryable, volume: ArchiveVolume): Promise<boolean> {
+/** Whether the archive published last is missing: then a volume was likely not mounted. */
+export async function lacksNewestArchive(db: Queryable, store: ArchiveStore): Promise<boolean> {
   const newest = await findNewestArchive(db)
-  return newest !== null && (await statArchive(volume, newest)) === null
+  return newest !== null && (await store.stat(newest)) === null
 }
 
 async function problemOf(
-  volume: ArchiveVolume,
+  store: ArchiveStore,
   { sha256, size }: NamedArchive,
   damaged: ReadonlySet<string>,
 ): Promise<ArchiveProblem['problem'] | null> {
-  const stored = await statArchive(volume, sha256)
+  const stored = await store.stat(sha256)
   if (!stored) return 'missing'
   if (damaged.has(sha256)) return 'damaged'
   return stored.size === size ? null : 'wrong size'

@@ -1,9 +1,8 @@
-import type { FileHandle } from 'node:fs/promises'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
-import { openArchive, statArchive } from '../archives/archive-volume.ts'
+import type { OpenArchive } from '../archives/archive-store.ts'
 import type { RegistryContext } from '../context.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads } from '../tables/versions.ts'
@@ -13,8 +12,6 @@ import { readRange } from './byte-range.ts'
 import { hasTag, setArchiveCaching } from './caching.ts'
 import { param, readDoor } from './door.ts'
 
-/** How much of a large archive is read at once, and at most held in memory for each download. */
-const oneReadBytes = 256 * 1024
 /** How many bytes of archives a process keeps in memory, and how many it reads there at the same time. */
 const maxCachedBytes = 64 * 1024 * 1024
 /** Larger archives are streamed: each would displace too many others. */
@@ -26,7 +23,7 @@ const maxCachedArchive = maxCachedBytes / 16
  */
 export async function distRoute(
   app: FastifyInstance,
-  { config, db, volume, admit, archiveMirror }: RegistryContext,
+  { config, db, archives, admit, archiveMirror }: RegistryContext,
 ): Promise<void> {
   const findDownload = shareStatements(listDownloads.bind(null, db))
   let bytesBeingRead = 0
@@ -96,7 +93,7 @@ export async function distRoute(
    * for nobody. Range is defined for GET only (RFC 9110 §14.2).
    */
   async function sendHead(reply: FastifyReply, sha256: string): Promise<FastifyReply> {
-    const stored = await statArchive(volume, sha256)
+    const stored = await archives.stat(sha256)
     if (!stored) throw missing(sha256)
     return reply.header('content-type', 'application/zip').header('content-length', stored.size).send()
   }
@@ -123,34 +120,36 @@ export async function distRoute(
       const bytes = (await cache.fetch(sha256, { context: size })) as Buffer
       return reply.send(bytes.subarray(start, end + 1))
     }
-    const file = await openStored(sha256, size)
-    return reply.send(file.createReadStream({ start, end, highWaterMark: oneReadBytes }))
+    const { bytes } = await openStored(sha256, size, { start, end })
+    return reply.send(bytes)
   }
 
   async function readArchive(sha256: string, _stale: unknown, { context: size }: { context: number }) {
     bytesBeingRead += size
-    let file: FileHandle | undefined
     try {
-      file = await openStored(sha256, size)
-      return await file.readFile()
+      const { bytes } = await openStored(sha256, size)
+      return Buffer.concat(await bytes.toArray())
     } finally {
       bytesBeingRead -= size
-      await file?.close()
     }
   }
 
   /** Throws errcode 15 for an archive that is missing, or has another size than was uploaded. */
-  async function openStored(sha256: string, size: number): Promise<FileHandle> {
-    const opened = await openArchive(volume, sha256)
+  async function openStored(
+    sha256: string,
+    size: number,
+    range?: { start: number; end: number },
+  ): Promise<OpenArchive> {
+    const opened = await archives.read(sha256, range)
     if (!opened) throw missing(sha256)
-    if (opened.size === size) return opened.file
-    await opened.file.close()
+    if (opened.size === size) return opened
+    opened.bytes.destroy()
     throw new RegistryError(errcode.dataLoss, `archive ${sha256} has ${opened.size} bytes of ${size}`)
   }
 }
 
 function missing(sha256: string): RegistryError {
-  return new RegistryError(errcode.dataLoss, `archive ${sha256} is missing on the volume`)
+  return new RegistryError(errcode.dataLoss, `archive ${sha256} is missing`)
 }
 
 /** Lets nginx send the file, with the headers that are set already. It answers Range requests itself. */

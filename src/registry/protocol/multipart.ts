@@ -6,7 +6,7 @@ import {
   discardArchive,
   type ReceivedArchive,
   receiveArchive,
-} from '../archives/archive-volume.ts'
+} from '../archives/archive-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 
 const field = 'package'

@@ -3,12 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireUploadRate } from '../../http/client-errors.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { type Door, findAccess } from '../access.ts'
-import {
-  discardArchive,
-  keepArchive,
-  type ReceivedArchive,
-  receiveArchive,
-} from '../archives/archive-volume.ts'
+import { discardArchive, type ReceivedArchive, receiveArchive } from '../archives/archive-store.ts'
 import { type JudgedArchive, judgeArchive } from '../archives/judge-archive.ts'
 import { limitConcurrency } from '../archives/time-slices.ts'
 import type { RegistryContext } from '../context.ts'
@@ -109,21 +104,25 @@ async function admitUpload(
 function receive(
   request: FastifyRequest,
   { contentType }: AdmittedUpload,
-  { config, volume }: RegistryContext,
+  { config, archives }: RegistryContext,
 ): Promise<ReceivedArchive> {
   const options = { maxBytes: config.maxArchiveBytes }
   if (isMultipart(contentType)) {
-    return receiveMultipart(volume, { request: request.raw, contentType }, options)
+    return receiveMultipart(archives, { request: request.raw, contentType }, options)
   }
-  return receiveArchive(volume, request.body instanceof Readable ? request.body : Readable.from([]), options)
+  return receiveArchive(
+    archives,
+    request.body instanceof Readable ? request.body : Readable.from([]),
+    options,
+  )
 }
 
-/** Reads the manifest, keeps the archive on the volume, and only then names it in the database. */
+/** Reads the manifest, keeps the archive, and only then names it in the database. */
 async function publish(
   { door, packageName, version, address }: AdmittedUpload,
   archive: ReceivedArchive,
   judged: JudgedArchive,
-  { config, db, changes, readmes, volume, admit }: RegistryContext,
+  { config, db, changes, readmes, archives, admit }: RegistryContext,
 ) {
   const { metadata, warnings } = readComposerJson(judged.manifest, packageName, version)
   refuseMissingAutoload(metadata, judged.tree)
@@ -131,7 +130,7 @@ async function publish(
   const { repositoryId, actor } = admit(door, await findAccess(db, door), 'push')
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
   if (taken) return { outcome: settleRepeat(taken, { version, archive }), warnings: [] }
-  await keepArchive(volume, archive)
+  await archives.keep(archive)
   const author = { accountId: actor?.accountId ?? null, token: actor, address }
   const publication = {
     repositoryId,

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import type { Queryable } from '../../database/database.ts'
 import { cleanText } from '../../domain/plain-text.ts'
-import type { ArchiveVolume } from '../archives/archive-volume.ts'
+import type { ArchiveStore } from '../archives/archive-store.ts'
 import { type Readme, readReadme } from '../archives/readme-entry.ts'
 import { limitConcurrency } from '../archives/time-slices.ts'
 import { findReadmeOf, insertReadme, type RenderedReadme } from '../tables/readmes.ts'
@@ -85,12 +85,12 @@ export function openReadmeRenderer(): ReadmeRenderer {
  * Returns the README of a version. For a version of an earlier release it is read from the archive and stored, once.
  */
 export async function loadReadme(
-  { db, volume, readmes }: { db: Queryable; volume: ArchiveVolume; readmes: ReadmeRenderer },
+  { db, archives, readmes }: { db: Queryable; archives: ArchiveStore; readmes: ReadmeRenderer },
   { id, sha256 }: { id: string; sha256: string },
 ): Promise<RenderedReadme> {
   const stored = await findReadmeOf(db, id)
   if (stored) return stored
-  const readme = await readReadme(volume, sha256)
+  const readme = await readReadme(archives, sha256)
   if (readme === 'archive missing') return { format: 'none', content: '' }
   const rendered = await readmes.render(readme)
   await insertReadme(db, id, rendered)

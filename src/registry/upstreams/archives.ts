@@ -6,12 +6,11 @@ import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import {
-  type ArchiveVolume,
+  type ArchiveStore,
   discardArchive,
-  keepArchive,
   type ReceivedArchive,
   receiveArchive,
-} from '../archives/archive-volume.ts'
+} from '../archives/archive-store.ts'
 import { findDirectory } from '../archives/zip-end.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
@@ -60,7 +59,7 @@ export interface ArchiveMirror {
 export interface ArchiveMirrorContext {
   db: pg.Pool
   client: UpstreamClient
-  volume: ArchiveVolume
+  archives: ArchiveStore
   maxArchiveBytes: number
   /** Counts a fetch by its outcome, and its bytes. */
   note?: (archive: MirroredArchive, outcome: 'fetched' | 'failed' | 'alarm', bytes: number) => void
@@ -68,7 +67,7 @@ export interface ArchiveMirrorContext {
 
 /** Opens the archives of upstreams for a process. One flight per archive, in this process and with all others. */
 export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBaseLogger): ArchiveMirror {
-  const { db, client, volume, maxArchiveBytes, note = () => {} } = context
+  const { db, client, archives, maxArchiveBytes, note = () => {} } = context
   const flights = new Map<string, Promise<unknown>>()
 
   /** Fetches an archive. `consumer` gets the bytes as they arrive, but the last ones only when all are verified. */
@@ -85,7 +84,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       const { body, size } = await client.fetchArchive(archive.url)
       consumer.size = size
       try {
-        received = await receiveArchive(volume, Readable.from(tee(body, consumer)), {
+        received = await receiveArchive(archives, Readable.from(tee(body, consumer)), {
           maxBytes: maxArchiveBytes,
         })
       } catch (error) {
@@ -117,7 +116,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     if (archive.sha256 !== null && archive.sha256 !== received.sha256) {
       throw await alarm(archive, `its bytes differ from those of the first fetch (SHA-256 ${archive.sha256})`)
     }
-    await keepArchive(volume, received)
+    await archives.keep(received)
     const isKept = await transaction(db, async (tx) => {
       await insertArchive(tx, received as ReceivedArchive)
       return saveFetched(tx, archive.id, received as ReceivedArchive)

@@ -2,8 +2,9 @@ import { existsSync } from 'node:fs'
 import { appendFile, mkdir, rm, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { type ArchiveVolume, openArchiveVolume } from '../../../src/registry/archives/archive-volume.ts'
+import type { ArchiveStore } from '../../../src/registry/archives/archive-store.ts'
 import { collectGarbage, collectGarbageJob } from '../../../src/registry/archives/collect-garbage.ts'
+import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
 import { verifyArchives } from '../../../src/registry/archives/verify-archives.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -11,13 +12,13 @@ import { databaseUrl, runSvc } from '../../support/program.ts'
 import { aPackageZip } from '../../support/registry-actors.ts'
 
 const t = useApp()
-let volume: ArchiveVolume
+let volume: ArchiveStore
 beforeEach(async () => {
-  volume = await openArchiveVolume(t.config.dataDir)
+  volume = await openLocalStore(t.config.dataDir)
   for (const name of ['archives', 'tmp']) {
     await rm(join(volume.directory, name), { recursive: true })
   }
-  await openArchiveVolume(t.config.dataDir)
+  await openLocalStore(t.config.dataDir)
   await t.db.query('delete from package_version')
   await t.db.query('delete from mirrored_package')
   await t.db.query('delete from archive')
@@ -256,7 +257,7 @@ describe('svc collect-garbage and svc verify-archives', () => {
     })
     const { code, stdout, stderr } = await svc('verify-archives')
     expect([code, stderr]).toEqual([1, 'svc: 1 archive has a problem.\n'])
-    expect(stdout).toContain(`${kept} is missing on the volume\n  ${repository.path}: acme/lib 1.0.0`)
+    expect(stdout).toContain(`${kept} is missing\n  ${repository.path}: acme/lib 1.0.0`)
   })
 })
 

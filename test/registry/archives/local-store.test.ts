@@ -6,18 +6,13 @@ import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
-  type ArchiveVolume,
+  type ArchiveStore,
   discardArchive,
-  keepArchive,
-  listArchives,
   listTemporaryFiles,
-  openArchive,
-  openArchiveVolume,
   receiveArchive,
-  removeArchive,
-  statArchive,
   verifyArchive,
-} from '../../../src/registry/archives/archive-volume.ts'
+} from '../../../src/registry/archives/archive-store.ts'
+import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
 
 const bytes = Buffer.from('an archive')
 const sha256 = createHash('sha256').update(bytes).digest('hex')
@@ -25,15 +20,15 @@ const sha1 = createHash('sha1').update(bytes).digest('hex')
 const day = 24 * 60 * 60 * 1000
 const yesterday = () => new Date(Date.now() - day)
 
-let volume: ArchiveVolume
+let volume: ArchiveStore
 beforeEach(async () => {
-  volume = await openArchiveVolume(join(await mkdtemp(join(tmpdir(), 'archive-volume-')), 'new'))
+  volume = await openLocalStore(join(await mkdtemp(join(tmpdir(), 'archive-volume-')), 'new'))
 })
 afterEach(() => rm(join(volume.directory, '..'), { recursive: true }))
 
 const receive = (content: Buffer | string = bytes) =>
   receiveArchive(volume, Readable.from([Buffer.from(content)]), { maxBytes: 1000 })
-const keep = async (content?: Buffer | string) => keepArchive(volume, await receive(content))
+const keep = async (content?: Buffer | string) => volume.keep(await receive(content))
 const temporaryFiles = () => readdir(join(volume.directory, 'tmp'))
 const pathOf = (hash: string) => join(volume.directory, 'archives', hash.slice(0, 2), `${hash}.zip`)
 
@@ -58,7 +53,7 @@ describe('receiveArchive', () => {
     expect(received).toEqual({ path: expect.any(String), size: 10, sha256, sha1 })
     expect(await readFile(received.path)).toEqual(bytes)
     expect(await temporaryFiles()).toHaveLength(1)
-    expect(await statArchive(volume, sha256)).toBeNull()
+    expect(await volume.stat(sha256)).toBeNull()
   })
 
   it('accepts nothing at all, which has a hash too', async () => {
@@ -130,7 +125,7 @@ describe('receiveArchive', () => {
   })
 })
 
-describe('keepArchive', () => {
+describe('keep', () => {
   it('moves the archive under its hash', async () => {
     expect(await keep()).toBe('new')
     expect(await readFile(pathOf(sha256))).toEqual(bytes)
@@ -142,7 +137,7 @@ describe('keepArchive', () => {
     const { ino } = await stat(pathOf(sha256))
     await age(pathOf(sha256))
     expect(await keep()).toBe('known')
-    const { touchedAt } = (await statArchive(volume, sha256)) ?? {}
+    const { touchedAt } = (await volume.stat(sha256)) ?? {}
     expect(Date.now() - Number(touchedAt)).toBeLessThan(day)
     expect((await stat(pathOf(sha256))).ino).toBe(ino)
     expect(await temporaryFiles()).toEqual([])
@@ -158,7 +153,7 @@ describe('keepArchive', () => {
 
   it('keeps one archive of many that come at once', async () => {
     const received = await Promise.all(Array.from({ length: 20 }, () => receive()))
-    await Promise.all(received.map((one) => keepArchive(volume, one)))
+    await Promise.all(received.map((one) => volume.keep(one)))
     expect(await readFile(pathOf(sha256))).toEqual(bytes)
     expect(await temporaryFiles()).toEqual([])
   })
@@ -173,15 +168,16 @@ describe('discardArchive', () => {
   })
 })
 
-describe('openArchive, statArchive and verifyArchive', () => {
+describe('read, openFile, stat and verifyArchive', () => {
   it('read what is kept', async () => {
     await keep()
-    const archive = await openArchive(volume, sha256)
+    const archive = await volume.read(sha256, { start: 3, end: 9 })
     expect(archive?.size).toBe(10)
-    const chunks = await archive?.file.createReadStream({ start: 3, end: 9 }).toArray()
-    expect(Buffer.concat(chunks ?? []).toString()).toBe('archive')
-    expect(await statArchive(volume, sha256)).toEqual({
-      path: pathOf(sha256),
+    expect(Buffer.concat((await archive?.bytes.toArray()) ?? []).toString()).toBe('archive')
+    const opened = await volume.openFile(sha256)
+    expect([opened?.size, await opened?.file.readFile()]).toEqual([10, bytes])
+    await opened?.file.close()
+    expect(await volume.stat(sha256)).toEqual({
       sha256,
       size: 10,
       touchedAt: expect.any(Date),
@@ -190,8 +186,9 @@ describe('openArchive, statArchive and verifyArchive', () => {
   })
 
   it('answer null for what is not', async () => {
-    expect(await openArchive(volume, sha256)).toBeNull()
-    expect(await statArchive(volume, sha256)).toBeNull()
+    expect(await volume.read(sha256)).toBeNull()
+    expect(await volume.openFile(sha256)).toBeNull()
+    expect(await volume.stat(sha256)).toBeNull()
     expect(await verifyArchive(volume, sha256)).toBeNull()
   })
 
@@ -204,14 +201,15 @@ describe('openArchive, statArchive and verifyArchive', () => {
   it.each(['', '../../etc/passwd', sha256.toUpperCase(), `${sha256}0`, `${sha256}\n`, sha256.slice(1)])(
     'make no path of %j',
     async (hash) => {
-      await expect(openArchive(volume, hash)).rejects.toThrow(RangeError)
-      await expect(statArchive(volume, hash)).rejects.toThrow(RangeError)
-      await expect(removeArchive(volume, hash, new Date())).rejects.toThrow(RangeError)
+      await expect(volume.read(hash)).rejects.toThrow(RangeError)
+      await expect(volume.openFile(hash)).rejects.toThrow(RangeError)
+      await expect(volume.stat(hash)).rejects.toThrow(RangeError)
+      await expect(volume.remove(hash, new Date())).rejects.toThrow(RangeError)
     },
   )
 })
 
-describe('listArchives and listTemporaryFiles', () => {
+describe('list and listTemporaryFiles', () => {
   it('list what is there, and nothing else', async () => {
     await keep()
     await keep('another')
@@ -221,21 +219,21 @@ describe('listArchives and listTemporaryFiles', () => {
     await mkdir(join(volume.directory, 'archives', '00'))
     await writeFile(join(volume.directory, 'archives', '00', `${sha256}.zip`), 'misplaced')
     await writeFile(join(volume.directory, 'archives', sha256.slice(0, 2), 'x.zip'), 'x')
-    const archives = await collect(listArchives(volume))
+    const archives = await collect(volume.list())
     expect(archives.map(({ size }) => size)).toEqual(expect.arrayContaining([7, 10]))
     expect(archives).toHaveLength(2)
-    expect(archives).toContainEqual(await statArchive(volume, sha256))
+    expect(archives).toContainEqual(await volume.stat(sha256))
     expect(await collect(listTemporaryFiles(volume))).toEqual([
       { path, size: 7, touchedAt: expect.any(Date) },
     ])
   })
 })
 
-describe('removeArchive', () => {
+describe('remove', () => {
   it('removes what nobody touched for a day', async () => {
     await keep()
     await age(pathOf(sha256))
-    expect(await removeArchive(volume, sha256, yesterday())).toBe(true)
+    expect(await volume.remove(sha256, yesterday())).toBe(true)
     expect(existsSync(pathOf(sha256))).toBe(false)
     expect(await temporaryFiles()).toEqual([])
   })
@@ -243,14 +241,14 @@ describe('removeArchive', () => {
   it('leaves what is younger', async () => {
     await keep()
     const { ctimeMs } = await stat(pathOf(sha256))
-    expect(await removeArchive(volume, sha256, yesterday())).toBe(false)
+    expect(await volume.remove(sha256, yesterday())).toBe(false)
     expect(await verifyArchive(volume, sha256)).toBe(true)
     // Not moved away and back, either: a reader might have come between.
     expect((await stat(pathOf(sha256))).ctimeMs).toBe(ctimeMs)
   })
 
   it('has removed what is not there', async () => {
-    expect(await removeArchive(volume, sha256, new Date())).toBe(true)
+    expect(await volume.remove(sha256, new Date())).toBe(true)
   })
 
   it('loses no archive that a publisher keeps at the same moment', async () => {
@@ -258,7 +256,7 @@ describe('removeArchive', () => {
     for (let round = 0; round < 200; round++) {
       await age(pathOf(sha256))
       const received = await receive()
-      await Promise.all([keepArchive(volume, received), removeArchive(volume, sha256, yesterday())])
+      await Promise.all([volume.keep(received), volume.remove(sha256, yesterday())])
       expect(await verifyArchive(volume, sha256)).toBe(true)
     }
     expect(await temporaryFiles()).toEqual([])

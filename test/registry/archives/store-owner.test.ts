@@ -3,8 +3,8 @@ import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
-import { openArchiveVolume } from '../../../src/registry/archives/archive-volume.ts'
-import { openOwnVolume } from '../../../src/registry/archives/volume-owner.ts'
+import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
+import { openOwnStore } from '../../../src/registry/archives/store-owner.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { databaseUrl, runSvc } from '../../support/program.ts'
@@ -18,7 +18,7 @@ const folders: string[] = []
 
 beforeEach(async () => {
   await rm(join(dataDir, 'archives'), { recursive: true, force: true })
-  await openArchiveVolume(dataDir)
+  await openLocalStore(dataDir)
 })
 afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))))
 
@@ -30,7 +30,7 @@ async function anEmptyFolder(): Promise<string> {
 
 describe('an archive volume', () => {
   it('gets the id of its database while it is empty, from one of many processes', async () => {
-    await Promise.all(Array.from({ length: 8 }, () => openOwnVolume(t.db, dataDir)))
+    await Promise.all(Array.from({ length: 8 }, () => openOwnStore(t.db, t.config)))
     expect(await readFile(idPath, 'utf8')).toBe(`${await databaseId()}\n`)
     expect(await readdir(join(dataDir, 'tmp'))).toEqual([])
   })
@@ -40,14 +40,15 @@ describe('an archive volume', () => {
     await push('1.0.0')
     const newest = (await push('2.0.0', { manifest: { description: 'newest' } })).json() as { sha256: string }
     await rm(join(dataDir, 'archives', newest.sha256.slice(0, 2), `${newest.sha256}.zip`))
-    await openOwnVolume(t.db, dataDir)
+    await openOwnStore(t.db, t.config)
     expect(existsSync(idPath)).toBe(true)
   })
 
   it('of another database is refused with both ids', async () => {
     await writeFile(idPath, `${stranger}\n`)
-    await expect(openOwnVolume(t.db, dataDir)).rejects.toThrow(
-      `The archives in ${dataDir} belong to the database with the id ${stranger}, but this database has the id ${await databaseId()}.`,
+    const id = await databaseId()
+    await expect(openOwnStore(t.db, t.config)).rejects.toThrow(
+      `The archives in ${dataDir} belong to the database with the id ${stranger}, but this database has the id ${id}.`,
     )
     expect(await readFile(idPath, 'utf8')).toBe(`${stranger}\n`)
   })
@@ -57,8 +58,9 @@ describe('an archive volume', () => {
     await push('1.0.0')
     await t.db.query('delete from package_version')
     await t.db.query('delete from archive')
-    await expect(openOwnVolume(t.db, dataDir)).rejects.toThrow(
-      `There are archives in ${dataDir}, but this database (id ${await databaseId()}) knows none of them.`,
+    const id = await databaseId()
+    await expect(openOwnStore(t.db, t.config)).rejects.toThrow(
+      `There are archives in ${dataDir}, but this database (id ${id}) knows none of them.`,
     )
     expect(existsSync(idPath)).toBe(false)
   })
@@ -80,7 +82,7 @@ describe('svc serve, collect-garbage and verify-archives', () => {
     const folder = await anEmptyFolder()
     const { push } = await aCaller(t)
     const { sha256 } = (await push('1.0.0')).json() as { sha256: string }
-    await openArchiveVolume(folder)
+    await openLocalStore(folder)
     const from = join(dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
     const path = join(folder, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
     await cp(from, path)
