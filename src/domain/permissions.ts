@@ -33,7 +33,7 @@ export interface TokenGrant {
 }
 
 /** A repository as the account behind the request stands to it. */
-export interface RepositoryStanding {
+export interface RepositoryForAccount {
   id: string
   visibility: Visibility
   /** The stronger of the account's roles on the group and on the repository; null without either. */
@@ -58,7 +58,7 @@ export function scopeOf(act: Act): string {
  * repository, and the account's role allows it. Null stands for a request without credentials. A public
  * repository is pulled by anyone, so a pull of it asks nothing of the token.
  */
-export function judge(token: TokenGrant | null, repository: RepositoryStanding, act: Act): Verdict {
+export function judge(token: TokenGrant | null, repository: RepositoryForAccount, act: Act): Verdict {
   const isPublic = repository.visibility === 'public'
   const role = repository.role ?? (isPublic ? 'guest' : null)
   if (isPublic && act === 'pull') return 'allowed'
@@ -73,7 +73,7 @@ export function isAtLeast(role: Role | null, needed: Role): boolean {
   return role !== null && roles.indexOf(role) >= roles.indexOf(needed)
 }
 
-function reaches(token: TokenGrant, repository: RepositoryStanding): boolean {
+function reaches(token: TokenGrant, repository: RepositoryForAccount): boolean {
   if (token.resourceScope === 'all') return true
   if (token.resourceScope === 'public') return repository.visibility === 'public'
   return token.repositoryIds.includes(repository.id)

@@ -12,20 +12,20 @@ import type { UsedToken } from '../jobs/last-use.ts'
 import { errcode, notAuthorized, RegistryError } from './errors.ts'
 import { badCredentials } from './protocol/credentials.ts'
 
-/** Where a request goes, and the token it presents. */
-export interface Door {
+/** The repository that a request is for, and the token in it. */
+export interface RegistryRequest {
   group: string
   name: string
-  /** Null when it presents none. */
+  /** Null without a token. */
   tokenHash: SecretHash | null
 }
 
-/** Whose token a request came with. */
+/** The account whose token a request has. */
 export interface Actor extends UsedToken {
   accountId: string
 }
 
-/** What the database says about a door: the repository and the token there, each null when there is none. */
+/** What the database knows of a request's repository and token, and of the account's role there. */
 export interface Access {
   repositoryId: string | null
   visibility: Visibility
@@ -39,59 +39,65 @@ export interface Access {
   repositoryIds: string[]
 }
 
-/** Whom the door lets in. */
-export interface Admission {
+/** A request that may go on. */
+export interface GrantedAccess {
   repositoryId: string
   /** Null for a request without credentials to a public repository. */
   actor: Actor | null
 }
 
-/** Reads an `Access`; the door's three values come first: `from ${accessTable} …`, `values: [...doorValues(door)]`. */
+/** Reads an `Access`; its three values come first: `from ${accessTable} …`, `values: [...accessValues(target)]`. */
 export const accessTable = 'registry_access($1, $2, $3) a'
 export const accessColumns = `a.repository_id as "repositoryId", a.visibility, a.role, a.token_kind as "tokenKind",
   a.token_id as "tokenId", a.account_id as "accountId", a.authorization_id as "authorizationId", a.scopes,
   a.resource_scope as "resourceScope", a.repository_ids as "repositoryIds"`
 
-export function doorValues({ group, name, tokenHash }: Door): [string, string, SecretHash | null] {
+export function accessValues({
+  group,
+  name,
+  tokenHash,
+}: RegistryRequest): [string, string, SecretHash | null] {
   return [group, name, tokenHash]
 }
 
-/** The same in a statement for many calls: `forEachCall({ ...doorColumns, … }, …)`, `values: [...doorArrays(doors), …]`. */
+/** The same in a statement for many requests: `forEachCall({ ...accessParameters, … }, …)`, `values: [...accessArrays(targets), …]`. */
 export const accessOfCall = 'registry_access(call.group_name, call.repository_name, call.token_hash) a'
-export const doorColumns = { group_name: 'text', repository_name: 'text', token_hash: 'bytea' }
+export const accessParameters = { group_name: 'text', repository_name: 'text', token_hash: 'bytea' }
 
-export function doorArrays(doors: readonly Door[]): [string[], string[], (SecretHash | null)[]] {
+export function accessArrays(
+  targets: readonly RegistryRequest[],
+): [string[], string[], (SecretHash | null)[]] {
   return [
-    doors.map(({ group }) => group),
-    doors.map(({ name }) => name),
-    doors.map(({ tokenHash }) => tokenHash),
+    targets.map(({ group }) => group),
+    targets.map(({ name }) => name),
+    targets.map(({ tokenHash }) => tokenHash),
   ]
 }
 
-/** The access alone, for endpoints that read nothing else in the same statement. */
-export async function findAccess(db: Queryable, door: Door): Promise<Access> {
+/** Reads the access alone, for endpoints that read nothing else in the same statement. */
+export async function findAccess(db: Queryable, target: RegistryRequest): Promise<Access> {
   const { rows } = await db.query<Access>({
     name: 'find-access',
     text: `select ${accessColumns} from ${accessTable}`,
-    values: doorValues(door),
+    values: accessValues(target),
   })
   return rows[0] as Access
 }
 
 /**
- * The registry's dialect of the permission rule (DESIGN §1, §7). Throws errcode 16 with 401 when credentials are
- * missing or bad, errcode 5 for a repository that the token may not see, and errcode 16 with 403 when it may see the
- * repository but not do this. Without credentials a private repository looks like an unknown one, so that Composer
- * asks for them and nobody learns what exists. An upload to a hidden repository keeps the body that SPEC 7 gives to a
- * missing permission, and of "not there" only the status.
+ * Applies the permission rule (DESIGN §1, §7) and returns the request's repository and actor. Throws errcode 16 with 401
+ * for missing or bad credentials, errcode 5 for a repository that the token may not see, and errcode 16 with 403 when
+ * it may see the repository but not do this. Without credentials a private repository looks like an unknown one, so that
+ * Composer asks for credentials and nobody learns what exists. An upload to a hidden repository gets the body that SPEC
+ * 7 gives to a missing permission, with status 404.
  */
-export function admit(door: Door, access: Access, act: Act): Admission {
+export function requireAccess(target: RegistryRequest, access: Access, act: Act): GrantedAccess {
   const actor = actorOf(access)
-  if (door.tokenHash && !actor) throw badCredentials('The token is unknown, expired or revoked.')
+  if (target.tokenHash && !actor) throw badCredentials('The token is unknown, expired or revoked.')
   const { repositoryId } = access
-  const standing = repositoryId === null ? null : { ...access, id: repositoryId }
-  const verdict = standing === null ? 'hidden' : judge(actor && access, standing, act)
-  if (standing !== null && verdict === 'allowed') return { repositoryId: standing.id, actor }
+  const repository = repositoryId === null ? null : { ...access, id: repositoryId }
+  const verdict = repository === null ? 'hidden' : judge(actor && access, repository, act)
+  if (repository !== null && verdict === 'allowed') return { repositoryId: repository.id, actor }
   if (!actor) throw badCredentials('Credentials are missing: the username svc and a token as the password.')
   if (verdict === 'hidden') throw act === 'push' ? nowhereToPush() : noRepository()
   throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
@@ -107,9 +113,9 @@ function reasonOf(verdict: string, act: Act): string {
     : 'The role of the account, or the repositories its token was made for, do not allow this.'
 }
 
-const hiddenOrMissing = 'There is no repository at this address, or the token may not see it.'
+const hiddenOrMissing = 'There is no repository at this URL, or the token may not see it.'
 
-/** One answer for what does not exist and for what this token may not see. */
+/** Returns the same error for what does not exist and for what this token may not see. */
 export function noRepository(): RegistryError {
   return new RegistryError(errcode.notFound, 'repository not found', { warning: hiddenOrMissing })
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { AppContext } from '../context.ts'
-import type { admit } from './access.ts'
+import type { requireAccess } from './access.ts'
 import type { ArchiveStore } from './archives/archive-store.ts'
 import type { DownloadCounter } from './download-counter.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
@@ -16,6 +16,6 @@ export interface RegistryContext extends AppContext {
   downloads: DownloadCounter
   mirror: Mirror
   archiveMirror: ArchiveMirror
-  /** `admit` of access.ts, which also notes that the token was used. */
-  admit: typeof admit
+  /** `requireAccess` of access.ts, which also notes that the token was used. */
+  requireAccess: typeof requireAccess
 }

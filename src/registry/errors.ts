@@ -1,4 +1,4 @@
-/** The refusals a registry answers, numbered as gRPC numbers them (SPEC 7). */
+/** The error codes of a registry, which are those of gRPC (SPEC 7). */
 export const errcode = {
   invalidArgument: 3,
   deadlineExceeded: 4,
@@ -36,7 +36,7 @@ const statusOf: Record<Errcode, number> = {
   16: 401,
 }
 
-/** What a refused client reads. Composer prints `warning`; `details` are for whoever reads the JSON. */
+/** The body of an error response. Composer prints `warning`; `details` are for people who read the JSON. */
 export interface RegistryErrorBody {
   errcode: Errcode
   errmsg: string
@@ -49,17 +49,20 @@ interface RegistryErrorOptions {
   status?: number
   warning?: string
   details?: readonly string[]
+  /** The Allow header of a 405. */
+  allow?: string
   /** For the log only, never sent. */
   cause?: unknown
 }
 
-/** A refusal the caller may read: the errcode and errmsg of SPEC 7, with help beside them. */
+/** An error that the client may read: the errcode and errmsg of SPEC 7, and help in further members. */
 export class RegistryError extends Error {
   override readonly name = 'RegistryError'
   readonly errcode: Errcode
   readonly status: number
   readonly warning: string | undefined
   readonly details: readonly string[]
+  readonly allow: string | undefined
 
   constructor(errcode: Errcode, errmsg: string, options: RegistryErrorOptions = {}) {
     super(errmsg, 'cause' in options ? { cause: options.cause } : undefined)
@@ -67,6 +70,7 @@ export class RegistryError extends Error {
     this.status = options.status ?? statusOf[errcode]
     this.warning = options.warning
     this.details = options.details ?? []
+    this.allow = options.allow
   }
 
   get errmsg(): string {
@@ -84,8 +88,8 @@ export class RegistryError extends Error {
 }
 
 /**
- * The refusal of SPEC 7 for a missing or bad credential (401), for a good one without the right (403), and for one that
- * may not even see where it uploads (404).
+ * Returns the error of SPEC 7 for missing or bad credentials (401), for good ones without the permission (403), and for
+ * an upload to a repository that the token may not see (404).
  */
 export function notAuthorized(
   options: Omit<RegistryErrorOptions, 'status'> & { status?: 401 | 403 | 404 } = {},

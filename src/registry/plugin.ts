@@ -2,20 +2,20 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { openSidePool } from '../database/side-pool.ts'
 import { readBasicCredentials } from '../http/basic-credentials.ts'
+import { addRoutesAndRefuseOthers } from '../http/other-methods.ts'
 import type { LastUse } from '../jobs/last-use.ts'
-import { admit } from './access.ts'
+import { requireAccess } from './access.ts'
 import { openArchiveStore } from './archives/open-store.ts'
 import type { RegistryContext } from './context.ts'
 import { openDownloadCounter } from './download-counter.ts'
-import { answerError, notFound } from './protocol/answers.ts'
+import { auditRoute } from './protocol/audit.ts'
 import { changesRoute } from './protocol/changes.ts'
 import { distRoute } from './protocol/dist.ts'
-import { param } from './protocol/door.ts'
 import { metadataRoutes } from './protocol/metadata.ts'
 import { notifyRoutes } from './protocol/notify.ts'
-import { refuseOtherMethods } from './protocol/other-methods.ts'
+import { param } from './protocol/registry-request.ts'
+import { methodNotAllowed, registryNotFound, sendRegistryError } from './protocol/responses.ts'
 import { searchRoutes } from './protocol/search.ts'
-import { securityAdvisoryRoutes } from './protocol/security-advisories.ts'
 import { uploadRoutes } from './protocol/upload.ts'
 import { openArchiveMirror } from './upstreams/archives.ts'
 import type { UpstreamClient } from './upstreams/fetch.ts'
@@ -26,11 +26,11 @@ const everyRoute = [
   notifyRoutes,
   searchRoutes,
   changesRoute,
-  securityAdvisoryRoutes,
+  auditRoute,
   uploadRoutes,
 ]
 
-/** The Composer registries of all repositories: everything below {registry_url}, in one dialect (DESIGN §7). */
+/** The Composer registries of all repositories: everything below {registry_url}, with one error format (DESIGN §7). */
 export async function registry(
   app: FastifyInstance,
   given: AppContext &
@@ -63,10 +63,10 @@ export async function registry(
     archives,
     archiveMirror,
     downloads,
-    admit(...request) {
-      const admission = admit(...request)
-      if (admission.actor) given.lastUse.note(admission.actor)
-      return admission
+    requireAccess(...request) {
+      const granted = requireAccess(...request)
+      if (granted.actor) given.lastUse.note(granted.actor)
+      return granted
     },
   }
 
@@ -77,19 +77,19 @@ export async function registry(
   }
 
   async function scope(registries: FastifyInstance): Promise<void> {
-    registries.setErrorHandler(answerError)
+    registries.setErrorHandler(sendRegistryError)
     await readBasicCredentials(registries)
     registries.addHook('onRequest', async (request) => {
-      // PostgreSQL's texts know no NUL, so nothing is named with one.
+      // PostgreSQL cannot store NUL in text, so no name contains one.
       if (
         Object.values(request.params as Record<string, string>)
           .join('')
           .includes('\0')
       )
-        throw notFound()
+        throw registryNotFound()
     })
-    await refuseOtherMethods(registries, () => addRoutes(registries))
-    // Whoever opens the registry's address in a browser wants the repository's page.
+    await addRoutesAndRefuseOthers(registries, () => addRoutes(registries), methodNotAllowed)
+    // A person who opens the registry's URL in a browser wants the repository's page.
     registries.get('/', async (request, reply) =>
       reply.redirect(
         `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`,
@@ -97,7 +97,7 @@ export async function registry(
     )
     registries.all('/*', {
       onRequest: async () => {
-        throw notFound()
+        throw registryNotFound()
       },
       handler: async () => undefined,
     })

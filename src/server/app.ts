@@ -25,7 +25,7 @@ import { oauthPages } from '../oauth/pages-plugin.ts'
 import { noSuchEndpoint, oauth } from '../oauth/plugin.ts'
 import { peoplesPages } from '../pages/plugin.ts'
 import { registry } from '../registry/plugin.ts'
-import { answerError, notFound as notInRegistry } from '../registry/protocol/answers.ts'
+import { registryNotFound, sendRegistryError } from '../registry/protocol/responses.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { openUpstreamClient } from '../registry/upstreams/fetch.ts'
 import { openMirror } from '../registry/upstreams/mirror.ts'
@@ -148,7 +148,7 @@ interface Dialect {
 const dialects: readonly Dialect[] = [
   { path: /^\/oauth2\//, answer: sendOAuthError, nothingHere: noSuchEndpoint },
   { path: /^\/api\//, answer: sendApiError, nothingHere: noSuchApiEndpoint },
-  { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: answerError, nothingHere: notInRegistry },
+  { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: sendRegistryError, nothingHere: registryNotFound },
 ]
 
 /** What reaches no scope is answered by whom its address belongs to. */

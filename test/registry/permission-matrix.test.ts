@@ -14,13 +14,13 @@ import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { basic } from '../support/registry-actors.ts'
 
 /*
- * The permission rule of DESIGN §1, stated here once more in other words than in src/permissions.ts, and compared with
- * what the database and the doors answer in every combination.
+ * The permission rule of DESIGN §1, stated here once more in other words than in src/domain/permissions.ts, and compared with
+ * what the database and the endpoints return in every combination.
  */
-type Standing = { inGroup?: Role; inRepository?: Role; isAdmin?: true }
+type Roles = { inGroup?: Role; inRepository?: Role; isAdmin?: true }
 
 const roles: (Role | undefined)[] = [undefined, 'guest', 'developer', 'admin']
-const standings: Standing[] = [
+const roleSets: Roles[] = [
   ...roles.flatMap((inGroup) =>
     roles.map((inRepository) => ({ ...(inGroup && { inGroup }), ...(inRepository && { inRepository }) })),
   ),
@@ -52,13 +52,13 @@ const rules: Record<Act, { scopes: string[]; least: Role }> = {
 const power = { none: 0, guest: 1, developer: 2, admin: 3 }
 
 interface Case {
-  standing: Standing
+  held: Roles
   visibility: Visibility
   scope: string
   reach: (typeof reaches)[number]
 }
 
-function powerOf({ inGroup, inRepository, isAdmin }: Standing): number {
+function powerOf({ inGroup, inRepository, isAdmin }: Roles): number {
   return isAdmin ? power.admin : Math.max(power[inGroup ?? 'none'], power[inRepository ?? 'none'])
 }
 
@@ -68,23 +68,23 @@ function isReached({ reach, visibility }: Case): boolean {
 
 /** A private repository is there only for its members, and of their tokens only for those that reach it. */
 function isSeen(one: Case): boolean {
-  return one.visibility === 'public' || (powerOf(one.standing) > 0 && isReached(one))
+  return one.visibility === 'public' || (powerOf(one.held) > 0 && isReached(one))
 }
 
 function isAllowed(one: Case, act: Act): boolean {
   if (act === 'pull' && one.visibility === 'public') return true
-  const ownPower = Math.max(powerOf(one.standing), one.visibility === 'public' ? power.guest : 0)
+  const ownPower = Math.max(powerOf(one.held), one.visibility === 'public' ? power.guest : 0)
   return rules[act].scopes.includes(one.scope) && isReached(one) && ownPower >= power[rules[act].least]
 }
 
 const t = useApp()
 
-async function aSubject({ standing, visibility }: Pick<Case, 'standing' | 'visibility'>) {
+async function aSubject({ held, visibility }: Pick<Case, 'held' | 'visibility'>) {
   const repository = await aRepository(t.db, { visibility })
   const other = await aRepository(t.db)
-  const account = await anAccount(t.db, { isAdmin: standing.isAdmin ?? false })
-  if (standing.inGroup) await aGroupMember(t.db, account, repository.group, standing.inGroup)
-  if (standing.inRepository) await aMember(t.db, account, repository, standing.inRepository)
+  const account = await anAccount(t.db, { isAdmin: held.isAdmin ?? false })
+  if (held.inGroup) await aGroupMember(t.db, account, repository.group, held.inGroup)
+  if (held.inRepository) await aMember(t.db, account, repository, held.inRepository)
 
   function grantOf({ scope, reach }: Case) {
     const resourceScope: ResourceScope = reach === 'all' || reach === 'public' ? reach : 'specified'
@@ -111,16 +111,16 @@ async function aSubject({ standing, visibility }: Pick<Case, 'standing' | 'visib
   return { repository, tokensFor }
 }
 
-describe.each(standings)('an account that is %j', (standing) => {
+describe.each(roleSets)('an account that is %j', (held) => {
   it.each(visibilities)(
     'may do with a %s repository what DESIGN §1 says, and nothing else',
     async (visibility) => {
-      const { repository, tokensFor } = await aSubject({ standing, visibility })
+      const { repository, tokensFor } = await aSubject({ held, visibility })
       // Tables that grow from nothing within a minute are planned as the empty ones that they were.
       await t.db.query('analyze')
       const [group = '', name = ''] = repository.path.split('/')
       for (const [scope, reach] of scopes.flatMap((each) => reaches.map((one) => [each, one] as const))) {
-        const one: Case = { standing, visibility, scope, reach }
+        const one: Case = { held, visibility, scope, reach }
         const tokens = await tokensFor(one)
         for (const token of tokens) {
           const access = await findAccess(t.db, { group, name, tokenHash: hashSecret(token) })
@@ -129,9 +129,9 @@ describe.each(standings)('an account that is %j', (standing) => {
             expect(allowed, `${token.slice(0, 5)} ${JSON.stringify(one)} ${act}`).toBe(isAllowed(one, act))
           }
         }
-        // The doors judge by the very access that was just read; with one kind of token, and then with the other.
+        // The endpoints judge by the access that was just read; with one kind of token, and then with the other.
         const [token = ''] = reach === 'all' || reach === 'public' ? tokens : tokens.toReversed()
-        expect(await doorsFor(token, repository.path), JSON.stringify(one)).toEqual({
+        expect(await statusesFor(token, repository.path), JSON.stringify(one)).toEqual({
           pull: isAllowed(one, 'pull') ? 200 : isSeen(one) ? 403 : 404,
           push: isAllowed(one, 'push') ? 400 : isSeen(one) ? 403 : 404,
         })
@@ -142,16 +142,16 @@ describe.each(standings)('an account that is %j', (standing) => {
 
 describe('a request without credentials', () => {
   it.each(visibilities)('may do with a %s repository what anybody may', async (visibility) => {
-    const { repository } = await aSubject({ standing: {}, visibility })
+    const { repository } = await aSubject({ held: {}, visibility })
     const [group = '', name = ''] = repository.path.split('/')
     const access = await findAccess(t.db, { group, name, tokenHash: null })
     for (const act of Object.keys(rules) as Act[]) {
-      const standing = { ...access, id: access.repositoryId as string }
-      const allowed = judge(null, standing, act) === 'allowed'
+      const held = { ...access, id: access.repositoryId as string }
+      const allowed = judge(null, held, act) === 'allowed'
       expect(allowed, act).toBe(act === 'pull' && visibility === 'public')
     }
     const isOpen = visibility === 'public'
-    expect(await doorsFor(null, repository.path)).toEqual({ pull: isOpen ? 200 : 401, push: 401 })
+    expect(await statusesFor(null, repository.path)).toEqual({ pull: isOpen ? 200 : 401, push: 401 })
   })
 })
 
@@ -160,7 +160,7 @@ function verdictOf(access: Access, act: Act): string {
 }
 
 /** How the registry answers a pull, and an upload of no archive: with 400 once it is admitted. */
-async function doorsFor(token: string | null, path: string): Promise<{ pull: number; push: number }> {
+async function statusesFor(token: string | null, path: string): Promise<{ pull: number; push: number }> {
   const headers = token === null ? {} : { authorization: basic(token) }
   const pull = await t.app.inject({ url: `/${path}/-/packages/packages.json`, headers })
   const url = `/${path}/-/packages/upload/acme/lib/1.0.0`

@@ -21,7 +21,7 @@ describe('a URL that cannot be decoded', () => {
     ['/oauth2/%zz', 'application/json;charset=UTF-8', { error: 'invalid_request' }],
     ['/api/%zz', 'application/json; charset=utf-8', { errcode: 3 }],
     ['/acme/php/-/packages/p2/%zz.json', 'application/json', { errcode: 3 }],
-  ])('is answered in the dialect of its door: %s', async (url, type, body) => {
+  ])('is answered in the format of its scope: %s', async (url, type, body) => {
     const answer = await t.app.inject(url)
     expect(answer.statusCode).toBe(400)
     expect(answer.headers['content-type']).toBe(type)
@@ -43,7 +43,7 @@ describe('a method that nobody knows', () => {
     ['/oauth2/token', 'application/json;charset=UTF-8', { error: 'invalid_request' }],
     ['/api/user', 'application/json; charset=utf-8', { errcode: 5 }],
     ['/acme/php/-/packages/packages.json', 'application/json', { errcode: 5 }],
-  ])('is answered in the dialect of its door: %s', async (url, type, body) => {
+  ])('is answered in the format of its scope: %s', async (url, type, body) => {
     const answer = await t.app.inject({ method: 'PROPFIND', url })
     expect(answer.statusCode).toBe(404)
     expect(answer.headers['content-type']).toBe(type)

@@ -1,7 +1,14 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import { forEachCall } from '../../database/shared-statements.ts'
-import { type Access, accessColumns, accessOfCall, type Door, doorArrays, doorColumns } from '../access.ts'
+import {
+  type Access,
+  accessArrays,
+  accessColumns,
+  accessOfCall,
+  accessParameters,
+  type RegistryRequest,
+} from '../access.ts'
 import type { EncodedDocument, Encoding } from './encodings.ts'
 
 /**
@@ -26,12 +33,12 @@ export interface FoundDocument extends Access {
  */
 export async function listPackageDocuments(
   db: Queryable,
-  wanted: readonly { door: Door; packageName: string; isDev: boolean }[],
+  wanted: readonly { target: RegistryRequest; packageName: string; isDev: boolean }[],
 ): Promise<(FoundDocument & { mayMirror: boolean })[]> {
   const { rows } = await db.query<FoundDocument & { mayMirror: boolean }>({
     name: 'list-package-documents',
     text: forEachCall(
-      { ...doorColumns, package_name: 'text', is_dev: 'boolean' },
+      { ...accessParameters, package_name: 'text', is_dev: 'boolean' },
       `select ${accessColumns}, p.id as "subjectId", d.revision, d.last_modified as "lastModified",
               p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
                                                                 and u.removed_at is null) as "mayMirror"
@@ -40,7 +47,7 @@ export async function listPackageDocuments(
          left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev`,
     ),
     values: [
-      ...doorArrays(wanted.map(({ door }) => door)),
+      ...accessArrays(wanted.map(({ target }) => target)),
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ isDev }) => isDev),
     ],
@@ -55,27 +62,33 @@ export interface FoundRoot extends FoundDocument {
 }
 
 /** Finds repositories' packages.json: one for each of the wanted repositories, in that order. */
-export async function listRootDocuments(db: Queryable, doors: readonly Door[]): Promise<FoundRoot[]> {
+export async function listRootDocuments(
+  db: Queryable,
+  targets: readonly RegistryRequest[],
+): Promise<FoundRoot[]> {
   const { rows } = await db.query<FoundRoot>({
     name: 'list-root-documents',
     text: forEachCall(
-      doorColumns,
+      accessParameters,
       repositoryDocument(
         'root_document',
         ', (select revision from repository_listing where repository_id = r.id) as "listingRevision"',
       ),
     ),
-    values: doorArrays(doors),
+    values: accessArrays(targets),
   })
   return rows
 }
 
 /** Finds repositories' filter.json: one for each of the wanted repositories, in that order. */
-export async function listFilterDocuments(db: Queryable, doors: readonly Door[]): Promise<FoundDocument[]> {
+export async function listFilterDocuments(
+  db: Queryable,
+  targets: readonly RegistryRequest[],
+): Promise<FoundDocument[]> {
   const { rows } = await db.query<FoundDocument>({
     name: 'list-filter-documents',
-    text: forEachCall(doorColumns, repositoryDocument('filter_document')),
-    values: doorArrays(doors),
+    text: forEachCall(accessParameters, repositoryDocument('filter_document')),
+    values: accessArrays(targets),
   })
   return rows
 }

@@ -20,7 +20,7 @@ export interface VersionChange extends PackageChange {
 }
 
 /** What a change did, for the event. */
-export interface Deed {
+export interface ChangeRecord {
   action: RegistryAction
   /** Null when it is about the package as a whole. */
   version: string | null
@@ -31,7 +31,7 @@ export interface Deed {
  * Runs a change in one transaction, under the lock that every change of the package takes: what it alters, the
  * documents that show it and the event become visible together. Throws errcode 5 for an unknown package.
  */
-export async function changePackage<D extends Deed>(
+export async function changePackage<D extends ChangeRecord>(
   pool: pg.Pool,
   { repositoryId, packageName, author }: PackageChange,
   alter: (tx: pg.PoolClient, held: HeldPackage) => Promise<D>,
@@ -39,9 +39,9 @@ export async function changePackage<D extends Deed>(
   return transaction(pool, async (tx) => {
     const held = await holdNamedPackage(tx, repositoryId, packageName)
     if (!held) throw noPackage()
-    const deed = await alter(tx, held)
-    await insertEvent(tx, author, { repositoryId, packageName, ...deed })
-    return deed
+    const record = await alter(tx, held)
+    await insertEvent(tx, author, { repositoryId, packageName, ...record })
+    return record
   })
 }
 

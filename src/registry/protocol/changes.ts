@@ -3,26 +3,26 @@ import { findAccess } from '../access.ts'
 import type { RegistryContext } from '../context.ts'
 import { findChangesTimestamp, listChanges } from '../documents/documents.ts'
 import { errcode } from '../errors.ts'
-import { sendJson } from './answers.ts'
-import { readDoor } from './door.ts'
+import { readRegistryRequest } from './registry-request.ts'
+import { sendRegistryJson } from './responses.ts'
 
 /** Ten-thousandths of a second since 1970, as mirrors of the public registry send them. */
 const moment = /^\d{1,15}$/
 
 /**
  * Tells mirrors what changed since they last asked (COMPOSER A2). A document that is named twice does no harm; one that
- * is left out would never be fetched. A mirror that asks for the first time is told where to begin. Each answer has a
- * timestamp to ask with next; while there is more, it is the one of the next part.
+ * is left out would never be fetched. The first request of a mirror is refused with the timestamp to begin with. Each
+ * response has the timestamp of the next request; while there are more changes, it is that of the next part.
  */
-export async function changesRoute(app: FastifyInstance, { db, admit }: RegistryContext) {
+export async function changesRoute(app: FastifyInstance, { db, requireAccess }: RegistryContext) {
   app.get('/metadata/changes.json', async (request, reply) => {
-    const door = readDoor(request)
+    const target = readRegistryRequest(request)
     const since = sinceOf(request)
     // Its own statement: to list a hidden repository's changes would take longer than for a missing one.
-    const { repositoryId } = admit(door, await findAccess(db, door), 'pull')
+    const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
     reply.header('cache-control', 'private, no-cache')
-    if (since !== null) return sendJson(reply, 200, await listChanges(db, repositoryId, since))
-    return sendJson(reply, 400, {
+    if (since !== null) return sendRegistryJson(reply, 200, await listChanges(db, repositoryId, since))
+    return sendRegistryJson(reply, 400, {
       errcode: errcode.invalidArgument,
       errmsg: 'since must be a timestamp from an earlier response: begin with this one',
       timestamp: await findChangesTimestamp(db),

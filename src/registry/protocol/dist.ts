@@ -7,10 +7,10 @@ import type { RegistryContext } from '../context.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads } from '../tables/versions.ts'
 import type { WantedArchive } from '../upstreams/tables/mirrored-archives.ts'
-import { notFound } from './answers.ts'
 import { readRange } from './byte-range.ts'
 import { hasTag, setArchiveCaching } from './caching.ts'
-import { param, readDoor } from './door.ts'
+import { param, readRegistryRequest } from './registry-request.ts'
+import { registryNotFound } from './responses.ts'
 
 /** How many bytes of archives a process keeps in memory, and how many it reads there at the same time. */
 const maxCachedBytes = 64 * 1024 * 1024
@@ -23,7 +23,7 @@ const maxCachedArchive = maxCachedBytes / 16
  */
 export async function distRoute(
   app: FastifyInstance,
-  { config, db, archives, admit, archiveMirror }: RegistryContext,
+  { config, db, archives, requireAccess, archiveMirror }: RegistryContext,
 ): Promise<void> {
   const findDownload = shareStatements(listDownloads.bind(null, db))
   let bytesBeingRead = 0
@@ -38,16 +38,16 @@ export async function distRoute(
   app.route({ method: ['GET', 'HEAD'], url: '/dist/:vendor/:package/:version/:file', handler: download })
 
   async function download(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const door = readDoor(request)
+    const target = readRegistryRequest(request)
     const packageName = `${param(request, 'vendor')}/${param(request, 'package')}`
     const version = param(request, 'version')
     const [, sha256 = ''] = /^([0-9a-f]{64})\.zip$/.exec(param(request, 'file')) ?? []
-    const found = await findDownload({ door, packageName, version, sha256 })
-    const { repositoryId } = admit(door, found, 'pull')
+    const found = await findDownload({ target, packageName, version, sha256 })
+    const { repositoryId } = requireAccess(target, found, 'pull')
     const { size, quarantineReason } = found
     if (found.isMirrored)
       return sendMirrored(request, reply, { repositoryId, packageName, versionPath: version })
-    if (size === null) throw notFound('archive not found')
+    if (size === null) throw registryNotFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
     setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
@@ -74,9 +74,9 @@ export async function distRoute(
     wanted: Omit<WantedArchive, 'reference' | 'type'>,
   ): Promise<FastifyReply> {
     const [, reference, type] = /^([0-9a-f]{7,64})\.(\w{2,4})$/.exec(param(request, 'file')) ?? []
-    if (reference === undefined || type === undefined) throw notFound('archive not found')
+    if (reference === undefined || type === undefined) throw registryNotFound('archive not found')
     const served = await archiveMirror.serve({ ...wanted, reference, type })
-    if (!served) throw notFound('archive not found')
+    if (!served) throw registryNotFound('archive not found')
     setArchiveCaching(reply, 'private')
     if (served.kind === 'stored') {
       const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.versionPath}.${type}`

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
-import type { Door } from '../access.ts'
+import type { RegistryRequest } from '../access.ts'
 import type { RegistryContext } from '../context.ts'
 import {
   type DocumentBytes,
@@ -21,9 +21,9 @@ import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
 import type { Author } from '../tables/events.ts'
 import { findMirrorBytes, type WantedMirror } from '../upstreams/tables/mirrored-documents.ts'
-import { jsonType, sendJson } from './answers.ts'
 import { hasTag, setDocumentCaching } from './caching.ts'
-import { param, readDoor } from './door.ts'
+import { param, readRegistryRequest } from './registry-request.ts'
+import { jsonType, sendRegistryJson } from './responses.ts'
 
 /** How many bytes of documents a process keeps in memory. */
 const maxCachedBytes = 64 * 1024 * 1024
@@ -37,7 +37,7 @@ type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
  * at the same time share one read of them.
  */
 export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
-  const { config, db, admit, mirror } = context
+  const { config, db, requireAccess, mirror } = context
 
   const findRoot = shareStatements(listRootDocuments.bind(null, db))
   const refreshes = new Map<string, Promise<void>>()
@@ -54,9 +54,9 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   })
 
   app.get('/packages.json', async (request, reply) => {
-    const door = readDoor(request)
-    const { found, repositoryId } = await findCurrentRoot(door)
-    const emptyText = () => emptyRootText(registryUrl(config.baseUrl, `${door.group}/${door.name}`))
+    const target = readRegistryRequest(request)
+    const { found, repositoryId } = await findCurrentRoot(target)
+    const emptyText = () => emptyRootText(registryUrl(config.baseUrl, `${target.group}/${target.name}`))
     return sendDocument(
       request,
       reply,
@@ -67,9 +67,9 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   })
 
   app.get('/filter.json', async (request, reply) => {
-    const door = readDoor(request)
-    const found = await findFilter(door)
-    const { repositoryId } = admit(door, found, 'pull')
+    const target = readRegistryRequest(request)
+    const found = await findFilter(target)
+    const { repositoryId } = requireAccess(target, found, 'pull')
     const read = async (encoding: Encoding) => {
       const plain = await findFilterBytes(db, repositoryId)
       return plain && { ...plain, bytes: await compress(plain.bytes, encoding) }
@@ -79,10 +79,10 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   })
 
   app.get('/p2/:vendor/:file', async (request, reply) => {
-    const door = readDoor(request)
+    const target = readRegistryRequest(request)
     const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
-    const found = await findPackage({ door, ...wanted })
-    const { repositoryId, actor } = admit(door, found, 'pull')
+    const found = await findPackage({ target, ...wanted })
+    const { repositoryId, actor } = requireAccess(target, found, 'pull')
     if (found.mayMirror) {
       const author = { accountId: actor?.accountId ?? null, token: actor, address: request.ip }
       return sendMirrored(request, reply, { repositoryId, ...wanted }, author)
@@ -93,15 +93,17 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   })
 
   /** Finds packages.json. Renders it first when names were published since it was stored. */
-  async function findCurrentRoot(door: Door): Promise<{ found: FoundRoot; repositoryId: string }> {
-    let found = await findRoot(door)
+  async function findCurrentRoot(
+    target: RegistryRequest,
+  ): Promise<{ found: FoundRoot; repositoryId: string }> {
+    let found = await findRoot(target)
     const wanted = BigInt(found.listingRevision ?? 0)
     for (let attempt = 0; ; attempt += 1) {
-      const { repositoryId } = admit(door, found, 'pull')
+      const { repositoryId } = requireAccess(target, found, 'pull')
       // A rendering that another request had begun may be too old for this one; the next one is not.
       if (BigInt(found.revision ?? 0) >= wanted || attempt === 3) return { found, repositoryId }
       await refresh(repositoryId)
-      found = await findRoot(door)
+      found = await findRoot(target)
     }
   }
 
@@ -169,7 +171,7 @@ function readDocumentName(vendor: string, file: string): { packageName: string; 
 /** Not for shared caches: the name can be published at any moment. */
 function sendNoPackage(reply: FastifyReply): FastifyReply {
   setDocumentCaching(reply, 'private')
-  return sendJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })
+  return sendRegistryJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })
 }
 
 /** What tells one state of a document from another. */

@@ -4,8 +4,8 @@ import type { RegistryContext } from '../context.ts'
 import type { ReportedDownload } from '../download-counter.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
-import { sendJson } from './answers.ts'
-import { readDoor } from './door.ts'
+import { readRegistryRequest } from './registry-request.ts'
+import { sendRegistryJson } from './responses.ts'
 
 const maxInstallations = 1000
 
@@ -17,7 +17,7 @@ interface Installation {
 }
 
 /** `notify-batch`: what Composer has installed, also from lock files and from its cache (COMPOSER A2, E3). */
-export async function notifyRoutes(app: FastifyInstance, { db, admit, downloads }: RegistryContext) {
+export async function notifyRoutes(app: FastifyInstance, { db, requireAccess, downloads }: RegistryContext) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(
     '*',
@@ -25,8 +25,8 @@ export async function notifyRoutes(app: FastifyInstance, { db, admit, downloads 
     async (_request: unknown, body: string) => body,
   )
   app.post('/downloads', async (request, reply) => {
-    const door = readDoor(request)
-    const { repositoryId } = admit(door, await findAccess(db, door), 'pull')
+    const target = readRegistryRequest(request)
+    const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
     const reported = readInstallations(request.body).map(
       ({ name, version }): ReportedDownload => ({
         repositoryId,
@@ -35,7 +35,7 @@ export async function notifyRoutes(app: FastifyInstance, { db, admit, downloads 
       }),
     )
     downloads.count(reported, request.ip)
-    return sendJson(reply, 200, { status: 'success' })
+    return sendRegistryJson(reply, 200, { status: 'success' })
   })
 }
 

@@ -1,19 +1,24 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findAccess } from '../access.ts'
 import type { RegistryContext } from '../context.ts'
-import { listPackageNames, listProviders, maxListedNames, searchPackages } from '../tables/package-search.ts'
-import { sendJson } from './answers.ts'
-import { param, readDoor } from './door.ts'
+import {
+  listPackageNames,
+  listProviders,
+  maxListedNames,
+  searchPackages,
+} from '../tables/matching-packages.ts'
+import { param, readRegistryRequest } from './registry-request.ts'
+import { sendRegistryJson } from './responses.ts'
 
 const maxQueryLength = 200
 
-/** What Composer asks for when it does not know a package's name yet (COMPOSER A2). */
-export async function searchRoutes(app: FastifyInstance, { config, db, admit }: RegistryContext) {
+/** What Composer requests when it does not know a package's name yet (COMPOSER A2). */
+export async function searchRoutes(app: FastifyInstance, { config, db, requireAccess }: RegistryContext) {
   app.get('/search.json', async (request, reply) => {
     const repositoryId = await admitPull(request)
     const words = queryOf(request, 'q').toLowerCase().split(/\s+/).filter(Boolean)
     const found = await searchPackages(db, repositoryId, words, queryOf(request, 'type') || null)
-    return sendJson(reply, 200, found)
+    return sendRegistryJson(reply, 200, found)
   })
 
   app.get('/list.json', async (request, reply) => {
@@ -26,18 +31,18 @@ export async function searchRoutes(app: FastifyInstance, { config, db, admit }: 
     const names = found.slice(0, maxListedNames)
     // Composer reads one part only; a mirror follows the link.
     if (found.length > names.length) reply.header('link', nextLink(config.baseUrl, request.url, names.at(-1)))
-    return sendJson(reply, 200, { packageNames: names })
+    return sendRegistryJson(reply, 200, { packageNames: names })
   })
 
   app.get('/providers/:vendor/:file', async (request, reply) => {
     const repositoryId = await admitPull(request)
     const name = `${param(request, 'vendor')}/${param(request, 'file').replace(/\.json$/, '')}`
-    return sendJson(reply, 200, { providers: await listProviders(db, repositoryId, name) })
+    return sendRegistryJson(reply, 200, { providers: await listProviders(db, repositoryId, name) })
   })
 
   async function admitPull(request: FastifyRequest): Promise<string> {
-    const door = readDoor(request)
-    return admit(door, await findAccess(db, door), 'pull').repositoryId
+    const target = readRegistryRequest(request)
+    return requireAccess(target, await findAccess(db, target), 'pull').repositoryId
   }
 }
 

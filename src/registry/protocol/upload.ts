@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireUploadRate } from '../../http/client-errors.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
-import { type Door, findAccess } from '../access.ts'
+import { findAccess, type RegistryRequest } from '../access.ts'
 import { discardArchive, type ReceivedArchive, receiveArchive } from '../archives/archive-store.ts'
 import { type JudgedArchive, judgeArchive } from '../archives/judge-archive.ts'
 import { limitConcurrency } from '../archives/time-slices.ts'
@@ -16,13 +16,13 @@ import { type PublishedVersion, readVersion } from '../manifest/version.ts'
 import { publishVersion, settleRepeat } from '../publish.ts'
 import { findTakenVersion } from '../tables/versions.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
-import { sendJson } from './answers.ts'
-import { param, readDoor } from './door.ts'
 import { isMultipart, receiveMultipart } from './multipart.ts'
+import { param, readRegistryRequest } from './registry-request.ts'
+import { sendRegistryJson } from './responses.ts'
 
 /** An upload that may read its body. */
 interface AdmittedUpload {
-  door: Door
+  target: RegistryRequest
   packageName: string
   version: PublishedVersion
   contentType: string | undefined
@@ -60,8 +60,8 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
           const judged = await inTurn(() => judgeArchive(archive.path))
           const { outcome, warnings } = await publish(upload, archive, judged, context)
           const { version } = upload.version
-          const registry = registryUrl(context.config.baseUrl, `${upload.door.group}/${upload.door.name}`)
-          return sendJson(reply, outcome === 'published' ? 201 : 200, {
+          const registry = registryUrl(context.config.baseUrl, `${upload.target.group}/${upload.target.name}`)
+          return sendRegistryJson(reply, outcome === 'published' ? 201 : 200, {
             errcode: 0,
             errmsg: 'ok',
             name: upload.packageName,
@@ -82,11 +82,11 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
 
 async function admitUpload(
   request: FastifyRequest,
-  { config, db, admit }: RegistryContext,
+  { config, db, requireAccess }: RegistryContext,
 ): Promise<AdmittedUpload> {
-  const door = readDoor(request)
+  const target = readRegistryRequest(request)
   const address = request.ip
-  const { repositoryId } = admit(door, await findAccess(db, door), 'push')
+  const { repositoryId } = requireAccess(target, await findAccess(db, target), 'push')
   const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
   const version = readVersion(param(request, 'version'))
   await refuseMirroredVendor(db, repositoryId, packageName)
@@ -98,7 +98,7 @@ async function admitUpload(
   }
   // Fastify would refuse a type that it cannot parse. To an upload the type says nothing, unless it is a form's.
   delete request.raw.headers['content-type']
-  return { door, packageName, version, contentType, address }
+  return { target, packageName, version, contentType, address }
 }
 
 function receive(
@@ -119,15 +119,15 @@ function receive(
 
 /** Reads the manifest, keeps the archive, and only then names it in the database. */
 async function publish(
-  { door, packageName, version, address }: AdmittedUpload,
+  { target, packageName, version, address }: AdmittedUpload,
   archive: ReceivedArchive,
   judged: JudgedArchive,
-  { config, db, changes, readmes, archives, admit }: RegistryContext,
+  { config, db, changes, readmes, archives, requireAccess }: RegistryContext,
 ) {
   const { metadata, warnings } = readComposerJson(judged.manifest, packageName, version)
   refuseMissingAutoload(metadata, judged.tree)
   // The archive may have travelled for minutes: who has lost the right meanwhile publishes nothing.
-  const { repositoryId, actor } = admit(door, await findAccess(db, door), 'push')
+  const { repositoryId, actor } = requireAccess(target, await findAccess(db, target), 'push')
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
   if (taken) return { outcome: settleRepeat(taken, { version, archive }), warnings: [] }
   await archives.keep(archive)

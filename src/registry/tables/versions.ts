@@ -1,7 +1,14 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import { forEachCall } from '../../database/shared-statements.ts'
-import { type Access, accessColumns, accessOfCall, type Door, doorArrays, doorColumns } from '../access.ts'
+import {
+  type Access,
+  accessArrays,
+  accessColumns,
+  accessOfCall,
+  accessParameters,
+  type RegistryRequest,
+} from '../access.ts'
 import type { EntrySource } from '../documents/entry.ts'
 import { versionSortKey } from '../documents/version-order.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
@@ -194,7 +201,7 @@ export interface FoundDownload extends Access {
 
 /** An archive as its URL names it. */
 export interface WantedDownload {
-  door: Door
+  target: RegistryRequest
   packageName: string
   version: string
   /** In lower-case hex. */
@@ -209,7 +216,7 @@ export async function listDownloads(
   const { rows } = await db.query<FoundDownload>({
     name: 'list-downloads',
     text: forEachCall(
-      { ...doorColumns, package_name: 'text', version: 'text', sha256: 'text' },
+      { ...accessParameters, package_name: 'text', version: 'text', sha256: 'text' },
       // Not a join with archive: PostgreSQL 18 then finds an archive by the hash of the call also without a version.
       `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
               case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
@@ -221,7 +228,7 @@ export async function listDownloads(
                and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,
     ),
     values: [
-      ...doorArrays(wanted.map(({ door }) => door)),
+      ...accessArrays(wanted.map(({ target }) => target)),
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ version }) => version),
       wanted.map(({ sha256 }) => sha256),

@@ -81,7 +81,7 @@ describe('an upload with Expect: 100-continue (COMPOSER D)', () => {
     socket.destroy()
   })
 
-  it('still lets other doors read their bodies', async () => {
+  it('still lets other endpoints read their bodies', async () => {
     const socket = connect(port, '127.0.0.1')
     const lines = ['Host: x', 'Expect: 100-continue', 'Content-Length: 3', 'Connection: close']
     const type = 'Content-Type: application/x-www-form-urlencoded'
@@ -159,7 +159,7 @@ describe('an upload whose body is already on its way', () => {
       socket.destroy()
       await expectNothingKept(publisher)
     }
-    await expect.poll(() => t.log().match(/the client went away/g)).toHaveLength(2)
+    await expect.poll(() => t.log().match(/the client disconnected/g)).toHaveLength(2)
     expect(t.log()).not.toContain('"level":50')
   })
 

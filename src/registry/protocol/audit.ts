@@ -5,18 +5,18 @@ import { composerAdvisory } from '../documents/warnings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
 import { listAdvisoriesOf } from '../tables/advisories.ts'
-import { sendJson } from './answers.ts'
-import { readDoor } from './door.ts'
+import { readRegistryRequest } from './registry-request.ts'
+import { sendRegistryJson } from './responses.ts'
 
-/** As many as Composer's own registry answers at once. */
+/** Composer's own registry has the same limit. */
 const maxNames = 1000
 
 /**
- * What `composer audit` asks (COMPOSER A8). A package of ours without advisories is answered with an empty list, so
- * that Composer asks no other repository about it; what is not ours is left out, for Composer warns of answers that it
- * did not ask for.
+ * `POST security-advisories`, for `composer audit` (COMPOSER A8). A package of the repository without advisories gets an
+ * empty list, so that Composer asks no other repository about it. Other names are left out: Composer warns of names that
+ * it did not ask for.
  */
-export async function securityAdvisoryRoutes(app: FastifyInstance, { db, admit }: RegistryContext) {
+export async function auditRoute(app: FastifyInstance, { db, requireAccess }: RegistryContext) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(
     '*',
@@ -24,20 +24,20 @@ export async function securityAdvisoryRoutes(app: FastifyInstance, { db, admit }
     async (_request: unknown, body: string) => body,
   )
   app.post<{ Body: string | undefined }>('/security-advisories', async (request, reply) => {
-    const door = readDoor(request)
-    const { repositoryId } = admit(door, await findAccess(db, door), 'pull')
+    const target = readRegistryRequest(request)
+    const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
     const found = await listAdvisoriesOf(db, repositoryId, readNames(request.body))
     const pairs = found.map(({ name, advisories }) => [name, advisories.map(composerAdvisory)])
-    return sendJson(reply, 200, { advisories: Object.fromEntries(pairs) })
+    return sendRegistryJson(reply, 200, { advisories: Object.fromEntries(pairs) })
   })
 }
 
-/** The values of `packages[]`, `packages[0]`, … in a form. Throws errcode 3 for more of them than are answered. */
+/** Returns the values of `packages[]`, `packages[0]`, … in a form. Throws errcode 3 when there are too many. */
 function readNames(form = ''): string[] {
   const names = Array.from(new URLSearchParams(form))
     .filter(([key, name]) => /^packages\[\d*\]$/.test(key) && !name.includes('\0'))
     .map(([, name]) => toLowerAscii(name))
-  // Silence about the rest would pass for "no advisories".
+  // An error, because Composer would take missing names for packages without advisories.
   if (names.length > maxNames) {
     throw new RegistryError(errcode.invalidArgument, `too many packages: more than ${maxNames}`)
   }

@@ -3,40 +3,46 @@ import { isOutage } from '../../database/database.ts'
 import { sendEarly } from '../../http/early-answer.ts'
 import { errcode, RegistryError } from '../errors.ts'
 
-/** Composer shows the text of an answer only under exactly this type, without a charset (COMPOSER A5). */
+/** Composer prints the text of a response only with exactly this type, without a charset (COMPOSER A5). */
 export const jsonType = 'application/json'
 
-/** Answers JSON in the registry's own content type. */
-export function sendJson(reply: FastifyReply, status: number, body: object): FastifyReply {
+/** Sends JSON in the registry's content type. */
+export function sendRegistryJson(reply: FastifyReply, status: number, body: object): FastifyReply {
   return reply.code(status).header('content-type', jsonType).send(encodeJson(body))
 }
 
-/** As bytes, for to the type of a text Fastify adds a charset. */
+/** Returns a Buffer: for strings Fastify appends a charset to the content type. */
 function encodeJson(body: object): Buffer {
   return Buffer.from(JSON.stringify(body))
 }
 
-/** Answers what a handler of the registry threw, in the dialect of SPEC §7. A bug is logged once and told without detail. */
-export function answerError(
+/** Sends what a handler of the registry threw, in the format of SPEC §7. A bug is logged once and sent without details. */
+export function sendRegistryError(
   thrown: Error & Partial<FastifyError>,
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply | undefined {
   if (request.raw.destroyed && !request.raw.complete) {
-    request.log.info({ req: request }, 'the client went away before its request was complete')
+    request.log.info({ req: request }, 'the client disconnected before its request was complete')
     return reply.hijack()
   }
   const error = toRegistryError(thrown)
   if (error.status >= 500) request.log.error({ err: thrown, req: request }, 'a registry request failed')
   if (error.status === 401) reply.header('www-authenticate', 'Basic realm="svc", charset="UTF-8"')
+  if (error.allow !== undefined) reply.header('allow', error.allow)
   if (error.status === 503) reply.header('retry-after', '5')
   reply.code(error.status).header('content-type', jsonType).header('cache-control', 'no-store')
   return sendEarly(request, reply, encodeJson(error.body))
 }
 
-/** The answer for everything that is not there. */
-export function notFound(errmsg = 'not found'): RegistryError {
+/** Returns the error for everything that does not exist: errcode 5. */
+export function registryNotFound(errmsg = 'not found'): RegistryError {
   return new RegistryError(errcode.notFound, errmsg)
+}
+
+/** Returns the error for a method that the endpoint does not have; `allow` lists those it has. */
+export function methodNotAllowed(allow: string): RegistryError {
+  return new RegistryError(errcode.unimplemented, 'method not allowed', { status: 405, allow })
 }
 
 function toRegistryError(thrown: Error & Partial<FastifyError>): RegistryError {

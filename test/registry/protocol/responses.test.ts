@@ -1,12 +1,12 @@
 import { writeFile } from 'node:fs/promises'
 import Fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
-import { answerError } from '../../../src/registry/protocol/answers.ts'
+import { sendRegistryError } from '../../../src/registry/protocol/responses.ts'
 
 describe('an upload that meets a full volume', () => {
   it('is answered with errcode 8 and 507 (COMPOSER D)', async () => {
     const app = Fastify()
-    app.setErrorHandler(answerError)
+    app.setErrorHandler(sendRegistryError)
     app.put('/upload', () => writeFile('/dev/full', 'an archive'))
     const answer = await app.inject({ method: 'PUT', url: '/upload' })
     expect(answer.statusCode).toBe(507)
