@@ -1,7 +1,8 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { measureComposer } from './composer.ts'
+import { measureLarge } from './large.ts'
 import { measureMemory } from './memory.ts'
 import { measurePulls } from './pulls.ts'
 import { measurePushes } from './pushes.ts'
@@ -11,7 +12,8 @@ import { measureTokens } from './tokens.ts'
 
 /**
  * `npm run bench`: measures the built server on this machine and prints Markdown tables. `--quick` takes fewer
- * requests; names of parts (pulls, composer, tokens, pushes, memory) leave the others out.
+ * requests; names of parts (pulls, composer, tokens, pushes, memory) leave the others out. `large` is measured only
+ * when it is named.
  */
 const words = process.argv.slice(2)
 const isQuick = words.includes('--quick')
@@ -23,11 +25,34 @@ const parts: Record<string, (server: Server, folder: string) => Promise<string>>
   memory: (server, folder) => measureMemory(server, folder),
 }
 const chosen = Object.entries(parts).filter(
-  ([name]) => words.includes(name) || !words.some((word) => word in parts),
+  ([name]) => words.includes(name) || !words.some((word) => word in parts || word === 'large'),
 )
 
 const folder = await mkdtemp(join(tmpdir(), 'svc-bench-'))
 try {
+  // Takes long, so only when asked for. It starts with an empty database of its own.
+  if (words.includes('large')) {
+    const size = (name: string, usual: number) =>
+      Number(
+        words.find((word) => word.startsWith(`--${name}=`))?.split('=')[1] ?? (isQuick ? usual / 100 : usual),
+      )
+    const sizes = {
+      packages: size('packages', 100_000),
+      versions: size('versions', 1_000_000),
+      repositories: size('repositories', 10_000),
+      tokenPairs: size('token-pairs', 10_000_000),
+    }
+    const largeFolder = join(folder, 'large')
+    await mkdir(largeFolder)
+    const tables = await measureLarge(largeFolder, sizes, isQuick ? 50 : 200)
+    process.stdout.write(`${tables}\n\n`)
+  }
+  if (chosen.length > 0) await measureParts()
+} finally {
+  await rm(folder, { recursive: true, force: true, maxRetries: 5 })
+}
+
+async function measureParts(): Promise<void> {
   const server = await startServer(folder)
   try {
     await seedCrowd(server.db)
@@ -36,6 +61,4 @@ try {
   } finally {
     await server.stop()
   }
-} finally {
-  await rm(folder, { recursive: true, force: true, maxRetries: 5 })
 }

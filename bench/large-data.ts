@@ -1,0 +1,146 @@
+import pg from 'pg'
+
+/** How much the database is filled with. */
+export interface Sizes {
+  /** In one repository. */
+  packages: number
+  /** Of all these packages. */
+  versions: number
+  /** In 100 groups, of one of which an account is a member by itself. */
+  repositories: number
+  tokenPairs: number
+}
+
+/** How many rows one statement inserts. */
+const step = 100_000
+
+/**
+ * Fills the database by SQL: a repository with many packages and their documents, many repositories, many tokens. The
+ * rows are what pushes and sign-ins would leave, so every index grows with them.
+ */
+export async function fill(
+  db: pg.Pool,
+  sizes: Sizes,
+  { repositoryId, memberId }: { repositoryId: string; memberId: string },
+): Promise<void> {
+  const { options } = db
+  const client = new pg.Client({ ...options, password: options.password, query_timeout: 0 })
+  await client.connect()
+  try {
+    await client.query(`set statement_timeout = 0; set synchronous_commit = off`)
+    await fillPackages(client, repositoryId, sizes)
+    await fillRepositories(client, memberId, sizes)
+    await fillTokens(client, sizes)
+    await client.query('vacuum analyze')
+    await client.query('checkpoint')
+  } finally {
+    await client.end()
+  }
+}
+
+async function fillPackages(client: pg.Client, repositoryId: string, sizes: Sizes): Promise<void> {
+  const nouns = ['http', 'log', 'cache', 'queue', 'mail', 'view', 'router', 'console']
+  await inSteps(sizes.packages, (from, to) =>
+    client.query(
+      `insert into package (repository_id, name, description, keywords, type)
+       select $1, 'vendor' || i % 2000 || '/' || ($2::text[])[1 + i % 8] || '-' || left(md5(i::text), 10),
+              'A package that is as large as packages are, number ' || i || ', with a sentence about it.',
+              '{http,message,client}', case when i % 1000 = 0 then 'composer-plugin' else 'library' end
+         from generate_series($3::int, $4::int) i`,
+      [repositoryId, nouns, from, to],
+    ),
+  )
+  await client.query(
+    `insert into archive (sha256, sha1, size)
+     select sha256(i::text::bytea), substr(sha256(i::text::bytea), 1, 20), 1 from generate_series(0, 999) i
+     on conflict do nothing`,
+  )
+  const perPackage = Math.max(Math.round(sizes.versions / sizes.packages), 1)
+  const { rows } = await client.query<{ first: string }>(
+    `select min(id) as first from package where repository_id = $1 and name like 'vendor%'`,
+    [repositoryId],
+  )
+  const first = Number(rows[0]?.first)
+  await inSteps(sizes.packages, (from, to) =>
+    client.query(
+      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256,
+                                    published_at, difference)
+       select p.id, '1.' || n || '.0', '1.' || n || '.0', '1.' || n || '.0.0', false, lpad(n::text, 20, '0'),
+              json_build_object('name', p.name, 'description', p.description, 'require', '{"php":">=8.1"}'::json),
+              sha256((p.id % 1000)::text::bytea), now() - interval '100 days' + n * interval '1 day',
+              json_build_object('name', p.name, 'version', '1.' || n || '.0')::text
+         from package p, generate_series(1, $4) n
+        where p.repository_id = $1 and p.id between $2 and $3 and p.name like 'vendor%'`,
+      [repositoryId, first + from - 1, first + to - 1, perPackage],
+    ),
+  )
+  await inSteps(sizes.packages, (from, to) =>
+    client.query(
+      `insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select p.id, is_dev, 'http://svc.test', now() - interval '30 days' + (p.id - $2) / 20 * interval '1 second',
+              'document', 'document', 'document'
+         from package p, unnest(array[false, true]) is_dev
+        where p.repository_id = $1 and p.id between $2 and $3 and p.name like 'vendor%'`,
+      [repositoryId, first + from - 1, first + to - 1],
+    ),
+  )
+  await client.query(
+    `insert into package_download (version_id, day, count)
+     select id, current_date - (id % 90)::int, id % 100 + 1 from package_version where id % 10 = 0
+     on conflict do nothing`,
+  )
+}
+
+async function fillRepositories(client: pg.Client, memberId: string, sizes: Sizes): Promise<void> {
+  await client.query(
+    `with groups as (
+       insert into repository_group (name) select 'large' || i from generate_series(1, 100) i returning id
+     ), members as (
+       insert into group_member (group_id, account_id, role) select id, $1, 'guest' from groups
+     )
+     insert into repository (group_id, name, description)
+     select id, 'repo' || i, 'A repository with a description of the usual length, number ' || i
+       from groups, generate_series(1, $2::int) i`,
+    [memberId, Math.ceil(sizes.repositories / 100)],
+  )
+}
+
+/** Tokens of 10,000 authorizations, as refreshes have left them: most of them are superseded. */
+async function fillTokens(client: pg.Client, sizes: Sizes): Promise<void> {
+  if (sizes.tokenPairs === 0) return
+  await client.query(
+    `with accounts as (
+       insert into account (username, password_hash) select 'large' || i, '' from generate_series(1, 10000) i returning id
+     ), application as (
+       insert into application (client_id, name, website, redirect_uri, logo, scopes, resource_scope, status)
+       values ('largelarge', 'Large', 'https://large.example.com', 'https://large.example.com/', '\\x89504e470d0a1a0a',
+               '{account-profile:r}', 'all', 'approved') returning id
+     ), authorizations as (
+       insert into account_authorization (account_id, application_id, scopes, resource_scope)
+       select accounts.id, application.id, '{account-profile:r}', 'all' from accounts, application
+       returning id, account_id, application_id
+     )
+     insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope)
+     select id, id, account_id, application_id, '{account-profile:r}', 'all' from authorizations`,
+  )
+  await client.query(
+    `create temporary table grant_number as
+     select g.id, row_number() over (order by g.id) - 1 as n from authorization_grant g
+       join application c on c.id = g.application_id where c.client_id = 'largelarge'`,
+  )
+  await client.query('create unique index on grant_number (n)')
+  await inSteps(sizes.tokenPairs, (from, to) =>
+    client.query(
+      `insert into token_pair (authorization_id, grant_id, access_hash, access_expires_at, refresh_hash,
+                               refresh_expires_at, superseded_at)
+       select g.id, g.id, sha256(('a' || i)::bytea), now() + interval '8 hours', sha256(('r' || i)::bytea),
+              now() + interval '180 days', case when i % 10 > 0 then now() end
+         from generate_series($1::int, $2::int) i join grant_number g on g.n = i % 10000`,
+      [from, to],
+    ),
+  )
+}
+
+async function inSteps(count: number, insert: (from: number, to: number) => Promise<unknown>): Promise<void> {
+  for (let from = 1; from <= count; from += step) await insert(from, Math.min(from + step - 1, count))
+}
