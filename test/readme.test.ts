@@ -10,11 +10,11 @@ const firstGroups = (text: string, pattern: RegExp) => Array.from(text.matchAll(
 
 describe('the list of settings', async () => {
   const [source, readme, example] = await Promise.all(
-    ['src/config.ts', 'README.md', '.env.example'].map(read),
+    ['src/config.ts', 'docs/operations.md', '.env.example'].map(read),
   )
   const settings = firstGroups(source ?? '', /^ {2}([A-Z_]+): /gm)
 
-  it('is the same in the README', () => {
+  it('is the same in docs/operations.md', () => {
     expect(settings.length).toBeGreaterThan(10)
     expect(firstGroups(readme ?? '', /^\| `([A-Z_]+)` \|/gm)).toEqual(settings)
   })
@@ -27,7 +27,7 @@ describe('the list of settings', async () => {
     )
   })
 
-  it('has the same defaults in the README', () => {
+  it('has the same defaults in docs/operations.md', () => {
     const rows = Array.from((readme ?? '').matchAll(/^\| `([A-Z_]+)` \|.*\| `([^`]+)` \|$/gm))
     const given = rows.filter(([, , value]) => !/[A-Z]{2}/.test(value ?? ''))
     expect(given.length).toBeGreaterThan(7)
@@ -53,11 +53,11 @@ describe('the shell commands of the documents', async () => {
   )
 })
 
-describe('the seeding migration of the README', () => {
+describe('the seeding migration of docs/operations.md', () => {
   const database = useDatabase()
 
   it('registers an application', async () => {
-    const [, sql = ''] = /```sql\n(.*?)```/s.exec(await read('README.md')) ?? []
+    const [, sql = ''] = /```sql\n(.*?)```/s.exec(await read('docs/operations.md')) ?? []
     await database.db.query(sql)
     expect(await findApplicationByClientId(database.db, 'k2ma5aoyw2c473cwlop7')).toMatchObject({
       name: 'Build Bot',
