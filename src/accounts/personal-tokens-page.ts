@@ -6,7 +6,7 @@ import { type DescribedScopes, describeResourceScope, describeScopes } from '../
 import { allScopes } from '../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
-import { notFound } from '../http/page-error.ts'
+import { pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import { listNamedRepositories } from '../repositories/reached.ts'
 import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
@@ -100,7 +100,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
     const id = readId(readForm(RevokeForm, request).id)
-    if (id === null) throw notFound()
+    if (id === null) throw pageNotFound()
     await revokePersonalToken(db, session.account.id, id)
     return reply.redirect('/settings/tokens?revoked=1', 303)
   })

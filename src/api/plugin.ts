@@ -1,7 +1,6 @@
-import type { FastifyInstance, RouteOptions } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
-import { refuseOtherMethods } from '../http/other-methods.ts'
-import { refuseOtherPaths } from '../http/other-paths.ts'
+import { refuseOtherMethods, refuseOtherPaths } from '../http/unmatched-requests.ts'
 import { advisoryRoutes } from './advisories.ts'
 import type { ApiContext } from './context.ts'
 import { describeApi } from './description.ts'
@@ -46,13 +45,10 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
       scope.addHook('preValidation', async (request) => {
         if (request.routeOptions.schema?.body) request.body ??= {}
       })
-      const added: RouteOptions[] = []
-      scope.addHook('onRoute', (route) => void added.push(route))
-      await describeApi(scope, context.config)
-      for (const routes of everyRoute) await routes(scope as ApiScope, context)
-      for (const [url, methods] of methodsByUrl([...added])) {
-        refuseOtherMethods(scope, url, methods, methodNotAllowed)
-      }
+      await refuseOtherMethods(scope, methodNotAllowed, async () => {
+        await describeApi(scope, context.config)
+        for (const routes of everyRoute) await routes(scope as ApiScope, context)
+      })
       refuseOtherPaths(scope, noSuchEndpoint)
     },
     { prefix: '/api' },
@@ -69,17 +65,8 @@ function acceptEmptyBodies(scope: FastifyInstance): void {
   )
 }
 
-/** The methods of each URL, without the scope's prefix. */
-function methodsByUrl(routes: (RouteOptions & { routePath?: string })[]): Map<string, string[]> {
-  const methods = new Map<string, string[]>()
-  for (const { method, routePath = '' } of routes) {
-    methods.set(routePath, [...(methods.get(routePath) ?? []), ...[method].flat()].sort())
-  }
-  return methods
-}
-
 function methodNotAllowed(allow: string): ApiError {
-  return new ApiError(405, errcodes.unimplemented, `the method must be one of ${allow}`, { allow })
+  return new ApiError(405, errcodes.unimplemented, `the method must be one of ${allow}`)
 }
 
 /** The error for every URL under /api without a route. */

@@ -1,4 +1,4 @@
-/** A refusal that a person reads as a page. `message` says what happened and what to do about it. */
+/** An error that a person reads as a page. `message` says what happened and what to do about it. */
 export class PageError extends Error {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -11,12 +11,12 @@ export class PageError extends Error {
   }
 }
 
-/** The page for everything that is not there, or must look so. */
-export function notFound(): PageError {
-  return new PageError(404, 'There is nothing at this address, or you may not see it.')
+/** The page for everything that does not exist, or that the visitor may not see. */
+export function pageNotFound(): PageError {
+  return new PageError(404, 'This page does not exist, or you may not see it.')
 }
 
-/** The page for a method that the address does not have. */
-export function wrongMethod(allow: string): PageError {
-  return new PageError(405, 'This address is there, but not for what was asked of it.', { allow })
+/** The page for a method that the URL does not have. */
+export function wrongMethod(): PageError {
+  return new PageError(405, 'This page exists, but it cannot be used in this way. Go back and try again.')
 }

@@ -4,7 +4,7 @@ import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { projectRoot } from '../config.ts'
 import { type Assets, serveAssets } from './assets.ts'
-import { wordDay, wordMoment, wordSize } from './words.ts'
+import { formatDay, formatSize, formatTime } from './format.ts'
 
 /** Who looks at a page: what its head shows and what its forms need. */
 export interface Visitor {
@@ -40,6 +40,6 @@ export async function pages(app: FastifyInstance): Promise<void> {
     templates: resolve(projectRoot, 'views'),
     production: true,
     viewExt: 'eta',
-    defaultContext: { assets, wordDay, wordMoment, wordSize },
+    defaultContext: { assets, formatDay, formatTime, formatSize },
   })
 }

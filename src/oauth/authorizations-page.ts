@@ -4,7 +4,7 @@ import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
-import { notFound } from '../http/page-error.ts'
+import { pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import {
   type Authorization,
@@ -44,7 +44,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
     const session = await readSession(context, request)
     if (!session) return await redirectToSignIn(context, request, reply, '/settings/authorizations')
     const id = readId(readForm(WithdrawForm, request).authorization)
-    if (id === null) throw notFound()
+    if (id === null) throw pageNotFound()
     await endAuthorization(db, id, session.account.id)
     return reply.redirect(`/settings/authorizations?withdrawn=${id}`, 303)
   })

@@ -9,7 +9,7 @@ const clientAuthenticationMethods = ['client_secret_basic', 'client_secret_post'
 const wellKnown = '/.well-known/oauth-authorization-server'
 
 /** Where the metadata is found: for an issuer with a path also at the address that RFC 8414 §3.1 makes of it. */
-export function metadataPaths(authUrl: string): string[] {
+function metadataPaths(authUrl: string): string[] {
   const { pathname } = new URL(authUrl)
   return pathname === '/' ? [wellKnown] : [wellKnown, wellKnown + pathname]
 }

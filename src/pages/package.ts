@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
-import { notFound } from '../http/page-error.ts'
+import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
 import { openArchiveStore } from '../registry/archives/open-store.ts'
 import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-readme.ts'
@@ -60,12 +60,12 @@ export async function packageRoutes(
     const query = readQuery(PackageQuery, request)
     const [asked, after] = [query.version || null, query.after || null]
     const shown = about && (await findDescribedVersion(db, about.id, asked))
-    if (!repository || !about || !shown) throw notFound()
+    if (!repository || !about || !shown) throw pageNotFound()
     const last = after === null ? null : await findVersion(db, about.id, after)
-    if (after !== null && !last) throw notFound()
+    if (after !== null && !last) throw pageNotFound()
     const part = { after: last?.id ?? null, limit: versionsPerPage + 1 }
     const found = await listVersions(db, about.id, 'undeleted', part)
-    if (found.length === 0) throw notFound()
+    if (found.length === 0) throw pageNotFound()
     const versions = found.slice(0, versionsPerPage)
     return packagePage(reply, session ?? nobody, {
       repository,

@@ -1,9 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
-import { refuseOtherMethods } from '../http/other-methods.ts'
-import { notFound, wrongMethod } from '../http/page-error.ts'
-import { pagePolicy } from '../http/security-headers.ts'
-import { speakHtml } from '../http/speak-html.ts'
+import { pageNotFound, wrongMethod } from '../http/page-error.ts'
+import { pagePolicy, servePages } from '../http/page-scope.ts'
+import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { homeRoutes } from './home.ts'
 import { packageRoutes } from './package.ts'
@@ -14,15 +13,14 @@ export async function peoplesPages(
   app: FastifyInstance,
   context: AppContext & { readmes: ReadmeRenderer },
 ): Promise<void> {
-  await speakHtml(app, context.config, pagePolicy)
+  await servePages(app, context.config, pagePolicy)
   app.addHook('onRequest', async (request) => {
     // PostgreSQL's texts know no NUL, so nothing is named with one.
-    if (request.url.includes('%00')) throw notFound()
+    if (request.url.includes('%00')) throw pageNotFound()
   })
-  await homeRoutes(app, context)
-  await repositoryRoutes(app, context)
-  await packageRoutes(app, context)
-  for (const url of ['/', '/:group/:name', '/:group/:name/packages/:vendor/:package']) {
-    refuseOtherMethods(app, url, ['GET', 'HEAD'], wrongMethod)
-  }
+  await refuseOtherMethods(app, wrongMethod, async () => {
+    await homeRoutes(app, context)
+    await repositoryRoutes(app, context)
+    await packageRoutes(app, context)
+  })
 }

@@ -4,7 +4,7 @@ import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
-import { notFound } from '../http/page-error.ts'
+import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
 import { type ListedPackage, listOfferedPackages } from '../registry/tables/listed-packages.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../repositories/repositories.ts'
@@ -39,7 +39,7 @@ export async function repositoryRoutes(app: FastifyInstance, context: AppContext
   app.get<{ Params: { group: string; name: string } }>('/:group/:name', async (request, reply) => {
     const session = await readSession(context, request)
     const repository = await findVisibleRepository(context.db, request.params, session?.account.id ?? null)
-    if (!repository) throw notFound()
+    if (!repository) throw pageNotFound()
     const { q, after } = readQuery(RepositoryQuery, request)
     const search = q.trim()
     const found = await listOfferedPackages(context.db, repository.id, search, {

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { openSidePool } from '../database/side-pool.ts'
 import { readBasicCredentials } from '../http/basic-credentials.ts'
-import { addRoutesAndRefuseOthers } from '../http/other-methods.ts'
+import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { requireAccess } from './access.ts'
 import { openArchiveStore } from './archives/open-store.ts'
@@ -88,7 +88,7 @@ export async function registry(
       )
         throw registryNotFound()
     })
-    await addRoutesAndRefuseOthers(registries, () => addRoutes(registries), methodNotAllowed)
+    await refuseOtherMethods(registries, methodNotAllowed, () => addRoutes(registries))
     // A person who opens the registry's URL in a browser wants the repository's page.
     registries.get('/', async (request, reply) =>
       reply.redirect(

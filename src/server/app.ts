@@ -13,11 +13,16 @@ import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { openSidePool } from '../database/side-pool.ts'
 import { handleClientError, requestTimeoutMilliseconds } from '../http/client-errors.ts'
-import { showAddressError, showError, showPageError } from '../http/error-pages.ts'
 import { inviteAdmittedBodies, PatientResponse } from '../http/expect-continue.ts'
-import { notFound } from '../http/page-error.ts'
+import { pageNotFound } from '../http/page-error.ts'
+import {
+  pagePolicy,
+  setPageHeaders,
+  showError,
+  showPageError,
+  showUndecodableUrl,
+} from '../http/page-scope.ts'
 import { pages } from '../http/pages.ts'
-import { pagePolicy, setPageHeaders } from '../http/security-headers.ts'
 import { openLastUse } from '../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../jobs/run-jobs.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
@@ -158,7 +163,7 @@ function dialectOf(request: FastifyRequest): Dialect | undefined {
 
 /** Answers a URL that cannot be decoded. */
 function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
-  const answer = dialectOf(request)?.answer ?? showAddressError
+  const answer = dialectOf(request)?.answer ?? showUndecodableUrl
   answer(error, request, reply)
 }
 
@@ -170,5 +175,5 @@ function answerUnknown(request: FastifyRequest, reply: FastifyReply): void {
     return
   }
   setPageHeaders(reply, pagePolicy)
-  showPageError(notFound(), reply)
+  showPageError(pageNotFound(), reply)
 }

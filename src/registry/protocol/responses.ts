@@ -1,6 +1,6 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { isOutage } from '../../database/database.ts'
-import { sendEarly } from '../../http/early-answer.ts'
+import { sendEarly } from '../../http/early-response.ts'
 import { errcode, RegistryError } from '../errors.ts'
 
 /** Composer prints the text of a response only with exactly this type, without a charset (COMPOSER A5). */

@@ -1,0 +1,100 @@
+import cookie from '@fastify/cookie'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../config.ts'
+import { isOutage } from '../database/database.ts'
+import { checkForgery } from './csrf.ts'
+import { acceptForms, FormError } from './forms.ts'
+import { PageError } from './page-error.ts'
+import { page } from './pages.ts'
+
+/**
+ * Makes a scope serve pages: cookies, forms, page headers with the given content security policy, errors as pages, and
+ * no POST that another site has forged (DESIGN §8).
+ */
+export async function servePages(scope: FastifyInstance, config: Config, policy: string): Promise<void> {
+  await scope.register(cookie)
+  scope.removeAllContentTypeParsers()
+  await acceptForms(scope)
+  scope.addHook('onRequest', async (_request, reply) => setPageHeaders(reply, policy))
+  scope.addHook('preHandler', async (request) => {
+    if (request.method === 'POST') checkForgery(request, config)
+  })
+  scope.setErrorHandler(showError)
+}
+
+const commonPolicy =
+  "default-src 'none'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"
+
+/** The content security policy of most pages: nothing from other sites, and forms post only to this site. */
+export const pagePolicy = `${commonPolicy}; form-action 'self'`
+
+/**
+ * The policy of pages whose form may lead to an application. Browsers apply `form-action` to the redirect after a POST
+ * too, and would silently stop it after the code was issued (OAUTH 41).
+ */
+export const leavingPagePolicy = commonPolicy
+
+/**
+ * Sets the headers of every page and of every redirect between pages. No Cross-Origin-Opener-Policy: an application may
+ * run its authorization in a popup window, and would lose that window at the first page that sends the header.
+ */
+export function setPageHeaders(reply: FastifyReply, policy: string): void {
+  reply.headers({
+    'cache-control': 'no-store',
+    'content-security-policy': policy,
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+  })
+}
+
+const errorPage = page<{ status: number; title: string; message: string }>('error')
+
+const titles: Record<number, string> = {
+  400: 'This request cannot be understood',
+  403: 'This was refused',
+  404: 'Not found',
+  405: 'This cannot be done here',
+  413: 'This is too large',
+  415: 'This cannot be read',
+  429: 'Too many attempts',
+  500: 'Something went wrong',
+  503: 'Not available at the moment',
+}
+
+/** Shows the error page for whatever a handler threw. A bug is logged once and shown without detail. */
+export function showError(error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  if (error instanceof PageError) return showPageError(error, reply)
+  if (error instanceof FormError) return showPageError(new PageError(400, error.message), reply)
+  const status = error.statusCode ?? 500
+  if (status >= 400 && status < 500) {
+    return showPageError(
+      new PageError(status, 'The browser sent something that this page does not take.'),
+      reply,
+    )
+  }
+  request.log.error({ err: error, req: request }, 'a page failed')
+  if (isOutage(error)) {
+    const message = 'The server cannot reach its database at the moment. Please try again in a few seconds.'
+    return showPageError(new PageError(503, message, { 'retry-after': '5' }), reply)
+  }
+  return showPageError(new PageError(500, 'The mistake is ours and has been noted. Please try again.'), reply)
+}
+
+/** Shows the page of an error. */
+export function showPageError(error: PageError, reply: FastifyReply): FastifyReply {
+  reply.code(error.status).headers(error.headers)
+  return errorPage(reply, null, contentOf(error))
+}
+
+/** Shows that a URL cannot be decoded. Fastify does not know its scope yet, so the reply has no `view`. */
+export function showUndecodableUrl(_error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  const content = contentOf(new PageError(400, 'This URL cannot be read.'))
+  setPageHeaders(reply, pagePolicy)
+  void reply.code(400).type('text/html; charset=utf-8')
+  void request.server.view('error', { ...content, visitor: null, path: '' }).then((html) => reply.send(html))
+}
+
+function contentOf({ status, message }: PageError) {
+  return { status, title: titles[status] ?? 'This did not work', message }
+}
