@@ -1,4 +1,4 @@
--- Renders a repository's filter.json as its quarantines now are. Its last_modified grows by a second at least, and is
+-- Renders a repository's filter.json as its quarantines and the upstreams' malware flags now are. Its last_modified grows by a second at least, and is
 -- later than the creation of the repository: that is the Last-Modified of a repository without such a document.
 create or replace function render_filter_document(the_repository_id bigint) returns void
 language plpgsql as $$
@@ -15,7 +15,13 @@ begin
              from (select p.name, string_agg('==' || v.composer, ' || ' order by v.id) as constraints
                      from package p join package_version v on v.package_id = p.id
                     where p.repository_id = r.id and v.quarantined_at is not null
-                    group by p.name) n
+                    group by p.name
+                   union all
+                   select m.name, string_agg(f ->> 'constraint', ' || ' order by f ->> 'constraint')
+                     from mirrored_package m, jsonb_array_elements(m.flags) f
+                    where m.repository_id = r.id and m.flags <> '[]'
+                      and not exists (select from package p where p.repository_id = r.id and p.name = m.name)
+                    group by m.name) n
          ) q
    where r.id = the_repository_id
       on conflict (repository_id) do update

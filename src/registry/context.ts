@@ -6,6 +6,7 @@ import type { DownloadCounter } from './download-counter.ts'
 import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import type { ArchiveMirror } from './upstreams/archives.ts'
 import type { Mirror } from './upstreams/mirror.ts'
+import type { UpstreamQueries } from './upstreams/queries.ts'
 
 /** What the registry's endpoints are built from. */
 export interface RegistryContext extends AppContext {
@@ -16,6 +17,7 @@ export interface RegistryContext extends AppContext {
   downloads: DownloadCounter
   mirror: Mirror
   archiveMirror: ArchiveMirror
+  upstreamQueries: UpstreamQueries
   /** `requireAccess` of access.ts, which also notes that the token was used. */
   requireAccess: typeof requireAccess
 }

@@ -19,6 +19,7 @@ import { searchRoutes } from './protocol/search.ts'
 import { uploadRoutes } from './protocol/upload.ts'
 import { openArchiveMirror } from './upstreams/archives.ts'
 import type { UpstreamClient } from './upstreams/fetch.ts'
+import { openUpstreamQueries } from './upstreams/queries.ts'
 
 const everyRoute = [
   metadataRoutes,
@@ -62,6 +63,7 @@ export async function registry(
     ...given,
     archives,
     archiveMirror,
+    upstreamQueries: openUpstreamQueries({ db: given.db, client: given.upstreamClient }, app.log),
     downloads,
     requireAccess(...request) {
       const granted = requireAccess(...request)

@@ -16,7 +16,10 @@ const maxNames = 1000
  * empty list, so that Composer asks no other repository about it. Other names are left out: Composer warns of names that
  * it did not ask for.
  */
-export async function auditRoute(app: FastifyInstance, { db, requireAccess }: RegistryContext) {
+export async function auditRoute(
+  app: FastifyInstance,
+  { db, requireAccess, upstreamQueries }: RegistryContext,
+) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(
     '*',
@@ -26,9 +29,13 @@ export async function auditRoute(app: FastifyInstance, { db, requireAccess }: Re
   app.post<{ Body: string | undefined }>('/security-advisories', async (request, reply) => {
     const target = readRegistryRequest(request)
     const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
-    const found = await listAdvisoriesOf(db, repositoryId, readNames(request.body))
+    const names = readNames(request.body)
+    const [found, theirs] = await Promise.all([
+      listAdvisoriesOf(db, repositoryId, names),
+      upstreamQueries.listAdvisories(repositoryId, names),
+    ])
     const pairs = found.map(({ name, advisories }) => [name, advisories.map(composerAdvisory)])
-    return sendRegistryJson(reply, 200, { advisories: Object.fromEntries(pairs) })
+    return sendRegistryJson(reply, 200, { advisories: { ...theirs, ...Object.fromEntries(pairs) } })
   })
 }
 

@@ -13,12 +13,19 @@ import { sendRegistryJson } from './responses.ts'
 const maxQueryLength = 200
 
 /** What Composer requests when it does not know a package's name yet (COMPOSER A2). */
-export async function searchRoutes(app: FastifyInstance, { config, db, requireAccess }: RegistryContext) {
+export async function searchRoutes(
+  app: FastifyInstance,
+  { config, db, requireAccess, upstreamQueries }: RegistryContext,
+) {
   app.get('/search.json', async (request, reply) => {
     const repositoryId = await admitPull(request)
     const words = queryOf(request, 'q').toLowerCase().split(/\s+/).filter(Boolean)
-    const found = await searchPackages(db, repositoryId, words, queryOf(request, 'type') || null)
-    return sendRegistryJson(reply, 200, found)
+    const type = queryOf(request, 'type') || null
+    const [{ results, total }, theirs] = await Promise.all([
+      searchPackages(db, repositoryId, words, type),
+      upstreamQueries.search(repositoryId, words, type),
+    ])
+    return sendRegistryJson(reply, 200, { results: [...results, ...theirs], total: total + theirs.length })
   })
 
   app.get('/list.json', async (request, reply) => {
@@ -31,13 +38,18 @@ export async function searchRoutes(app: FastifyInstance, { config, db, requireAc
     const names = found.slice(0, maxListedNames)
     // Composer reads one part only; a mirror follows the link.
     if (found.length > names.length) reply.header('link', nextLink(config.baseUrl, request.url, names.at(-1)))
-    return sendRegistryJson(reply, 200, { packageNames: names })
+    const theirs = part.after === '' ? await upstreamQueries.listNames(repositoryId, { vendor, filter }) : []
+    return sendRegistryJson(reply, 200, { packageNames: [...names, ...theirs] })
   })
 
   app.get('/providers/:vendor/:file', async (request, reply) => {
     const repositoryId = await admitPull(request)
     const name = `${param(request, 'vendor')}/${param(request, 'file').replace(/\.json$/, '')}`
-    return sendRegistryJson(reply, 200, { providers: await listProviders(db, repositoryId, name) })
+    const [ours, theirs] = await Promise.all([
+      listProviders(db, repositoryId, name),
+      upstreamQueries.listProviders(repositoryId, name),
+    ])
+    return sendRegistryJson(reply, 200, { providers: [...ours, ...theirs] })
   })
 
   async function admitPull(request: FastifyRequest): Promise<string> {

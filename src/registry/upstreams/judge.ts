@@ -109,7 +109,7 @@ function readEntry(entry: Json, packageName: string): UpstreamVersion | string {
 }
 
 /** PHP's json_decode refuses a whole document for one lone surrogate; JSON.stringify escapes only those. */
-function hasLoneSurrogate(value: Json): boolean {
+export function hasLoneSurrogate(value: Json): boolean {
   return /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(JSON.stringify(value))
 }
 

@@ -1,6 +1,7 @@
 import { difference } from '../documents/minify.ts'
 import { quarantineList } from '../documents/root.ts'
 import { compareNormalized } from '../manifest/composer-version.ts'
+import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import type { UpstreamContent, UpstreamVersion } from './judge.ts'
 import { isOffered, matchesVersion } from './patterns.ts'
@@ -63,7 +64,7 @@ export function malwareFlags(extra: JsonObject): MalwareFlag[] {
   return flags
     .filter(isJsonObject)
     .flatMap(({ constraint, reason }) =>
-      typeof constraint === 'string'
+      typeof constraint === 'string' && isConstraint(constraint)
         ? [{ constraint, reason: typeof reason === 'string' ? reason : 'flagged as malware' }]
         : [],
     )

@@ -190,18 +190,30 @@ export async function saveMirror(
   })
 }
 
-/** Notes what a document says about its package: a description for searches, and versions flagged as malware. */
+/**
+ * Notes what a document says about its package: a description, and the versions flagged as malware. When those changed,
+ * filter.json is rendered.
+ */
 export async function describeMirror(
   tx: pg.PoolClient,
   packageId: string,
   { description, flags }: { description: string | null; flags: readonly MalwareFlag[] },
 ): Promise<void> {
-  await tx.query({
+  const { rows } = await tx.query<{ repositoryId: string }>({
     name: 'describe-mirror',
-    text: `update mirrored_package set description = coalesce($2, description), flags = $3
-            where id = $1 and (coalesce($2, description), flags) is distinct from (description, $3::jsonb)`,
+    text: `with before as materialized (
+             select id, repository_id, flags, description from mirrored_package where id = $1
+           ), changed as (
+             update mirrored_package m set description = coalesce($2, b.description), flags = $3
+               from before b
+              where m.id = b.id and (coalesce($2, b.description), b.flags) is distinct from (b.description, $3::jsonb)
+             returning b.repository_id, b.flags <> $3::jsonb as is_flagged_anew
+           )
+           select repository_id as "repositoryId" from changed where is_flagged_anew`,
     values: [packageId, description, JSON.stringify(flags)],
   })
+  // In another statement, which sees the change.
+  for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
 }
 
 /** Notes whether the upstream still serves a package. True when that changed. */

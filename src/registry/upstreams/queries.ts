@@ -1,0 +1,222 @@
+import type { FastifyBaseLogger } from 'fastify'
+import { LRUCache } from 'lru-cache'
+import type pg from 'pg'
+import { errcode, RegistryError } from '../errors.ts'
+import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
+import { isPackageName } from '../manifest/package-name.ts'
+import { type UpstreamClient, UpstreamError } from './fetch.ts'
+import { hasLoneSurrogate } from './judge.ts'
+import { metadataUrlOf, parseObject, type UpstreamRoot } from './root.ts'
+import { listBoundNames, listForeignNames, listOwnNames } from './tables/mirrored-packages.ts'
+import { listUpstreams, listUpstreamsById, type Upstream } from './tables/upstreams.ts'
+
+/** What an upstream is asked while somebody waits at a search. */
+const searchMilliseconds = 5_000
+const advisoryMilliseconds = 10_000
+const freshAdvisoryMilliseconds = 5 * 60_000
+/** How many names of a list are compared with ours. */
+const maxNames = 1000
+const maxResults = 100
+
+/** A search result of an upstream, as Composer reads it. */
+export interface UpstreamResult {
+  name: string
+  description: string
+}
+
+/**
+ * What repositories with upstreams ask them beside metadata. No name of a package of ours and no claimed vendor is in
+ * anything that they send, and nothing that they receive says anything about those.
+ */
+export interface UpstreamQueries {
+  /**
+   * The advisories of mirrored packages among the names, by name. Throws errcode 14 when an upstream cannot be asked:
+   * silence would pass for "no advisories".
+   */
+  listAdvisories: (repositoryId: string, names: readonly string[]) => Promise<Record<string, JsonObject[]>>
+  /** Search results; an upstream that fails has none. */
+  search: (repositoryId: string, words: readonly string[], type: string | null) => Promise<UpstreamResult[]>
+  /** Names that match the patterns of Composer's `list`; an upstream that fails has none. */
+  listNames: (repositoryId: string, wanted: { vendor: string; filter: string }) => Promise<string[]>
+  /** Packages that provide a name; an upstream that fails has none. */
+  listProviders: (repositoryId: string, name: string) => Promise<JsonObject[]>
+}
+
+/** Opens the queries of a process, with its cache of advisories. */
+export function openUpstreamQueries(
+  { db, client }: { db: pg.Pool; client: UpstreamClient },
+  log: FastifyBaseLogger,
+): UpstreamQueries {
+  const advisories = new LRUCache<string, { readAt: number; advisories: JsonObject[] }>({ max: 20_000 })
+
+  async function advisoriesOf(
+    upstream: Upstream,
+    names: readonly string[],
+  ): Promise<[string, JsonObject[]][]> {
+    const url = upstream.root?.advisoriesUrl
+    if (!url) return []
+    const keyOf = (name: string) => `${upstream.id} ${name}`
+    const old = names.filter(
+      (name) => Date.now() - (advisories.get(keyOf(name))?.readAt ?? 0) > freshAdvisoryMilliseconds,
+    )
+    if (old.length > 0) {
+      try {
+        const form = new URLSearchParams(old.map((name) => ['packages[]', name])).toString()
+        const fetched = await client.fetchDocument(url, { form, milliseconds: advisoryMilliseconds })
+        const said = fetched.kind === 'found' ? parseObject(fetched.text, 'the advisories')['advisories'] : {}
+        for (const name of old) {
+          const found = isJsonObject(said) ? said[name] : undefined
+          const readable = Array.isArray(found) ? found.filter(isJsonObject).filter(isAdvisory) : []
+          advisories.set(keyOf(name), { readAt: Date.now(), advisories: readable })
+        }
+      } catch (error) {
+        if (!(error instanceof UpstreamError)) throw error
+        if (old.some((name) => !advisories.has(keyOf(name)))) throw unavailable(error)
+        log.warn({ err: error, upstream: upstream.name }, 'the advisories of an upstream are those of before')
+      }
+    }
+    return names.map((name) => [name, advisories.get(keyOf(name))?.advisories ?? []])
+  }
+
+  /** Asks several upstreams. One that fails is left out. */
+  async function askAll<T>(
+    upstreams: readonly Upstream[],
+    urlOf: (root: UpstreamRoot) => string | null,
+    read: (document: JsonObject) => T[],
+  ): Promise<T[]> {
+    const answers = await Promise.all(
+      upstreams.map(async ({ name, root }) => {
+        const url = root && urlOf(root)
+        if (!url) return []
+        try {
+          const fetched = await client.fetchDocument(url, { milliseconds: searchMilliseconds })
+          return fetched.kind === 'found' ? read(parseObject(fetched.text, 'the response')) : []
+        } catch (error) {
+          if (!(error instanceof UpstreamError)) throw error
+          log.warn({ err: error, upstream: name }, 'an upstream could not be searched')
+          return []
+        }
+      }),
+    )
+    return answers.flat()
+  }
+
+  /** The upstreams that a query may be sent to: none when it mentions a name or vendor of ours, or asks for nothing. */
+  async function upstreamsFor(repositoryId: string, words: readonly string[]): Promise<Upstream[]> {
+    if (words.length === 0) return []
+    const upstreams = (await listUpstreams(db, repositoryId)).filter(({ mode }) => mode !== 'off')
+    if (upstreams.length === 0 || (await mentionsOurs(db, repositoryId, words))) return []
+    return upstreams
+  }
+
+  /** Of the results those of packages that may come from an upstream, each name once. */
+  async function foreignOnly<T extends { name: string }>(
+    repositoryId: string,
+    results: readonly T[],
+  ): Promise<T[]> {
+    const byName = new Map(results.toReversed().map((result) => [result.name, result]))
+    const names = [...byName.keys()].filter(isPackageName).slice(-maxNames)
+    const foreign = new Set((await listForeignNames(db, repositoryId, names)).map(({ name }) => name))
+    return [...byName.values()].filter(({ name }) => foreign.has(name)).toReversed()
+  }
+
+  return {
+    async listAdvisories(repositoryId, names) {
+      const bound = await listBoundNames(db, repositoryId, names)
+      const ids = new Set(bound.flatMap(({ upstreamIds }) => upstreamIds))
+      const upstreams = await listUpstreamsById(db, [...ids])
+      const found = await Promise.all(
+        upstreams.map((upstream) => {
+          const theirs = bound.filter(({ upstreamIds }) => upstreamIds.includes(upstream.id))
+          return advisoriesOf(
+            upstream,
+            theirs.map(({ name }) => name),
+          )
+        }),
+      )
+      return Object.fromEntries(found.flat())
+    },
+
+    async search(repositoryId, words, type) {
+      const upstreams = await upstreamsFor(repositoryId, words)
+      if (upstreams.length === 0) return []
+      const results = await askAll(
+        upstreams,
+        ({ searchUrl }) =>
+          searchUrl
+            ?.replaceAll('%query%', encodeURIComponent(words.join(' ')))
+            .replaceAll('%type%', encodeURIComponent(type ?? '')) ?? null,
+        ({ results }) => (Array.isArray(results) ? results.filter(isJsonObject).flatMap(readResult) : []),
+      )
+      return (await foreignOnly(repositoryId, results)).slice(0, maxResults)
+    },
+
+    async listNames(repositoryId, { vendor, filter }) {
+      const asked = [vendor, ...filter.split(/[/*]+/)].filter((word) => word !== '')
+      const upstreams = await upstreamsFor(repositoryId, asked)
+      if (upstreams.length === 0) return []
+      const names = await askAll(
+        upstreams,
+        ({ listUrl }) => {
+          if (listUrl === null) return null
+          const url = new URL(listUrl)
+          if (vendor !== '') url.searchParams.set('vendor', vendor)
+          if (filter !== '') url.searchParams.set('filter', filter)
+          return url.href
+        },
+        ({ packageNames }) =>
+          Array.isArray(packageNames) ? packageNames.filter((name) => typeof name === 'string') : [],
+      )
+      return (
+        await foreignOnly(
+          repositoryId,
+          names.map((name) => ({ name })),
+        )
+      ).map(({ name }) => name)
+    },
+
+    async listProviders(repositoryId, name) {
+      if (!isPackageName(name)) return []
+      const upstreams = await upstreamsFor(repositoryId, [name])
+      if (upstreams.length === 0) return []
+      const providers = await askAll(
+        upstreams,
+        ({ providersUrl }) => providersUrl && metadataUrlOf(providersUrl, name, false),
+        ({ providers }) =>
+          Array.isArray(providers)
+            ? providers.filter(isJsonObject).filter((one) => typeof one['name'] === 'string')
+            : [],
+      )
+      return foreignOnly(repositoryId, providers as (JsonObject & { name: string })[])
+    },
+  }
+}
+
+/** Whether a query would tell an upstream of a package of ours, or of a claimed vendor. */
+async function mentionsOurs(db: pg.Pool, repositoryId: string, words: readonly string[]): Promise<boolean> {
+  // A vendor alone is tested by a name that nobody has.
+  const names = words.flatMap((word) => [
+    word,
+    `${word.split('/')[0]}/-`,
+    ...word.split(/[^a-z0-9]+/).map((part) => `${part}/-`),
+  ])
+  return (await listOwnNames(db, repositoryId, [...new Set(names)])).size > 0
+}
+
+function readResult({ name, description, virtual }: JsonObject): UpstreamResult[] {
+  if (typeof name !== 'string' || virtual === true) return []
+  return [{ name, description: typeof description === 'string' ? description.slice(0, 500) : '' }]
+}
+
+/** What Composer's audit cannot do without. */
+function isAdvisory(advisory: JsonObject): boolean {
+  const { advisoryId, affectedVersions } = advisory
+  return typeof advisoryId === 'string' && typeof affectedVersions === 'string' && !hasLoneSurrogate(advisory)
+}
+
+function unavailable(error: UpstreamError): RegistryError {
+  return new RegistryError(errcode.unavailable, 'the upstream cannot be asked', {
+    warning: `Its advisories cannot be read: ${error.message}.`,
+    cause: error,
+  })
+}

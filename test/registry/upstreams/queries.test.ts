@@ -1,0 +1,129 @@
+import { describe, expect, it } from 'vitest'
+import { aCaller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+
+const t = useApp(upstreamsHere)
+const upstream = useUpstream({
+  search: '/search.json?q=%query%&type=%type%',
+  list: '/list.json',
+  'providers-api': '/providers/%package%.json',
+  'security-advisories': { metadata: true, 'api-url': '/advisories' },
+})
+
+/** A repository with a package of its own, and the upstream. */
+async function aMirror(vendor: string) {
+  const caller = await aCaller(t)
+  await caller.call('POST', '/upstreams', { url: upstream.url })
+  await caller.push('1.0.0', { name: `${vendor}/secret` })
+  const audit = (...names: string[]) =>
+    caller.ask('security-advisories', {
+      method: 'POST',
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      payload: new URLSearchParams(names.map((name) => ['packages[]', name])).toString(),
+    })
+  return { ...caller, audit }
+}
+
+const advisory = (name: string) => ({
+  advisoryId: `PKSA-${name}`,
+  packageName: name,
+  affectedVersions: '<2',
+  title: 'Bad',
+  cve: null,
+  link: 'https://example.com',
+  reportedAt: '2026-01-01 00:00:00',
+  sources: [],
+})
+
+describe('POST security-advisories with upstreams', () => {
+  it('merges ours and theirs, and sends no name of ours upstream', async () => {
+    const { audit, ask } = await aMirror('ours')
+    upstream.offer('pub/lib', ['1.0.0'])
+    await ask('p2/pub/lib.json')
+    let sent = ''
+    upstream.fail('/advisories', (request, response) => {
+      request.on('data', (chunk: Buffer) => {
+        sent += chunk.toString()
+      })
+      const advisories = {
+        'pub/lib': [advisory('pub/lib'), 'nonsense'],
+        'ours/secret': [advisory('ours/secret')],
+      }
+      request.on('end', () => response.end(JSON.stringify({ advisories })))
+    })
+    const { advisories } = (await audit('pub/lib', 'ours/secret', 'ours/other', 'un/known')).json()
+    expect(advisories).toEqual({ 'ours/secret': [], 'pub/lib': [advisory('pub/lib')] })
+    expect(decodeURIComponent(sent)).toBe('packages[]=pub/lib')
+
+    upstream.fail('/advisories', 500)
+    expect((await audit('pub/lib')).json().advisories, 'from memory').toEqual({
+      'pub/lib': [advisory('pub/lib')],
+    })
+  })
+
+  it('is 503 while the upstream fails that was never asked: silence would pass for "no advisories"', async () => {
+    const { audit, ask } = await aMirror('ours2')
+    upstream.offer('pub/other', ['1.0.0'])
+    await ask('p2/pub/other.json')
+    upstream.fail('/advisories', 500)
+    expect((await audit('pub/other')).statusCode).toBe(503)
+    expect((await audit('ours2/secret')).json()).toEqual({ advisories: { 'ours2/secret': [] } })
+  })
+})
+
+describe('search, list and providers with upstreams', () => {
+  it('add what upstreams may offer, and nothing in our name', async () => {
+    const { ask } = await aMirror('acme')
+    const results = [
+      { name: 'psr/log', description: 'Logs' },
+      { name: 'acme/evil', description: 'Not ours' },
+      { name: 'Bad Name' },
+    ]
+    upstream.put('/search.json?q=log&type=', { results })
+    upstream.put('/list.json?vendor=psr&filter=psr%2F*', { packageNames: ['psr/log', 'acme/evil', 7] })
+    upstream.put('/providers/psr/log-implementation.json', {
+      providers: [{ name: 'monolog/monolog', description: 'm', type: 'library' }, { name: 'acme/evil' }],
+    })
+    expect((await ask('search.json?q=log')).json()).toEqual({ results: [results[0]], total: 1 })
+    expect((await ask('list.json?vendor=psr&filter=psr/*')).json()).toEqual({ packageNames: ['psr/log'] })
+    expect((await ask('providers/psr/log-implementation.json')).json().providers).toMatchObject([
+      { name: 'monolog/monolog' },
+    ])
+  })
+
+  it('send no name and no vendor of ours upstream, in whatever form', async () => {
+    const { ask } = await aMirror('hidden')
+    for (const query of [
+      'hidden/secret',
+      'hidden',
+      'HIDDEN secret',
+      'x hidden-thing',
+      'hidden/unpublished',
+    ]) {
+      expect((await ask(`search.json?q=${encodeURIComponent(query)}`)).statusCode).toBe(200)
+    }
+    await ask('list.json?vendor=hidden')
+    await ask('list.json?filter=hidden/*')
+    await ask('providers/hidden/secret.json')
+    expect(upstream.requests.filter((request) => /hidden/i.test(request))).toEqual([])
+  })
+
+  it('work on while an upstream fails', async () => {
+    const { ask } = await aMirror('works')
+    upstream.fail('/search.json?q=secret&type=', 500)
+    expect((await ask('search.json?q=secret')).json().results).toMatchObject([{ name: 'works/secret' }])
+  })
+})
+
+describe('filter.json with upstreams', () => {
+  it('holds what the upstream flags', async () => {
+    const { ask } = await aMirror('filtered')
+    const flag = (constraint: string) => ({ constraint, reason: 'steals', id: 'x' })
+    upstream.offer('mal/ware', ['1.1.0', '1.0.0'], {
+      document: { filter: { malware: [flag('1.1.0'), flag('not a constraint !')] } },
+    })
+    await ask('p2/mal/ware.json')
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: { 'mal/ware': '1.1.0' } } })
+  })
+})
