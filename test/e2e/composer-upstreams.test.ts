@@ -1,0 +1,156 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { aCaller, type Caller } from '../support/api-actors.ts'
+import { useAnotherProcess } from '../support/app.ts'
+import {
+  aComposerProject,
+  type ComposerProject,
+  hasComposerClient,
+  useRegistries,
+} from '../support/composer-project.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
+import { hasNginx, type NginxUpstream, startNginxUpstream } from '../support/nginx-upstream.ts'
+import { upstreamsHere } from '../support/upstream.ts'
+import { aZip } from '../support/zip.ts'
+
+const port = await freePort()
+const secondPort = await freePort()
+const baseUrl = `http://127.0.0.1:${port}`
+
+describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upstream under nginx', () => {
+  const t = useListeningApp(port, upstreamsHere)
+  const second = useAnotherProcess(t)
+  let upstream: NginxUpstream
+  let project: ComposerProject
+  let caller: Caller
+
+  beforeAll(async () => {
+    await second.app.listen({ port: secondPort, host: '127.0.0.1' })
+    upstream = await startNginxUpstream()
+    caller = await aCaller(t)
+    expect((await caller.call('POST', '/upstreams', { url: upstream.url, name: 'nginx' })).statusCode).toBe(
+      201,
+    )
+    await upstream.offer('psr/log', [{ version: '3.0.0' }, { version: '2.0.0' }])
+    await upstream.offer('pub/branchy', [{ version: 'dev-feature/x', 'default-branch': true }], {
+      isDev: true,
+    })
+    await upstream.offer(
+      'pub/plugin',
+      [
+        {
+          version: '1.0.0',
+          type: 'composer-plugin',
+          require: { 'composer-plugin-api': '^2.0' },
+          extra: { class: 'Pub\\Plugin' },
+          autoload: { 'psr-4': { 'Pub\\': 'src/' } },
+        },
+      ],
+      { zip: aPluginZip(), archivePath: 'moved' },
+    )
+    const require = { 'psr/log': '^2.0 || ^3.0', 'pub/plugin': '^1.0', 'pub/branchy': 'dev-feature/x' }
+    expect((await caller.push('1.0.0', { name: 'acme/private', manifest: { require } })).statusCode).toBe(201)
+    project = await aComposerProject()
+    await useRegistries(project, baseUrl, caller.token, caller.repository.path)
+    await run('config', 'allow-plugins.pub/plugin', 'true')
+    await run('config', 'minimum-stability', 'dev')
+    await run('config', 'prefer-stable', 'true')
+  })
+  afterAll(async () => {
+    await project?.remove()
+    await upstream?.remove()
+  })
+
+  async function run(...words: string[]): Promise<string> {
+    const { code, output } = await project.composer(...words)
+    if (code !== 0) throw new Error(output)
+    return output
+  }
+
+  const locked = async () => {
+    const lock = JSON.parse(await project.read('composer.lock')) as {
+      packages: { name: string; version: string; dist: { url: string }; source?: object }[]
+    }
+    return lock.packages
+  }
+
+  it('updates a project whose private package requires three mirrored ones', async () => {
+    const output = await run('require', 'acme/private:^1.0')
+    expect(output).toContain('the plugin of the upstream is active')
+    const packages = await locked()
+    expect(packages.map(({ name, version }) => `${name} ${version}`)).toEqual([
+      'acme/private 1.0.0',
+      'psr/log 3.0.0',
+      'pub/branchy dev-feature/x',
+      'pub/plugin 1.0.0',
+    ])
+    for (const { dist, source } of packages) {
+      expect(dist.url.startsWith(`${baseUrl}${caller.path}dist/`)).toBe(true)
+      expect(source).toBeUndefined()
+    }
+  })
+
+  it('installs from the lock, audits, and finds what is outdated, while the upstream is stopped', async () => {
+    await run('require', 'psr/log:^2.0 <2.1')
+    await upstream.stop()
+    await project.forget('cache', 'vendor')
+    await run('install')
+    expect(await run('audit')).toContain('No security vulnerability advisories found')
+    expect(await run('outdated', '--direct')).toMatch(/psr\/log +2\.0\.0/)
+    await run('update', '--no-progress')
+    await project.forget('cache', 'vendor')
+    await run('config', 'repositories.svc0', 'composer', `http://127.0.0.1:${secondPort}${caller.path}`)
+    await run('config', '-g', `http-basic.127.0.0.1:${secondPort}`, 'svc', caller.token)
+    await run('update', '--no-progress')
+    await run('config', 'repositories.svc0', 'composer', `${baseUrl}${caller.path}`)
+    await upstream.start()
+  })
+
+  it.each([
+    ['e500', /HTTP 503|The upstream|could not be downloaded/],
+    ['e429', /HTTP 503|The upstream|could not be downloaded/],
+    ['html', /HTTP 503|The upstream|could not be downloaded/],
+    ['e410', /could not be found|Could not find/],
+  ])('says what is wrong with an upstream that answers %s', async (fault, message) => {
+    const { code, output } = await project.composer('require', `fault/${fault}`)
+    expect(code).not.toBe(0)
+    expect(output).toMatch(message)
+  })
+
+  it('installs a slow archive, and one of another svc as upstream', async () => {
+    const noise = Buffer.from(Array.from({ length: 60_000 }, (_, i) => (i * 7919 * (i % 251)) % 256))
+    const zip = aZip({ 'composer.json': '{"name":"pub/slow"}', 'noise.bin': noise })
+    await upstream.offer('pub/slow', [{ version: '1.0.0' }], { zip, archivePath: 'slow' })
+    const other = await aCaller(t, { visibility: 'public' })
+    await other.push('1.0.0', { name: 'other/lib' })
+    const added = await caller.call('POST', '/upstreams', { url: baseUrl + other.path, name: 'svc' })
+    expect(added.statusCode).toBe(201)
+    await run('require', 'pub/slow:^1.0', 'other/lib:^1.0')
+    expect((await locked()).map(({ name }) => name)).toContain('other/lib')
+    await project.forget('cache', 'vendor')
+    await run('install')
+  })
+
+  it('does not install an archive that the upstream holds in part', async () => {
+    await upstream.offer('fault/cut', [{ version: '1.0.0' }], {
+      zip: Buffer.concat([aPluginZip().subarray(0, 200)]),
+    })
+    const { code, output } = await project.composer('require', 'fault/cut:^1.0')
+    expect(code).not.toBe(0)
+    expect(output).toMatch(/whole zip archive|503/)
+  })
+})
+
+/** A Composer plugin that says that it runs. */
+function aPluginZip(): Buffer {
+  return aZip({
+    'composer.json': JSON.stringify({ name: 'pub/plugin', type: 'composer-plugin' }),
+    'src/Plugin.php': `<?php namespace Pub;
+      class Plugin implements \\Composer\\Plugin\\PluginInterface {
+        public function activate(\\Composer\\Composer $c, \\Composer\\IO\\IOInterface $io) {
+          $io->writeError('the plugin of the upstream is active');
+        }
+        public function deactivate(\\Composer\\Composer $c, \\Composer\\IO\\IOInterface $io) {}
+        public function uninstall(\\Composer\\Composer $c, \\Composer\\IO\\IOInterface $io) {}
+      }`,
+  })
+}

@@ -1,0 +1,112 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { freePort } from './listening.ts'
+import { aPackageZip } from './registry-actors.ts'
+import { has } from './requires.ts'
+import { longAgo, type VersionKeys } from './upstream.ts'
+
+export const hasNginx = has('nginx')
+
+/** A static Composer repository under the real nginx. */
+export interface NginxUpstream {
+  url: string
+  put: (path: string, content: object | string | Buffer) => Promise<void>
+  /** Publishes versions of a package with their archives. */
+  offer: (
+    name: string,
+    versions: VersionKeys[],
+    about?: { isDev?: boolean; zip?: Buffer; archivePath?: string },
+  ) => Promise<void>
+  stop: () => Promise<void>
+  start: () => Promise<void>
+  remove: () => Promise<void>
+}
+
+/** Starts nginx with an empty repository, and with URLs that misbehave: see the configuration. */
+export async function startNginxUpstream(): Promise<NginxUpstream> {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-test-nginx-'))
+  const [port, otherPort] = [await freePort(), await freePort()]
+  const url = `http://127.0.0.1:${port}`
+  await mkdir(join(folder, 'root'))
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+  await writeFile(
+    join(folder, 'nginx.conf'),
+    `daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/error.log crit;
+     events { worker_connections 256; }
+     http {
+       ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
+       types { application/json json; application/zip zip; text/html html; }
+       access_log ${folder}/access.log; gzip on; gzip_types application/json; root ${folder}/root;
+       server {
+         listen 127.0.0.1:${port};
+         location = /p2/fault/e500.json { return 500; }
+         location = /p2/fault/e410.json { return 410; }
+         location = /p2/fault/e429.json { add_header Retry-After 7 always; return 429; }
+         location = /p2/fault/html.json { default_type text/html; return 200 "<h1>Maintenance</h1>"; }
+         location /slow/ { limit_rate 20k; }
+         location /moved/ { return 302 http://127.0.0.1:${otherPort}$request_uri; }
+       }
+       server { listen 127.0.0.1:${otherPort}; }
+     }`,
+  )
+  let running: { child: ReturnType<typeof spawn>; ended: Promise<unknown> } | null = null
+
+  const upstream: NginxUpstream = {
+    url,
+    async put(path, content) {
+      const file = join(folder, 'root', path)
+      await mkdir(dirname(file), { recursive: true })
+      const isRaw = typeof content === 'string' || Buffer.isBuffer(content)
+      await writeFile(file, isRaw ? content : JSON.stringify(content))
+    },
+    async offer(name, versions, { isDev = false, zip, archivePath = 'archives' } = {}) {
+      const entries = await Promise.all(
+        versions.map(async (keys) => {
+          const path = `${archivePath}/${name}/${keys.version.replaceAll('/', '-')}.zip`
+          const { dist: _, source: __, 'published-time': ___, ...manifest } = keys
+          await upstream.put(path, zip ?? aPackageZip(name, { ...manifest, version: undefined }))
+          const reference = Buffer.from(`${name} ${keys.version}`)
+            .toString('hex')
+            .padStart(40, '0')
+            .slice(-40)
+          const dist = { type: 'zip', url: `${url}/${path}`, reference, shasum: '' }
+          return { name, dist, time: longAgo, 'published-time': longAgo, ...keys }
+        }),
+      )
+      await upstream.put(`p2/${name}${isDev ? '~dev' : ''}.json`, { packages: { [name]: entries } })
+    },
+    async start() {
+      const child = spawn('nginx', ['-c', join(folder, 'nginx.conf'), '-p', folder], { stdio: 'ignore' })
+      running = { child, ended: once(child, 'exit') }
+      for (let attempt = 0; !(await isListening(port)); attempt += 1) {
+        if (attempt === 200) throw new Error('nginx does not listen')
+        await sleep(50)
+      }
+    },
+    async stop() {
+      running?.child.kill()
+      await running?.ended
+      running = null
+    },
+    async remove() {
+      await upstream.stop()
+      await rm(folder, { recursive: true })
+    },
+  }
+  await upstream.put('packages.json', { packages: [], 'metadata-url': '/p2/%package%.json' })
+  await upstream.start()
+  return upstream
+}
+
+function isListening(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
+    socket.on('connect', () => socket.destroy())
+  })
+}
