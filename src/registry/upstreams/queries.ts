@@ -61,7 +61,7 @@ export function openUpstreamQueries(
     )
     if (old.length > 0) {
       try {
-        const form = new URLSearchParams(old.map((name) => ['packages[]', name])).toString()
+        const form = new URLSearchParams(old.map((name): [string, string] => ['packages[]', name])).toString()
         const fetched = await client.fetchDocument(url, { form, milliseconds: advisoryMilliseconds })
         const said = fetched.kind === 'found' ? parseObject(fetched.text, 'the advisories')['advisories'] : {}
         for (const name of old) {
