@@ -20,7 +20,7 @@ const isQuick = words.includes('--quick')
 const parts: Record<string, (server: Server, folder: string) => Promise<string>> = {
   pulls: (server, folder) => measurePulls(server, folder, isQuick ? 2000 : 15_000),
   composer: (server, folder) => measureComposer(server, folder, isQuick ? 3 : 7),
-  tokens: (server) => measureTokens(server, isQuick ? 1000 : 5000),
+  tokens: (server, folder) => measureTokens(server, folder, isQuick ? 1000 : 5000),
   pushes: (server) => measurePushes(server, isQuick ? 3 : 11),
   memory: (server, folder) => measureMemory(server, folder),
 }

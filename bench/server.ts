@@ -24,6 +24,7 @@ export interface Server extends Listener {
   /** Of its embedded PostgreSQL. */
   postmasterPid: number
   db: pg.Pool
+  connection: pg.PoolConfig
 }
 
 /** Starts the built server with an embedded PostgreSQL of its own below the folder; its log goes to a file there. */
@@ -36,12 +37,14 @@ export async function startServer(folder: string): Promise<Server> {
   const connection = await findEmbeddedPostgres(dataDir)
   const postmaster = await readPostmaster(clusterPaths(dataDir).cluster)
   if (!connection || !postmaster) throw new Error('the server runs without its PostgreSQL')
-  const db = openDatabase(connection, () => {})
+  // Seeding takes longer than any request may.
+  const db = openDatabase({ ...connection, statement_timeout: 0, query_timeout: 0 }, () => {})
   return {
     ...listener,
     baseUrl: `http://127.0.0.1:${port}`,
     postmasterPid: postmaster.pid,
     db,
+    connection,
     async stop() {
       await db.end()
       await listener.stop()
@@ -55,6 +58,18 @@ export async function startHello(folder: string): Promise<Listener> {
   const program = ['--import', 'tsx', join(projectRoot, 'bench/hello.ts')]
   const environment = { PORT: String(port) }
   return startListener(program, port, { environment, log: join(folder, 'hello.log') })
+}
+
+/** Starts the yardstick of the token endpoints on the PostgreSQL of a server. */
+export async function startBare(
+  folder: string,
+  { connection, postmasterPid }: Server,
+): Promise<Listener & { postmasterPid: number }> {
+  const port = await freePort()
+  const program = ['--import', 'tsx', join(projectRoot, 'bench/bare.ts')]
+  const environment = { PORT: String(port), DATABASE: JSON.stringify(connection) }
+  const listener = await startListener(program, port, { environment, log: join(folder, 'bare.log') })
+  return { ...listener, postmasterPid }
 }
 
 interface Surroundings {

@@ -1,64 +1,139 @@
 import type { TokenResponse } from '../src/oauth/token.ts'
 import { anAccount } from '../test/support/actors.ts'
-import { aCode, anApplication, anAuthorization } from '../test/support/oauth-actors.ts'
+import { type ApplicationActor, aCode, anApplication, anAuthorization } from '../test/support/oauth-actors.ts'
 import { requestText } from './load.ts'
-import { type Measured, measure, measuredCells, measuredHead } from './measure.ts'
-import type { Server } from './server.ts'
-import { table } from './table.ts'
+import { type Measured, measure } from './measure.ts'
+import { type Listener, type Server, startBare } from './server.ts'
+import { figure, ratio, table } from './table.ts'
 
-const connections = 32
+const rounds = 3
+const acts = ['exchange', 'refresh', 'introspect', 'bearer check', 'revoke'] as const
+type Act = (typeof acts)[number]
+type Runs = Record<Act, Measured[]>
 
-/** What the token endpoints cost: each request with a code or token of its own, of 100 accounts in turn. */
-export async function measureTokens(server: Server, count: number): Promise<string> {
-  const application = await anApplication(server.db)
-  const codes = await makeCodes(server, application, count)
-  const rows: [string, Measured][] = []
-
-  async function post(title: string, endpoint: string, forms: Record<string, string>[]): Promise<Measured> {
-    const headers = { authorization: application.basic, 'content-type': 'application/x-www-form-urlencoded' }
-    const requests = forms.map((form) => {
-      const body = new URLSearchParams(form).toString()
-      return requestText(`/oauth2/${endpoint}`, { method: 'POST', headers, body })
-    })
-    const load = { connections, count: forms.length, requests, status: 200, keepBodies: true }
-    const measured = await measure(server, load)
-    rows.push([title, measured])
-    return measured
+/**
+ * What the token endpoints cost, as ratios to the yardstick of `bare.ts` on the same PostgreSQL. Both take turns, each
+ * act in three rounds: the table has the medians. Every request has its own code or token, of 100 accounts in turn.
+ */
+export async function measureTokens(server: Server, folder: string, count: number): Promise<string> {
+  const bare = await startBare(folder, server)
+  try {
+    const application = await anApplication(server.db, { scopes: ['account-profile:r'] })
+    const tables: string[] = []
+    for (const connections of [16, 64]) {
+      const [ours, theirs] = [noRuns(), noRuns()]
+      // The first round warms both up.
+      for (let round = 0; round <= rounds; round += 1) {
+        const codes = await makeCodes(server, application, count)
+        const load = { application, connections, codes }
+        await server.db.query('checkpoint')
+        await runInTurns(
+          [server, load, round > 0 ? ours : noRuns()],
+          [bare, load, round > 0 ? theirs : noRuns()],
+        )
+      }
+      tables.push(compare(connections, ours, theirs))
+    }
+    return tables.join('\n\n')
+  } finally {
+    await bare.stop()
   }
+}
 
-  const exchanged = await post(
-    'exchange',
-    'token',
-    codes.map((code) => ({ grant_type: 'authorization_code', code })),
-  )
-  const first = exchanged.bodies.map((body) => JSON.parse(body) as TokenResponse)
-  const refreshed = await post(
-    'refresh',
-    'token',
-    first.map(({ refresh_token }) => ({ grant_type: 'refresh_token', refresh_token })),
-  )
-  const pairs = refreshed.bodies.map((body) => JSON.parse(body) as TokenResponse)
-  const tokens = pairs.map(({ access_token }) => ({ token: access_token }))
-  await post('introspect', 'introspect', tokens)
-  const requests = tokens.map(({ token }) =>
-    requestText('/api/user', { headers: { authorization: `Bearer ${token}` } }),
-  )
-  rows.push([
-    'GET /api/user',
-    await measure(server, { connections, count: requests.length, requests, status: 200 }),
-  ])
-  await post('revoke', 'revoke', tokens)
+interface Load {
+  application: ApplicationActor
+  connections: number
+  codes: string[]
+}
+
+type Runner = readonly [server: Listener, load: Load, runs: Runs]
+
+/** Runs each act on one server and then on the other. */
+async function runInTurns(...runners: Runner[]): Promise<void> {
+  const states = runners.map(([server, load, runs]) => ({
+    ...load,
+    server,
+    runs,
+    pairs: [] as TokenResponse[],
+  }))
+  for (const act of acts) {
+    for (const state of states) {
+      const { server, application, connections } = state
+      const requests = requestsOf(act, application, state.codes, state.pairs)
+      const isIssuing = act === 'exchange' || act === 'refresh'
+      const options = { connections, count: requests.length, requests, status: 200, keepBodies: isIssuing }
+      const measured = await measure(server, options)
+      if (isIssuing) state.pairs = measured.bodies.map((body) => JSON.parse(body) as TokenResponse)
+      state.runs[act].push(measured)
+    }
+  }
+}
+
+function requestsOf(
+  act: Act,
+  application: ApplicationActor,
+  codes: string[],
+  pairs: TokenResponse[],
+): string[] {
+  const headers = { authorization: application.basic, 'content-type': 'application/x-www-form-urlencoded' }
+  const post = (endpoint: string, form: Record<string, string>) =>
+    requestText(`/oauth2/${endpoint}`, {
+      method: 'POST',
+      headers,
+      body: new URLSearchParams(form).toString(),
+    })
+  switch (act) {
+    case 'exchange':
+      return codes.map((code) => post('token', { grant_type: 'authorization_code', code }))
+    case 'refresh':
+      return pairs.map(({ refresh_token }) => post('token', { grant_type: 'refresh_token', refresh_token }))
+    case 'introspect':
+      return pairs.map(({ access_token }) => post('introspect', { token: access_token }))
+    case 'bearer check':
+      return pairs.map(({ access_token }) =>
+        requestText('/api/user', { headers: { authorization: `Bearer ${access_token}` } }),
+      )
+    case 'revoke':
+      return pairs.map(({ access_token }) => post('revoke', { token: access_token }))
+  }
+}
+
+function compare(connections: number, ours: Runs, theirs: Runs): string {
+  const head = ['req/s', 'p99 ms', 'Node µs', 'PostgreSQL µs']
   return table(
-    ['request', ...measuredHead],
-    rows.map(([title, measured]) => [title, ...measuredCells(measured)]),
+    [
+      `${connections} connections`,
+      'ratio',
+      ...head.map((title) => `svc ${title}`),
+      ...head.map((title) => `bare ${title}`),
+    ],
+    acts.map((act) => [
+      act,
+      ratio(median(ours[act].map(({ perSecond }, i) => perSecond / (theirs[act][i]?.perSecond ?? 0)))),
+      ...cells(ours[act]),
+      ...cells(theirs[act]),
+    ]),
   )
 }
 
-async function makeCodes(
-  { db }: Server,
-  application: Awaited<ReturnType<typeof anApplication>>,
-  count: number,
-): Promise<string[]> {
+function cells(runs: Measured[]): string[] {
+  return [
+    median(runs.map(({ perSecond }) => perSecond)),
+    median(runs.map(({ p99Ms }) => p99Ms)),
+    median(runs.map(({ cpuMicros }) => cpuMicros ?? Number.NaN)),
+    median(runs.map(({ postgresMicros }) => postgresMicros ?? Number.NaN)),
+  ].map(figure)
+}
+
+function noRuns(): Runs {
+  return Object.fromEntries(acts.map((act) => [act, [] as Measured[]])) as Runs
+}
+
+function median(values: number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
+}
+
+async function makeCodes({ db }: Server, application: ApplicationActor, count: number): Promise<string[]> {
   const authorizations = await Promise.all(
     Array.from({ length: 100 }, async () => anAuthorization(db, await anAccount(db), application)),
   )

@@ -13,8 +13,10 @@ create or replace function exchange_codes(
   access_hashes bytea[], refresh_hashes bytea[], access_seconds integer, refresh_seconds integer)
 returns table (call_number integer, outcome text, scope text, authorization_id bigint)
 language plpgsql
--- One plan for all calls: planning for each length of the arrays takes longer than the calls.
+-- One plan for all calls, by indexes: planning for each length of the arrays takes longer than the calls, and a plan that
+-- was made while the tables were small would stay.
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -11,4 +11,9 @@ create or replace view granted_pair as
          g.ended_at is null and p.epoch = g.epoch and array_position(g.replayed_codes, p.code_hash) is null
            and (select disabled_at is null from account where id = g.account_id) as is_live
     from token_pair p
-    join authorization_grant g on g.id = coalesce(p.grant_id, p.authorization_id);
+   -- The limit keeps this a look-up of one row: as a join, all grants could be read.
+   cross join lateral (
+     select id, scopes, account_id, application_id, resource_scope, repository_ids, ended_at, epoch, replayed_codes
+       from authorization_grant
+      where id = coalesce(p.grant_id, p.authorization_id)
+      limit 1) as g;

@@ -16,6 +16,7 @@ declare const hashed: unique symbol
 export type SecretHash = Buffer & { readonly [hashed]: true }
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const eightDigits = 62n ** 8n
 const randomLength = 43 // 62^43 > 2^256
 const checksumLength = 6 // 62^6 > 2^32
 const shape = /^svc[arpcs]_[0-9A-Za-z]{49}$/
@@ -62,11 +63,15 @@ function checksum(body: string): string {
   return base62(bytes, checksumLength)
 }
 
-/** The bytes, as one big-endian number, in exactly `length` digits. */
+/** Returns the bytes, as one big-endian number, in exactly `length` digits. Eight digits at a time fit into a number. */
 function base62(bytes: Buffer, length: number): string {
   let digits = ''
-  for (let rest = BigInt(`0x${bytes.toString('hex')}`); digits.length < length; rest /= 62n) {
-    digits = alphabet[Number(rest % 62n)] + digits
+  for (let rest = BigInt(`0x${bytes.toString('hex')}`); digits.length < length; rest /= eightDigits) {
+    let eight = Number(rest % eightDigits)
+    for (let i = 0; i < 8 && digits.length < length; i += 1) {
+      digits = alphabet[eight % 62] + digits
+      eight = Math.floor(eight / 62)
+    }
   }
   return digits
 }

@@ -1,3 +1,4 @@
+import { createCipheriv, hkdfSync, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { makeSecret } from '../../src/domain/secrets.ts'
 import { openSeal, sealPair } from '../../src/oauth/seal.ts'
@@ -8,6 +9,17 @@ describe('the sealed successor (DESIGN §5)', () => {
 
   it('opens with the refresh token it was made under', () => {
     expect(openSeal(sealPair(pair, old), old)).toEqual(pair)
+  })
+
+  it('has a key of HKDF-SHA-256, so that seals of every release open (RFC 5869)', () => {
+    const key = Buffer.from(hkdfSync('sha256', old, '', 'svc sealed successor', 32))
+    const iv = randomBytes(12)
+    const encrypt = createCipheriv('aes-256-gcm', key, iv)
+    const sealed = Buffer.concat([
+      encrypt.update(`${pair.accessToken} ${pair.refreshToken}`),
+      encrypt.final(),
+    ])
+    expect(openSeal(Buffer.concat([iv, encrypt.getAuthTag(), sealed]), old)).toEqual(pair)
   })
 
   it('opens with no other token', () => {
