@@ -1,10 +1,10 @@
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import { repairMetadata } from '../manifest/stored-metadata.ts'
 
-/** A stored version, as far as its p2 entry needs it. */
+/** What the p2 entry of a version is made from. */
 export interface EntrySource {
   version: string
-  /** What Composer knows the version by. */
+  /** The version as Composer requires it. */
   composer: string
   normalized: string
   metadata: JsonObject
@@ -15,10 +15,10 @@ export interface EntrySource {
   publishedAt: Date
 }
 
-/** A package, as far as the entries of its versions need it. */
+/** What the entries of a package's versions say of the package. */
 export interface EntryPackage {
   name: string
-  /** Composer's `abandoned`: true, or the name of the replacement; null while it is kept up. */
+  /** Composer's `abandoned`: true, or the name of the replacement; null for a maintained package. */
   abandoned: true | string | null
 }
 
@@ -41,8 +41,8 @@ export function relinkArchives(entries: string, registryUrl: string): string {
 }
 
 /**
- * The full p2 entry of a version (COMPOSER A4). The keys that are the registry's to say come after those of
- * composer.json, and so outrank them. `version_normalized` saves Composer the parsing.
+ * Returns the full p2 entry of a version (COMPOSER A4). The registry's own keys come after those of composer.json, and
+ * so replace them. `version_normalized` saves Composer the parsing.
  */
 export function entryOf(
   source: EntrySource,

@@ -1,11 +1,11 @@
 import type { Json, JsonObject } from '../manifest/manifest-json.ts'
 
-/** Takes a key away from what an entry inherits. `readComposerJson` lets no value of a package say it. */
+/** As a value, it removes an inherited key from an entry. `readComposerJson` lets no value of a package say it. */
 const removed = '__unset'
 
 /**
- * An entry as it stands in a minified p2 document (`"minified":"composer/2.0"`): what differs from the entry before
- * it, the next newer one; in full when it is the first. Whole top-level values are compared, as Composer inherits them.
+ * Returns an entry as it is in a minified p2 document (`"minified":"composer/2.0"`): the keys that differ from the entry
+ * before it, the next newer one; all keys for the first entry. Composer inherits whole top-level values.
  */
 export function difference(entry: JsonObject, newer: JsonObject | null): JsonObject {
   if (newer === null) return entry

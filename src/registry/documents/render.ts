@@ -21,8 +21,8 @@ const relinkedAtOnce = 100
 const joinedAtOnce = 1_000
 
 /**
- * Puts a version into its document, or takes it out, as `is_listed` says. Only this entry and the next older one
- * differ from before, so the cost hardly depends on how many versions there are.
+ * Adds a version to its document, or removes it, according to `is_listed`. Only this entry and the next older one change,
+ * so the cost hardly depends on the number of versions.
  */
 export async function relinkVersion(
   tx: pg.PoolClient,
@@ -32,7 +32,7 @@ export async function relinkVersion(
 ): Promise<void> {
   const neighbours = await listNeighbours(tx, versionId)
   const differences = await minify(neighbours, held, baseUrl)
-  // What precedes the change stays as it is.
+  // The next newer entry does not change.
   const kept = neighbours[0]?.place === 'newer' ? 1 : 0
   await saveDifferences(tx, differences.slice(kept))
 }
@@ -78,7 +78,7 @@ export async function renderDocument(
     await listQuarantined(tx, held.id),
     `${baseUrl}/${held.path}/packages/${held.name}`,
   )
-  // An empty list says: the name is taken here. A 404 would send Composer to the next repository.
+  // An empty list claims the name. A 404 would send Composer to the next repository.
   const text = Buffer.concat([
     Buffer.from(`{"packages":{${JSON.stringify(held.name)}:[`),
     ...entries,

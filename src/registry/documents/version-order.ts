@@ -1,11 +1,11 @@
-/** Ranks of what may follow in a normalised version, as PHP's `version_compare` has them; a number stands among them. */
+/** The ranks that PHP's `version_compare` gives to the parts of a normalized version. Numbers have a rank too. */
 const ranks: Record<string, string> = { dev: '0', alpha: '1', beta: '2', RC: '3', patch: '6' }
 const endRank = '4'
 const numberRank = '5'
 
 /**
- * A text that orders normalised versions when compared byte by byte, lower versions first, so that the database can:
- * `compareNormalized` written as a key. All `dev-` versions are equal, below every release; their date orders them.
+ * Returns a text that orders normalized versions when compared byte by byte, lower versions first, so that the database
+ * can sort by it. All `dev-` versions are equal and below every release; their date orders them.
  */
 export function versionSortKey(normalized: string): string {
   if (normalized.startsWith('dev-')) return ''
@@ -13,7 +13,7 @@ export function versionSortKey(normalized: string): string {
   return parts.map(partKey).join('') + endRank
 }
 
-/** A number is led by its length, so that 9 comes before 10; no version has 1,000 digits. */
+/** Puts the length before a number, so that 9 comes before 10. No version has 1,000 digits. */
 function partKey(part: string): string {
   const rank = ranks[part]
   if (rank !== undefined) return rank

@@ -3,8 +3,8 @@ import type { QuarantinedVersion } from '../tables/version-states.ts'
 import { quarantineList } from './root.ts'
 
 /**
- * What a p2 document warns of, as the inside of a JSON object (COMPOSER A8). The advisories are there also when there
- * are none: Composer then knows the package as clean, and asks nobody else about it.
+ * Returns the warnings of a p2 document, as the inside of a JSON object (COMPOSER A8). An empty list of advisories tells
+ * Composer that the package has none, so that it asks no other repository.
  */
 export function warningsOf(
   advisories: readonly Advisory[],
@@ -20,7 +20,7 @@ export function warningsOf(
   return JSON.stringify(members).slice(1, -1)
 }
 
-/** An advisory as Composer reads it: always in full, for `composer audit` fails on less. */
+/** Returns an advisory as Composer reads it. All keys are there, because `composer audit` fails without them. */
 export function composerAdvisory(advisory: Advisory): object {
   const { advisoryId, packageName, affectedVersions, title, cve, link, reportedAt, severity } = advisory
   return {

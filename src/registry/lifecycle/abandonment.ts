@@ -3,11 +3,11 @@ import { relinkNewest } from '../documents/render.ts'
 import { saveAbandonment } from '../tables/packages.ts'
 import { changePackage, type PackageChange, renderDocuments } from './change.ts'
 
-/** Says that a package is kept up no more, or again; Composer warns whoever installs an abandoned one. */
+/** Marks a package as abandoned, or as maintained again. Composer warns people who install an abandoned one. */
 export async function setAbandoned(
   pool: pg.Pool,
   change: PackageChange,
-  /** What Composer's `abandoned` says: true, or the name of the replacement; null for a package that is kept up. */
+  /** The value of Composer's `abandoned`: true, or the name of the replacement; null for a maintained package. */
   abandoned: true | string | null,
 ): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {

@@ -4,7 +4,7 @@ import { errcode, RegistryError } from '../errors.ts'
 import { type Advisory, type AdvisoryText, insertAdvisory, markWithdrawn } from '../tables/advisories.ts'
 import { changePackage, type PackageChange, renderDocuments } from './change.ts'
 
-/** Publishes an advisory against a package; `composer audit` and `composer update` heed it from then on. */
+/** Publishes a security advisory for a package. `composer audit` and `composer update` see it at once. */
 export async function publishAdvisory(
   pool: pg.Pool,
   change: PackageChange,
@@ -33,7 +33,7 @@ export async function withdrawAdvisory(
   })
 }
 
-/** Such as SVC-7kq2-m4tz-x3dp: 60 random bits, so that no two registries make the same. */
+/** Returns an id such as SVC-7kq2-m4tz-x3dp: 60 random bits, so that no two registries make the same one. */
 function makeAdvisoryId(): string {
   const letters = 'abcdefghijklmnopqrstuvwxyz234567'
   const picked = Array.from(randomBytes(12), (byte) => letters[byte & 31]).join('')

@@ -5,7 +5,7 @@ import { errcode, RegistryError } from '../errors.ts'
 import { type Author, insertEvent, type RegistryAction } from '../tables/events.ts'
 import { copyDescription, type HeldPackage, holdNamedPackage } from '../tables/packages.ts'
 
-/** A change of a published package: which, by whom, and the address that links are built from. */
+/** A change of a published package: which one, by whom, and the base URL of links. */
 export interface PackageChange {
   repositoryId: string
   packageName: string
@@ -13,23 +13,23 @@ export interface PackageChange {
   baseUrl: string
 }
 
-/** A change of one version of it. */
+/** A change of one version of a package. */
 export interface VersionChange extends PackageChange {
-  /** As in the address of its upload. */
+  /** As in the URL of its upload. */
   version: string
 }
 
-/** What a change did, for the event. */
+/** What a change did, for its event. */
 export interface ChangeRecord {
   action: RegistryAction
-  /** Null when it is about the package as a whole. */
+  /** Null for a change of the whole package. */
   version: string | null
   details?: Record<string, unknown>
 }
 
 /**
- * Runs a change in one transaction, under the lock that every change of the package takes: what it alters, the
- * documents that show it and the event become visible together. Throws errcode 5 for an unknown package.
+ * Runs a change in one transaction, under the lock that every change of the package takes. The rows, the documents and
+ * the event become visible together. Throws errcode 5 for an unknown package.
  */
 export async function changePackage<D extends ChangeRecord>(
   pool: pg.Pool,
@@ -45,7 +45,7 @@ export async function changePackage<D extends ChangeRecord>(
   })
 }
 
-/** Shows, or hides, one version whose `is_listed` has just changed. */
+/** Publishes the documents after `is_listed` of one version has changed. */
 export async function showVersion(
   tx: pg.PoolClient,
   held: HeldPackage,
@@ -57,29 +57,29 @@ export async function showVersion(
   await renderDocument(tx, held, isDev, baseUrl)
 }
 
-/** Shows a package of which more than one version has just changed. */
+/** Publishes the documents after several versions of a package have changed. */
 export async function showPackage(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
   for (const isDev of [false, true]) await relinkDocument(tx, held, isDev, baseUrl)
   await copyDescription(tx, held.id)
   await renderDocuments(tx, held, baseUrl)
 }
 
-/** Publishes both documents of a package, its entries being as they were. */
+/** Publishes both documents of a package from its unchanged entries. */
 export async function renderDocuments(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
   for (const isDev of [false, true]) await renderDocument(tx, held, isDev, baseUrl)
 }
 
-/** The refusal for a package that the repository never had, or of which nothing is left. */
+/** Returns the error for a package that the repository never had, or that has no versions left. */
 export function noPackage(): RegistryError {
   return new RegistryError(errcode.notFound, 'package not found')
 }
 
-/** The refusal for a version that the package never had, or that is not in the state which the change needs. */
+/** Returns the error for a version that the package never had, or whose state does not allow the change. */
 export function noVersion(): RegistryError {
   return new RegistryError(errcode.notFound, 'version not found')
 }
 
-/** The refusal of a change that what is there does not allow: errcode 9, HTTP 409. */
+/** Returns the error for a change that the current state does not allow: errcode 9, HTTP 409. */
 export function notNow(errmsg: string): RegistryError {
   return new RegistryError(errcode.failedPrecondition, errmsg, { status: 409 })
 }

@@ -22,8 +22,8 @@ import {
 } from './change.ts'
 
 /**
- * Deletes a version softly (DESIGN §7): it leaves the metadata at once; its archive stays for lock files, its number
- * stays taken. Throws errcode 5 when there is none.
+ * Deletes a version softly (DESIGN §7). It leaves the metadata at once. Its archive stays for lock files, and its number
+ * cannot be used again. Throws errcode 5 when there is no such version.
  */
 export async function deleteVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -44,7 +44,7 @@ export async function deletePackage(pool: pg.Pool, change: PackageChange): Promi
   })
 }
 
-/** Brings a deleted version back as it was. Throws errcode 5 when there is none, errcode 9 when it is not deleted, or purged. */
+/** Restores a deleted version. Throws errcode 5 when there is none, errcode 9 when it is purged or not deleted. */
 export async function restoreVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     const restored = await unmarkDeleted(tx, held.id, change.version)
@@ -55,8 +55,8 @@ export async function restoreVersion(pool: pg.Pool, change: VersionChange): Prom
 }
 
 /**
- * Brings back what the last deletion of the whole package took; versions deleted one by one before stay deleted.
- * Throws errcode 9 when there is nothing to bring back.
+ * Restores the versions that the last deletion of the whole package deleted. Versions that were deleted one by one stay
+ * deleted. Throws errcode 9 when there is nothing to restore.
  */
 export async function restorePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -68,8 +68,8 @@ export async function restorePackage(pool: pg.Pool, change: PackageChange): Prom
 }
 
 /**
- * Purges a version for good, deleted before or not: its archive is no longer served, and its bytes are garbage
- * unless another version has the same. Its number stays taken for ever. Throws errcode 5 when there is none.
+ * Purges a version, deleted before or not. Its archive is no longer served, and garbage collection removes the bytes
+ * unless another version has the same. Its number can never be used again. Throws errcode 5 when there is no such version.
  */
 export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -81,7 +81,7 @@ export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promis
   })
 }
 
-/** Purges every version of a package for good; its name stays claimed. Throws errcode 5 when there is nothing to purge. */
+/** Purges every version of a package; its name stays claimed. Throws errcode 5 when there is nothing to purge. */
 export async function purgePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     const versions = await markAllPurged(tx, held.id)

@@ -5,8 +5,8 @@ import { findVersionState, markQuarantined, unmarkQuarantined } from '../tables/
 import { changePackage, notNow, noVersion, renderDocuments, type VersionChange } from './change.ts'
 
 /**
- * Puts a version into quarantine (COMPOSER A8): it leaves the metadata, so that no Composer chooses it, and a current
- * one refuses it also where a lock file names it. Its archive stays. Throws errcode 5 when there is none.
+ * Puts a version into quarantine (COMPOSER A8). It leaves the metadata, so that no Composer chooses it. Its archive is
+ * refused with 410, so that no lock file installs it. Throws errcode 5 when there is no such version.
  */
 export async function quarantineVersion(pool: pg.Pool, change: VersionChange, reason: string): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -32,7 +32,7 @@ export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Prom
   })
 }
 
-/** Both documents name the package's quarantines. The database renders filter.json itself, as every quarantine changes. */
+/** Publishes both documents: they name the package's quarantines. The database renders filter.json itself. */
 async function showChange(
   tx: pg.PoolClient,
   held: HeldPackage,

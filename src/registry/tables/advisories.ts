@@ -1,13 +1,13 @@
 import type { Queryable } from '../../database/database.ts'
 
-/** How grave an advisory is; null when its author does not say. */
+/** The severity of an advisory; null when its author gives none. */
 export const severities = ['low', 'medium', 'high', 'critical'] as const
 export type Severity = (typeof severities)[number]
 
-/** What an advisory says, as its author wrote it. */
+/** The text of an advisory, as its author wrote it. */
 export interface AdvisoryText {
   title: string
-  /** A constraint that Composer's parser takes. */
+  /** A constraint that Composer can parse. */
   affectedVersions: string
   cve: string | null
   link: string | null
@@ -43,7 +43,7 @@ export async function insertAdvisory(
   return rows[0] as Advisory
 }
 
-/** Withdraws an advisory. False when the package has none of that id that stands. */
+/** Withdraws an advisory. Returns false when the package has no active advisory with that id. */
 export async function markWithdrawn(db: Queryable, packageId: string, advisoryId: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `update advisory set withdrawn_at = now()
@@ -53,7 +53,7 @@ export async function markWithdrawn(db: Queryable, packageId: string, advisoryId
   return rowCount === 1
 }
 
-/** The advisories that stand against a package, the oldest first. */
+/** Lists the active advisories of a package, the oldest first. */
 export async function listAdvisories(db: Queryable, packageId: string): Promise<Advisory[]> {
   const { rows } = await db.query<Advisory>({
     name: 'list-advisories',
@@ -66,7 +66,7 @@ export async function listAdvisories(db: Queryable, packageId: string): Promise<
   return rows
 }
 
-/** The packages of a repository among the asked names, with the advisories that stand against each. */
+/** Lists those of the named packages that the repository has, each with its active advisories. */
 export async function listAdvisoriesOf(
   db: Queryable,
   repositoryId: string,

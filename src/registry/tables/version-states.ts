@@ -8,7 +8,7 @@ export interface ChangedVersion {
 
 const changed = 'id, is_dev as "isDev"'
 
-/** Marks a version deleted. Null when there is none, or none that is still undeleted. */
+/** Marks a version as deleted. Null when there is none, or it is deleted already. */
 export async function markDeleted(
   tx: pg.PoolClient,
   packageId: string,
@@ -23,7 +23,7 @@ export async function markDeleted(
   return rows[0] ?? null
 }
 
-/** Marks all versions deleted that are not yet, and notes the moment on the package. Returns which. */
+/** Marks all other versions as deleted, and stores the time with the package. Returns which versions. */
 export async function markAllDeleted(tx: pg.PoolClient, packageId: string): Promise<string[]> {
   return changeAll(
     tx,
@@ -36,7 +36,7 @@ export async function markAllDeleted(tx: pg.PoolClient, packageId: string): Prom
   )
 }
 
-/** Takes the deletion of a version back. Null when there is none that is deleted and not purged. */
+/** Undoes the deletion of a version. Null when there is no deleted one, or it is purged. */
 export async function unmarkDeleted(
   tx: pg.PoolClient,
   packageId: string,
@@ -51,7 +51,7 @@ export async function unmarkDeleted(
   return rows[0] ?? null
 }
 
-/** Takes back what the last deletion of the whole package took, unless it is purged. Returns which versions. */
+/** Undoes the last deletion of the whole package, except for purged versions. Returns which versions. */
 export async function unmarkAllDeleted(tx: pg.PoolClient, packageId: string): Promise<string[]> {
   return changeAll(
     tx,
@@ -66,7 +66,7 @@ export async function unmarkAllDeleted(tx: pg.PoolClient, packageId: string): Pr
   )
 }
 
-/** Marks a version purged, and deleted if it was not. Null when there is none that is not purged yet. */
+/** Marks a version as purged and deleted. Null when there is none, or it is purged already. */
 export async function markPurged(
   tx: pg.PoolClient,
   packageId: string,
@@ -82,7 +82,7 @@ export async function markPurged(
   return rows[0] ?? null
 }
 
-/** Marks all versions purged that are not yet, and deleted those that were not. Returns which. */
+/** Marks all other versions as purged and deleted. Returns which versions. */
 export async function markAllPurged(tx: pg.PoolClient, packageId: string): Promise<string[]> {
   return changeAll(
     tx,
@@ -137,15 +137,15 @@ async function changeAll(tx: pg.PoolClient, packageId: string, change: string): 
   return rows[0]?.versions ?? []
 }
 
-/** A version in quarantine, as Composer is told of it. */
+/** A version in quarantine, for a document. */
 export interface QuarantinedVersion {
   id: string
-  /** What Composer knows it by. */
+  /** The version as Composer requires it. */
   composer: string
   reason: string
 }
 
-/** The package's versions in quarantine, deleted ones too: a lock file may name them. */
+/** Lists the package's versions in quarantine, deleted ones too, because a lock file may name them. */
 export async function listQuarantined(tx: pg.PoolClient, packageId: string): Promise<QuarantinedVersion[]> {
   const { rows } = await tx.query<QuarantinedVersion>({
     name: 'list-quarantined',
@@ -158,7 +158,7 @@ export async function listQuarantined(tx: pg.PoolClient, packageId: string): Pro
   return rows
 }
 
-/** Why a version is not there: null when the package never had it. */
+/** Finds the state of a version. Null when the package never had it. */
 export async function findVersionState(
   tx: pg.PoolClient,
   packageId: string,

@@ -14,7 +14,7 @@ import { versionSortKey } from '../documents/version-order.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import type { PublishedVersion } from '../manifest/version.ts'
 
-/** What is known of an archive's bytes; the hashes in lower-case hex. */
+/** The hashes of an archive, in lower-case hex, and its size in bytes. */
 export interface ArchiveDigest {
   sha256: string
   sha1: string
@@ -34,7 +34,7 @@ export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: A
   })
 }
 
-/** A version to be. */
+/** A version to insert. */
 export interface NewVersion {
   packageId: string
   version: PublishedVersion
@@ -43,7 +43,7 @@ export interface NewVersion {
   uploaderId: string | null
 }
 
-/** Answers the new version's id; null when the version, or one that Composer takes for the same, is there already. */
+/** Inserts a version and returns its id; null when the version, or one that is equal for Composer, exists. */
 export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promise<string | null> {
   const { packageId, version, metadata, sha256, uploaderId } = fresh
   const { rows } = await tx.query<{ id: string }>({
@@ -68,14 +68,14 @@ export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promi
   return rows[0]?.id ?? null
 }
 
-/** Who holds a version number. */
+/** The version that has a number. */
 export interface TakenVersion {
   version: string
   sha256: string
   isDeleted: boolean
 }
 
-/** The version that holds a normalised number in a package, deleted ones included. Null while it is free. */
+/** Finds the version that has a normalized number in a package, deleted ones too. Null while the number is free. */
 export async function findTakenVersion(
   db: Queryable,
   repositoryId: string,
@@ -92,7 +92,7 @@ export async function findTakenVersion(
   return rows[0] ?? null
 }
 
-/** A version and where it stands to another one in their document. */
+/** A version and its place relative to another one in their document. */
 export interface Neighbour extends EntrySource {
   id: string
   place: 'newer' | 'self' | 'older'
@@ -102,8 +102,8 @@ const entryColumns = `v.id, v.version, v.composer, v.normalized, v.metadata, v.p
   encode(v.sha256, 'hex') as sha256, encode(c.sha1, 'hex') as sha1`
 
 /**
- * The version itself, if it is listed, between the two listed ones next to it in its document, the newest first:
- * the three that a change of it touches, however many there are.
+ * Lists the version itself, if it is listed, and the two listed versions next to it in its document, the newest first.
+ * A change of the version affects no others.
  */
 export async function listNeighbours(tx: pg.PoolClient, versionId: string): Promise<Neighbour[]> {
   const key = '(v.sort_key, v.published_at, v.id)'
@@ -157,7 +157,7 @@ export async function listEntrySources(
   return rows
 }
 
-/** Sets the minified entries of versions: [id, JSON text]. */
+/** Stores the minified entries of versions: [id, JSON text]. */
 export async function saveDifferences(tx: pg.PoolClient, differences: [string, string][]): Promise<void> {
   await tx.query({
     name: 'save-differences',
@@ -195,7 +195,7 @@ export interface FoundDownload extends Access {
   size: number | null
   /** Why the version is in quarantine; null when it is not. */
   quarantineReason: string | null
-  /** True when it is none of ours, but an upstream has served the package. */
+  /** True when the repository never had the package, but an upstream has served it. */
   isMirrored: boolean
 }
 
