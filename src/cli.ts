@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module'
 import { Command } from 'commander'
 import { accountCommand } from './commands/account.ts'
 import { applicationCommand } from './commands/application.ts'
@@ -10,17 +11,22 @@ import { migrateCommand } from './commands/migrate.ts'
 import { repositoryCommand } from './commands/repository.ts'
 import { runProgram } from './commands/run.ts'
 import { serveCommand } from './commands/serve.ts'
+import { sessionCommand } from './commands/session.ts'
 import { tokenCommand } from './commands/token.ts'
 import { upstreamCommand } from './commands/upstream.ts'
 import { vendorCommand } from './commands/vendor.ts'
 import { verifyArchivesCommand } from './commands/verify-archives.ts'
 
+const { version } = createRequire(import.meta.url)('../package.json') as { version: string }
+
 const program = new Command('svc')
+  .version(version, '--version', 'print the version')
   .description('An OAuth 2.0 authorization server and private Composer registries.')
   .addCommand(serveCommand())
   .addCommand(migrateCommand())
   .addCommand(demoCommand())
   .addCommand(accountCommand())
+  .addCommand(sessionCommand())
   .addCommand(groupCommand())
   .addCommand(repositoryCommand())
   .addCommand(memberCommand())

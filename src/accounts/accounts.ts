@@ -1,4 +1,6 @@
+import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
+import type { ListPart } from '../repositories/list-part.ts'
 
 /** A person who signs in, without secrets (DESIGN §1). */
 export interface Account {
@@ -93,4 +95,85 @@ export async function replacePasswordHash(
 /** Sets an account's password, whatever it was: only for an operator or administrator. */
 export async function setPasswordHash(db: Queryable, accountId: string, newHash: string): Promise<void> {
   await db.query('update account set password_hash = $2 where id = $1', [accountId, newHash])
+}
+
+/** An account as administrators see it. */
+export interface AccountDetails extends Account {
+  createdAt: Date
+  /** Null while it is enabled. */
+  disabledAt: Date | null
+  /** When one of its sessions was last used; null when it has none. */
+  lastSeenAt: Date | null
+  /** How many sessions and personal access tokens of it work now, if it is enabled. */
+  sessions: number
+  tokens: number
+  groups: string[]
+}
+
+/** All accounts by username; `after` is a username. */
+export async function listAccounts(db: Queryable, { after, limit }: ListPart): Promise<AccountDetails[]> {
+  return selectDetails(db, 'a.username > $1 order by a.username limit $2', [after ?? '', limit])
+}
+
+/** An account with its details. Null when there is none. */
+export async function findAccountDetails(db: Queryable, username: string): Promise<AccountDetails | null> {
+  return (await selectDetails(db, 'a.username = $1', [username]))[0] ?? null
+}
+
+async function selectDetails(db: Queryable, condition: string, values: unknown[]): Promise<AccountDetails[]> {
+  const { rows } = await db.query<AccountDetails>(
+    `select a.id, a.username, a.display_name as "displayName", a.email, a.is_admin as "isAdmin",
+            a.created_at as "createdAt", a.disabled_at as "disabledAt", s.seen as "lastSeenAt", s.sessions,
+            (select count(*)::int from personal_token t
+              where t.account_id = a.id and t.revoked_at is null and t.expires_at > now()) as tokens,
+            array(select g.name from group_member m join repository_group g on g.id = m.group_id
+                   where m.account_id = a.id order by 1 limit 1000) as groups
+       from account a
+       cross join lateral (select max(last_seen_at) as seen, count(*)::int as sessions from session
+                            where account_id = a.id and expires_at > now()) s
+      where ${condition}`,
+    values,
+  )
+  return rows
+}
+
+/** What can be changed of an account; what is left out stays as it is. */
+export interface AccountChanges {
+  username?: string
+  displayName?: string
+  /** Null removes it. */
+  email?: string | null
+  isAdmin?: boolean
+}
+
+/** Changes an account. Throws with the rule that a value breaks, such as `username_is_taken` or `email_is_taken`. */
+export async function changeAccount(db: Queryable, id: string, changes: AccountChanges): Promise<void> {
+  const { username, displayName, email, isAdmin } = changes
+  await db.query(
+    `update account
+        set username = coalesce($2, username), display_name = coalesce($3, display_name),
+            email = case when $4 then $5 else email end, is_admin = coalesce($6, is_admin)
+      where id = $1`,
+    [id, username, displayName, email !== undefined, email, isAdmin],
+  )
+}
+
+/** Disables or enables an account. The time of the first disabling is kept. */
+export async function setDisabled(db: Queryable, id: string, isDisabled: boolean): Promise<void> {
+  await db.query(
+    'update account set disabled_at = case when $2 then coalesce(disabled_at, now()) end where id = $1',
+    [id, isDisabled],
+  )
+}
+
+/** Deletes an account, and with it all rows that belong to it, and reserves its username for 90 days. */
+export async function deleteAccountRow(tx: pg.PoolClient, id: string): Promise<void> {
+  await tx.query(
+    `with expired as (delete from reserved_username where reserved_until < now()),
+          deleted as (delete from account where id = $1 returning username)
+     insert into reserved_username (username, reserved_until)
+     select username, now() + interval '90 days' from deleted
+     on conflict (username) do update set reserved_until = excluded.reserved_until`,
+    [id],
+  )
 }

@@ -55,6 +55,16 @@ export async function insertPersonalToken(db: Queryable, token: NewPersonalToken
   return (rows[0] as { expiresAt: Date | null }).expiresAt
 }
 
+const tokenColumns = `t.id, t.name, t.scopes, t.resource_scope as "resourceScope",
+            array(select g.name || '/' || r.name
+                    from personal_token_repository p
+                    join repository r on r.id = p.repository_id
+                    join repository_group g on g.id = r.group_id
+                   where p.personal_token_id = t.id
+                   order by 1 limit 100) as repositories,
+            t.created_at as "createdAt", t.last_used_at as "lastUsedAt",
+            nullif(t.expires_at, 'infinity') as "expiresAt", t.expires_at <= now() as "isExpired"`
+
 /**
  * Lists the account's tokens that are not revoked, the newest first; an expired one is still listed. `after` is the id
  * of one of them. Of the chosen repositories it lists at most 100.
@@ -65,15 +75,7 @@ export async function listPersonalTokens(
   { after, limit }: ListPart = { after: null, limit: 1000 },
 ): Promise<PersonalToken[]> {
   const { rows } = await db.query<PersonalToken>(
-    `select t.id, t.name, t.scopes, t.resource_scope as "resourceScope",
-            array(select g.name || '/' || r.name
-                    from personal_token_repository p
-                    join repository r on r.id = p.repository_id
-                    join repository_group g on g.id = r.group_id
-                   where p.personal_token_id = t.id
-                   order by 1 limit 100) as repositories,
-            t.created_at as "createdAt", t.last_used_at as "lastUsedAt",
-            nullif(t.expires_at, 'infinity') as "expiresAt", t.expires_at <= now() as "isExpired"
+    `select ${tokenColumns}
        from personal_token t
       where t.account_id = $1 and t.revoked_at is null and ($2::bigint is null or t.id < $2)
       order by t.id desc limit $3`,
@@ -115,4 +117,20 @@ export async function revokePersonalTokenByName(
 function expiryValues(expiry: Expiry): [Date | null, number | null] {
   if (expiry === 'never') return [null, null]
   return 'at' in expiry ? [expiry.at, null] : [null, expiry.inDays]
+}
+
+/** The tokens of an account, or of all, that are not revoked, the oldest first; `after` is the id of one of them. */
+export async function listTokensOf(
+  db: Queryable,
+  accountId: string | null,
+  { after, limit }: ListPart,
+): Promise<(PersonalToken & { username: string })[]> {
+  const { rows } = await db.query<PersonalToken & { username: string }>(
+    `select ${tokenColumns}, a.username
+       from personal_token t join account a on a.id = t.account_id
+      where ($1::bigint is null or t.account_id = $1) and t.id > $2 and t.revoked_at is null
+      order by t.id limit $3`,
+    [accountId, /^\d{1,18}$/.test(after ?? '') ? after : 0, limit],
+  )
+  return rows
 }

@@ -1,6 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import { csrfTokenOf } from '../http/csrf.ts'
+import type { ListPart } from '../repositories/list-part.ts'
 import type { Credentials } from './accounts.ts'
 
 /** A session ends after this long without a request… */
@@ -85,6 +86,43 @@ export async function deleteExpiredSessions(db: Queryable, limit: number): Promi
     `delete from session
       where id_hash in (select id_hash from session where expires_at < now() limit $1 for update skip locked)`,
     [limit],
+  )
+  return rowCount ?? 0
+}
+
+/** A session as its owner or an administrator sees it. */
+export interface ListedSession {
+  /** Hexadecimal; says nothing of the id that the browser keeps. */
+  key: string
+  username: string
+  network: string
+  createdAt: Date
+  lastSeenAt: Date
+  expiresAt: Date
+}
+
+/** The sessions of an account, or of all, by key; `after` is a key. */
+export async function listSessions(
+  db: Queryable,
+  accountId: string | null,
+  { after, limit }: ListPart,
+): Promise<ListedSession[]> {
+  const { rows } = await db.query<ListedSession>(
+    `select encode(s.id_hash, 'hex') as key, a.username, s.network, s.created_at as "createdAt",
+            s.last_seen_at as "lastSeenAt", s.expires_at as "expiresAt"
+       from session s join account a on a.id = s.account_id
+      where ($1::bigint is null or s.account_id = $1) and s.id_hash > decode($2, 'hex') and s.expires_at > now()
+      order by s.id_hash limit $3`,
+    [accountId, /^(?:[0-9a-f]{2})+$/.test(after ?? '') ? after : '', limit],
+  )
+  return rows
+}
+
+/** Ends the sessions of an account whose key begins so; all of them for an empty one. Returns how many ended. */
+export async function deleteSessionsByKey(db: Queryable, accountId: string, key: string): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from session where account_id = $1 and starts_with(encode(id_hash, 'hex'), $2)`,
+    [accountId, key],
   )
   return rowCount ?? 0
 }

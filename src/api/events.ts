@@ -13,10 +13,9 @@ const Event = z
     action: z.string().meta({ example: 'publish' }),
     package: z.string().nullable().meta({ example: 'acme/hello' }),
     version: z.string().nullable().meta({ example: '1.0.0' }),
-    account: z
-      .string()
-      .nullable()
-      .meta({ description: 'Username; null for the command line, and once the account is gone' }),
+    account: z.string().nullable().meta({
+      description: 'Username; null for the command line, "deleted account" once the account is gone',
+    }),
     token: z
       .object({ kind: z.enum(['access', 'personal']), id: z.int() })
       .nullable()

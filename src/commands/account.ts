@@ -1,22 +1,56 @@
-import { Command, Option } from 'commander'
-import { insertAccount } from '../accounts/accounts.ts'
+import { Argument, Command, Option } from 'commander'
+import {
+  deleteAccount,
+  disableAccount,
+  enableAccount,
+  type OrphanedGroups,
+  resetPassword,
+} from '../accounts/account-lifecycle.ts'
+import {
+  type AccountChanges,
+  type AccountDetails,
+  changeAccount,
+  findAccountDetails,
+  insertAccount,
+  listAccounts,
+} from '../accounts/accounts.ts'
 import { findPasswordProblem, hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
+import type { Queryable } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { commandLine } from '../registry/tables/events.ts'
+import { theAccount } from './named.ts'
+import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { answer, printList, withDatabase } from './run.ts'
 
-interface CreateOptions {
+interface JsonOptions {
+  json?: boolean
+}
+
+interface PasswordOptions extends JsonOptions {
+  password?: string
+  passwordStdin?: boolean
+}
+
+interface CreateOptions extends PasswordOptions {
   email?: string
   name?: string
   admin?: boolean
-  password?: string
-  passwordStdin?: boolean
-  json?: boolean
 }
 
 /** `svc account …` */
 export function accountCommand(): Command {
-  return new Command('account').description('People who sign in.').addCommand(createCommand())
+  return new Command('account')
+    .description('People who sign in.')
+    .addCommand(createCommand())
+    .addCommand(listCommand())
+    .addCommand(showCommand())
+    .addCommand(setPasswordCommand())
+    .addCommand(setEmailCommand())
+    .addCommand(renameCommand())
+    .addCommand(setAdminCommand())
+    .addCommand(disableCommand())
+    .addCommand(enableCommand())
+    .addCommand(deleteCommand())
 }
 
 function createCommand(): Command {
@@ -26,13 +60,8 @@ function createCommand(): Command {
     .option('--email <address>', 'email address')
     .option('--name <name>', 'display name')
     .option('--admin', 'administrates the service: counts as admin of every group and repository')
-    .addOption(
-      new Option(
-        '--password <password>',
-        'at least 12 characters; other users of this machine may see it',
-      ).conflicts('passwordStdin'),
-    )
-    .option('--password-stdin', 'read the password from the first line of standard input')
+    .addOption(passwordOption())
+    .addOption(passwordStdinOption())
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc account create ann --email ann@example.com --name "Ann Lee"')
     .action(createAccount)
@@ -50,12 +79,196 @@ async function createAccount(username: string, options: CreateOptions): Promise<
       passwordHash,
     }),
   )
-  const isGiven = options.password !== undefined || options.passwordStdin
-  const text = `The account ${username} is there.${isGiven ? '' : ` Its password, shown only now: ${password}`}`
-  answer(options, { username, password }, text)
+  answer(options, { username, password }, `Account ${username} created.${tellPassword(options, password)}`)
 }
 
-async function choosePassword(username: string, { password, passwordStdin }: CreateOptions): Promise<string> {
+function listCommand(): Command {
+  return withListOptions(new Command('list'))
+    .description('List the accounts by username.')
+    .action((options: ListOptions) =>
+      withDatabase((db) =>
+        printList<AccountDetails>(options, {
+          list: (part) => listAccounts(db, part),
+          keyOf: ({ username }) => username,
+          describe: describeAccount,
+          line: ({ username, email, isAdmin, disabledAt }) =>
+            [username, email ?? '', isAdmin ? 'admin' : '', disabledAt ? 'disabled' : '']
+              .filter((word) => word !== '')
+              .join('  '),
+          none: 'There are no accounts.',
+        }),
+      ),
+    )
+}
+
+function showCommand(): Command {
+  return onAccount('show', 'Show an account.').action(async (username: string, options: JsonOptions) => {
+    const account = await withDatabase((db) => findAccountDetails(db, username))
+    if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
+    const details = describeAccount(account)
+    const lines = Object.entries(details).map(([name, value]) => `${name.padEnd(12)}  ${formatValue(value)}`)
+    answer(options, details, lines.join('\n'))
+  })
+}
+
+function setPasswordCommand(): Command {
+  return onAccount(
+    'set-password',
+    'Set the password and end all sessions. Without a password it makes and prints one.',
+  )
+    .addOption(passwordOption())
+    .addOption(passwordStdinOption())
+    .action(async (username: string, options: PasswordOptions) => {
+      const password = await choosePassword(username, options)
+      await withDatabase(async (db) => resetPassword(db, (await theAccount(db, username)).id, password))
+      const text = `Password of ${username} changed.${tellPassword(options, password)}`
+      answer(options, { username, password }, text)
+    })
+}
+
+function setEmailCommand(): Command {
+  return onAccount('set-email', 'Set the email address of an account. It counts as not verified.')
+    .argument('<email>', 'an address, or none to remove it')
+    .action(async (username: string, given: string, options: JsonOptions) => {
+      const email = given === 'none' ? null : given
+      await change(username, { email })
+      answer(options, { username, email }, `Email of ${username}: ${email ?? 'none'}`)
+    })
+}
+
+function renameCommand(): Command {
+  return onAccount('rename', 'Change the username of an account. Its tokens, roles and packages stay.')
+    .argument('<new username>', 'lower-case letters and digits, with single . _ or - between them')
+    .action(async (username: string, newUsername: string, options: JsonOptions) => {
+      await change(username, { username: newUsername })
+      answer(options, { username: newUsername }, `Account ${username} is now ${newUsername}.`)
+    })
+}
+
+function setAdminCommand(): Command {
+  return onAccount('set-admin', 'Make an account a site administrator, or an ordinary account again.')
+    .addArgument(new Argument('<state>', 'whether it administrates the service').choices(['on', 'off']))
+    .action(async (username: string, state: string, options: JsonOptions) => {
+      const isAdmin = state === 'on'
+      await change(username, { isAdmin })
+      answer(
+        options,
+        { username, admin: isAdmin },
+        `${username} is ${isAdmin ? 'a' : 'no'} site administrator.`,
+      )
+    })
+}
+
+function disableCommand(): Command {
+  const description = 'Disable an account: its sessions end, and all its tokens stop at once.'
+  return onAccount('disable', description).action(async (username: string, options: JsonOptions) => {
+    await withDatabase(async (db) => disableAccount(db, (await theAccount(db, username)).id))
+    answer(options, { username, disabled: true }, `Account ${username} disabled.`)
+  })
+}
+
+function enableCommand(): Command {
+  const description = 'Enable a disabled account. Its tokens work again; its sessions have ended.'
+  return onAccount('enable', description).action(async (username: string, options: JsonOptions) => {
+    await withDatabase(async (db) => enableAccount(db, (await theAccount(db, username)).id))
+    answer(options, { username, disabled: false }, `Account ${username} enabled.`)
+  })
+}
+
+interface DeleteOptions extends JsonOptions {
+  groupsTo?: string
+  leaveGroups?: boolean
+}
+
+function deleteCommand(): Command {
+  const heirs = new Option(
+    '--groups-to <username>',
+    'make this account admin of groups that it alone administers',
+  )
+  return onAccount(
+    'delete',
+    'Delete an account for good. Packages and events stay. Its username is free after 90 days.',
+  )
+    .addOption(heirs.conflicts('leaveGroups'))
+    .option('--leave-groups', 'leave those groups to the site administrators')
+    .action(async (username: string, options: DeleteOptions) => {
+      const { outcome, groups } = await withDatabase(async (db) => {
+        const account = await theAccount(db, username)
+        return deleteAccount(db, commandLine, account, await chooseHeir(db, username, options))
+      })
+      if (outcome === 'refused') {
+        throw new Error(
+          `${username} is the only admin of ${groups.join(', ')}: use --groups-to <username> or --leave-groups.`,
+        )
+      }
+      answer(options, { username, groups }, `Account ${username} deleted.`)
+    })
+}
+
+async function chooseHeir(
+  db: Queryable,
+  username: string,
+  { groupsTo, leaveGroups }: DeleteOptions,
+): Promise<OrphanedGroups> {
+  if (groupsTo === username) throw new Error('--groups-to must name another account.')
+  if (groupsTo !== undefined) {
+    const heir = await findAccountDetails(db, groupsTo)
+    if (!heir || heir.disabledAt) throw new Error(`There is no enabled account ${JSON.stringify(groupsTo)}.`)
+    return { heir }
+  }
+  return leaveGroups ? 'leave' : 'refuse'
+}
+
+function onAccount(verb: string, description: string): Command {
+  return new Command(verb)
+    .description(description)
+    .argument('<username>', 'as svc account list shows it')
+    .addOption(jsonOption())
+}
+
+function change(username: string, changes: AccountChanges): Promise<void> {
+  return withDatabase(async (db) => changeAccount(db, (await theAccount(db, username)).id, changes))
+}
+
+function describeAccount(account: AccountDetails): Record<string, unknown> {
+  return {
+    username: account.username,
+    name: account.displayName,
+    email: account.email,
+    admin: account.isAdmin,
+    groups: account.groups,
+    sessions: account.sessions,
+    tokens: account.tokens,
+    created_at: account.createdAt,
+    last_seen_at: account.lastSeenAt,
+    disabled_at: account.disabledAt,
+  }
+}
+
+function formatValue(value: unknown): string {
+  if (value instanceof Date) return value.toISOString()
+  if (Array.isArray(value)) return value.join(' ') || '-'
+  if (value === null || value === '') return '-'
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+function passwordOption(): Option {
+  const description = 'at least 12 characters; other users of this machine may see it'
+  return new Option('--password <password>', description).conflicts('passwordStdin')
+}
+
+function passwordStdinOption(): Option {
+  return new Option('--password-stdin', 'read the password from the first line of standard input')
+}
+
+function tellPassword({ password, passwordStdin }: PasswordOptions, made: string): string {
+  return password !== undefined || passwordStdin ? '' : ` Its password, shown only now: ${made}`
+}
+
+async function choosePassword(
+  username: string,
+  { password, passwordStdin }: PasswordOptions,
+): Promise<string> {
   const given = passwordStdin ? await readLine() : password
   if (given === undefined) return makePassword()
   const problem = findPasswordProblem(given, username)

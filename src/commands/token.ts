@@ -1,11 +1,25 @@
 import { Command, InvalidArgumentError } from 'commander'
 import type pg from 'pg'
-import { type Expiry, insertPersonalToken, revokePersonalTokenByName } from '../accounts/personal-tokens.ts'
+import {
+  type Expiry,
+  insertPersonalToken,
+  listTokensOf,
+  type PersonalToken,
+  revokePersonalTokenByName,
+} from '../accounts/personal-tokens.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { theAccount, theRepository } from './named.ts'
-import { jsonOption, resourceScopeOption, scopeOption, scopesHelp, wholeNumber } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import {
+  jsonOption,
+  type ListOptions,
+  resourceScopeOption,
+  scopeOption,
+  scopesHelp,
+  wholeNumber,
+  withListOptions,
+} from './options.ts'
+import { answer, printList, withDatabase } from './run.ts'
 
 interface CreateOptions {
   name: string
@@ -23,6 +37,7 @@ export function tokenCommand(): Command {
   return new Command('token')
     .description('Personal access tokens: what Composer and curl use as the password of svc.')
     .addCommand(createCommand())
+    .addCommand(listCommand())
     .addCommand(revokeCommand())
 }
 
@@ -63,12 +78,43 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
       expiry,
     })
   })
-  const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without end'
+  const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without expiration'
   answer(
     options,
     { token, name, expires_at: expiresAt },
-    `The token ${name} works ${end}. Shown only now: ${token}`,
+    `Token ${name} created, valid ${end}. Shown only now: ${token}`,
   )
+}
+
+function listCommand(): Command {
+  return withListOptions(new Command('list'))
+    .description(
+      'List the tokens of an account, or of all accounts, the oldest first. Revoked ones are left out.',
+    )
+    .argument('[username]', 'the account that they act for')
+    .action((username: string | undefined, options: ListOptions) =>
+      withDatabase(async (db) => {
+        const accountId = username === undefined ? null : (await theAccount(db, username)).id
+        await printList<PersonalToken & { username: string }>(options, {
+          list: (part) => listTokensOf(db, accountId, part),
+          keyOf: ({ id }) => id,
+          describe: (token) => ({
+            username: token.username,
+            name: token.name,
+            scopes: token.scopes,
+            resource_scope: token.resourceScope,
+            repositories: token.repositories,
+            created_at: token.createdAt,
+            last_used_at: token.lastUsedAt,
+            expires_at: token.expiresAt,
+            expired: token.isExpired,
+          }),
+          line: ({ username: owner, name, scopes, expiresAt }) =>
+            `${owner}  ${name}  ${scopes.join(' ')}  ${expiresAt ? `until ${expiresAt.toISOString()}` : 'no expiration'}`,
+          none: 'There are no tokens.',
+        })
+      }),
+    )
 }
 
 function revokeCommand(): Command {
@@ -84,7 +130,7 @@ function revokeCommand(): Command {
         revokePersonalTokenByName(db, (await theAccount(db, username)).id, name),
       )
       if (!wasThere) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)
-      answer(options, { username, name }, `The token ${name} of ${username} is revoked.`)
+      answer(options, { username, name }, `Token ${name} of ${username} revoked.`)
     })
 }
 

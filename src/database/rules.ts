@@ -1,6 +1,7 @@
 /** The schema's rules that people meet, by the name of their constraint or unique index. */
 const sentences: Record<string, string> = {
   username_is_taken: 'This username is taken.',
+  username_is_reserved: 'This username belonged to an account that was deleted less than 90 days ago.',
   username_is_well_formed:
     'A username has at most 39 characters: lower-case letters and digits, with single . _ or - between them.',
   display_name_max_100_characters: 'A name has at most 100 characters.',

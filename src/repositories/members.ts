@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
 import type { Role } from '../domain/permissions.ts'
 import type { ListPart } from './list-part.ts'
@@ -162,6 +163,33 @@ export async function listGroupMembers(
       where m.group_id = $1 and a.username > $2
       order by a.username limit $3`,
     [groupId, after ?? '', limit],
+  )
+  return rows
+}
+
+/**
+ * The groups whose only admin, among accounts that are not disabled, is this one. They are locked, so that none of them
+ * loses or gets an admin until the transaction ends.
+ */
+export async function listGroupsOnlyAdministeredBy(
+  tx: pg.PoolClient,
+  accountId: string,
+): Promise<{ id: string; name: string }[]> {
+  await tx.query(
+    `select from repository_group
+      where id in (select group_id from group_member where account_id = $1 and role = 'admin')
+      order by id for no key update`,
+    [accountId],
+  )
+  const { rows } = await tx.query<{ id: string; name: string }>(
+    `select g.id, g.name
+       from repository_group g join group_member m on m.group_id = g.id
+      where m.account_id = $1 and m.role = 'admin'
+        and not exists (select from group_member o join account a on a.id = o.account_id
+                         where o.group_id = g.id and o.role = 'admin' and o.account_id <> $1
+                           and a.disabled_at is null)
+      order by g.name`,
+    [accountId],
   )
   return rows
 }

@@ -21,7 +21,7 @@ describe('svc account create', () => {
       ...['account', 'create', 'bob', '--email', 'bob@example.com', '--name', 'Bob Ray', '--admin'],
       ...['--password', 'known to bob'],
     )
-    expect(stdout).toBe('The account bob is there.\n')
+    expect(stdout).toBe('Account bob created.\n')
     expect(await opens('bob', 'known to bob')).toBe(true)
     const { rows } = await svc.db.query(
       `select display_name, email, is_admin from account where username = 'bob'`,

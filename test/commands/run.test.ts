@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { useCommands } from '../support/commands.ts'
@@ -16,6 +17,9 @@ describe('svc', () => {
     ['verify-archives'],
     ['account'],
     ['account create'],
+    ['account delete'],
+    ['session revoke'],
+    ['token list'],
     ['group create'],
     ['group rename'],
     ['group delete'],
@@ -42,12 +46,18 @@ describe('svc', () => {
     ['', 'a command is missing'],
     ['account', 'a command is missing'],
     ['frobnicate', "unknown command 'frobnicate'"],
-    ['account delete', "unknown command 'delete'"],
+    ['account destroy', "unknown command 'destroy'"],
     ['account create', "missing required argument 'username'"],
     ['account create ann bob', 'too many arguments'],
     ['migrate --now', "unknown option '--now'"],
   ])('%s fails with one line', async (words, message) => {
     expect(await svc.fail(...words.split(' ').filter(Boolean))).toContain(message)
+  })
+
+  it('--version prints the version of package.json', async () => {
+    const manifest = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'))
+    const { code, stdout } = await svc.run('--version')
+    expect([code, stdout]).toEqual([0, `${manifest.version}\n`])
   })
 
   it('names every mistake of the configuration', async () => {

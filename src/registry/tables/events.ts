@@ -97,13 +97,16 @@ export interface RegistryEvent {
   packageName: string | null
   version: string | null
   action: RegistryAction
-  /** Null when no account did it, or one that is gone. */
+  /** Null when no account did it; `deleted account` when that account is gone. */
   username: string | null
   tokenKind: UsedToken['kind'] | null
   tokenId: string | null
   address: string | null
   details: Record<string, unknown>
 }
+
+/** The account `u` of an event `e`, which outlives the account. */
+const authorName = `case when u.id is null and e.account_id is not null then 'deleted account' else u.username end`
 
 /**
  * The events of a repository and those of its group, the latest first; `after` is the id of one of them. Two scans of
@@ -116,7 +119,8 @@ export async function listEvents(
 ): Promise<RegistryEvent[]> {
   const before = /^\d{1,18}$/.test(after ?? '') ? after : null
   const { rows } = await db.query<RegistryEvent>(
-    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action, u.username,
+    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
+            ${authorName} as username,
             e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details
        from ((select id from registry_event
                where repository_id = $1 and ($2::bigint is null or id < $2)
@@ -166,7 +170,8 @@ export async function listSiteEvents(
                                where repository_id = known.repository_id and ${page}) e
           order by e.id desc limit $3`
   const { rows } = await db.query<SiteEvent>(
-    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action, u.username,
+    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
+            ${authorName} as username,
             e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details,
             g.name as "groupName",
             coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id

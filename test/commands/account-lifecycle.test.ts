@@ -1,0 +1,211 @@
+import { describe, expect, it } from 'vitest'
+import { findCredentials } from '../../src/accounts/accounts.ts'
+import { isPassword } from '../../src/accounts/passwords.ts'
+import { findSession, insertSession } from '../../src/accounts/sessions.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
+import { listEvents } from '../../src/registry/tables/events.ts'
+import { findRepositoryByPath } from '../../src/repositories/repositories.ts'
+import { aName, anAccount, aPersonalToken } from '../support/actors.ts'
+import { useCommands } from '../support/commands.ts'
+
+const svc = useCommands()
+
+/** An account that is signed in and has a token. */
+async function aPerson() {
+  const account = await anAccount(svc.db)
+  const token = await aPersonalToken(svc.db, account, { name: 'laptop' })
+  const session = await aSession(account.username)
+  const works = async () => {
+    const { rowCount } = await svc.db.query('select from live_token where token_hash = $1', [
+      hashSecret(token),
+    ])
+    return { token: rowCount === 1, session: (await findSession(svc.db, session)) !== null }
+  }
+  return { ...account, works }
+}
+
+async function aSession(username: string): Promise<string> {
+  const credentials = await findCredentials(svc.db, username)
+  const id = credentials && (await insertSession(svc.db, credentials, '192.0.2.0/24'))
+  if (!id) throw new Error('no session')
+  return id
+}
+
+describe('svc account disable and enable', () => {
+  it('stops sessions and tokens at once, and brings back the tokens only', async () => {
+    const { username, works } = await aPerson()
+    expect(await works()).toEqual({ token: true, session: true })
+    expect(await svc.json('account', 'disable', username)).toEqual({ username, disabled: true })
+    expect(await works()).toEqual({ token: false, session: false })
+    expect(await findCredentials(svc.db, username)).toBeNull()
+    expect(await svc.json('account', 'show', username)).toMatchObject({
+      disabled_at: expect.any(String),
+      sessions: 0,
+    })
+    expect(await svc.json('account', 'enable', username)).toEqual({ username, disabled: false })
+    expect(await works()).toEqual({ token: true, session: false })
+  })
+})
+
+describe('svc account set-password, set-email, rename and set-admin', () => {
+  it('change what they say, and a password ends all sessions', async () => {
+    const { username, works } = await aPerson()
+    const { password = '' } = await svc.json('account', 'set-password', username)
+    const credentials = await findCredentials(svc.db, username)
+    expect(await isPassword(password, credentials?.passwordHash ?? '')).toBe(true)
+    expect(await works()).toEqual({ token: true, session: false })
+
+    await Promise.all([
+      svc.json('account', 'set-email', username, 'ann@example.com'),
+      svc.json('account', 'set-admin', username, 'on'),
+    ])
+    const renamed = aName('renamed')
+    expect(await svc.json('account', 'rename', username, renamed)).toEqual({ username: renamed })
+    expect(await svc.json('account', 'show', renamed)).toEqual({
+      username: renamed,
+      name: '',
+      email: 'ann@example.com',
+      admin: true,
+      groups: [],
+      sessions: 0,
+      tokens: 1,
+      created_at: expect.any(String),
+      last_seen_at: null,
+      disabled_at: null,
+    })
+    await Promise.all([
+      svc.json('account', 'set-email', renamed, 'none'),
+      svc.json('account', 'set-admin', renamed, 'off'),
+    ])
+    expect(await svc.json('account', 'show', renamed)).toMatchObject({ email: null, admin: false })
+    expect((await svc.run('account', 'show', renamed)).stdout).toContain('email         -\n')
+  })
+
+  it('say in one line what is wrong', async () => {
+    const { username } = await anAccount(svc.db)
+    const messages = await Promise.all([
+      svc.fail('account', 'set-password', username, '--password', 'short'),
+      svc.fail('account', 'set-email', username, 'nowhere'),
+      svc.fail('account', 'rename', username, 'No'),
+      svc.fail('account', 'rename', 'nobody', 'x'),
+    ])
+    expect(messages).toEqual([
+      expect.stringContaining('at least 12'),
+      expect.stringContaining('An email is'),
+      expect.stringContaining('A username has at most'),
+      'svc: There is no account "nobody".',
+    ])
+  })
+})
+
+describe('svc account, session and token list', { timeout: 90_000 }, () => {
+  it('list in parts', async () => {
+    const { username } = await aPerson()
+    await aSession(username)
+    type Listed = { items: Record<string, unknown>[]; next: string | null }
+    const first = await svc.json<Listed>('account', 'list', '--limit', '1')
+    expect([first.items.length, first.next]).toEqual([1, first.items[0]?.['username']])
+    const second = await svc.json<Listed>('account', 'list', '--limit', '1', '--after', first.next ?? '')
+    expect(second.items[0]?.['username']).not.toBe(first.items[0]?.['username'])
+
+    const sessions = await svc.json<Listed>('session', 'list', username, '--limit', '1')
+    expect(sessions.items).toEqual([
+      {
+        session: sessions.next,
+        username,
+        network: '192.0.2.0/24',
+        created_at: expect.any(String),
+        last_seen_at: expect.any(String),
+        expires_at: expect.any(String),
+      },
+    ])
+    const key = sessions.next ?? ''
+    expect(await svc.json('session', 'revoke', username, key.slice(0, 16))).toEqual({ username, revoked: 1 })
+    expect(await svc.fail('session', 'revoke', username, key)).toContain('has no session')
+    expect(await svc.fail('session', 'revoke', username, 'ab')).toContain('16 to 64 hexadecimal digits')
+    expect(await svc.fail('session', 'revoke', username)).toContain('Name the session, or use --all.')
+    expect(await svc.json('session', 'revoke', username, '--all')).toEqual({ username, revoked: 1 })
+
+    expect((await svc.json<Listed>('token', 'list', username)).items).toEqual([
+      expect.objectContaining({ username, name: 'laptop', scopes: ['registry-package:rw'], expired: false }),
+    ])
+    const all = await svc.json<Listed>('token', 'list', '--limit', '1')
+    expect(all.items.length).toBe(1)
+    const rest = await svc.json<Listed>('token', 'list', '--after', all.next ?? '')
+    expect(rest.items).not.toContainEqual(all.items[0])
+  })
+})
+
+describe('svc account delete', { timeout: 90_000 }, () => {
+  it('refuses while groups would lose their only admin, and names them, unless told what to do', async () => {
+    const owner = await aPerson()
+    const heir = await aPerson()
+    const [group, open] = [aName('only'), aName('open')]
+    for (const name of [group, open]) await svc.json('group', 'create', name, '--owner', owner.username)
+    await svc.json('repository', 'create', `${group}/php`)
+    await svc.json('member', 'set', open, heir.username, 'admin')
+    const message = `${owner.username} is the only admin of ${group}: use --groups-to <username> or --leave-groups.`
+    expect(await svc.fail('account', 'delete', owner.username)).toBe(`svc: ${message}`)
+    expect(await svc.fail('account', 'delete', owner.username, '--groups-to', owner.username)).toContain(
+      'another',
+    )
+
+    await svc.json('account', 'disable', heir.username)
+    expect(await svc.fail('account', 'delete', owner.username, '--groups-to', heir.username)).toContain(
+      `There is no enabled account "${heir.username}".`,
+    )
+    await svc.json('account', 'enable', heir.username)
+
+    const words = ['account', 'delete', owner.username, '--groups-to', heir.username]
+    expect(await svc.json(...words)).toEqual({ username: owner.username, groups: [group] })
+    expect(await owner.works()).toEqual({ token: false, session: false })
+    expect((await svc.json<{ items: unknown[] }>('member', 'list', group)).items).toEqual([
+      { username: heir.username, name: '', role: 'admin' },
+    ])
+    const repository = await findRepositoryByPath(svc.db, `${group}/php`)
+    const [event] = await listEvents(svc.db, repository?.id ?? '', { after: null, limit: 1 })
+    expect(event).toMatchObject({
+      action: 'set-group-member',
+      details: { username: heir.username, role: 'admin' },
+    })
+
+    await svc.json('account', 'delete', heir.username, '--leave-groups')
+    expect((await svc.json<{ items: unknown[] }>('member', 'list', group)).items).toEqual([])
+  })
+
+  it('keeps the username for 90 days, and the events under the name of a deleted account', async () => {
+    const { id, username } = await aPerson()
+    const group = aName('told')
+    await svc.json('group', 'create', group, '--owner', (await anAccount(svc.db)).username)
+    const repository = await svc.json('repository', 'create', `${group}/php`)
+    expect(repository).toHaveProperty('path')
+    const { id: repositoryId = '' } = (await findRepositoryByPath(svc.db, `${group}/php`)) ?? {}
+    await svc.db.query(
+      `insert into registry_event (repository_id, action, account_id) values ($1, 'publish', $2)`,
+      [repositoryId, id],
+    )
+    await svc.json('account', 'delete', username)
+    const [event] = await listEvents(svc.db, repositoryId, { after: null, limit: 1 })
+    expect(event?.username).toBe('deleted account')
+
+    const reserved = 'This username belonged to an account that was deleted less than 90 days ago.'
+    expect(await svc.fail('account', 'create', username)).toBe(`svc: ${reserved}`)
+    const other = await anAccount(svc.db)
+    expect(await svc.fail('account', 'rename', other.username, username)).toBe(`svc: ${reserved}`)
+    await svc.db.query(`update reserved_username set reserved_until = now() - interval '1 second'`)
+    expect(await svc.json('account', 'create', username)).toHaveProperty('password')
+  })
+
+  it('lets nobody take the name in the moment of its deletion', async () => {
+    for (let round = 0; round < 20; round += 1) {
+      const { username } = await anAccount(svc.db)
+      const remove = svc.db.query(
+        `with gone as (delete from account where username = $1)
+         insert into reserved_username values ($1, now() + interval '1 day')`,
+        [username],
+      )
+      const [, taken] = await Promise.allSettled([remove, anAccount(svc.db, { username })])
+      expect(taken.status).toBe('rejected')
+    }
+  })
+})
