@@ -6,16 +6,16 @@ import { projectRoot } from '../config.ts'
 
 const types = { 'style.css': 'text/css; charset=utf-8', 'icon.svg': 'image/svg+xml' } as const
 
-/** The address of each file of `views/assets/`. It carries the file's hash, so that browsers may keep it for good. */
+/** The URL path of each file of `views/assets/`. It contains the file's hash, so browsers may cache it forever. */
 export type Assets = Record<keyof typeof types, string>
 
-/** Serves the files that pages link to, from memory, and answers their addresses. */
+/** Serves the files that pages link to from memory, and returns their URL paths. */
 export async function serveAssets(app: FastifyInstance): Promise<Assets> {
-  const addresses = Object.entries(types).map(async ([name, type]) => {
+  const paths = Object.entries(types).map(async ([name, type]) => {
     const bytes = await readFile(resolve(projectRoot, 'views/assets', name))
     const hash = createHash('sha256').update(bytes).digest('hex').slice(0, 16)
-    const address = `/assets/${hash}/${name}`
-    app.get(address, (_request, reply) =>
+    const path = `/assets/${hash}/${name}`
+    app.get(path, (_request, reply) =>
       reply
         .headers({
           'cache-control': 'public, max-age=31536000, immutable',
@@ -24,7 +24,7 @@ export async function serveAssets(app: FastifyInstance): Promise<Assets> {
         .type(type)
         .send(bytes),
     )
-    return [name, address] as const
+    return [name, path] as const
   })
-  return Object.fromEntries(await Promise.all(addresses)) as Assets
+  return Object.fromEntries(await Promise.all(paths)) as Assets
 }

@@ -9,12 +9,12 @@ import { PageError } from './page-error.ts'
 
 const CsrfForm = z.object({ csrf_token: text })
 
-/** The token for forms of the browser that holds this cookie: only who can read the cookie can make it. */
+/** The token for the forms of the browser that holds this cookie. Only somebody who can read the cookie can compute it. */
 export function csrfTokenOf(cookie: string): string {
   return createHmac('sha256', cookie).update('csrf').digest('base64url')
 }
 
-/** The token for a page's forms. A browser without any cookie of ours gets one for its visit. */
+/** The token for a page's forms. A browser without a cookie of ours gets one. */
 export function csrfToken(request: FastifyRequest, reply: FastifyReply, config: CookieConfig): string {
   const known = readCookie(request, config, 'session') ?? readCookie(request, config, 'visit')
   if (known) return csrfTokenOf(known)
@@ -23,7 +23,7 @@ export function csrfToken(request: FastifyRequest, reply: FastifyReply, config: 
   return csrfTokenOf(visit)
 }
 
-/** Throws the 403 page unless a form comes from a page that this browser got from us (OAUTH 43). */
+/** Throws the 403 page unless the form comes from a page that this server sent to this browser (OAUTH 43). */
 export function checkForgery(request: FastifyRequest, config: Config): void {
   if (!isOwnOrigin(request, config)) {
     throw new PageError(403, 'This form was sent from another site, so nothing was done.')
@@ -39,8 +39,8 @@ export function checkForgery(request: FastifyRequest, config: Config): void {
 }
 
 /**
- * Programs send no Origin: their token decides. Browsers send `null` from pages without a referrer, as ours are,
- * but from sandboxed frames and after foreign redirects too: where they say more, it must be the own origin.
+ * Programs send no Origin header: for them the token decides. Browsers send `null` from pages without a referrer, as ours
+ * are, but also from sandboxed frames and after redirects of other sites: then `Sec-Fetch-Site` must not say otherwise.
  */
 function isOwnOrigin(request: FastifyRequest, config: Config): boolean {
   const { origin } = request.headers

@@ -5,20 +5,20 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { PatientResponse } from './expect-continue.ts'
 
-/** How long a client may take to notice the answer, and how much it may send on meanwhile. */
+/** How long a client may take to notice the response, and how much it may send in the meantime. */
 const lingerMilliseconds = 2_000
 const lingerBytes = 1024 * 1024
 const quietMilliseconds = 400
 
 /**
- * Sends an answer though the request's body may still be on its way, and then closes the connection without reading
- * it all. A connection closed with bytes unread is reset, and a reset can overtake the answer: so for a moment what
- * comes is read and dropped, until the client has understood and hangs up or falls silent.
+ * Sends a response while the request's body may still be arriving, and then closes the connection without reading all
+ * of it. Closing a connection with unread bytes resets it, and a reset can overtake the response. So for a moment the
+ * body is read and dropped, until the client disconnects or stops sending.
  */
 export function sendEarly(request: FastifyRequest, reply: FastifyReply, body: Buffer): FastifyReply {
   if (request.raw.complete || request.raw.readableEnded) return reply.send(body)
   reply.header('connection', 'close').header('content-length', body.length)
-  // A client that was never invited has sent nothing of its body.
+  // A client that still waits for 100 Continue has sent nothing of its body.
   if (reply.raw instanceof PatientResponse && reply.raw.isAsked) return reply.send(body)
   return reply.send(Readable.from(linger(request.raw, body), { objectMode: false }))
 }

@@ -2,9 +2,9 @@ import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 
 /**
- * Node invites the body of every request with `Expect: 100-continue` before anyone has looked at it. This response
- * keeps the invitation back until `invite` is called (RFC 9110 §10.1.1). A class, for it is what Node lets us replace
- * on every socket that Fastify opens.
+ * Node sends `100 Continue` to every request with `Expect: 100-continue` before any handler has seen it. This response
+ * class waits until `invite` is called (RFC 9110 §10.1.1). It is a class because Node takes a response class as its
+ * option.
  */
 export class PatientResponse<
   Request extends IncomingMessage = IncomingMessage,
@@ -15,7 +15,7 @@ export class PatientResponse<
     this.#isAsked = true
   }
 
-  /** Whether the client still waits for an invitation. */
+  /** Whether the client still waits for `100 Continue`. */
   get isAsked(): boolean {
     return this.#isAsked
   }
@@ -28,8 +28,8 @@ export class PatientResponse<
 }
 
 /**
- * Invites bodies only of requests that have passed every onRequest hook: what is refused there, an upload without
- * rights for example, is refused before a byte of its body travels.
+ * Sends `100 Continue` only after every onRequest hook has passed. So a request that a hook refuses, such as an upload
+ * without permission, is refused before the client sends its body.
  */
 export function inviteAdmittedBodies(app: FastifyInstance): void {
   app.addHook('preParsing', async (_request, reply) => {

@@ -6,7 +6,7 @@ import { projectRoot } from '../config.ts'
 import { type Assets, serveAssets } from './assets.ts'
 import { formatDay, formatSize, formatTime } from './format.ts'
 
-/** Who looks at a page: what its head shows and what its forms need. */
+/** The visitor of a page: what the page's header shows and what its forms need. */
 export interface Visitor {
   /** Null: not signed in. */
   account: { username: string; displayName: string } | null
@@ -14,7 +14,7 @@ export interface Visitor {
   csrfToken: string
 }
 
-/** Somebody who is not signed in, on a page without forms: it needs no cookie. */
+/** A visitor who is not signed in, on a page without forms: it needs no cookie. */
 export const nobody: Visitor = { account: null, csrfToken: '' }
 
 /** Sends one page: `reply` may already carry a status and headers. */
@@ -24,7 +24,7 @@ export type Page<Content extends object> = (
   content: Content,
 ) => FastifyReply
 
-/** The page of a template under `views/`, with what it must be given. A template finds all of it in `it`. */
+/** The page of a template under `views/`, with the content that it needs. The template reads it from `it`. */
 export function page<Content extends object>(template: string): Page<Content> {
   return (reply, visitor, content) => {
     const path = reply.request.url.split('?', 1)[0]
@@ -32,7 +32,7 @@ export function page<Content extends object>(template: string): Page<Content> {
   }
 }
 
-/** Gives the whole app its pages: templates, compiled once, and the stylesheet they link to. */
+/** Adds what all pages need: templates, compiled once, and the stylesheet that they link to. */
 export async function pages(app: FastifyInstance): Promise<void> {
   const assets: Assets = await serveAssets(app)
   await app.register(view, {

@@ -27,7 +27,8 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
   const { config, db } = context
 
   app.post('/oauth2/auth', async (request, reply) => {
-    const session = await requireSession(context, request)
+    const session = await readSession(context, request)
+    if (!session) return await redirectToSignInAgain(context, request, reply)
     switch (readForm(ConsentForm, request).decision) {
       case 'approve':
         return await approve(context, request, reply, session)
@@ -41,7 +42,8 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
   })
 
   app.post('/oauth2/auth/switch', async (request, reply) => {
-    const session = await requireSession(context, request)
+    const session = await readSession(context, request)
+    if (!session) return await redirectToSignInAgain(context, request, reply)
     const { link } = await findOpenRequest(context, request, session)
     await deleteSession(db, session.idHash)
     clearCookie(reply, config, 'session')
@@ -119,10 +121,16 @@ async function findOpenRequest(
   return pending
 }
 
-async function requireSession(context: AppContext, request: FastifyRequest): Promise<Session> {
-  const session = await readSession(context, request)
-  if (!session) throw new PageError(403, 'You are not signed in any more. Start again from the application.')
-  return session
+/** The session has ended while the page was open: sends the browser through the sign-in to the same question. */
+async function redirectToSignInAgain(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { request: id } = readForm(ConsentForm, request)
+  const pending = await findAuthorizationRequest(context.db, hashSecret(id))
+  if (!pending) throw new LinkError('The request has expired. Start again from the application.')
+  return redirectLinkToSignIn(context, request, reply, pending.link)
 }
 
 function readChosen(request: FastifyRequest): string[] {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { findReturn } from '../../src/accounts/sign-in-returns.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
@@ -49,6 +50,20 @@ describe('POST /oauth2/auth', () => {
     expect(rows[0].left).toBeLessThanOrEqual(600)
     expect(await grantsOf(account)).toEqual([{ scopes: application.scopes, paths: [] }])
   })
+
+  it.each(['approve', 'deny', 'search'])(
+    'leads through the sign-in to the same question when the session has ended before %s',
+    async (decision) => {
+      const { account, application, cookie, page } = await aQuestion()
+      await t.db.query('delete from session where account_id = $1', [account.id])
+      const before = await countCodes()
+      const redirect = await answer(t, page, cookie, decision)
+      expect(redirect.statusCode).toBe(303)
+      const [, id = ''] = /^\/login\?return=(.+)$/.exec(String(redirect.headers.location)) ?? []
+      expect(await findReturn(t.db, id)).toBe(authorizeLink(application, { state: 's', prompt: 'consent' }))
+      expect(await countCodes()).toBe(before)
+    },
+  )
 
   it('sends access_denied with state when the account denies (7)', async () => {
     const { cookie, page, account } = await aQuestion()
@@ -145,8 +160,11 @@ describe('POST /oauth2/auth', () => {
   it('refuses an answer after signing out', async () => {
     const { page, cookie } = await aQuestion()
     await post(t.app, '/logout', cookie, { csrf_token: hiddenFields(page).csrf_token })
+    const before = await countCodes()
     const refusal = await answer(t, page, cookie, 'approve')
-    expect(refusal.statusCode).toBe(403)
+    expect(refusal.statusCode).toBe(303)
+    expect(refusal.headers.location).toMatch(/^\/login\?return=/)
+    expect(await countCodes()).toBe(before)
   })
 
   it('takes nothing of the request from the form (46)', async () => {
