@@ -128,6 +128,7 @@ async function seeingRequests(
       },
     ],
     ['repository page', open(`/${large.repository.path}`, ofAdmin)],
+    ['repository page, search for a rare word', open(`/${large.repository.path}?q=99999`, ofAdmin)],
     ['home page of a member of all', open('/', ofMember)],
     ['home page of an administrator', open('/', ofAdmin)],
     ['home page, search', open('/?q=repo77', ofAdmin)],

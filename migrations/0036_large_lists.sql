@@ -8,7 +8,7 @@ create index package_by_length on package (repository_id, char_length(name), nam
 -- What a package can be found by, as integers whose highest byte tells the kind: 0 is three bytes in a row of its texts,
 -- 1 three and 2 two bytes in a row of its name, 3 its type. A plain array needs no extension, so it works on every
 -- PostgreSQL. An index is built from this function, so it stays here and never changes; its twin is `gramsOf` in
--- src/registry/tables/package-search.ts.
+-- src/registry/tables/matching-packages.ts.
 create function search_grams(name text, description text, keywords text[], type text) returns integer[]
 language plpgsql immutable parallel safe cost 10000 as $$
 declare

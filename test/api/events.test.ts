@@ -33,6 +33,21 @@ describe('GET /api/events', () => {
     expect(found.json()[1]).toMatchObject({ package: 'acme/lib', version: '1.0.0', group: null })
   })
 
+  it('names at most 50 versions of a package that was deleted, and counts all', async () => {
+    const { push, call, repository } = await aCaller(t)
+    await push('1.0.0')
+    await t.db.query(
+      `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select v.package_id, '2.0.' || i, '2.0.' || i, '2.0.' || i || '.0', false, v.sort_key || i, v.metadata, v.sha256
+         from package_version v join package p on p.id = v.package_id, generate_series(1, 99) i
+        where p.repository_id = $1`,
+      [repository.id],
+    )
+    expect((await call('DELETE', '/packages/acme/lib')).statusCode).toBe(204)
+    const [event] = (await call('GET', '/events')).json()
+    expect([event.action, event.details.count, event.details.versions.length]).toEqual(['delete', 100, 50])
+  })
+
   it('shows the whole site in parts, the latest first', async () => {
     const { get } = await aSiteAdmin()
     const { push } = await aCaller(t)

@@ -2,6 +2,7 @@ import type { LightMyRequestResponse } from 'fastify'
 import type pg from 'pg'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { TokenResponse } from '../../src/oauth/token.ts'
+import { listOfferedPackages } from '../../src/registry/tables/listed-packages.ts'
 import { searchPackages } from '../../src/registry/tables/matching-packages.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
@@ -136,6 +137,9 @@ describe.each([
       for (const word of ['p4321', 'p4', 'li', 'nothing']) {
         const { results } = await searchPackages(client, publisher.repository.id, [word], null)
         expect([word, results.length > 0]).toEqual([word, word !== 'nothing'])
+        const part = { after: null, limit: 10 }
+        const listed = await listOfferedPackages(client, publisher.repository.id, word, part)
+        expect([word, listed.length > 0]).toEqual([word, word !== 'nothing'])
       }
       await client.query('select pg_stat_force_next_flush()')
       // A plan without the index computes the grams of every package.

@@ -40,7 +40,7 @@ export async function deletePackage(pool: pg.Pool, change: PackageChange): Promi
     const versions = await markAllDeleted(tx, held.id)
     if (versions.length === 0) throw noPackage()
     await showPackage(tx, held, change.baseUrl)
-    return { action: 'delete', version: null, details: { versions } }
+    return { action: 'delete', version: null, details: someOf(versions) }
   })
 }
 
@@ -63,7 +63,7 @@ export async function restorePackage(pool: pg.Pool, change: PackageChange): Prom
     const versions = await unmarkAllDeleted(tx, held.id)
     if (versions.length === 0) throw notNow('the package was not deleted as a whole, or is purged')
     await showPackage(tx, held, change.baseUrl)
-    return { action: 'restore', version: null, details: { versions } }
+    return { action: 'restore', version: null, details: someOf(versions) }
   })
 }
 
@@ -88,7 +88,7 @@ export async function purgePackage(pool: pg.Pool, change: PackageChange): Promis
     if (versions.length === 0) throw noPackage()
     await deletePurgedReadmes(tx, held.id)
     await showPackage(tx, held, change.baseUrl)
-    return { action: 'purge', version: null, details: { versions } }
+    return { action: 'purge', version: null, details: someOf(versions) }
   })
 }
 
@@ -96,4 +96,9 @@ async function whyNotRestored(tx: pg.PoolClient, packageId: string, version: str
   const state = await findVersionState(tx, packageId, version)
   if (state === null) return noVersion()
   return notNow(`version ${version} is ${state === 'purged' ? 'purged' : 'not deleted'}`)
+}
+
+/** What an event tells of many versions: pages of events list them all. */
+function someOf(versions: readonly string[]): { versions: string[]; count: number } {
+  return { versions: versions.slice(0, 50), count: versions.length }
 }

@@ -1,6 +1,7 @@
 import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../repositories/list-part.ts'
 import { asCount } from './downloads.ts'
+import { findRarePackages } from './matching-packages.ts'
 
 /** A package as the API and the pages show it. */
 export interface ListedPackage {
@@ -51,19 +52,24 @@ export async function listPackages(
   return rows
 }
 
-/** Lists packages that Composer is offered, and whose name or description contains the text, by name. */
+/**
+ * Lists packages that Composer is offered, and whose name or description contains the text, by name. A rare text is
+ * looked up in the index first, because without it the list would read all packages of the repository.
+ */
 export async function listOfferedPackages(
   db: Queryable,
   repositoryId: string,
   search: string,
   { after, limit }: ListPart,
 ): Promise<ListedPackage[]> {
+  const rare = await findRarePackages(db, repositoryId, search.toLowerCase())
   const { rows } = await db.query<ListedPackage>(
     `select ${columns} from ${tables}
       where p.repository_id = $1 and p.name > $3 and latest.version is not null
+        and ${rare ? 'p.id = any($5)' : '$5::bigint[] is null'}
         and (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
       order by p.name limit $4`,
-    [repositoryId, search, after ?? '', limit],
+    [repositoryId, search, after ?? '', limit, rare],
   )
   return rows
 }

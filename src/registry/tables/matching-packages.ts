@@ -82,6 +82,24 @@ export async function searchPackages(
   }
 }
 
+/**
+ * Finds the ids of the packages with the text in name, description or keywords by the index. Null when the text is too
+ * short for it, or so frequent that a list in any order soon comes across it.
+ */
+export async function findRarePackages(
+  db: Queryable,
+  repositoryId: string,
+  text: string,
+): Promise<string[] | null> {
+  const grams = some(gramsOf(text, 'text'))
+  if (grams.length === 0) return null
+  const { rows } = await db.query<{ id: string }>(
+    `select id from look_up_packages($1, $2, array[$3], in_names => false, max_count => ${maxRanked}) as id`,
+    [repositoryId, grams, text],
+  )
+  return rows.length < maxRanked ? rows.map(({ id }) => id) : null
+}
+
 /** Searches the packages with the shortest names. */
 async function walkPackages(
   db: Queryable,
