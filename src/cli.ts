@@ -4,6 +4,7 @@ import { accountCommand } from './commands/account.ts'
 import { applicationCommand } from './commands/application.ts'
 import { backupCommand, restoreCommand } from './commands/backup.ts'
 import { collectGarbageCommand } from './commands/collect-garbage.ts'
+import { completionCommand } from './commands/completion.ts'
 import { demoCommand } from './commands/demo.ts'
 import { groupCommand } from './commands/group.ts'
 import { memberCommand } from './commands/member.ts'
@@ -36,6 +37,7 @@ const program = new Command('svc')
   .addCommand(vendorCommand())
   .addCommand(collectGarbageCommand())
   .addCommand(verifyArchivesCommand())
+  .addCommand(completionCommand())
   .addCommand(backupCommand())
   .addCommand(restoreCommand())
 

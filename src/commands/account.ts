@@ -20,7 +20,7 @@ import { makePassword } from '../domain/secrets.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { theAccount } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { answer, printList, withDatabase } from './run.ts'
+import { answer, formatValue, printList, withDatabase } from './run.ts'
 
 interface JsonOptions {
   json?: boolean
@@ -243,13 +243,6 @@ function describeAccount(account: AccountDetails): Record<string, unknown> {
     last_seen_at: account.lastSeenAt,
     disabled_at: account.disabledAt,
   }
-}
-
-function formatValue(value: unknown): string {
-  if (value instanceof Date) return value.toISOString()
-  if (Array.isArray(value)) return value.join(' ') || '-'
-  if (value === null || value === '') return '-'
-  return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
 function passwordOption(): Option {

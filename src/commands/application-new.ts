@@ -87,7 +87,7 @@ client_secret  ${secret}  (shown only now)`,
 }
 
 /** Reads at most one byte more than a logo may have, which is enough to refuse it. */
-async function readLogo(path: string): Promise<Buffer> {
+export async function readLogo(path: string): Promise<Buffer> {
   return buffer(createReadStream(path, { end: maxLogoBytes })).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`The logo ${path} cannot be read (${error.code}).`)
   })

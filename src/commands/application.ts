@@ -1,11 +1,30 @@
 import { Command } from 'commander'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
+import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
-import { changeApplicationStatus } from '../oauth/application-changes.ts'
-import { type ApplicationStatus, listApplications, rotateClientSecret } from '../oauth/applications.ts'
-import { newCommand } from './application-new.ts'
-import { jsonOption, wholeNumber } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import {
+  changeApplication,
+  changeApplicationStatus,
+  deleteApplication,
+} from '../oauth/application-changes.ts'
+import type { ApplicationChanges } from '../oauth/application-seed.ts'
+import {
+  type Application,
+  type ApplicationStatus,
+  findApplicationByClientId,
+  listApplications,
+  rotateClientSecret,
+} from '../oauth/applications.ts'
+import { newCommand, readLogo } from './application-new.ts'
+import {
+  jsonOption,
+  type ListOptions,
+  resourceScopeOption,
+  scopeOption,
+  wholeNumber,
+  withListOptions,
+} from './options.ts'
+import { answer, formatValue, printList, withDatabase } from './run.ts'
 
 const daySeconds = 86_400
 
@@ -15,6 +34,9 @@ export function applicationCommand(): Command {
     .description('Registered third-party applications (SPEC 2.1).')
     .addCommand(newCommand())
     .addCommand(listCommand())
+    .addCommand(showCommand())
+    .addCommand(setCommand())
+    .addCommand(deleteCommand())
     .addCommand(statusCommand('approve', 'approved', 'Publish an application: people can authorize it.'))
     .addCommand(
       statusCommand('suspend', 'suspended', 'Stop an application: none of its tokens works any more.'),
@@ -23,25 +45,130 @@ export function applicationCommand(): Command {
 }
 
 function listCommand(): Command {
-  return new Command('list')
+  return withListOptions(new Command('list'))
     .description('List the applications, oldest first.')
+    .action((options: ListOptions) =>
+      withDatabase((db) =>
+        printList<Application>(options, {
+          list: (part) => listApplications(db, part),
+          keyOf: ({ clientId }) => clientId,
+          describe: describeApplication,
+          line: ({ clientId, status, name }) => `${clientId}  ${status.padEnd(9)}  ${name}`,
+          none: 'There are no applications.',
+        }),
+      ),
+    )
+}
+
+function describeApplication(application: Application): Record<string, unknown> {
+  return {
+    client_id: application.clientId,
+    name: application.name,
+    description: application.description,
+    status: application.status,
+    website: application.website,
+    redirect_uri: application.redirectUri,
+    scopes: application.scopes,
+    resource_scope: application.resourceScope,
+    exact_redirect: application.exactRedirect,
+    resource_server: application.isResourceServer,
+    created_at: application.createdAt,
+  }
+}
+
+interface JsonOptions {
+  json?: boolean
+}
+
+function showCommand(): Command {
+  return new Command('show')
+    .description('Show an application.')
+    .argument('<client_id>', 'as svc application list shows it')
     .addOption(jsonOption())
-    .action(async (options: { json?: boolean }) => {
-      const applications = await withDatabase((db) => listApplications(db))
-      const items = applications.map((application) => ({
-        client_id: application.clientId,
-        name: application.name,
-        status: application.status,
-        website: application.website,
-        redirect_uri: application.redirectUri,
-        scopes: application.scopes,
-        resource_scope: application.resourceScope,
-        exact_redirect: application.exactRedirect,
-        resource_server: application.isResourceServer,
-        created_at: application.createdAt,
-      }))
-      const lines = items.map(({ client_id, status, name }) => `${client_id}  ${status.padEnd(9)}  ${name}`)
-      answer(options, { items }, lines.join('\n') || 'There are no applications.')
+    .action(async (clientId: string, options: JsonOptions) => {
+      const application = await withDatabase((db) => findApplicationByClientId(db, clientId))
+      if (!application) throw unknownApplication(clientId)
+      const details = describeApplication(application)
+      const lines = Object.entries(details).map(
+        ([name, value]) => `${name.padEnd(15)}  ${formatValue(value)}`,
+      )
+      answer(options, details, lines.join('\n'))
+    })
+}
+
+interface SetOptions extends JsonOptions {
+  name?: string
+  description?: string
+  website?: string
+  redirectUri?: string
+  logo?: string
+  scope?: string[]
+  resourceScope?: ResourceScope
+  exactRedirect?: boolean
+  resourceServer?: boolean
+}
+
+function setCommand(): Command {
+  return new Command('set')
+    .description('Change an application at once, by a migration. Tokens keep what was granted to them.')
+    .argument('<client_id>', 'as svc application list shows it')
+    .option('--name <name>', 'at most 50 characters')
+    .option('--description <text>', 'at most 350 characters; empty removes it')
+    .option('--website <url>', 'official website, at most 128 characters')
+    .option('--redirect-uri <url>', 'where the browser returns after the authorization')
+    .option('--logo <file>', 'PNG, JPEG, GIF or WebP, at most 1 MB')
+    .addOption(scopeOption().makeOptionMandatory(false))
+    .addOption(resourceScopeOption('which resources it may access'))
+    .option('--exact-redirect', 'only the Redirect URL itself')
+    .option('--no-exact-redirect', 'any URL on the host of the Redirect URL')
+    .option('--resource-server', 'may introspect every token')
+    .option('--no-resource-server', 'may introspect only its own tokens')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nExample:\n  svc application set k7c2… --redirect-uri https://bot.example.com/back',
+    )
+    .action(async (clientId: string, options: SetOptions) => {
+      const changes = await readChanges(options)
+      if (Object.keys(changes).length === 0) throw new Error('Nothing to change: --help lists the options.')
+      const changed = await withDatabase((db, config) => changeApplication(db, config, clientId, changes))
+      if (!changed) throw unknownApplication(clientId)
+      const { application, migration } = changed
+      const json = { ...describeApplication(application), migration }
+      answer(options, json, `${application.name} changed. Written: ${migration}`)
+    })
+}
+
+async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
+  const { name, description, website, redirectUri, logo, scope, resourceScope } = options
+  const { exactRedirect, resourceServer } = options
+  return {
+    ...(name !== undefined && { name }),
+    ...(description !== undefined && { description: description || null }),
+    ...(website !== undefined && { website }),
+    ...(redirectUri !== undefined && { redirectUri }),
+    ...(exactRedirect !== undefined && { exactRedirect }),
+    ...(scope !== undefined && { scopes: scope }),
+    ...(resourceScope !== undefined && { resourceScope }),
+    ...(resourceServer !== undefined && { isResourceServer: resourceServer }),
+    ...(logo !== undefined && { logo: await readLogo(logo) }),
+  }
+}
+
+function deleteCommand(): Command {
+  return new Command('delete')
+    .description('Delete an application at once, by a migration, with all authorizations and tokens.')
+    .argument('<client_id>', 'as svc application list shows it')
+    .addOption(jsonOption())
+    .action(async (clientId: string, options: JsonOptions) => {
+      const deleted = await withDatabase((db, config) => deleteApplication(db, config, clientId))
+      if (!deleted) throw unknownApplication(clientId)
+      const { application, migration } = deleted
+      answer(
+        options,
+        { client_id: clientId, migration },
+        `${application.name} deleted. Written: ${migration}`,
+      )
     })
 }
 

@@ -32,6 +32,14 @@ export function answer(options: { json?: boolean }, json: object, text: string):
   process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
 }
 
+/** A value of a JSON object as one line of text; `-` when there is none. */
+export function formatValue(value: unknown): string {
+  if (value instanceof Date) return value.toISOString()
+  if (Array.isArray(value)) return value.join(' ') || '-'
+  if (value === null || value === '') return '-'
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
 /** How a list is read and printed. */
 export interface Listing<Row> {
   list: (part: { after: string | null; limit: number }) => Promise<Row[]>

@@ -1,7 +1,14 @@
 import type pg from 'pg'
 import type { Config } from '../config.ts'
 import { writeAndApplyMigration } from '../database/operator-migrations.ts'
-import { renderStatusSeed, slugOf } from './application-seed.ts'
+import { listMistakes } from './application-rules.ts'
+import {
+  type ApplicationChanges,
+  renderChangeSeed,
+  renderDeletionSeed,
+  renderStatusSeed,
+  slugOf,
+} from './application-seed.ts'
 import {
   type Application,
   type ApplicationStatus,
@@ -36,4 +43,46 @@ export async function changeApplicationStatus(
   }
   const application = await setApplicationStatus(db, clientId, status)
   return application && { application, migration: null }
+}
+
+/** A change of an application breaks a bound of SPEC 2.1. */
+export class UnacceptableChange extends Error {}
+
+/**
+ * Changes an application by a migration that is written and applied at once. Grants that exist keep what was granted.
+ * Returns null for an unknown client id. Throws `UnacceptableChange` with a sentence for each bound that is broken.
+ */
+export async function changeApplication(
+  db: pg.Pool,
+  config: Config,
+  clientId: string,
+  changes: ApplicationChanges,
+): Promise<ChangedApplication | null> {
+  const before = await findApplicationByClientId(db, clientId)
+  if (before === null) return null
+  const after = { ...before, ...changes }
+  const mistakes = listMistakes({ ...after, logo: changes.logo ?? null })
+  if (mistakes.length > 0) {
+    throw new UnacceptableChange(`The application cannot be changed: ${mistakes.join('; ')}.`)
+  }
+  const sql = renderChangeSeed(before, changes)
+  const migration = await writeAndApplyMigration(db, config, `set_${slugOf(before)}`, sql)
+  const application = await findApplicationByClientId(db, clientId)
+  return application && { application, migration }
+}
+
+/**
+ * Deletes an application with its authorizations and tokens, by a migration that is written and applied at once: its
+ * seed would bring it back into a database that is rebuilt. Returns null for an unknown client id.
+ */
+export async function deleteApplication(
+  db: pg.Pool,
+  config: Config,
+  clientId: string,
+): Promise<ChangedApplication | null> {
+  const application = await findApplicationByClientId(db, clientId)
+  if (application === null) return null
+  const sql = renderDeletionSeed(application)
+  const migration = await writeAndApplyMigration(db, config, `delete_${slugOf(application)}`, sql)
+  return { application, migration }
 }

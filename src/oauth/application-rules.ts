@@ -7,7 +7,8 @@ export interface Registration {
   description: string | null
   website: string
   redirectUri: string
-  logo: Buffer
+  /** Null when it is not changed. */
+  logo: Buffer | null
 }
 
 const maxNameCharacters = 50
@@ -32,8 +33,8 @@ export function listMistakes({ name, description, website, redirectUri, logo }: 
     !isWebUrl(website) && 'the website is not an http or https URL',
     hasUserinfo(website) && 'the website has a username or password before its host',
     redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
-    logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
-    !isImage(logo) && 'the logo is not a PNG, JPEG, GIF or WebP image',
+    logo !== null && logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
+    logo !== null && !isImage(logo) && 'the logo is not a PNG, JPEG, GIF or WebP image',
   ].filter((mistake) => typeof mistake === 'string')
 }
 

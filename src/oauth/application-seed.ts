@@ -39,6 +39,59 @@ update application set status = ${quote(status)} where client_id = ${quote(clien
 `
 }
 
+/** What can be changed of an application; what is left out stays as it is. */
+export type ApplicationChanges = Partial<
+  Pick<
+    NewApplication,
+    | 'name'
+    | 'description'
+    | 'website'
+    | 'redirectUri'
+    | 'exactRedirect'
+    | 'scopes'
+    | 'resourceScope'
+    | 'isResourceServer'
+    | 'logo'
+  >
+>
+
+/** The migration that changes an application. At least one change must be given. */
+export function renderChangeSeed({ clientId, name }: Application, changes: ApplicationChanges): string {
+  const lines = Object.entries(changes)
+    .filter(([, value]) => value !== undefined)
+    .map(([key, value]) => `  ${columnOf[key as keyof ApplicationChanges]} = ${literal(value)}`)
+  return `-- The application ${JSON.stringify(name)} is changed, written by "svc application set".
+update application set
+${lines.join(',\n')}
+where client_id = ${quote(clientId)};
+`
+}
+
+const columnOf = {
+  name: 'name',
+  description: 'description',
+  website: 'website',
+  redirectUri: 'redirect_uri',
+  exactRedirect: 'exact_redirect',
+  scopes: 'scopes',
+  resourceScope: 'resource_scope',
+  isResourceServer: 'is_resource_server',
+  logo: 'logo',
+} as const satisfies Record<keyof ApplicationChanges, string>
+
+function literal(value: string | boolean | string[] | Buffer | null): string {
+  if (Buffer.isBuffer(value)) return `decode('\n${wrap(value.toString('base64'))}\n    ', 'base64')`
+  if (Array.isArray(value)) return `array[${value.map(quote).join(', ')}]`
+  return typeof value === 'string' ? quote(value) : String(value)
+}
+
+/** The migration that deletes an application, with its authorizations and tokens. */
+export function renderDeletionSeed({ clientId, name }: Application): string {
+  return `-- The application ${JSON.stringify(name)} is deleted, written by "svc application delete".
+delete from application where client_id = ${quote(clientId)};
+`
+}
+
 /** The name in letters, digits and underscores for a file name; the client id when the name has none of them. */
 export function slugOf({ name, clientId }: Pick<Application, 'name' | 'clientId'>): string {
   const plain = name

@@ -1,6 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
+import type { ListPart } from '../repositories/list-part.ts'
 
 /** Approval states; SPEC does not show them. Only an approved application can be authorized or hold a working token. */
 export type ApplicationStatus = 'pending' | 'approved' | 'suspended'
@@ -73,9 +74,17 @@ export async function findApplicationByClientId(
   return rows[0] ?? null
 }
 
-/** All applications, oldest first. */
-export async function listApplications(db: Queryable): Promise<Application[]> {
-  const { rows } = await db.query<Application>(`select ${columns} from application order by id`)
+/** All applications, oldest first; `after` is the client id of one of them. */
+export async function listApplications(
+  db: Queryable,
+  { after, limit }: ListPart = { after: null, limit: 1000 },
+): Promise<Application[]> {
+  const { rows } = await db.query<Application>(
+    `select ${columns} from application
+      where $1::text is null or id > (select id from application where client_id = $1)
+      order by id limit $2`,
+    [after, limit],
+  )
   return rows
 }
 

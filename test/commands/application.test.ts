@@ -175,6 +175,43 @@ describe('svc application', () => {
     expect(await svc.fail('application', 'approve', 'nobody')).toContain('"nobody"')
   })
 
+  it('show, set and delete, in this database and in one that is rebuilt', async () => {
+    const words = registration({ '--name': 'Changing', '--description': 'old' })
+    const { client_id: id = '' } = await register(...words, '--apply')
+    const changes = [
+      ...['--name', `Ch'd`, '--description', '', '--redirect-uri', 'https://b.example.com/back'],
+      ...['--scope', 'repo-code:r', '--resource-scope', 'public', '--exact-redirect', '--resource-server'],
+      ...['--logo', join(folder, 'logo.png')],
+    ]
+    const after = {
+      client_id: id,
+      name: `Ch'd`,
+      description: null,
+      status: 'approved',
+      website: 'https://bot.example.com',
+      redirect_uri: 'https://b.example.com/back',
+      scopes: ['repo-code:r'],
+      resource_scope: 'public',
+      exact_redirect: true,
+      resource_server: true,
+      created_at: expect.any(String),
+    }
+    expect(await svc.json('application', 'set', id, ...changes)).toEqual({
+      ...after,
+      migration: expect.stringMatching(/\/1\d{3}_set_changing\.sql$/),
+    })
+    expect(await svc.json('application', 'show', id)).toEqual(after)
+    const wrong = ['--website', 'x', '--logo', join(folder, 'text.png')]
+    expect(await svc.fail('application', 'set', id, ...wrong)).toMatch(/website is not .*; the logo is not/)
+    expect(await svc.fail('application', 'set', id)).toContain('Nothing to change')
+    expect(await svc.json('application', 'delete', id)).toEqual({
+      client_id: id,
+      migration: expect.stringMatching(/_delete_ch_d\.sql$/),
+    })
+    expect(await svc.fail('application', 'show', id)).toContain(`client_id "${id}"`)
+    expect(await svc.json('migrate')).toEqual({ applied: [], missing: [] })
+  }, 90_000)
+
   it('rotate-secret lets both secrets work as long as the operator says', async () => {
     const { client_id, client_secret } = await register(...registration(), '--apply')
     const id = client_id ?? ''

@@ -31,6 +31,9 @@ describe('svc', () => {
     ['application'],
     ['application new'],
     ['application list'],
+    ['application show'],
+    ['application set'],
+    ['application delete'],
     ['application approve'],
     ['application suspend'],
     ['application rotate-secret'],
@@ -52,6 +55,21 @@ describe('svc', () => {
     ['migrate --now', "unknown option '--now'"],
   ])('%s fails with one line', async (words, message) => {
     expect(await svc.fail(...words.split(' ').filter(Boolean))).toContain(message)
+  })
+
+  it.each([
+    ['svc ses', 'session'],
+    ['svc account set-', 'set-password set-email set-admin'],
+    ['svc account delete ann --g', '--groups-to'],
+    ['svc application set abc --red', '--redirect-uri'],
+  ])('completes %s', async (line, completed) => {
+    const { stdout: script } = await svc.run('completion', 'bash')
+    const words = line.split(' ')
+    const { stdout } = await paste(
+      `${script}\nCOMP_WORDS=(${words.join(' ')})\nCOMP_CWORD=${words.length - 1}\n_svc\necho "\${COMPREPLY[*]}"`,
+      '/tmp',
+    )
+    expect(stdout).toBe(`${completed}\n`)
   })
 
   it('--version prints the version of package.json', async () => {
