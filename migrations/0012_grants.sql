@@ -91,6 +91,17 @@ update token_pair p
   from token_pair sealed
  where sealed.sealed_successor is not null and p.id = sealed.successor_id;
 
+-- Where sweeps go on. Each goes through its table in the order of the rows, so that no index has to change with them.
+-- This comes before the index on seals is dropped, because it reads that index.
+create table sweep_position (
+  name        text primary key,
+  pair_id     bigint not null default 0,
+  reached_at  timestamptz not null default '-infinity'
+);
+insert into sweep_position (name, pair_id)
+values ('sealed_pairs', coalesce((select min(successor_id) from token_pair where sealed_successor is not null), 1) - 1),
+       ('expired_pairs', 0), ('remaining_pairs', 0), ('unused_codes', 0);
+
 -- A refresh updates the pair in its page (HOT): no index has a column that it changes, and pages keep room for it.
 -- Foreign keys would lock the grant and the code at every insert. They are not needed: a pair without a grant is dead,
 -- and the sweep removes it when it has expired.
@@ -107,13 +118,3 @@ comment on column token_pair.epoch is 'Of the grant when the first pair of this 
 comment on column token_pair.access_scopes is 'Null: those of the refresh token.';
 comment on column token_pair.refresh_scopes is 'Null: all of the grant.';
 comment on column token_pair.predecessor_id is 'The pair that this one superseded.';
-
--- Where sweeps go on. Each goes through its table in the order of the rows, so that no index has to change with them.
-create table sweep_position (
-  name        text primary key,
-  pair_id     bigint not null default 0,
-  reached_at  timestamptz not null default '-infinity'
-);
-insert into sweep_position (name, pair_id)
-values ('sealed_pairs', coalesce((select min(id) from token_pair where predecessor_id is not null), 1) - 1),
-       ('expired_pairs', 0), ('remaining_pairs', 0), ('unused_codes', 0);

@@ -5,9 +5,15 @@ import type { AppContext } from '../context.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../domain/secrets.ts'
 import { insertAuthorizationRequest } from './authorization-requests.ts'
 import { issueCodeAgain } from './authorizations.ts'
-import { AuthorizationError, sendBack } from './authorize-errors.ts'
-import { type AuthorizeRequest, type ProvenLink, proveLink, readAuthorizeRequest } from './authorize-link.ts'
-import { showConsent } from './consent-page.ts'
+import {
+  AuthorizationError,
+  type AuthorizeRequest,
+  type ProvenLink,
+  proveLink,
+  readAuthorizeRequest,
+  sendBack,
+} from './authorize-request.ts'
+import { showConsent } from './consent.ts'
 
 /** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. Its answer is given in consent.ts. */
 export async function authorizeRoute(app: FastifyInstance, context: AppContext): Promise<void> {

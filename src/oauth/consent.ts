@@ -3,24 +3,77 @@ import { z } from 'zod'
 import { deleteSession, type Session } from '../accounts/sessions.ts'
 import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
+import type { Queryable } from '../database/database.ts'
+import type { ResourceScope } from '../domain/permissions.ts'
+import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { readForm, text, texts } from '../http/forms.ts'
 import { PageError } from '../http/page-error.ts'
+import { page } from '../http/pages.ts'
+import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
 import {
   type AuthorizationRequest,
   approveAuthorizationRequest,
+  type ConsentApplication,
   denyAuthorizationRequest,
   findAuthorizationRequest,
 } from './authorization-requests.ts'
-import { LinkError, sendBack } from './authorize-errors.ts'
-import { showConsent } from './consent-page.ts'
+import { LinkError, sendBack } from './authorize-request.ts'
 
 /** More repositories than any account will tick; each costs a look-up. */
 const maxChosen = 500
 const maxSearchCharacters = 200
 
 const ConsentForm = z.object({ decision: text, request: text, search: text, repository: texts })
+
+/** What a consent page asks for. */
+interface Question {
+  /** The id of the stored request: the form has nothing else of it. */
+  id: string
+  application: ConsentApplication
+  scopes: readonly string[]
+  resourceScope: ResourceScope
+  redirectUri: string
+}
+
+/** What the person has entered so far. */
+interface Draft {
+  search: string
+  /** Paths of the repositories ticked. */
+  chosen: readonly string[]
+  problem?: string
+}
+
+const consentPage = page<{
+  requestId: string
+  application: ConsentApplication
+  scopeGroups: DescribedScopes[]
+  resourceScope: string
+  redirectHost: string
+  picker: RepositoryPicker | null
+  problem: string | null
+}>('oauth/consent')
+
+/** Sends the page that asks for consent: exactly what the new grant will allow. `reply` may have a status already. */
+export async function showConsent(
+  db: Queryable,
+  reply: FastifyReply,
+  session: Session,
+  question: Question,
+  draft: Draft,
+): Promise<FastifyReply> {
+  const isSpecified = question.resourceScope === 'specified'
+  return consentPage(reply, session, {
+    requestId: question.id,
+    application: question.application,
+    scopeGroups: describeScopes(question.scopes),
+    resourceScope: describeResourceScope(question.resourceScope),
+    redirectHost: new URL(question.redirectUri).host,
+    picker: isSpecified ? await readPicker(db, session.account.id, draft) : null,
+    problem: draft.problem ?? null,
+  })
+}
 
 /** The consent page's answers: approve, deny, search for repositories, or sign in as someone else. */
 export async function consentRoutes(app: FastifyInstance, context: AppContext): Promise<void> {

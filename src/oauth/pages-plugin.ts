@@ -6,7 +6,7 @@ import { page } from '../http/pages.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { authorizationsPage } from './authorizations-page.ts'
 import { authorizeRoute } from './authorize.ts'
-import { AuthorizationError, LinkError, sendBack } from './authorize-errors.ts'
+import { AuthorizationError, LinkError, sendBack } from './authorize-request.ts'
 import { consentRoutes } from './consent.ts'
 import { logoRoute } from './logo.ts'
 

@@ -83,7 +83,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     await thirdParty.finish(...keys)
 
     await page.goto('/settings/authorizations')
-    const facts = await page.locator('dl').textContent()
+    const facts = (await page.locator('dl').allTextContents()).join()
     expect(facts).toContain(one.path)
     expect(facts).not.toContain(two.path)
   })

@@ -78,8 +78,8 @@ describe('GET /oauth2/auth', () => {
     it('shows a page when client_id or redirect_uri is repeated (30)', async () => {
       const application = await anApplication(t.db)
       const link = authorizeLink(application, { redirect_uri: application.redirectUri })
-      await expectPage(`${link}&client_id=${application.clientId}`, 'client_id is there more than once')
-      await expectPage(`${link}&redirect_uri=https%3A%2F%2Fevil.test`, 'redirect_uri is there more than once')
+      await expectPage(`${link}&client_id=${application.clientId}`, 'client_id is repeated')
+      await expectPage(`${link}&redirect_uri=https%3A%2F%2Fevil.test`, 'redirect_uri is repeated')
     })
 
     it('shows a page for what cannot be decoded', async () => {
