@@ -2,6 +2,7 @@ import { createRequire } from 'node:module'
 import { Command } from 'commander'
 import { accountCommand } from './commands/account.ts'
 import { applicationCommand } from './commands/application.ts'
+import { archivesCommand } from './commands/archives.ts'
 import { backupCommand, restoreCommand } from './commands/backup.ts'
 import { collectGarbageCommand } from './commands/collect-garbage.ts'
 import { completionCommand } from './commands/completion.ts'
@@ -37,6 +38,7 @@ const program = new Command('svc')
   .addCommand(vendorCommand())
   .addCommand(collectGarbageCommand())
   .addCommand(verifyArchivesCommand())
+  .addCommand(archivesCommand())
   .addCommand(completionCommand())
   .addCommand(backupCommand())
   .addCommand(restoreCommand())

@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
+import { type BucketSettings, originOf, readBucketUrl } from './domain/bucket.ts'
 
 /** The folder that holds `migrations/` and `views/`: the same from `src/` and from `dist/`. */
 export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
@@ -85,6 +86,11 @@ const Environment = z.object({
     .string()
     .regex(/^\/(?:[\w.~-]+\/)+$/, 'must be a path that begins and ends with a slash, such as /svc-archives/')
     .optional(),
+  ARCHIVE_STORE: z.string().optional(),
+  ARCHIVE_DELIVERY: z.enum(['redirect', 'proxy'], { error: 'must be redirect or proxy' }).default('redirect'),
+  AWS_ACCESS_KEY_ID: z.string().optional(),
+  AWS_SECRET_ACCESS_KEY: z.string().optional(),
+  AWS_SESSION_TOKEN: z.string().optional(),
   LOG_LEVEL: z.enum(levels, { error: `must be one of ${levels.join(', ')}` }).default('info'),
   CODE_LIFETIME_SECONDS: lifetime.default(600),
   ACCESS_TOKEN_LIFETIME_SECONDS: lifetime.default(28_800),
@@ -127,6 +133,10 @@ export interface Config {
   maxArchiveBytes: number
   /** nginx sends the archives, from an internal location with this path; null: svc does. */
   accelRedirectPrefix: string | null
+  /** Null: archives are in `dataDir`. */
+  archiveStore: BucketSettings | null
+  /** How clients get archives from a bucket: by a redirect to it, or through this process. */
+  archiveDelivery: 'redirect' | 'proxy'
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
   events: EventSettings
@@ -189,6 +199,10 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   }
   const env = read.data
   const baseUrl = env.BASE_URL ?? `http://${urlHost(env.HOST)}:${env.PORT}`
+  const archiveStore = readArchiveStore(env, [baseUrl, env.AUTH_URL ?? baseUrl])
+  if (typeof archiveStore === 'string') {
+    throw new Error(`The configuration cannot be used:\n  ARCHIVE_STORE ${archiveStore}`)
+  }
   return Object.freeze({
     databaseUrl: env.DATABASE_URL ?? null,
     baseUrl,
@@ -202,6 +216,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     isMigrationsDirGiven: env.MIGRATIONS_DIR !== undefined,
     maxArchiveBytes: env.MAX_ARCHIVE_BYTES,
     accelRedirectPrefix: env.ACCEL_REDIRECT_PREFIX ?? null,
+    archiveStore: archiveStore ?? null,
+    archiveDelivery: env.ARCHIVE_DELIVERY,
     logLevel: env.LOG_LEVEL,
     lifetimes: {
       code: env.CODE_LIFETIME_SECONDS,
@@ -219,6 +235,55 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       contact: env.UPSTREAM_CONTACT ?? null,
     },
   })
+}
+
+/**
+ * Reads a bucket and its credentials; null for an empty text. Returns what is wrong as a text that follows the name of
+ * the setting.
+ */
+export function readBucket(
+  text: string,
+  { accessKeyId, secretAccessKey, sessionToken }: Credentials,
+): BucketSettings | string {
+  const location = readBucketUrl(text)
+  if (typeof location === 'string') return location
+  if (accessKeyId && secretAccessKey) {
+    return { ...location, accessKeyId, secretAccessKey, sessionToken: sessionToken ?? null }
+  }
+  return 'needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'
+}
+
+interface Credentials {
+  accessKeyId: string | undefined
+  secretAccessKey: string | undefined
+  sessionToken: string | undefined
+}
+
+/** Reads the usual variables of AWS. */
+export function readCredentials(env: NodeJS.ProcessEnv): Credentials {
+  return {
+    accessKeyId: env['AWS_ACCESS_KEY_ID'],
+    secretAccessKey: env['AWS_SECRET_ACCESS_KEY'],
+    sessionToken: env['AWS_SESSION_TOKEN'],
+  }
+}
+
+function readArchiveStore(
+  env: z.output<typeof Environment>,
+  ownUrls: readonly string[],
+): BucketSettings | null | string {
+  if (env.ARCHIVE_STORE === undefined) return null
+  const bucket = readBucket(env.ARCHIVE_STORE, {
+    accessKeyId: env.AWS_ACCESS_KEY_ID,
+    secretAccessKey: env.AWS_SECRET_ACCESS_KEY,
+    sessionToken: env.AWS_SESSION_TOKEN,
+  })
+  if (typeof bucket === 'string') return bucket
+  if (ownUrls.some((url) => new URL(url).origin === originOf(bucket))) {
+    return `must not be on the host and port of BASE_URL or AUTH_URL (${originOf(bucket)}): Composer would send the credentials for svc to the store`
+  }
+  if (env.ACCEL_REDIRECT_PREFIX === undefined) return bucket
+  return 'and ACCEL_REDIRECT_PREFIX exclude each other: nginx has no files of a bucket to send'
 }
 
 /** The host name that a program on this machine uses to reach a server that listens on `host`. */

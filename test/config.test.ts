@@ -102,4 +102,74 @@ describe('readConfig', () => {
     const mistaken = () => readConfig({ PORT: 'x', LOG_LEVEL: 'loud', DATABASE_URL: 'localhost' })
     expect(mistaken).toThrow(/DATABASE_URL.*PORT.*LOG_LEVEL/s)
   })
+
+  describe('with ARCHIVE_STORE', () => {
+    const keys = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' }
+    const told = (environment: Record<string, string>) => {
+      try {
+        readConfig({ ...keys, ...environment })
+        return null
+      } catch (error) {
+        return (error as Error).message.split('\n')[1]?.trim()
+      }
+    }
+
+    it('reads a bucket with its prefix, endpoint, region and credentials', () => {
+      const ARCHIVE_STORE =
+        's3://packages/a/b/?endpoint=https://s3.example.com&region=eu-central-1&path_style=true'
+      expect(readConfig({ ...keys, ARCHIVE_STORE, AWS_SESSION_TOKEN: 'token' }).archiveStore).toEqual({
+        name: 'packages',
+        prefix: 'a/b/',
+        endpoint: 'https://s3.example.com',
+        region: 'eu-central-1',
+        isPathStyle: true,
+        accessKeyId: 'id',
+        secretAccessKey: 'secret',
+        sessionToken: 'token',
+      })
+      expect(readConfig({ ...keys, ARCHIVE_STORE: 's3://packages' })).toMatchObject({
+        archiveStore: { prefix: '', endpoint: 'https://s3.us-east-1.amazonaws.com', isPathStyle: false },
+        archiveDelivery: 'redirect',
+      })
+      expect(readConfig({}).archiveStore).toBeNull()
+    })
+
+    it.each([
+      ['https://packages', 'must be empty or the URL of a bucket, such as s3://'],
+      ['s3://', 'must be empty or the URL of a bucket, such as s3://'],
+      ['s3://A_B', 'has no valid bucket name: A_B'],
+      ['s3://packages/a b', 'may have only letters'],
+      ['s3://packages?bucket=x', 'has an unknown parameter bucket'],
+      ['s3://packages?endpoint=ftp://x', 'must have an endpoint that is an http or https URL without a path'],
+      [
+        's3://packages?endpoint=https://x/y',
+        'must have an endpoint that is an http or https URL without a path',
+      ],
+      ['s3://packages?path_style=yes', 'must have path_style=true or path_style=false'],
+      ['s3://packages?region=a/b', 'has no valid region'],
+    ])('refuses %s', (ARCHIVE_STORE, reason) => {
+      expect(told({ ARCHIVE_STORE })).toContain(`ARCHIVE_STORE ${reason}`)
+    })
+
+    it('refuses a store on the host and port of svc, with the reason', () => {
+      const store = (endpoint: string) => `s3://packages?endpoint=${endpoint}&path_style=true`
+      const BASE_URL = 'https://svc.example.com'
+      const reason =
+        'ARCHIVE_STORE must not be on the host and port of BASE_URL or AUTH_URL (https://svc.example.com): Composer would send the credentials for svc to the store'
+      expect(told({ BASE_URL, ARCHIVE_STORE: store('https://svc.example.com:443') })).toBe(reason)
+      expect(told({ BASE_URL, ARCHIVE_STORE: 's3://svc?endpoint=https://example.com' })).toContain(
+        '(https://svc.example.com)',
+      )
+      expect(told({ BASE_URL, ARCHIVE_STORE: store('https://svc.example.com:9000') })).toBeNull()
+    })
+
+    it('needs credentials, and excludes files that nginx sends', () => {
+      expect(told({ ARCHIVE_STORE: 's3://packages', AWS_ACCESS_KEY_ID: '' })).toBe(
+        'ARCHIVE_STORE needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+      )
+      expect(told({ ARCHIVE_STORE: 's3://packages', ACCEL_REDIRECT_PREFIX: '/x/' })).toContain(
+        'ARCHIVE_STORE and ACCEL_REDIRECT_PREFIX exclude each other',
+      )
+    })
+  })
 })

@@ -10,7 +10,10 @@ export async function findDatabaseId(db: Queryable): Promise<string> {
 }
 
 /** Runs work that removes archives. Throws while a backup runs: the backup still has to read what its snapshot names. */
-export async function unlessBackupRuns<T>(pool: pg.Pool, work: () => Promise<T>): Promise<T> {
+export async function unlessBackupRuns<T>(
+  pool: pg.Pool,
+  work: (tx: pg.PoolClient) => Promise<T>,
+): Promise<T> {
   return transaction(pool, async (tx) => {
     try {
       // It conflicts with the lock of `openSnapshot`. Unlike an advisory lock of a session, it also works behind PgBouncer.
@@ -19,6 +22,6 @@ export async function unlessBackupRuns<T>(pool: pg.Pool, work: () => Promise<T>)
       if (!(error instanceof pg.DatabaseError) || error.code !== '55P03') throw error
       throw new Error('A backup is running: no archive is removed until it ends.')
     }
-    return work()
+    return work(tx)
   })
 }

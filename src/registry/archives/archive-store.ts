@@ -74,8 +74,10 @@ export interface ArchiveStore extends ArchiveVolume {
   list(): AsyncGenerator<StoredArchive, void, void>
   /** Removes an archive that nobody has touched since a moment. Returns whether it is gone. */
   remove(sha256: string, untouchedSince: Date): Promise<boolean>
-  /** A URL where a client gets the archive itself, for a few minutes. Null when this process must send it. */
-  link(sha256: string, link: ArchiveLink): Promise<string | null>
+  /** Whether clients get archives by links to the store. Else this process sends them. */
+  readonly isLinked: boolean
+  /** A URL where a client gets the archive itself, for 15 minutes. */
+  link(sha256: string, link: ArchiveLink): Promise<string>
   /** The id of the database that the store belongs to; null when it carries none. */
   readOwner(): Promise<string | null>
   /** Writes the id, unless the store carries one. */
@@ -122,6 +124,15 @@ export async function receiveArchive(
   } finally {
     await file.close()
   }
+}
+
+/**
+ * Makes sure that an archive which the database names is there: a collection may have removed a bucket's copy in the
+ * moment before it was named. From then on no collection does. The temporary file must still be there if the store is a
+ * bucket.
+ */
+export async function keepNamedArchive(store: ArchiveStore, received: ReceivedArchive): Promise<void> {
+  if ((await store.stat(received.sha256)) === null) await store.keep(received)
 }
 
 /** Removes a temporary file, if it is still there. */

@@ -3,7 +3,12 @@ import type pg from 'pg'
 import { brokenConstraint, type Queryable } from '../../database/database.ts'
 import { unlessBackupRuns } from '../../database/installation.ts'
 import type { Job } from '../../jobs/job.ts'
-import { deleteOrphanedArchives, deleteUnnamedArchives, listNamedArchives } from '../tables/archives.ts'
+import {
+  deleteOrphanedArchives,
+  deleteUnnamedArchives,
+  listNamedArchives,
+  lockCollection,
+} from '../tables/archives.ts'
 import { type ArchiveStore, listTemporaryFiles, type StoredArchive } from './archive-store.ts'
 import { openOwnStore } from './store-owner.ts'
 
@@ -26,6 +31,8 @@ export interface CollectOptions {
 /** Longer than any upload takes. An upload touches the archive that it keeps, and names it within minutes. */
 const untouchedMilliseconds = 24 * 60 * 60 * 1000
 const batchSize = 1000
+/** Publications wait while so many archives are removed: a moment, also in a bucket. */
+const lockedSize = 20
 const collectSeconds = 24 * 60 * 60
 
 /** Thrown instead of removing more than half of the archives. */
@@ -109,20 +116,13 @@ async function remove(
   for await (const batch of batchesOf(store.list())) {
     signal?.throwIfAborted()
     const untouched = batch.filter(({ touchedAt }) => touchedAt <= untouchedSince)
-    await unlessBackupRuns(db, async () => {
-      // Rows go first: a crash in between leaves a file that the next collection finds, not a row without its file.
-      const named = await again(() =>
-        deleteUnnamedArchives(
-          db,
-          untouched.map(({ sha256 }) => sha256),
-        ),
-      )
-      for (const { sha256, size } of untouched) {
-        if (named.has(sha256) || !(await store.remove(sha256, untouchedSince))) continue
+    for (let i = 0; i < untouched.length; i += lockedSize) {
+      signal?.throwIfAborted()
+      for (const { size } of await removeUnnamed(untouched.slice(i, i + lockedSize))) {
         collected.archives += 1
         collected.bytes += size
       }
-    })
+    }
   }
   for (let last: string | null = ''; last !== null; ) {
     signal?.throwIfAborted()
@@ -135,6 +135,26 @@ async function remove(
     collected.bytes += size
   }
   return collected
+
+  async function removeUnnamed(archives: readonly StoredArchive[]): Promise<StoredArchive[]> {
+    return unlessBackupRuns(db, async (tx) => {
+      await lockCollection(tx)
+      // Rows go first: a crash in between leaves a file that the next collection finds, not a row without its file.
+      const named = await again(() =>
+        deleteUnnamedArchives(
+          db,
+          archives.map(({ sha256 }) => sha256),
+        ),
+      )
+      const removed = await Promise.all(
+        archives.map(async (archive) => {
+          const isRemoved = !named.has(archive.sha256) && (await store.remove(archive.sha256, untouchedSince))
+          return isRemoved ? [archive] : []
+        }),
+      )
+      return removed.flat()
+    })
+  }
 }
 
 /** Repeats a statement when a publication named one of its archives just then. */

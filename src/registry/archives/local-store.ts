@@ -69,7 +69,10 @@ export async function openLocalStore(directory: string): Promise<ArchiveStore> {
       }
     },
     remove: async (sha256, untouchedSince) => removeFile(pathOf(sha256), directory, untouchedSince),
-    link: async () => null,
+    isLinked: false,
+    async link() {
+      throw new Error('Archives of a folder have no links.')
+    },
     readOwner: async () => (await unlessMissing(readFile(ownerPath, 'utf8')))?.trim() ?? null,
     writeOwner: (databaseId) => writeOnce(ownerPath, directory, `${databaseId}\n`),
   }

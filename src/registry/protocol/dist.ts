@@ -62,6 +62,7 @@ export async function distRoute(
     size: number,
   ): Promise<FastifyReply> {
     if (hasTag(request.headers['if-none-match'], `"${sha256}"`)) return reply.code(304).send()
+    if (archives.isLinked) return redirect(request, reply, sha256)
     if (request.method === 'HEAD') return sendHead(reply, sha256)
     if (config.accelRedirectPrefix !== null) return handToProxy(reply, config.accelRedirectPrefix, sha256)
     return sendArchive(request, reply, sha256, size)
@@ -86,6 +87,23 @@ export async function distRoute(
     reply.header('content-type', 'application/zip')
     if (served.size !== null) reply.header('content-length', served.size)
     return reply.send(served.body)
+  }
+
+  /** Sends the client to the bucket, with the method of its request. The link works for a few minutes only. */
+  async function redirect(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    sha256: string,
+  ): Promise<FastifyReply> {
+    const method = request.method === 'HEAD' ? 'HEAD' : 'GET'
+    const fileName =
+      /filename="([^"]*)"/.exec(String(reply.getHeader('content-disposition')))?.[1] ?? 'archive.zip'
+    const url = await archives.link(sha256, { method, fileName })
+    // The digests describe the archive, and this response has none.
+    for (const name of ['digest', 'repr-digest', 'accept-ranges', 'content-disposition', 'etag']) {
+      reply.removeHeader(name)
+    }
+    return reply.code(302).header('cache-control', 'no-store').header('location', url).send()
   }
 
   /**

@@ -3,7 +3,12 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireUploadRate } from '../../http/client-errors.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { findAccess, type RegistryRequest } from '../access.ts'
-import { discardArchive, type ReceivedArchive, receiveArchive } from '../archives/archive-store.ts'
+import {
+  discardArchive,
+  keepNamedArchive,
+  type ReceivedArchive,
+  receiveArchive,
+} from '../archives/archive-store.ts'
 import { type JudgedArchive, judgeArchive } from '../archives/judge-archive.ts'
 import { limitConcurrency } from '../archives/time-slices.ts'
 import type { RegistryContext } from '../context.ts'
@@ -143,5 +148,6 @@ async function publish(
     baseUrl: config.baseUrl,
   }
   const outcome = await publishVersion(changes, publication)
+  await keepNamedArchive(archives, archive)
   return { outcome, warnings: [...judged.warnings, ...warnings] }
 }

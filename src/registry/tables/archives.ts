@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 
 /** Returns those of the given archives whose file is needed (view `archive_reference`); the hashes in lower-case hex. */
@@ -12,6 +13,17 @@ export async function listNamedArchives(
     [sha256s],
   )
   return new Set(rows.map(({ sha256 }) => sha256))
+}
+
+/**
+ * An arbitrary number for an advisory lock of transactions. Those that name an archive share it, and a collection holds
+ * it alone while it removes some: so nothing is named between the check and the removal.
+ */
+export const collectionLock = 7_382_002
+
+/** Lets this transaction remove archives. Waits for those that name one just now. */
+export async function lockCollection(tx: pg.PoolClient): Promise<void> {
+  await tx.query('select pg_advisory_xact_lock($1)', [collectionLock])
 }
 
 /**

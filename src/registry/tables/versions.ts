@@ -13,6 +13,7 @@ import type { EntrySource } from '../documents/entry.ts'
 import { versionSortKey } from '../documents/version-order.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import type { PublishedVersion } from '../manifest/version.ts'
+import { collectionLock } from './archives.ts'
 
 /** The hashes of an archive, in lower-case hex, and its size in bytes. */
 export interface ArchiveDigest {
@@ -28,9 +29,10 @@ export interface ArchiveDigest {
 export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: ArchiveDigest): Promise<void> {
   await tx.query({
     name: 'insert-archive',
-    text: `insert into archive (sha256, sha1, size) values (decode($1, 'hex'), decode($2, 'hex'), $3)
+    text: `insert into archive (sha256, sha1, size)
+           select decode($1, 'hex'), decode($2, 'hex'), $3 from pg_advisory_xact_lock_shared($4)
            on conflict (sha256) do update set size = excluded.size where false`,
-    values: [sha256, sha1, size],
+    values: [sha256, sha1, size, collectionLock],
   })
 }
 

@@ -8,6 +8,7 @@ import { transaction } from '../../database/database.ts'
 import {
   type ArchiveStore,
   discardArchive,
+  keepNamedArchive,
   type ReceivedArchive,
   receiveArchive,
 } from '../archives/archive-store.ts'
@@ -122,6 +123,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       return saveFetched(tx, archive.id, received as ReceivedArchive)
     })
     if (!isKept) throw await alarm(archive, 'its bytes differ from those of the first fetch')
+    await keepNamedArchive(archives, received)
   }
 
   async function alarm(archive: MirroredArchive, reason: string): Promise<RegistryError> {

@@ -1,0 +1,64 @@
+/** A bucket that keeps archives. */
+export interface BucketSettings {
+  name: string
+  /** Before every key; empty, or ending with a slash. */
+  prefix: string
+  /** URL of the store without a path. */
+  endpoint: string
+  region: string
+  /** Whether the bucket is part of the path, rather than of the host name. */
+  isPathStyle: boolean
+  accessKeyId: string
+  secretAccessKey: string
+  /** For temporary credentials; null otherwise. */
+  sessionToken: string | null
+}
+
+/** What `s3://bucket/prefix?endpoint=…&region=…&path_style=true` says. */
+export type BucketLocation = Pick<BucketSettings, 'name' | 'prefix' | 'endpoint' | 'region' | 'isPathStyle'>
+
+const parameters = ['endpoint', 'region', 'path_style']
+
+/**
+ * Reads the URL of a bucket. Without an endpoint it is Amazon's. Returns what is wrong with it as a text that follows the
+ * name of the setting.
+ */
+export function readBucketUrl(text: string): BucketLocation | string {
+  const example =
+    'such as s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1&path_style=true'
+  const [, name, path = '', query = ''] = /^s3:\/\/([^/?#]+)(?:\/([^?#]*))?(?:\?([^#]*))?$/.exec(text) ?? []
+  if (name === undefined) return `must be empty or the URL of a bucket, ${example}`
+  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(name)) return `has no valid bucket name: ${name}`
+  if (!/^[\w./-]*$/.test(path)) return 'may have only letters, digits and . _ - / in its prefix'
+  const given = new URLSearchParams(query)
+  const unknown = [...given.keys()].find((key) => !parameters.includes(key))
+  if (unknown !== undefined) return `has an unknown parameter ${unknown}: only ${parameters.join(', ')}`
+  const region = given.get('region') ?? 'us-east-1'
+  if (!/^[a-z0-9-]{1,50}$/.test(region)) return 'has no valid region'
+  const style = given.get('path_style') ?? 'false'
+  if (style !== 'true' && style !== 'false') return 'must have path_style=true or path_style=false'
+  const endpoint = readEndpoint(given.get('endpoint') ?? `https://s3.${region}.amazonaws.com`)
+  if (endpoint === null) return 'must have an endpoint that is an http or https URL without a path'
+  const trimmed = path.replace(/^\/+|\/+$/g, '')
+  return {
+    name,
+    prefix: trimmed === '' ? '' : `${trimmed}/`,
+    endpoint,
+    region,
+    isPathStyle: style === 'true',
+  }
+}
+
+/** The origin of the URLs that clients are redirected to. */
+export function originOf({ endpoint, name, isPathStyle }: BucketLocation): string {
+  const url = new URL(endpoint)
+  if (!isPathStyle) url.hostname = `${name}.${url.hostname}`
+  return url.origin
+}
+
+function readEndpoint(text: string): string | null {
+  if (!URL.canParse(text)) return null
+  const url = new URL(text)
+  const isPlain = url.pathname === '/' && url.search === '' && url.hash === '' && url.username === ''
+  return isPlain && /^https?:$/.test(url.protocol) ? url.origin : null
+}

@@ -1,0 +1,132 @@
+import { createReadStream } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { AwsV4Signer } from 'aws4fetch'
+import { Agent, type Dispatcher, request } from 'undici'
+import type { BucketSettings } from '../../domain/bucket.ts'
+import { errcode, RegistryError } from '../errors.ts'
+
+/** A store that does not take a connection, or is silent for so long, counts as down. */
+const connectMilliseconds = 5_000
+const usualPatience = 15_000
+/** The slowest upload to the store that is waited for. */
+const minBytesPerSecond = 50 * 1024
+/** Delays before the second and third attempt. */
+const retryMilliseconds = [100, 500]
+
+/** One request for an object of the bucket, or for the bucket itself without a key. */
+export interface S3Request {
+  method: 'GET' | 'HEAD' | 'PUT' | 'DELETE'
+  /** Below the prefix. */
+  key?: string
+  query?: Record<string, string>
+  headers?: Record<string, string>
+  /** A file or a text to send, with its SHA-256 in hex: the store compares it. */
+  body?: { path: string; size: number; sha256: string } | { text: string; sha256: string }
+}
+
+/** Requests of one bucket. */
+export interface S3Client {
+  /** Returns the response if its status is one of `expected`; its body must be read. Throws errcode 14, or 8 with 507. */
+  send(wanted: S3Request, expected: readonly number[]): Promise<Dispatcher.ResponseData>
+  /** A URL for such a request that needs no credentials for so many seconds. */
+  presign(wanted: S3Request, seconds: number): Promise<string>
+}
+
+/** Speaks S3 with a bucket: signature version 4, and every request three times while the store is down. */
+export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualPatience): S3Client {
+  const agent = new Agent({
+    connect: { timeout: connectMilliseconds },
+    headersTimeout: silentMilliseconds,
+    bodyTimeout: silentMilliseconds,
+  })
+
+  async function attempt(wanted: S3Request): Promise<Dispatcher.ResponseData> {
+    const { method, body } = wanted
+    const size = body === undefined ? 0 : 'path' in body ? body.size : Buffer.byteLength(body.text)
+    const { url, headers } = await sign(bucket, wanted)
+    const sent = Object.fromEntries(headers.entries())
+    if (body !== undefined) sent['content-length'] = String(size)
+    return request(url, {
+      method,
+      headers: sent,
+      dispatcher: agent,
+      body: body === undefined ? null : 'path' in body ? createReadStream(body.path) : body.text,
+      ...(body !== undefined && {
+        signal: AbortSignal.timeout(silentMilliseconds + Math.ceil((size / minBytesPerSecond) * 1000)),
+      }),
+    })
+  }
+
+  return {
+    async send(wanted, expected) {
+      for (let retry = 0; ; retry += 1) {
+        const outcome = await attempt(wanted).catch((error: Error) => error)
+        if (!(outcome instanceof Error) && expected.includes(outcome.statusCode)) return outcome
+        const error = outcome instanceof Error ? unavailable(outcome) : await readRefusal(wanted, outcome)
+        const delay = retryMilliseconds[retry]
+        if (error.errcode !== errcode.unavailable || delay === undefined) throw error
+        await sleep(delay)
+      }
+    },
+    async presign(wanted, seconds) {
+      const { url } = await sign(bucket, wanted, seconds)
+      return url.toString()
+    },
+  }
+}
+
+/** The error for a store that is down, slow, or ends a response too early. */
+export function unavailable(cause: unknown): RegistryError {
+  return new RegistryError(errcode.unavailable, 'the archive store does not respond', { cause })
+}
+
+/** Signs with headers, or for so many seconds with the query. */
+async function sign(bucket: BucketSettings, wanted: S3Request, seconds?: number) {
+  const { accessKeyId, secretAccessKey, sessionToken, region } = bucket
+  const url = urlOf(bucket, wanted)
+  if (seconds !== undefined) url.searchParams.set('X-Amz-Expires', String(seconds))
+  const signer = new AwsV4Signer({
+    method: wanted.method,
+    url: url.toString(),
+    headers: {
+      ...wanted.headers,
+      ...(wanted.body !== undefined && { 'x-amz-content-sha256': wanted.body.sha256 }),
+    },
+    accessKeyId,
+    secretAccessKey,
+    ...(sessionToken !== null && { sessionToken }),
+    service: 's3',
+    region,
+    signQuery: seconds !== undefined,
+  })
+  return signer.sign()
+}
+
+function urlOf({ endpoint, name, isPathStyle, prefix }: BucketSettings, { key, query }: S3Request): URL {
+  const url = new URL(endpoint)
+  if (!isPathStyle) url.hostname = `${name}.${url.hostname}`
+  const path = [isPathStyle ? name : '', key === undefined ? '' : `${prefix}${key}`].filter(
+    (part) => part !== '',
+  )
+  url.pathname = `/${path.join('/')}`
+  for (const [parameter, value] of Object.entries(query ?? {})) url.searchParams.set(parameter, value)
+  return url
+}
+
+async function readRefusal(
+  { method, key }: S3Request,
+  response: Dispatcher.ResponseData,
+): Promise<RegistryError> {
+  const { statusCode } = response
+  const text = await response.body.text().catch(() => '')
+  const [, code = ''] = /<Code>([^<]{1,100})<\/Code>/.exec(text) ?? []
+  const cause = new Error(
+    `The archive store refused ${method} ${key ?? 'of the bucket'}: ${statusCode} ${code}.`,
+  )
+  if (statusCode === 507 || /StorageFull|Quota|InsufficientStorage/i.test(code)) {
+    return new RegistryError(errcode.resourceExhausted, 'no space left for archives', { status: 507, cause })
+  }
+  if (statusCode >= 500 || statusCode === 429) return unavailable(cause)
+  // The credentials, the bucket or the clock are wrong: a retry does not help, and nobody but the operator can.
+  return new RegistryError(errcode.internal, 'the archive store refused the request', { status: 503, cause })
+}

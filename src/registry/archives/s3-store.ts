@@ -1,0 +1,175 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { mkdir, open, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { PassThrough, type Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { BucketSettings } from '../../domain/bucket.ts'
+import { type ArchiveStore, archiveName, readArchiveName, type StoredArchive } from './archive-store.ts'
+import { openS3Client, unavailable } from './s3-client.ts'
+
+/** How long a client may use a link to an archive. */
+const linkSeconds = 15 * 60
+/** An archive that was stored more recently need not be stored again to count as touched: collections wait a day. */
+const freshMilliseconds = 12 * 60 * 60 * 1000
+const folder = 'archives/'
+const ownerKey = `${folder}database-id`
+
+interface StoreOptions {
+  /** Whether clients get links, or this process sends the archives. */
+  isLinked: boolean
+  /** How many objects are listed by one request. */
+  pageSize?: number
+  /** How long a silent store is waited for. */
+  silentMilliseconds?: number
+}
+
+/**
+ * Opens the archives of a bucket. An object appears whole or not at all, and the store compares its bytes with the
+ * SHA-256 that each upload is signed with. `directory` is the local folder that receives uploads.
+ */
+export async function openS3Store(
+  directory: string,
+  bucket: BucketSettings,
+  { isLinked, pageSize = 1000, silentMilliseconds }: StoreOptions,
+): Promise<ArchiveStore> {
+  await mkdir(join(directory, 'tmp'), { recursive: true })
+  const client = openS3Client(bucket, silentMilliseconds)
+  const keyOf = (sha256: string) => `${folder}${archiveName(sha256)}`
+
+  async function stat(sha256: string): Promise<StoredArchive | null> {
+    const { statusCode, headers, body } = await client.send(
+      { method: 'HEAD', key: keyOf(sha256) },
+      [200, 404],
+    )
+    await body.dump()
+    if (statusCode === 404) return null
+    const touchedAt = new Date(String(headers['last-modified']))
+    return { sha256, size: Number(headers['content-length']), touchedAt }
+  }
+
+  async function read(sha256: string, range?: { start: number; end: number }) {
+    const headers = range && { range: `bytes=${range.start}-${range.end}` }
+    const wanted = { method: 'GET', key: keyOf(sha256), ...(headers && { headers }) } as const
+    const response = await client.send(wanted, range ? [206, 404] : [200, 404])
+    if (response.statusCode === 404) {
+      await response.body.dump()
+      return null
+    }
+    const [, total] = /\/(\d+)$/.exec(String(response.headers['content-range'])) ?? []
+    return { size: Number(total ?? response.headers['content-length']), bytes: readBody(response.body) }
+  }
+
+  async function readOwner(): Promise<string | null> {
+    const { statusCode, body } = await client.send({ method: 'GET', key: ownerKey }, [200, 404])
+    const text = await body.text()
+    if (statusCode === 200) return text.trim()
+    if (/<Code>NoSuchBucket</.test(text))
+      throw new Error(`There is no bucket ${bucket.name}: check ARCHIVE_STORE.`)
+    return null
+  }
+
+  return {
+    directory,
+    place: `s3://${bucket.name}/${bucket.prefix}`,
+    isLinked,
+    stat,
+    read,
+    async keep({ path, size, sha256 }) {
+      const found = await stat(sha256)
+      const isFresh = found !== null && Date.now() - found.touchedAt.getTime() < freshMilliseconds
+      if (found?.size !== size || !isFresh) {
+        const wanted = { method: 'PUT', key: keyOf(sha256), body: { path, size, sha256 } } as const
+        const { body } = await client.send(
+          { ...wanted, headers: { 'content-type': 'application/zip' } },
+          [200],
+        )
+        await body.dump()
+      }
+      if (!found) return 'new'
+      return found.size === size ? 'known' : 'damaged'
+    },
+    async openFile(sha256) {
+      const archive = await read(sha256)
+      if (!archive) return null
+      const path = join(directory, 'tmp', randomUUID())
+      try {
+        await pipeline(archive.bytes, createWriteStream(path, { flags: 'wx', mode: 0o640 }))
+        // The file lives as long as its handle, so a crash leaves nothing behind.
+        return { file: await open(path, 'r'), size: archive.size }
+      } finally {
+        await rm(path, { force: true })
+      }
+    },
+    async *list() {
+      for await (const { key, size, touchedAt } of listObjects()) {
+        const sha256 = readArchiveName(key.slice(folder.length))
+        if (sha256 !== null) yield { sha256, size, touchedAt }
+      }
+    },
+    async remove(sha256, untouchedSince) {
+      const found = await stat(sha256)
+      if (!found) return true
+      if (found.touchedAt > untouchedSince) return false
+      const { body } = await client.send({ method: 'DELETE', key: keyOf(sha256) }, [200, 204, 404])
+      await body.dump()
+      return true
+    },
+    async link(sha256, { method, fileName }) {
+      const query = {
+        'response-content-type': 'application/zip',
+        'response-content-disposition': `attachment; filename="${fileName}"`,
+      }
+      return client.presign({ method, key: keyOf(sha256), query }, linkSeconds)
+    },
+    readOwner,
+    async writeOwner(databaseId) {
+      const text = `${databaseId}\n`
+      const sha256 = createHash('sha256').update(text).digest('hex')
+      const wanted = { method: 'PUT', key: ownerKey, body: { text, sha256 } } as const
+      // 412: there is one. 501: this store, such as Swift, does not know the condition.
+      const first = await client.send({ ...wanted, headers: { 'if-none-match': '*' } }, [200, 412, 501])
+      await first.body.dump()
+      if (first.statusCode !== 501 || (await readOwner()) !== null) return
+      const { body } = await client.send(wanted, [200])
+      await body.dump()
+    },
+  }
+
+  async function* listObjects(): AsyncGenerator<{ key: string; size: number; touchedAt: Date }> {
+    const prefix = `${bucket.prefix}${folder}`
+    for (let token: string | undefined = ''; token !== undefined; ) {
+      const query = {
+        'list-type': '2',
+        'max-keys': String(pageSize),
+        prefix,
+        ...(token !== '' && { 'continuation-token': token }),
+      }
+      const { body } = await client.send({ method: 'GET', query }, [200])
+      const text = await body.text()
+      for (const [, object = ''] of text.matchAll(/<Contents>(.*?)<\/Contents>/gs)) {
+        const key = element(object, 'Key') ?? ''
+        const touchedAt = new Date(element(object, 'LastModified') ?? '')
+        yield { key: key.slice(bucket.prefix.length), size: Number(element(object, 'Size')), touchedAt }
+      }
+      token = element(text, 'IsTruncated') === 'true' ? element(text, 'NextContinuationToken') : undefined
+    }
+  }
+}
+
+/** Names of archives need no decoding, and a token only the five entities of XML. */
+function element(xml: string, name: string): string | undefined {
+  return new RegExp(`<${name}>([^<]*)</${name}>`)
+    .exec(xml)?.[1]
+    ?.replace(/&(amp|lt|gt|quot|apos);/g, (_, entity: string) => entities[entity] ?? '')
+}
+
+const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
+
+/** A body whose errors are those of a store that is down. */
+function readBody(body: Readable): Readable {
+  const bytes = new PassThrough({ highWaterMark: 256 * 1024 })
+  body.on('error', (error) => bytes.destroy(unavailable(error)))
+  bytes.on('close', () => body.destroy())
+  return body.pipe(bytes)
+}

@@ -1,0 +1,233 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterAll, beforeEach, describe, expect, it } from 'vitest'
+import { collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
+import { openArchiveStore } from '../../src/registry/archives/open-store.ts'
+import { verifyArchives } from '../../src/registry/archives/verify-archives.ts'
+import { aCaller } from '../support/api-actors.ts'
+import { type TestApp, useApp } from '../support/app.ts'
+import { onServer } from '../support/database.ts'
+import { databaseUrl, runSvc } from '../support/program.ts'
+import { aPackageZip } from '../support/registry-actors.ts'
+import { has } from '../support/requires.ts'
+import { credentials, startFaultyStore, startSwift } from '../support/swift.ts'
+
+describe.runIf(has('swift-proxy-server'))('archives in object storage', async () => {
+  const isHere = has('swift-proxy-server')
+  const swift = isHere ? await startSwift() : null
+  const store = swift && (await startFaultyStore(swift.endpoint))
+  await swift?.makeBucket('packages')
+  const environment = {
+    ARCHIVE_STORE: `s3://packages/svc?endpoint=${store?.endpoint}&path_style=true`,
+    AWS_ACCESS_KEY_ID: credentials.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
+  }
+  const folder = await mkdtemp(join(tmpdir(), 'svc-test-bucket-'))
+  const databases: string[] = []
+  const t = useApp(environment)
+  const proxied = useApp({
+    ...environment,
+    ARCHIVE_DELIVERY: 'proxy',
+    ARCHIVE_STORE: environment.ARCHIVE_STORE.replace('/svc?', '/proxied?'),
+  })
+  beforeEach(() => store?.fail('none'))
+  afterAll(async () => {
+    for (const name of databases) await onServer(t.connection, `drop database ${name}`)
+    await store?.stop()
+    await swift?.stop()
+    await rm(folder, { recursive: true })
+  })
+
+  const here = (app: TestApp) => ({
+    ...environment,
+    ARCHIVE_STORE:
+      app.config.archiveStore?.prefix === 'svc/'
+        ? environment.ARCHIVE_STORE
+        : environment.ARCHIVE_STORE.replace('/svc?', '/proxied?'),
+    DATABASE_URL: databaseUrl(app.connection),
+    DATA_DIR: app.config.dataDir,
+  })
+
+  async function aPublished(app: TestApp, size = 100) {
+    const caller = await aCaller(app)
+    // Random text, so that it is not compressed away.
+    const text = Array.from({ length: size / 8 }, () => Math.random().toString(36).slice(2, 10)).join('')
+    const payload = aPackageZip('acme/lib', { description: text.slice(0, 900), extra: { text } })
+    const pushed = await caller.push('1.0.0', { payload })
+    const { sha256, url } = pushed.json() as { sha256: string; url: string }
+    return { ...caller, payload, pushed, sha256, below: url?.slice(`http://svc.test${caller.path}`.length) }
+  }
+
+  it('takes a push, and redirects pulls to links that work, for ranges and HEAD too', async () => {
+    const { pushed, ask, below, payload } = await aPublished(t)
+    expect(pushed.statusCode).toBe(201)
+    const pulled = await ask(below)
+    expect([pulled.statusCode, pulled.headers['cache-control'], pulled.body]).toEqual([302, 'no-store', ''])
+    const link = String(pulled.headers.location)
+    const whole = await fetch(link)
+    expect(Buffer.from(await whole.arrayBuffer()).equals(payload)).toBe(true)
+    const part = await fetch(link, { headers: { range: 'bytes=0-3' } })
+    expect([part.status, await part.text()]).toEqual([206, 'PK\u0003\u0004'])
+    const head = await ask(below, { method: 'HEAD' })
+    expect(head.statusCode).toBe(302)
+    const size = await fetch(String(head.headers.location), { method: 'HEAD' })
+    expect([size.status, size.headers.get('content-length')]).toEqual([200, String(payload.length)])
+    expect(await readdir(join(t.config.dataDir, 'tmp'))).toEqual([])
+  })
+
+  it('gives no link without the right to pull', async () => {
+    const { ask, below } = await aPublished(t)
+    const refused = await ask(below, { headers: { authorization: undefined } })
+    expect([refused.statusCode, refused.headers.location]).toEqual([401, undefined])
+  })
+
+  it('sends archives itself with ARCHIVE_DELIVERY=proxy, whole and in part', async () => {
+    const { ask, below, payload } = await aPublished(proxied)
+    const whole = await ask(below)
+    expect([whole.statusCode, whole.rawPayload.equals(payload)]).toEqual([200, true])
+    const part = await ask(below, { headers: { range: 'bytes=2-5' } })
+    expect([part.statusCode, part.rawPayload.equals(payload.subarray(2, 6))]).toEqual([206, true])
+    const head = await ask(below, { method: 'HEAD' })
+    expect([head.statusCode, head.headers['content-length']]).toEqual([200, String(payload.length)])
+    expect((await ask(below, { headers: { range: `bytes=${payload.length}-` } })).statusCode).toBe(416)
+  })
+
+  it.each(['down', '500', '503'] as const)(
+    'answers 503 to pushes and pulls while the store is %s, and loses nothing',
+    async (fault) => {
+      const { ask, below, path, push } = await aPublished(proxied)
+      store?.fail(fault)
+      const pulled = await ask(below)
+      expect([pulled.statusCode, pulled.headers['retry-after'], pulled.json().errcode]).toEqual([
+        503,
+        '5',
+        14,
+      ])
+      const pushed = await push('2.0.0', { manifest: { description: fault } })
+      expect([pushed.statusCode, pushed.headers['retry-after']]).toEqual([503, '5'])
+      store?.fail('none')
+      const document = await ask('p2/acme/lib.json')
+      expect(document.json().packages['acme/lib']).toHaveLength(1)
+      expect((await ask(below)).statusCode).toBe(200)
+      expect((await push('2.0.0', { manifest: { description: fault } })).statusCode).toBe(201)
+      expect(path).toBeTruthy()
+    },
+  )
+
+  it('answers 507 to a push while the store is full', async () => {
+    const { push } = await aCaller(t)
+    store?.fail('full', 'PUT')
+    const pushed = await push('1.0.0')
+    expect([pushed.statusCode, pushed.json().errcode]).toEqual([507, 8])
+    store?.fail('none')
+    expect((await push('1.0.0')).statusCode).toBe(201)
+  })
+
+  it('serves no half archive when the store loses the connection', async () => {
+    const { ask, below, payload } = await aPublished(proxied, 60_000)
+    store?.fail('cut', 'GET')
+    const cut = await ask(below)
+    expect(cut.statusCode).toBe(503)
+    store?.fail('none')
+    expect((await ask(below)).rawPayload.equals(payload)).toBe(true)
+  })
+
+  it('keeps an archive that a collection removed just before it was named', async () => {
+    const caller = await aCaller(t)
+    const payload = aPackageZip('acme/raced')
+    const { sha256 } = (await caller.push('1.0.0', { name: 'acme/raced', payload })).json() as {
+      sha256: string
+    }
+    await caller.call('DELETE', '/packages/acme/raced?purge=true')
+    const archives = await openArchiveStore(t.config)
+    const other = await aCaller(t)
+    // As a collection does: the lock, then the removal. The publication waits, and finds the archive gone.
+    const tx = await t.db.connect()
+    await tx.query('begin')
+    await tx.query('select pg_advisory_xact_lock(7382002)')
+    const pushing = other.push('1.0.0', { name: 'acme/raced', payload })
+    for (let waiting = 0; waiting === 0; ) {
+      const { rows } = await t.db.query(
+        `select count(*)::int as n from pg_stat_activity where datname = current_database() and wait_event = 'advisory'`,
+      )
+      waiting = rows[0].n
+    }
+    await archives.remove(sha256, new Date(Date.now() + 60_000))
+    await tx.query('commit')
+    tx.release()
+    expect((await pushing).statusCode).toBe(201)
+    expect(await archives.stat(sha256)).not.toBeNull()
+  })
+
+  it('is verified and collected like a folder', async () => {
+    const archives = await openArchiveStore(t.config)
+    const { call, sha256 } = await aPublished(t)
+    expect((await verifyArchives(t.db, archives)).problems).toEqual([])
+    await call('DELETE', '/packages/acme/lib?purge=true')
+    await collectGarbage(t.db, archives, { isForced: true })
+    // It was touched a moment ago.
+    expect(await archives.stat(sha256)).not.toBeNull()
+    expect(await archives.remove(sha256, new Date(Date.now() + 60_000))).toBe(true)
+    expect((await verifyArchives(t.db, archives)).problems).toEqual([])
+  })
+
+  it('is backed up and restored into a folder, and copied to a folder and back', {
+    timeout: 120_000,
+  }, async () => {
+    const { sha256 } = await aPublished(proxied)
+    const file = join(folder, 'b.tar')
+    const backup = await runSvc(['backup', file], here(proxied))
+    expect([backup.code, backup.stderr]).toEqual([0, ''])
+    const database = `${t.connection.database}_bucket`
+    await onServer(t.connection, `create database ${database}`)
+    databases.push(database)
+    const local = await mkdtemp(join(folder, 'local-'))
+    const environmentOfLocal = { DATABASE_URL: databaseUrl({ ...t.connection, database }), DATA_DIR: local }
+    const restored = await runSvc(['restore', file, '--json'], environmentOfLocal)
+    expect([restored.code, JSON.parse(restored.stdout).problems]).toEqual([0, []])
+
+    const copied = join(folder, 'copied')
+    const out = await runSvc(['archives', 'copy', '--to', copied, '--json'], here(proxied))
+    expect(out.code).toBe(0)
+    const names = (await readdir(copied, { recursive: true })).filter((name) => name.endsWith('.zip'))
+    expect(names).toContain(join('archives', sha256.slice(0, 2), `${sha256}.zip`))
+    const again = await runSvc(['archives', 'copy', '--to', copied, '--json'], here(proxied))
+    expect(JSON.parse(again.stdout)).toMatchObject({ archives: 0, known: names.length, damaged: [] })
+
+    await swift?.makeBucket('back')
+    const back = environment.ARCHIVE_STORE.replace('packages/svc', 'back')
+    const toBucket = { ...here(proxied), ARCHIVE_STORE: '', DATA_DIR: copied }
+    const up = await runSvc(['archives', 'copy', '--to', back, '--json'], toBucket)
+    expect(JSON.parse(up.stdout)).toMatchObject({ archives: names.length, damaged: [] })
+    const verified = await runSvc(['verify-archives', '--json'], { ...here(proxied), ARCHIVE_STORE: back })
+    expect(JSON.parse(verified.stdout)).toEqual({ archives: names.length, problems: [] })
+  })
+
+  it('of another database is refused', async () => {
+    await runSvc(['verify-archives'], here(t))
+    const { code, stderr } = await runSvc(['verify-archives'], {
+      ...here(t),
+      DATABASE_URL: await aStranger(),
+    })
+    expect([code, stderr]).toEqual([1, expect.stringContaining('belong to the database with the id')])
+  })
+
+  it('without its bucket is told at the start', async () => {
+    const missing = environment.ARCHIVE_STORE.replace('packages', 'no-such-bucket')
+    const { stderr } = await runSvc(['serve'], { ...here(t), ARCHIVE_STORE: missing })
+    expect(stderr).toContain('There is no bucket no-such-bucket: check ARCHIVE_STORE.')
+  })
+
+  /** A database with another id. */
+  async function aStranger(): Promise<string> {
+    const database = `${t.connection.database}_stranger`
+    await onServer(t.connection, `create database ${database} template svc_template`)
+    databases.push(database)
+    const db = new pg.Pool({ ...t.connection, database })
+    await db.query('update installation set id = gen_random_uuid()')
+    await db.end()
+    return databaseUrl({ ...t.connection, database })
+  }
+})
