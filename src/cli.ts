@@ -8,6 +8,7 @@ import { collectGarbageCommand } from './commands/collect-garbage.ts'
 import { completionCommand } from './commands/completion.ts'
 import { demoCommand } from './commands/demo.ts'
 import { groupCommand } from './commands/group.ts'
+import { importCommand } from './commands/import.ts'
 import { memberCommand } from './commands/member.ts'
 import { migrateCommand } from './commands/migrate.ts'
 import { repositoryCommand } from './commands/repository.ts'
@@ -35,6 +36,7 @@ const program = new Command('svc')
   .addCommand(applicationCommand())
   .addCommand(tokenCommand())
   .addCommand(upstreamCommand())
+  .addCommand(importCommand())
   .addCommand(vendorCommand())
   .addCommand(collectGarbageCommand())
   .addCommand(verifyArchivesCommand())

@@ -17,9 +17,11 @@ begin
                     where p.repository_id = r.id and v.quarantined_at is not null
                     group by p.name
                    union all
-                   select m.name, string_agg(f ->> 'constraint', ' || ' order by f ->> 'constraint')
-                     from mirrored_package m, jsonb_array_elements(m.flags) f
-                    where m.repository_id = r.id and m.flags <> '[]'
+                   select m.name, string_agg(distinct f.constraints, ' || ')
+                     from mirrored_package m,
+                          lateral (select e ->> 'constraint' as constraints from jsonb_array_elements(m.flags) e
+                                    union select m.summary where m.summary is not null) f
+                    where m.repository_id = r.id and (m.flags <> '[]' or m.summary is not null)
                       and not exists (select from package p where p.repository_id = r.id and p.name = m.name)
                     group by m.name) n
          ) q

@@ -1,15 +1,21 @@
+import { readFile } from 'node:fs/promises'
 import { Command, Option } from 'commander'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
+import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { commandLine } from '../registry/tables/events.ts'
+import { openArchiveMirror } from '../registry/upstreams/archives.ts'
 import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
 import { openUpstreamClient, type UpstreamClient } from '../registry/upstreams/fetch.ts'
+import { openMirror } from '../registry/upstreams/mirror.ts'
+import { prefetchLock } from '../registry/upstreams/prefetch.ts'
 import {
   listUpstreams,
   type Upstream,
   type UpstreamMode,
   upstreamModes,
 } from '../registry/upstreams/tables/upstreams.ts'
+import { openLog } from '../server/log.ts'
 import { theRepository } from './named.ts'
 import { jsonOption, wholeNumber } from './options.ts'
 import { answer, withDatabase } from './run.ts'
@@ -33,6 +39,7 @@ export function upstreamCommand(): Command {
     .addCommand(setCommand())
     .addCommand(removeCommand())
     .addCommand(approveCommand())
+    .addCommand(prefetchCommand())
 }
 
 function addCommand(): Command {
@@ -113,6 +120,32 @@ function approveCommand(): Command {
         { path, approved },
         `Approved: ${approved.join(', ') || 'nothing that was not approved yet'}`,
       )
+    })
+}
+
+function prefetchCommand(): Command {
+  return new Command('prefetch')
+    .description('Fetch every archive that a lock file names, so that it installs without the upstreams.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .requiredOption('--lock <file>', 'a composer.lock')
+    .addOption(jsonOption())
+    .action(async (path: string, options: { lock: string; json?: boolean }) => {
+      const lockText = await readFile(options.lock, 'utf8')
+      const items = await withRepository(path, async (db, { repositoryId }, client, config) => {
+        const log = openLog('silent')
+        const archives = await openOwnStore(db, config)
+        const archiveMirror = openArchiveMirror(
+          { db, client, archives, maxArchiveBytes: config.maxArchiveBytes },
+          log,
+        )
+        const mirror = openMirror({ config, db, client }, log)
+        return prefetchLock({ db, mirror, archiveMirror }, repositoryId, lockText)
+      })
+      const failed = items.filter(({ outcome }) => outcome === 'failed')
+      const lines = failed.map(({ name, version, reason }) => `${name} ${version}: ${reason}`)
+      const fetched = items.filter(({ outcome }) => outcome === 'fetched').length
+      answer(options, { items }, [`Fetched ${fetched} of ${items.length} archives.`, ...lines].join('\n'))
+      if (failed.length > 0) throw new Error(`${failed.length} archives could not be fetched.`)
     })
 }
 

@@ -15,7 +15,6 @@ import {
   insertVersion,
   type TakenVersion,
 } from './tables/versions.ts'
-
 import { refuseMirroredVendor } from './upstreams/claims.ts'
 
 /** A version is not published when its document would be larger: Composer fetches all of it (DESIGN §7). */
@@ -31,6 +30,8 @@ export interface Publication {
   archive: ArchiveDigest
   author: Author
   baseUrl: string
+  /** When it was published elsewhere; now unless it is given. */
+  publishedAt?: Date | null
 }
 
 /**
@@ -48,7 +49,14 @@ export async function publishVersion(
     const held = await claimPackage(tx, repositoryId, packageName)
     await insertArchive(tx, archive)
     const uploaderId = author.accountId
-    const fresh = { packageId: held.id, version, metadata, sha256: archive.sha256, uploaderId }
+    const fresh = {
+      packageId: held.id,
+      version,
+      metadata,
+      sha256: archive.sha256,
+      uploaderId,
+      publishedAt: publication.publishedAt ?? null,
+    }
     const versionId = await insertVersion(tx, fresh)
     if (versionId === null) {
       const taken = await findTakenVersion(tx, repositoryId, packageName, version.normalized)

@@ -7,6 +7,8 @@ import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
 import { rollDownloadsJob, sweepEventsJob } from '../registry/growth-jobs.ts'
+import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../registry/upstreams/feed.ts'
+import { deleteExpiredMisses } from '../registry/upstreams/tables/upstream-documents.ts'
 
 /** Every background job of the server. `jobs/job.ts` tells how to add one. */
 export const jobs: readonly Job[] = [
@@ -18,8 +20,12 @@ export const jobs: readonly Job[] = [
     deleteExpiredReturns,
     deleteExpiredSessions,
     deleteExpiredAttempts,
+    deleteExpiredMisses,
   ]),
   collectGarbageJob,
   rollDownloadsJob,
   sweepEventsJob,
+  followFeeds,
+  renderDueMirrors,
+  releaseUnusedArchives,
 ]

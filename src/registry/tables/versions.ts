@@ -43,16 +43,18 @@ export interface NewVersion {
   metadata: JsonObject
   sha256: string
   uploaderId: string | null
+  /** Null: now. */
+  publishedAt?: Date | null
 }
 
 /** Inserts a version and returns its id; null when the version, or one that is equal for Composer, exists. */
 export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promise<string | null> {
-  const { packageId, version, metadata, sha256, uploaderId } = fresh
+  const { packageId, version, metadata, sha256, uploaderId, publishedAt = null } = fresh
   const { rows } = await tx.query<{ id: string }>({
     name: 'insert-version',
     text: `insert into package_version
-             (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, uploader_id)
-           values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9)
+             (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, uploader_id, published_at)
+           values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9, coalesce($10::timestamptz, now()))
            on conflict (package_id, normalized) do nothing
            returning id`,
     values: [
@@ -65,6 +67,7 @@ export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promi
       JSON.stringify(metadata),
       sha256,
       uploaderId,
+      publishedAt,
     ],
   })
   return rows[0]?.id ?? null

@@ -50,6 +50,8 @@ export interface DocumentOptions {
   /** Makes it a POST. */
   form?: string
   milliseconds?: number
+  /** Returns the body of a 400 too: a change feed tells there where to begin. */
+  takesBadRequest?: boolean
 }
 
 /** Opens the client for upstreams with the settings of the environment. Throws when UPSTREAM_AUTH_FILE cannot be read. */
@@ -91,7 +93,10 @@ export function openUpstreamClient({
   }
 
   return {
-    async fetchDocument(url, { lastModified = null, form, milliseconds = documentMilliseconds } = {}) {
+    async fetchDocument(
+      url,
+      { lastModified = null, form, milliseconds = documentMilliseconds, takesBadRequest = false } = {},
+    ) {
       const signal = AbortSignal.timeout(milliseconds)
       return explain(url, async () => {
         const response = await send(url, {
@@ -105,7 +110,7 @@ export function openUpstreamClient({
           },
         })
         const { statusCode } = response
-        if (statusCode === 200) {
+        if (statusCode === 200 || (statusCode === 400 && takesBadRequest)) {
           return {
             kind: 'found',
             text: await readText(response),

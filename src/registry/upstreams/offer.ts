@@ -22,6 +22,8 @@ export interface OfferRules {
   minimumAgeHours: number
   /** Names that no other package may replace or provide: ours. */
   ownNames: ReadonlySet<string>
+  /** Versions that the upstream's summary flags as malware; null without one. */
+  flagged: string | null
   /** Whether the upstream stopped serving the package. */
   isGone: boolean
   now: Date
@@ -35,11 +37,12 @@ export interface OfferRules {
  * next version reaches the minimum age; null when none waits.
  */
 export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
-  const flags = malwareFlags(content.extra)
+  const flags = malwareFlags(content.extra).map(({ constraint }) => constraint)
+  if (rules.flagged !== null) flags.push(rules.flagged)
   const permitted = content.versions.filter(
     ({ normalized }) =>
       isOffered(rules, rules.packageName, normalized) &&
-      !flags.some(({ constraint }) => satisfies(normalized, constraint)),
+      !flags.some((constraint) => satisfies(normalized, constraint)),
   )
   const { offered, dueAt } = withoutYoung(permitted, affectedConstraints(content.extra), rules)
   let newer: JsonObject | null = null

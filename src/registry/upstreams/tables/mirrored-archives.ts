@@ -41,7 +41,9 @@ export interface MirroredArchive {
 
 const columns = `a.id, m.repository_id as "repositoryId", m.name as "packageName", a.version, a.normalized, a.type, a.url,
   u.name as "upstreamName", a.shasum, encode(a.sha256, 'hex') as sha256, c.size::float8 as size,
-  a.is_stored as "isStored", a.alarm, o.verdict, u.deny, m.flags,
+  a.is_stored as "isStored", a.alarm, o.verdict, u.deny,
+  m.flags || case when m.summary is null then '[]'::jsonb
+    else jsonb_build_array(jsonb_build_object('constraint', m.summary, 'reason', 'flagged as malware')) end as flags,
   coalesce(a.used_on = current_date and a.was_downloaded, false) as "isUsedToday"`
 const tables = `mirrored_package m
   join upstream u on u.id = m.upstream_id

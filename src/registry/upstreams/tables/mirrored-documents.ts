@@ -91,6 +91,8 @@ export interface HeldMirror {
   exempt: string[]
   minimumAgeHours: number
   isGone: boolean
+  /** A constraint on versions that the upstream's summary flags as malware; null without one. */
+  flagged: string | null
   now: Date
 }
 
@@ -105,7 +107,8 @@ export async function holdMirror(
     name: 'hold-mirror',
     text: `select m.id as "packageId", m.repository_id as "repositoryId", g.name || '/' || r.name as path,
                   m.name as "packageName", s.is_dev as "isDev", s.content, u.allow, u.deny, u.exempt,
-                  u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone", now() as now
+                  u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone", m.summary as flagged,
+                  now() as now
              from mirrored_package m
              join repository r on r.id = m.repository_id
              join repository_group g on g.id = r.group_id
@@ -252,4 +255,30 @@ export async function noteUse(db: Queryable, packageId: string): Promise<void> {
     text: 'update mirrored_package set used_on = current_date where id = $1 and used_on is distinct from current_date',
     values: [packageId],
   })
+}
+
+/** Notes which versions an upstream's summary flags as malware, and renders what that changes. */
+export async function saveSummaryFlags(
+  tx: pg.PoolClient,
+  upstreamId: string,
+  flags: readonly (readonly [string, string])[],
+): Promise<void> {
+  const { rows } = await tx.query<{ repositoryId: string }>(
+    `with said as (
+       select m.id, f.constraints
+         from mirrored_package m
+         left join unnest($2::text[], $3::text[]) as f (name, constraints) on f.name = m.name
+        where m.upstream_id = $1
+     ), changed as (
+       update mirrored_package m set summary = s.constraints
+         from said s where m.id = s.id and m.summary is distinct from s.constraints
+       returning m.id, m.repository_id
+     ), due as (
+       update mirrored_document d set due_at = now() from changed c where d.package_id = c.id
+     )
+     select distinct repository_id as "repositoryId" from changed`,
+    [upstreamId, flags.map(([name]) => name), flags.map(([, constraints]) => constraints)],
+  )
+  // In another statement, which sees the change.
+  for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
 }

@@ -1,0 +1,72 @@
+import { Command } from 'commander'
+import { openOwnStore } from '../registry/archives/store-owner.ts'
+import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
+import { UpstreamError } from '../registry/upstreams/fetch.ts'
+import { type Imported, importPackages } from '../registry/upstreams/import.ts'
+import { isPattern } from '../registry/upstreams/patterns.ts'
+import { jsonOption } from './options.ts'
+import { answer } from './run.ts'
+import { withRepository } from './upstream.ts'
+
+interface ImportOptions {
+  into: string
+  dryRun?: boolean
+  mapVTags?: boolean
+  json?: boolean
+}
+
+/** `svc import`: copies packages of another registry as versions of a repository. */
+export function importCommand(): Command {
+  return new Command('import')
+    .description(
+      'Copy packages of another Composer registry, with their dates. Run again, it goes on where it stopped.',
+    )
+    .argument('<url>', 'the URL of the Composer registry')
+    .argument('[patterns...]', 'only these packages, such as acme/* or acme/lib:^2')
+    .requiredOption('--into <path>', 'the repository, such as acme/php')
+    .option('--dry-run', 'only show what would be imported')
+    .option('--map-v-tags', 'publish v1.0.0 as 1.0.0')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nExample:\n  svc import https://satis.example.com --into acme/php "acme/*" --map-v-tags',
+    )
+    .action(importAll)
+}
+
+async function importAll(url: string, patterns: string[], options: ImportOptions): Promise<void> {
+  const wrong = patterns.find((pattern) => !isPattern(pattern))
+  if (wrong !== undefined)
+    throw new Error(`${wrong} is no pattern: write vendor/*, vendor/package or vendor/*:^6.`)
+  const isDryRun = options.dryRun ?? false
+  const items = await withRepository(options.into, async (db, { repositoryId }, client, config) => {
+    const archives = await openOwnStore(db, config)
+    const readmes = openReadmeRenderer()
+    const tell = (imported: Imported) =>
+      void (options.json || process.stdout.write(`${describe(imported)}\n`))
+    const { baseUrl, maxArchiveBytes } = config
+    const mapsVTags = options.mapVTags ?? false
+    const wish = { repositoryId, baseUrl, url, patterns, mapsVTags, isDryRun, maxArchiveBytes }
+    try {
+      return await importPackages({ db, client, archives, readmes, tell }, wish)
+    } catch (error) {
+      throw error instanceof UpstreamError
+        ? new Error(`The registry cannot be read: ${error.message}.`)
+        : error
+    } finally {
+      await readmes.close()
+    }
+  })
+  const count = (outcome: Imported['outcome']) => items.filter((item) => item.outcome === outcome).length
+  const counts = {
+    imported: count('imported'),
+    already_there: count('already there'),
+    refused: count('refused'),
+  }
+  const text = `${isDryRun ? 'Would import' : 'Imported'} ${counts.imported}, already there ${counts.already_there}, refused ${counts.refused}.`
+  answer(options, { ...counts, dry_run: isDryRun, items }, text)
+}
+
+function describe({ name, version, outcome, reason }: Imported): string {
+  return `${name} ${version}: ${outcome}${reason === null ? '' : ` (${reason})`}`
+}

@@ -1,0 +1,160 @@
+import type pg from 'pg'
+import { transaction } from '../../database/database.ts'
+import type { Job } from '../../jobs/job.ts'
+import { quarantineList } from '../documents/root.ts'
+import { isConstraint } from '../manifest/constraint.ts'
+import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
+import { type CheckContext, checkContextOf, checkDocument, renderMirror } from './check.ts'
+import { openUpstreamClient, type UpstreamClient, UpstreamError } from './fetch.ts'
+import { parseObject } from './root.ts'
+import { releaseUnused } from './tables/mirrored-archives.ts'
+import { listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
+import { listStaleInUse, markAllStale, markStale } from './tables/upstream-documents.ts'
+import {
+  listActiveUpstreams,
+  saveFeedPosition,
+  stopFeed,
+  takeFeedTurn,
+  type Upstream,
+} from './tables/upstreams.ts'
+
+const feedSeconds = 60
+const renderSeconds = 30
+const collectSeconds = 3600
+/** How many documents one run of a job takes. */
+const batch = 200
+
+/**
+ * Follows the change feeds of upstreams (`metadata-changes-url` in Packagist's format), and reads their lists of
+ * malware. A document that a feed names is asked for again; one that it does not name is fresh without a request. So
+ * documents in use are up to date when somebody asks for them.
+ */
+export const followFeeds: Job = {
+  name: 'follow-upstream-feeds',
+  everySeconds: feedSeconds,
+  async run({ config, db, log }, _data, signal) {
+    const client = openUpstreamClient(config)
+    try {
+      const context = checkContextOf({ config, db, client })
+      for (const upstream of await listActiveUpstreams(db)) {
+        signal.throwIfAborted()
+        try {
+          await followFeed(db, client, upstream)
+          await readSummary(db, client, upstream)
+        } catch (error) {
+          if (!(error instanceof UpstreamError)) throw error
+          await stopFeed(db, upstream.id)
+          log.warn({ err: error, upstream: upstream.url }, 'the change feed of an upstream cannot be read')
+        }
+        await refreshStale(context, upstream, signal)
+      }
+    } finally {
+      await client.close()
+    }
+  },
+}
+
+/** Renders documents in which a version has just reached the minimum age, or of which a rule has changed. */
+export const renderDueMirrors: Job = {
+  name: 'render-due-mirrors',
+  everySeconds: renderSeconds,
+  async run({ config, db }, _data, signal) {
+    for (let due = await listDueMirrors(db, batch); due.length > 0; due = await listDueMirrors(db, batch)) {
+      for (const { packageId, isDev } of due) {
+        signal.throwIfAborted()
+        await transaction(db, (tx) => renderMirror(tx, packageId, isDev, config.baseUrl))
+      }
+      if (due.length < batch) return
+    }
+  },
+}
+
+/** Lets garbage collection take archives of upstreams that were not used for `UPSTREAM_KEEP_DAYS`. */
+export const releaseUnusedArchives: Job = {
+  name: 'release-unused-archives',
+  everySeconds: collectSeconds,
+  async run({ config, db, log }, _data, signal) {
+    const { keepDays } = config.upstreams
+    if (keepDays === null) return
+    let released = 0
+    let count: number
+    do {
+      signal.throwIfAborted()
+      count = await releaseUnused(db, keepDays, 1000)
+      released += count
+    } while (count === 1000)
+    if (released > 0) log.info({ released }, 'unused archives of upstreams may be collected')
+  },
+}
+
+/** Reads what changed since the last time. A feed begins with a timestamp, and `resync` with everything. */
+async function followFeed(db: pg.Pool, client: UpstreamClient, upstream: Upstream): Promise<void> {
+  const url = upstream.root?.changesUrl
+  if (!url) return
+  // A little less than the schedule, which is jittered.
+  const turn = await takeFeedTurn(db, upstream.id, feedSeconds / 2)
+  if (!turn) return
+  const since = turn.since ?? (await firstTimestamp(client, url))
+  const changes = parseObject(await feedText(client, withSince(url, since)), 'the change feed')
+  const { actions, timestamp } = changes
+  if (!Array.isArray(actions) || !isTimestamp(timestamp))
+    throw new UpstreamError('the change feed has another format')
+  const named = actions.filter(isJsonObject)
+  const isResync = named.some(({ type }) => type === 'resync')
+  if (isResync) await markAllStale(db, upstream.id)
+  const documents = named.flatMap(documentOf)
+  if (documents.length > 0) await markStale(db, upstream.id, documents)
+  await saveFeedPosition(db, upstream.id, String(timestamp), { isRestart: turn.since === null || isResync })
+}
+
+/** `vendor/package~dev` names the document of development versions. */
+function documentOf({ type, package: name }: JsonObject): { packageName: string; isDev: boolean }[] {
+  if ((type !== 'update' && type !== 'delete') || typeof name !== 'string') return []
+  const packageName = name.toLowerCase().replace(/~dev$/, '')
+  return [{ packageName, isDev: name.endsWith('~dev') }]
+}
+
+/** A feed that is asked without `since` refuses with 400 and the timestamp to begin with. */
+async function firstTimestamp(client: UpstreamClient, url: string): Promise<string> {
+  const { timestamp } = parseObject(await feedText(client, url), 'the change feed')
+  if (!isTimestamp(timestamp)) throw new UpstreamError('the change feed tells no timestamp')
+  return String(timestamp)
+}
+
+async function feedText(client: UpstreamClient, url: string): Promise<string> {
+  const fetched = await client.fetchDocument(url, { takesBadRequest: true })
+  if (fetched.kind === 'found') return fetched.text
+  throw new UpstreamError(`there is no ${url}`)
+}
+
+function withSince(url: string, since: string): string {
+  const asked = new URL(url)
+  asked.searchParams.set('since', since)
+  return asked.href
+}
+
+function isTimestamp(value: unknown): value is number | string {
+  return /^\d{1,16}$/.test(String(value))
+}
+
+/** Asks for the stale documents that were used lately, so that nobody has to wait for them. */
+async function refreshStale(context: CheckContext, upstream: Upstream, signal: AbortSignal): Promise<void> {
+  for (const { packageName, isDev } of await listStaleInUse(context.db, upstream.id, batch)) {
+    signal.throwIfAborted()
+    await checkDocument(context, upstream, packageName, isDev)
+  }
+}
+
+/** Reads an upstream's list of malware, as far as it names mirrored packages. */
+async function readSummary(db: pg.Pool, client: UpstreamClient, { id, root }: Upstream): Promise<void> {
+  if (!root?.filterSummaryUrl) return
+  const fetched = await client.fetchDocument(root.filterSummaryUrl)
+  if (fetched.kind !== 'found') return
+  const { filter } = parseObject(fetched.text, 'the filter summary')
+  const listed = isJsonObject(filter) ? filter[quarantineList] : undefined
+  if (!isJsonObject(listed)) return
+  const flags = Object.entries(listed).filter(
+    (pair): pair is [string, string] => typeof pair[1] === 'string' && isConstraint(pair[1]),
+  )
+  await transaction(db, (tx) => saveSummaryFlags(tx, id, flags))
+}

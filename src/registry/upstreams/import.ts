@@ -1,0 +1,211 @@
+import type pg from 'pg'
+import {
+  type ArchiveStore,
+  discardArchive,
+  type ReceivedArchive,
+  receiveArchive,
+} from '../archives/archive-store.ts'
+import { judgeArchive } from '../archives/judge-archive.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { refuseMissingAutoload } from '../manifest/autoload-paths.ts'
+import { readComposerJson } from '../manifest/composer-json.ts'
+import { compareNormalized } from '../manifest/composer-version.ts'
+import { type PublishedVersion, readVersion } from '../manifest/version.ts'
+import { publishVersion } from '../publish.ts'
+import type { ReadmeRenderer } from '../readmes/render-readme.ts'
+import { commandLine } from '../tables/events.ts'
+import { findTakenVersion } from '../tables/versions.ts'
+import { textOf } from './check.ts'
+import { toUpstreamError, type UpstreamClient, UpstreamError } from './fetch.ts'
+import { judgeDocument, type UpstreamVersion } from './judge.ts'
+import { matchesVersion } from './patterns.ts'
+import { metadataUrlOf, parseObject, readRoot, rootUrlOf, type UpstreamRoot } from './root.ts'
+
+/** What became of a version of the other registry. */
+export interface Imported {
+  name: string
+  version: string
+  outcome: 'imported' | 'already there' | 'refused'
+  reason: string | null
+}
+
+export interface ImportWish {
+  repositoryId: string
+  baseUrl: string
+  url: string
+  /** Which packages, with optional constraints; none: all that the registry lists. */
+  patterns: readonly string[]
+  /** Publish `v1.0.0` as `1.0.0`. */
+  mapsVTags: boolean
+  /** Only tell what would be done. */
+  isDryRun: boolean
+  maxArchiveBytes: number
+}
+
+interface ImportContext {
+  db: pg.Pool
+  client: UpstreamClient
+  archives: ArchiveStore
+  readmes: Pick<ReadmeRenderer, 'render'>
+  tell: (imported: Imported) => void
+}
+
+/**
+ * Copies packages of another Composer registry as versions of this repository, the oldest first, with the dates of
+ * their publication. What is there already is left alone, so that an import that was interrupted goes on where it
+ * stopped. Throws `UpstreamError` when the registry itself cannot be read.
+ */
+export async function importPackages(context: ImportContext, wish: ImportWish): Promise<Imported[]> {
+  const { client, tell } = context
+  const { root, packages } = await readRoot(wish.url, await textOf(client, rootUrlOf(wish.url)), (url) =>
+    textOf(client, url),
+  )
+  const names = await namesOf(client, root, [...packages.keys()], wish.patterns)
+  const done: Imported[] = []
+  const note = (imported: Imported) => {
+    done.push(imported)
+    tell(imported)
+  }
+  for (const name of names) {
+    for (const version of await versionsOf(client, root, packages, name, note)) {
+      if (wish.patterns.length > 0 && !wish.patterns.some((p) => matchesVersion(p, name, version.normalized)))
+        continue
+      note({ name, version: version.version, ...(await importVersion(context, wish, name, version)) })
+    }
+  }
+  return done
+}
+
+/** The names to import: those that the registry lists, and those that a pattern names in full. */
+async function namesOf(
+  client: UpstreamClient,
+  root: UpstreamRoot,
+  inline: readonly string[],
+  patterns: readonly string[],
+): Promise<string[]> {
+  const exact = patterns.map((pattern) => pattern.split(':')[0] ?? '').filter((name) => !name.includes('*'))
+  const needsList = patterns.length === 0 || patterns.some((pattern) => pattern.split(':')[0]?.includes('*'))
+  const listed = root.names ?? (inline.length > 0 ? inline : null)
+  if (!needsList) return [...new Set(exact)]
+  if (listed === null && root.listUrl === null) {
+    throw new UpstreamError('the registry does not list its packages: name them')
+  }
+  const all = listed ?? (await listedNames(client, root.listUrl as string))
+  return all
+    .filter((name) => patterns.length === 0 || patterns.some((p) => matchesVersionName(p, name)))
+    .sort()
+}
+
+function matchesVersionName(pattern: string, name: string): boolean {
+  return matchesVersion(pattern.split(':')[0] ?? '', name, '')
+}
+
+async function listedNames(client: UpstreamClient, url: string): Promise<string[]> {
+  const { packageNames } = parseObject(await textOf(client, url), 'the list of packages')
+  if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has another format')
+  return packageNames.filter((name): name is string => typeof name === 'string')
+}
+
+async function versionsOf(
+  client: UpstreamClient,
+  root: UpstreamRoot,
+  packages: ReadonlyMap<string, unknown>,
+  name: string,
+  note: (imported: Imported) => void,
+): Promise<UpstreamVersion[]> {
+  const documents =
+    root.metadataUrl === null
+      ? [{ packages: { [name]: packages.get(name) } } as Parameters<typeof judgeDocument>[0]]
+      : await Promise.all(
+          [false, true].map((isDev) => document(client, root.metadataUrl as string, name, isDev)),
+        )
+  const versions: UpstreamVersion[] = []
+  for (const one of documents) {
+    const judged = one && judgeDocument(one, name)
+    for (const reason of judged?.dropped ?? []) {
+      const [version = ''] = reason.split(':')
+      note({ name, version, outcome: 'refused', reason })
+    }
+    versions.push(...(judged?.content.versions ?? []))
+  }
+  return versions.sort((a, b) => compareNormalized(a.normalized, b.normalized))
+}
+
+async function document(client: UpstreamClient, template: string, name: string, isDev: boolean) {
+  const fetched = await client.fetchDocument(metadataUrlOf(template, name, isDev))
+  return fetched.kind === 'found' ? parseObject(fetched.text, `the metadata of ${name}`) : null
+}
+
+async function importVersion(
+  context: ImportContext,
+  wish: ImportWish,
+  packageName: string,
+  theirs: UpstreamVersion,
+): Promise<Pick<Imported, 'outcome' | 'reason'>> {
+  const { db, archives, readmes } = context
+  const { repositoryId, baseUrl } = wish
+  let received: ReceivedArchive | null = null
+  try {
+    const version = versionOf(theirs, wish)
+    const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
+    if (taken) return { outcome: 'already there', reason: taken.isDeleted ? 'it was deleted here' : null }
+    if (theirs.dist?.type !== 'zip') return { outcome: 'refused', reason: 'it has no zip archive' }
+    if (wish.isDryRun) return { outcome: 'imported', reason: null }
+    received = await receive(context, theirs.dist, wish.maxArchiveBytes)
+    const judged = await judgeArchive(received.path)
+    const { metadata } = readComposerJson(judged.manifest, packageName, version)
+    refuseMissingAutoload(metadata, judged.tree)
+    await archives.keep(received)
+    const published = theirs.publishedAt ?? theirs.entry['time']
+    const outcome = await publishVersion(db, {
+      repositoryId,
+      packageName,
+      version,
+      metadata,
+      readme: await readmes.render(judged.readme),
+      archive: received,
+      author: commandLine,
+      baseUrl,
+      publishedAt: pastDate(published),
+    })
+    return { outcome: outcome === 'published' ? 'imported' : 'already there', reason: null }
+  } catch (error) {
+    if (error instanceof UpstreamError) return { outcome: 'refused', reason: error.message }
+    if (!(error instanceof RegistryError)) throw error
+    const reason = [error.errmsg, ...error.details.slice(0, 1)].join(': ')
+    return { outcome: error.errcode === errcode.alreadyExists ? 'already there' : 'refused', reason }
+  } finally {
+    if (received) await discardArchive(received)
+  }
+}
+
+function versionOf({ version }: UpstreamVersion, { mapsVTags }: ImportWish): PublishedVersion {
+  return readVersion(mapsVTags ? version.replace(/^v(?=\d)/i, '') : version)
+}
+
+async function receive(
+  { client, archives }: ImportContext,
+  { url, shasum }: NonNullable<UpstreamVersion['dist']>,
+  maxBytes: number,
+): Promise<ReceivedArchive> {
+  const { body } = await client.fetchArchive(url)
+  let received: ReceivedArchive
+  try {
+    received = await receiveArchive(archives, body, { maxBytes })
+  } catch (error) {
+    throw error instanceof RegistryError ? error : toUpstreamError(error, url)
+  } finally {
+    body.destroy()
+  }
+  if (shasum === null || shasum === received.sha1) return received
+  await discardArchive(received)
+  throw new UpstreamError(
+    `its archive is not what the registry says: its SHA-1 is ${received.sha1}, not ${shasum}`,
+  )
+}
+
+/** The date of the publication there. Null for one that cannot be read, or lies in the future. */
+function pastDate(text: unknown): Date | null {
+  const date = typeof text === 'string' ? new Date(text) : null
+  return date && !Number.isNaN(date.getTime()) && date.getTime() < Date.now() ? date : null
+}

@@ -1,0 +1,105 @@
+import { writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { useCommands } from '../support/commands.ts'
+import { makeDataDir } from '../support/postgres.ts'
+import { runSvc } from '../support/program.ts'
+import { aPackageZip } from '../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+
+const commands = useCommands()
+const upstream = useUpstream({ 'available-packages': ['acme/lib', 'acme/other'] })
+let dataDir: string
+
+const svc = async (...words: string[]) => {
+  const environment = { ...commands.environment, ...upstreamsHere, DATA_DIR: dataDir }
+  const { code, stdout, stderr } = await runSvc(words, environment)
+  return { code, stdout, stderr, json: () => JSON.parse(stdout) }
+}
+
+beforeAll(async () => {
+  dataDir = await makeDataDir()
+  await commands.json('account', 'create', 'ann')
+  await commands.json('group', 'create', 'acme', '--owner', 'ann')
+  await commands.json('repository', 'create', 'acme/php')
+  await commands.json('repository', 'create', 'acme/mirror')
+})
+
+describe('svc import', () => {
+  it('copies packages as our own versions, with their dates, and goes on where it stopped', async () => {
+    upstream.offer('acme/lib', [
+      { version: 'v1.1.0', 'published-time': '2021-05-06T07:08:09+00:00' },
+      '1.0.0',
+    ])
+    upstream.offer('acme/lib', ['dev-main'], { isDev: true })
+    upstream.offer('acme/other', ['1.0.0'])
+    const words = ['import', upstream.url, 'acme/lib', '--into', 'acme/php', '--json']
+    const dry = (await svc(...words, '--map-v-tags', '--dry-run')).json()
+    expect(dry).toMatchObject({ imported: 2, already_there: 0, refused: 1, dry_run: true })
+    expect((await commands.db.query('select from package_version')).rowCount).toBe(0)
+
+    expect((await svc(...words)).json()).toMatchObject({ imported: 1, refused: 2 })
+    const second = (await svc(...words, '--map-v-tags')).json()
+    expect(second).toMatchObject({ imported: 1, already_there: 1, refused: 1 })
+    expect(second.items).toContainEqual({
+      name: 'acme/lib',
+      version: 'dev-main',
+      outcome: 'refused',
+      reason: expect.stringContaining('validate [Version:dev-main] failed'),
+    })
+    const { rows } = await commands.db.query(
+      `select version, published_at from package_version order by version`,
+    )
+    expect(rows).toEqual([
+      { version: '1.0.0', published_at: new Date('2020-01-01T00:00:00Z') },
+      { version: '1.1.0', published_at: new Date('2021-05-06T07:08:09Z') },
+    ])
+    expect((await svc('import', upstream.url, '--into', 'acme/php', '--json')).json()).toMatchObject({
+      imported: 1,
+    })
+  })
+
+  it('refuses an archive that is not what the registry says', async () => {
+    upstream.put('/archives/acme/wrong.zip', aPackageZip('acme/wrong'))
+    const dist = {
+      type: 'zip',
+      url: `${upstream.url}/archives/acme/wrong.zip`,
+      reference: 'abcdef1',
+      shasum: 'b'.repeat(40),
+    }
+    upstream.offer('acme/wrong', [{ version: '1.0.0', dist }])
+    const { items } = (await svc('import', upstream.url, 'acme/wrong', '--into', 'acme/php', '--json')).json()
+    expect(items).toMatchObject([{ outcome: 'refused', reason: expect.stringContaining('SHA-1') }])
+  })
+})
+
+describe('svc upstream prefetch', () => {
+  it('fetches what a lock file names, with URLs of another source', async () => {
+    upstream.put('/packages.json', { packages: [], 'metadata-url': '/p2/%package%.json' })
+    upstream.offer('psr/log', ['3.0.0', '2.0.0'])
+    await svc('upstream', 'add', 'acme/mirror', upstream.url)
+    const lock = join(tmpdir(), `svc-test-lock-${process.pid}.json`)
+    const dist = {
+      type: 'zip',
+      url: 'https://api.github.com/x',
+      reference: Buffer.from('psr/log 2.0.0').toString('hex').padEnd(40, '0').slice(-40),
+    }
+    await writeFile(
+      lock,
+      JSON.stringify({
+        packages: [{ name: 'psr/log', version: '2.0.0', dist }],
+        'packages-dev': [{ name: 'not/there', version: '1.0.0' }],
+      }),
+    )
+    const { items } = (await svc('upstream', 'prefetch', 'acme/mirror', '--lock', lock, '--json')).json()
+    expect(items).toMatchObject([
+      { name: 'psr/log', outcome: 'fetched' },
+      { name: 'not/there', outcome: 'own' },
+    ])
+    const again = (await svc('upstream', 'prefetch', 'acme/mirror', '--lock', lock, '--json')).json()
+    expect(again.items[0].outcome).toBe('known')
+    await writeFile(lock, 'nonsense')
+    expect((await svc('upstream', 'prefetch', 'acme/mirror', '--lock', lock)).stderr).toContain('not JSON')
+  })
+})

@@ -1,0 +1,145 @@
+import { describe, expect, it } from 'vitest'
+import { enqueue } from '../../../src/jobs/job.ts'
+import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
+import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../../../src/registry/upstreams/feed.ts'
+import { openLog } from '../../../src/server/log.ts'
+import { aCaller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { expand } from '../../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+
+const t = useApp({ ...upstreamsHere, UPSTREAM_KEEP_DAYS: '30' })
+const upstream = useUpstream({
+  'metadata-changes-url': '/changes.json',
+  filter: { metadata: true, 'summary-url': '/filter.json' },
+})
+
+async function aMirror(settings: object = {}) {
+  const caller = await aCaller(t)
+  await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', ...settings })
+  const versions = async (name: string) =>
+    expand((await caller.ask(`p2/${name}.json`)).body, name).map(({ version }) => version)
+  return { ...caller, versions }
+}
+
+/** Runs a job now, whenever it ran last. */
+async function run(job: typeof followFeeds) {
+  await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
+  await enqueue(t.db, job, undefined)
+  const log = openLog('silent')
+  await runDueJobs({ config: t.config, db: t.db }, [job], log)
+}
+
+const changes = (actions: object[], timestamp: number) =>
+  upstream.put(`/changes.json?since=${timestamp - 1}`, { actions, timestamp })
+const askedFor = (name: string) =>
+  upstream.requests.filter((request) => request === `GET /p2/${name}.json`).length
+
+describe('the job that follows change feeds', () => {
+  it('begins where the feed says, refreshes what it names, and saves requests for the rest', async () => {
+    upstream.put('/filter.json', { filter: { malware: {} } })
+    upstream.offer('feed/named', ['1.0.0'])
+    upstream.offer('feed/quiet', ['1.0.0'])
+    upstream.fail('/changes.json', (_, response) =>
+      response
+        .writeHead(400, { 'content-type': 'application/json' })
+        .end('{"error":"since","timestamp":1000}'),
+    )
+    upstream.put('/changes.json?since=1000', { actions: [], timestamp: 1001 })
+    const { versions } = await aMirror()
+    await run(followFeeds)
+    await versions('feed/named')
+    await versions('feed/quiet')
+
+    upstream.offer('feed/named', ['1.1.0', '1.0.0'])
+    changes(
+      [
+        { type: 'update', package: 'feed/named', time: 1 },
+        { type: 'update', package: 'feed/unknown', time: 1 },
+      ],
+      1002,
+    )
+    await run(followFeeds)
+    expect(await versions('feed/named')).toEqual(['1.1.0', '1.0.0'])
+    expect(askedFor('feed/unknown')).toBe(0)
+
+    // Both are older than UPSTREAM_FRESH_SECONDS, but the feed is followed without a gap.
+    await t.db.query(`update upstream set feed_from = now() - interval '2 hours'`)
+    await t.db.query(`update upstream_document set checked_at = now() - interval '1 hour'`)
+    const before = askedFor('feed/quiet')
+    await versions('feed/quiet')
+    expect(askedFor('feed/quiet')).toBe(before)
+
+    upstream.offer('feed/quiet', ['2.0.0'])
+    changes([{ type: 'resync', package: '*', time: 1 }], 1003)
+    await run(followFeeds)
+    expect(await versions('feed/quiet')).toEqual(['2.0.0'])
+  })
+
+  it('hides what the upstream’s summary flags, and tells of it in filter.json', async () => {
+    upstream.offer('feed/malware', ['1.1.0', '1.0.0'])
+    const { versions, ask } = await aMirror()
+    expect(await versions('feed/malware')).toEqual(['1.1.0', '1.0.0'])
+    upstream.put('/filter.json', {
+      filter: { malware: { 'feed/malware': '1.1.0', 'not/mirrored': '*', 'feed/quiet': 'no constraint !' } },
+    })
+    await run(followFeeds)
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: { 'feed/malware': '1.1.0' } } })
+    expect(await versions('feed/malware')).toEqual(['1.0.0'])
+  })
+
+  it('goes on with other upstreams when a feed fails', async () => {
+    upstream.fail('/changes.json?since=1003', 500)
+    await expect(run(followFeeds)).resolves.toBeUndefined()
+    const { rows } = await t.db.query(
+      'select count(*)::int as all, count(feed_from)::int as followed from upstream',
+    )
+    expect(rows).toEqual([{ all: 2, followed: 1 }])
+  })
+})
+
+describe('the job that renders due documents', () => {
+  it('shows a version when it reaches the minimum age, with a newer Last-Modified and no request upstream', async () => {
+    upstream.offer('due/lib', [{ version: '1.0.0', 'published-time': undefined }])
+    const { ask } = await aMirror({ minimum_age_hours: 72 })
+    const first = await ask('p2/due/lib.json')
+    expect(expand(first.body, 'due/lib')).toEqual([])
+    await t.db.query(`update mirrored_archive set first_seen_at = now() - interval '73 hours'`)
+    await t.db.query(
+      `update mirrored_document set due_at = now() - interval '1 hour' where due_at <> 'infinity'`,
+    )
+    const before = upstream.requests.length
+    await run(renderDueMirrors)
+    expect(upstream.requests.length).toBe(before)
+    const { rows } = await t.db.query(
+      `select due_at = 'infinity' as is_done from mirrored_document d join mirrored_package m on m.id = d.package_id
+        where m.name = 'due/lib'`,
+    )
+    expect(rows).toEqual([{ is_done: true }])
+    const last = await ask('p2/due/lib.json')
+    expect(expand(last.body, 'due/lib')).toMatchObject([{ version: '1.0.0' }])
+    expect(Date.parse(String(last.headers['last-modified']))).toBeGreaterThan(
+      Date.parse(String(first.headers['last-modified'])),
+    )
+  })
+})
+
+describe('the job that lets unused archives go', () => {
+  it('keeps what was used within UPSTREAM_KEEP_DAYS', async () => {
+    upstream.offer('keep/old', ['1.0.0'])
+    upstream.offer('keep/new', ['1.0.0'])
+    const { ask, path } = await aMirror()
+    for (const name of ['keep/old', 'keep/new']) {
+      const [entry] = expand((await ask(`p2/${name}.json`)).body, name)
+      const { url } = { ...(entry?.['dist'] as object) } as { url: string }
+      expect((await ask(url.slice(`${t.config.baseUrl}${path}`.length))).statusCode).toBe(200)
+    }
+    await t.db.query(`update mirrored_archive a set used_on = current_date - 31 from mirrored_package m
+                       where m.id = a.package_id and m.name = 'keep/old'`)
+    await run(releaseUnusedArchives)
+    const { rows } = await t.db.query(
+      `select m.name from mirrored_archive a join mirrored_package m on m.id = a.package_id where a.is_stored`,
+    )
+    expect(rows).toEqual([{ name: 'keep/new' }])
+  })
+})
