@@ -9,10 +9,11 @@ import { measurePushes } from './pushes.ts'
 import { seedCrowd } from './seed.ts'
 import { type Server, startServer } from './server.ts'
 import { measureTokens } from './tokens.ts'
+import { measureUpstream } from './upstream.ts'
 
 /**
  * `npm run bench`: measures the built server on this machine and prints Markdown tables. `--quick` takes fewer
- * requests; names of parts (pulls, composer, tokens, pushes, memory) leave the others out. `large` is measured only
+ * requests; names of parts (pulls, composer, tokens, pushes, upstream, memory) leave the others out. `large` is measured only
  * when it is named.
  */
 const words = process.argv.slice(2)
@@ -22,6 +23,7 @@ const parts: Record<string, (server: Server, folder: string) => Promise<string>>
   composer: (server, folder) => measureComposer(server, folder, isQuick ? 3 : 7),
   tokens: (server, folder) => measureTokens(server, folder, isQuick ? 1000 : 5000),
   pushes: (server) => measurePushes(server, isQuick ? 3 : 11),
+  upstream: (server, folder) => measureUpstream(server, folder, isQuick ? 3 : 7),
   memory: (server, folder) => measureMemory(server, folder),
 }
 const chosen = Object.entries(parts).filter(

@@ -31,7 +31,13 @@ export interface Server extends Listener {
 export async function startServer(folder: string): Promise<Server> {
   const port = await freePort()
   const dataDir = join(folder, 'data')
-  const environment = { DATA_DIR: dataDir, HOST: '127.0.0.1', PORT: String(port) }
+  const environment = {
+    DATA_DIR: dataDir,
+    HOST: '127.0.0.1',
+    PORT: String(port),
+    UPSTREAM_HTTP: 'true',
+    UPSTREAM_PRIVATE_HOSTS: '127.0.0.1',
+  }
   const program = [join(projectRoot, 'dist/main.js')]
   const listener = await startListener(program, port, { environment, log: join(folder, 'svc.log') })
   const connection = await findEmbeddedPostgres(dataDir)
