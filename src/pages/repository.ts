@@ -7,9 +7,11 @@ import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
 import { type ListedPackage, listOfferedPackages } from '../registry/tables/listed-packages.ts'
+import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mirrored-packages.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../repositories/repositories.ts'
 
 const packagesPerPage = 50
+const mirrorsPerPage = 200
 
 const RepositoryQuery = z.object({ q: text, after: text })
 
@@ -17,6 +19,8 @@ const repositoryPage = page<{
   repository: VisibleRepository
   mayPush: boolean
   packages: ListedPackage[]
+  /** Packages of upstreams, and names that wait for approval; the first ones. */
+  mirrored: ListedMirror[]
   search: string
   /** The name that the next page starts after; null on the last one. */
   next: string | null
@@ -47,8 +51,14 @@ export async function repositoryRoutes(app: FastifyInstance, context: AppContext
       limit: packagesPerPage + 1,
     })
     const packages = found.slice(0, packagesPerPage)
+    const mirrored = await listMirrors(context.db, repository.id, {
+      search,
+      after: null,
+      limit: mirrorsPerPage,
+    })
     return repositoryPage(reply, session ?? nobody, {
       repository,
+      mirrored,
       mayPush: isAtLeast(repository.role, 'developer'),
       packages,
       search,

@@ -17,7 +17,7 @@ import { param } from './protocol/registry-request.ts'
 import { methodNotAllowed, registryNotFound, sendRegistryError } from './protocol/responses.ts'
 import { searchRoutes } from './protocol/search.ts'
 import { uploadRoutes } from './protocol/upload.ts'
-import { openArchiveMirror } from './upstreams/archives.ts'
+import { type ArchiveMirrorContext, openArchiveMirror } from './upstreams/archives.ts'
 import type { UpstreamClient } from './upstreams/fetch.ts'
 import { openUpstreamQueries } from './upstreams/queries.ts'
 
@@ -38,6 +38,7 @@ export async function registry(
     Pick<RegistryContext, 'changes' | 'readmes' | 'mirror'> & {
       lastUse: LastUse
       upstreamClient: UpstreamClient
+      noteArchive: NonNullable<ArchiveMirrorContext['note']>
     },
 ): Promise<void> {
   // One connection of its own: counting must never keep a pull waiting.
@@ -52,7 +53,7 @@ export async function registry(
   const archives = await openArchiveStore(given.config)
   const { maxArchiveBytes } = given.config
   const archiveMirror = openArchiveMirror(
-    { db: given.db, client: given.upstreamClient, archives, maxArchiveBytes },
+    { db: given.db, client: given.upstreamClient, archives, maxArchiveBytes, note: given.noteArchive },
     app.log,
   )
   app.addHook('onClose', async () => {

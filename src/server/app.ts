@@ -39,6 +39,7 @@ import { healthRoutes } from './health.ts'
 import { jobs } from './jobs.ts'
 import { logAnswersOnly } from './log.ts'
 import { measureRequests } from './metrics.ts'
+import { countUpstreams } from './upstream-metrics.ts'
 
 /** How long a stop waits for running requests. */
 const drainSeconds = 10
@@ -78,7 +79,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(context.db, log)
   app.addHook('onClose', lastUse.flush)
-  measureRequests(app, context)
+  const metrics = countUpstreams(measureRequests(app, context))
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
   await pages(app)
@@ -95,14 +96,25 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
   const upstreamClient = openUpstreamClient(context.config)
-  const mirror = openMirror({ ...context, client: upstreamClient }, log)
+  const mirror = openMirror(
+    { ...context, client: upstreamClient, note: metrics.noteDocument, noteServed: metrics.noteServed },
+    log,
+  )
   app.addHook('onClose', async () => {
     await upstreamClient.close()
     await mirror.settle()
   })
   await app.register(api, { ...context, changes, lastUse, upstreamClient })
   await app.register(peoplesPages, { ...context, readmes })
-  await app.register(registry, { ...context, changes, lastUse, readmes, mirror, upstreamClient })
+  await app.register(registry, {
+    ...context,
+    changes,
+    lastUse,
+    readmes,
+    mirror,
+    upstreamClient,
+    noteArchive: metrics.noteArchive,
+  })
   return app
 }
 

@@ -14,9 +14,9 @@ const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 /**
  * `/metrics` for Prometheus (DESIGN §4): how often each route was answered and how long it took, the database's
  * connections, and what Node tells of the process. A label holds a route's pattern, never an address, so nothing is
- * said of who asks for what, and their number is bounded.
+ * said of who asks for what, and their number is bounded. Returns the registry, for what others count.
  */
-export function measureRequests(app: FastifyInstance, { db }: AppContext): void {
+export function measureRequests(app: FastifyInstance, { db }: AppContext): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const durations = new Histogram({
@@ -49,6 +49,7 @@ export function measureRequests(app: FastifyInstance, { db }: AppContext): void 
     reply.header('content-type', registry.contentType).header('cache-control', 'no-store')
     return registry.metrics()
   })
+  return registry
 }
 
 /** Adds the background jobs of all processes, counted in the database. When it is down, they are left out. */

@@ -21,6 +21,23 @@ describe('GET /<group>/<name>', () => {
     expect(body).toContain('<code>1.10.0</code>')
   })
 
+  it('lists packages of upstreams apart, and names that wait for approval', async () => {
+    const { repository, account } = await aPublisher(t)
+    await t.db.query(
+      `with u as (insert into upstream (repository_id, name, url, position, minimum_age_hours)
+                  values ($1, 'public', 'https://repo.example.com', 1, 72) returning id)
+       insert into mirrored_package (repository_id, name, upstream_id, first_seen_at, description, requester_id, requested_at)
+       select $1, 'psr/log', id, now(), 'Logs & more', null, null from u
+        union all select $1, 'wanted/lib', null, null, '', $2, now()`,
+      [repository.id, account.id],
+    )
+    const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
+    expect(body).toContain('From upstreams')
+    expect(body).toMatch(/psr\/log[^]*public · first seen[^]*at least 72 hours old[^]*Logs &amp; more/)
+    expect(body).toMatch(/wanted\/lib[^]*waits for approval/)
+    expect(body).toContain(`requested by ${account.username}`)
+  })
+
   it('shows the commands of SPEC 4.5 and 4.6 with the address and the port of this registry', async () => {
     const { repository, account } = await aPublisher(t)
     const { body } = await look(`/${repository.path}`, await signIn(t.app, account))

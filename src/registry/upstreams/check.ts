@@ -45,6 +45,8 @@ export interface CheckContext {
 export interface MirrorContext extends AppContext {
   client: UpstreamClient
   note?: CheckContext['note']
+  /** Counts a document that was served: a `miss` waited for an upstream. */
+  noteServed?: (result: 'hit' | 'miss') => void
 }
 
 /** What asking upstreams needs, from the configuration. */

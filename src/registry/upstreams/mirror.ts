@@ -42,6 +42,7 @@ export interface Mirror {
 /** Opens the mirror of a process. Requests for one document share one flight, in this process and with all others. */
 export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror {
   const context = checkContextOf(given)
+  const { noteServed = () => {} } = given
   const { db, baseUrl, freshSeconds } = context
   const flights = new Map<string, Promise<Checked>>()
 
@@ -128,6 +129,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       // Whatever else is asked for, no upstream learns of it.
       if (!isPackageName(wanted.packageName)) return null
       let found = await read(wanted)
+      const result = found.revision === null ? 'miss' : 'hit'
       if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
       if (found.verdict !== 'upstream') return null
       if (found.revision === null) {
@@ -139,6 +141,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       } else if (!found.isFresh && !found.isResting) {
         refreshLater(found.upstreamIds[0], wanted)
       }
+      noteServed(result)
       if (found.isUnusedToday && found.packageId !== null) await noteUse(db, found.packageId)
       const { revision, lastModified, packageId } = found
       if (revision === null || packageId === null) return null

@@ -25,6 +25,7 @@ export interface MirroredArchive {
   /** Where the upstream keeps it. */
   url: string
   upstreamName: string
+  upstreamUrl: string
   shasum: string | null
   /** In lower-case hex; null until it was fetched once. */
   sha256: string | null
@@ -40,7 +41,7 @@ export interface MirroredArchive {
 }
 
 const columns = `a.id, m.repository_id as "repositoryId", m.name as "packageName", a.version, a.normalized, a.type, a.url,
-  u.name as "upstreamName", a.shasum, encode(a.sha256, 'hex') as sha256, c.size::float8 as size,
+  u.name as "upstreamName", u.url as "upstreamUrl", a.shasum, encode(a.sha256, 'hex') as sha256, c.size::float8 as size,
   a.is_stored as "isStored", a.alarm, o.verdict, u.deny,
   m.flags || case when m.summary is null then '[]'::jsonb
     else jsonb_build_array(jsonb_build_object('constraint', m.summary, 'reason', 'flagged as malware')) end as flags,
