@@ -33,8 +33,8 @@ describe('GET /<group>/<name>', () => {
     )
     const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
     expect(body).toContain('From upstreams')
-    expect(body).toMatch(/psr\/log[^]*public · first seen[^]*at least 72 hours old[^]*Logs &amp; more/)
-    expect(body).toMatch(/wanted\/lib[^]*waits for approval/)
+    expect(body).toMatch(/psr\/log.*public · first seen.*at least 72 hours old.*Logs &amp; more/s)
+    expect(body).toMatch(/wanted\/lib.*waits for approval/s)
     expect(body).toContain(`requested by ${account.username}`)
   })
 
