@@ -27,8 +27,8 @@ describe('GET /<group>/<name>', () => {
       `with u as (insert into upstream (repository_id, name, url, position, minimum_age_hours)
                   values ($1, 'public', 'https://repo.example.com', 1, 72) returning id)
        insert into mirrored_package (repository_id, name, upstream_id, first_seen_at, description, requester_id, requested_at)
-       select $1, 'psr/log', id, now(), 'Logs & more', null, null from u
-        union all select $1, 'wanted/lib', null, null, '', $2, now()`,
+       select $1, 'psr/log', id, now(), 'Logs & more', null::bigint, null::timestamptz from u
+        union all select $1, 'wanted/lib', null, null, '', $2::bigint, now()`,
       [repository.id, account.id],
     )
     const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
