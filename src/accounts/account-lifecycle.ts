@@ -5,6 +5,7 @@ import { listGroupsOnlyAdministeredBy, setGroupMember } from '../repositories/me
 import { deleteAccountRow, setDisabled, setPasswordHash } from './accounts.ts'
 import { hashPassword } from './passwords.ts'
 import { deleteSessions } from './sessions.ts'
+import { forgetOrigins } from './sign-in-origins.ts'
 
 /** Sets an account's password, whatever it was, and ends its sessions. Only for operators and administrators. */
 export async function resetPassword(db: pg.Pool, accountId: string, password: string): Promise<void> {
@@ -12,6 +13,8 @@ export async function resetPassword(db: pg.Pool, accountId: string, password: st
   await transaction(db, async (tx) => {
     await setPasswordHash(tx, accountId, passwordHash)
     await deleteSessions(tx, accountId)
+    // Whoever knew the old password loses the known browser or network, too.
+    await forgetOrigins(tx, accountId)
   })
 }
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { findCredentials } from '../../src/accounts/accounts.ts'
 import { isPassword } from '../../src/accounts/passwords.ts'
 import { findSession, insertSession } from '../../src/accounts/sessions.ts'
+import { rememberOrigin } from '../../src/accounts/sign-in-origins.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { listEvents } from '../../src/registry/tables/events.ts'
 import { findRepositoryByPath } from '../../src/repositories/repositories.ts'
@@ -49,8 +50,11 @@ describe('svc account disable and enable', () => {
 
 describe('svc account set-password, set-email, rename and set-admin', () => {
   it('change what they say, and a password ends all sessions', async () => {
-    const { username, works } = await aPerson()
+    const { id, username, works } = await aPerson()
+    await rememberOrigin(svc.db, id, [hashSecret('network'), hashSecret('device')])
     const { password = '' } = await svc.json('account', 'set-password', username)
+    const origins = await svc.db.query('select from sign_in_origin where account_id = $1', [id])
+    expect(origins.rowCount).toBe(0)
     const credentials = await findCredentials(svc.db, username)
     expect(await isPassword(password, credentials?.passwordHash ?? '')).toBe(true)
     expect(await works()).toEqual({ token: true, session: false })
