@@ -97,13 +97,14 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       note(archive, 'fetched', received.size)
       await consumer.finish()
     } catch (error) {
+      // A success has given the turn back already.
+      await endFetchTurn(db, archive.id)
       consumer.fail(error as Error)
       if (!(error instanceof RegistryError)) note(archive, 'failed', 0)
       throw error
     } finally {
       clearInterval(extending)
       if (received) await discardArchive(received)
-      await endFetchTurn(db, archive.id)
     }
   }
 

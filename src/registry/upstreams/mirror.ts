@@ -1,12 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { transaction } from '../../database/database.ts'
+import { shareStatements } from '../../database/shared-statements.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import type { Author } from '../tables/events.ts'
 import { type Checked, checkContextOf, checkDocument, type MirrorContext, renderMirror } from './check.ts'
 import { requestPackage } from './requests.ts'
-import { type FoundMirror, findMirror, noteUse, type WantedMirror } from './tables/mirrored-documents.ts'
+import {
+  type FoundMirror,
+  listFoundMirrors,
+  noteUse,
+  type WantedMirror,
+} from './tables/mirrored-documents.ts'
 import { findDocumentState } from './tables/upstream-documents.ts'
 import { listUpstreamsById } from './tables/upstreams.ts'
 
@@ -45,6 +51,9 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   const { noteServed = () => {} } = given
   const { db, baseUrl, freshSeconds } = context
   const flights = new Map<string, Promise<Checked>>()
+  const find = shareStatements((wanted: WantedMirror[]) =>
+    listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
+  )
 
   /** Asks one upstream for one document, and waits for whoever asks it already. */
   function ask(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
@@ -117,11 +126,11 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   }
 
   async function read(wanted: WantedMirror): Promise<FoundMirror> {
-    const found = await findMirror(db, wanted, { baseUrl, freshSeconds })
+    const found = await find(wanted)
     const { packageId, isDue } = found
     if (!isDue || packageId === null || found.verdict !== 'upstream') return found
     await transaction(db, (tx) => renderMirror(tx, packageId, wanted.isDev, baseUrl))
-    return findMirror(db, wanted, { baseUrl, freshSeconds })
+    return find(wanted)
   }
 
   return {

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import type { ArchiveDigest } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../offer.ts'
+import { lazily } from './lazy-commit.ts'
 import type { Verdict } from './mirrored-packages.ts'
 
 /** An archive of an upstream as a URL of ours names it. */
@@ -91,8 +92,9 @@ const turnSeconds = 60
 export async function takeFetchTurn(db: Queryable, id: string): Promise<boolean> {
   const { rowCount } = await db.query({
     name: 'take-fetch-turn',
-    text: `update mirrored_archive set fetching_until = now() + make_interval(secs => ${turnSeconds})
-            where id = $1 and not is_stored and (fetching_until is null or fetching_until <= now())`,
+    text: `with ${lazily}
+           update mirrored_archive set fetching_until = now() + make_interval(secs => ${turnSeconds})
+            where id = $1 and not is_stored and exists (select from lazily) and (fetching_until is null or fetching_until <= now())`,
     values: [id],
   })
   return rowCount === 1
@@ -158,7 +160,9 @@ export async function saveAlarm(tx: pg.PoolClient, id: string, alarm: string): P
 export async function noteArchiveUse(db: Queryable, id: string): Promise<void> {
   await db.query({
     name: 'note-archive-use',
-    text: 'update mirrored_archive set used_on = current_date, was_downloaded = true where id = $1',
+    text: `with ${lazily}
+           update mirrored_archive set used_on = current_date, was_downloaded = true
+            where id = $1 and exists (select from lazily)`,
     values: [id],
   })
 }

@@ -1,9 +1,11 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
+import { forEachCall } from '../../../database/shared-statements.ts'
 import type { DocumentBytes } from '../../documents/documents.ts'
 import type { EncodedDocument, Encoding } from '../../documents/encodings.ts'
 import type { UpstreamDist } from '../judge.ts'
 import type { MalwareFlag } from '../offer.ts'
+import { lazily } from './lazy-commit.ts'
 import type { Origin } from './mirrored-packages.ts'
 import { isFreshColumn } from './upstream-documents.ts'
 
@@ -34,29 +36,40 @@ export interface FoundMirror extends Origin {
   isUnusedToday: boolean
 }
 
-/** Decides where a package comes from, and reads its document and its state, in one statement. */
-export async function findMirror(
+/**
+ * Decides where packages come from, and reads their documents' state: one for each wanted document, in that order.
+ */
+export async function listFoundMirrors(
   db: Queryable,
-  { repositoryId, packageName, isDev }: WantedMirror,
+  wanted: readonly WantedMirror[],
   { baseUrl, freshSeconds }: { baseUrl: string; freshSeconds: number },
-): Promise<FoundMirror> {
+): Promise<FoundMirror[]> {
   const { rows } = await db.query<FoundMirror>({
-    name: 'find-mirror',
-    text: `select o.verdict, o.package_id as "packageId", o.is_bound as "isBound", o.upstream_ids as "upstreamIds",
+    name: 'list-found-mirrors',
+    text: forEachCall(
+      { repository_id: 'bigint', package_name: 'text', is_dev: 'boolean' },
+      `select o.verdict, o.package_id as "packageId", o.is_bound as "isBound", o.upstream_ids as "upstreamIds",
                   d.revision, d.last_modified as "lastModified",
                   coalesce(d.due_at <= now() or d.base_url <> $4, false) as "isDue",
                   ${isFreshColumn('s', '$5')} as "isFresh",
                   coalesce(s.retry_at > now(), false) as "isResting",
                   s.is_found as "isFound", s.failure, s.failed_at as "failedAt",
                   coalesce(m.used_on, '-infinity') < current_date as "isUnusedToday"
-             from package_origin($1, $2) o
+             from package_origin(call.repository_id, call.package_name) o
              left join mirrored_package m on m.id = o.package_id
-             left join mirrored_document d on d.package_id = m.id and d.is_dev = $3 and o.verdict = 'upstream'
+             left join mirrored_document d on d.package_id = m.id and d.is_dev = call.is_dev and o.verdict = 'upstream'
              left join upstream u on u.id = m.upstream_id
-             left join upstream_document s on s.upstream_id = m.upstream_id and s.name = $2 and s.is_dev = $3`,
-    values: [repositoryId, packageName, isDev, baseUrl, freshSeconds],
+             left join upstream_document s on s.upstream_id = m.upstream_id and s.name = call.package_name and s.is_dev = call.is_dev`,
+    ),
+    values: [
+      wanted.map(({ repositoryId }) => repositoryId),
+      wanted.map(({ packageName }) => packageName),
+      wanted.map(({ isDev }) => isDev),
+      baseUrl,
+      freshSeconds,
+    ],
   })
-  return rows[0] as FoundMirror
+  return rows
 }
 
 /** Reads a document's bytes in a content coding. Null when the document is gone. */
@@ -252,7 +265,9 @@ export async function listDueMirrors(
 export async function noteUse(db: Queryable, packageId: string): Promise<void> {
   await db.query({
     name: 'note-mirror-use',
-    text: 'update mirrored_package set used_on = current_date where id = $1 and used_on is distinct from current_date',
+    text: `with ${lazily}
+           update mirrored_package set used_on = current_date
+            where id = $1 and used_on is distinct from current_date and exists (select from lazily)`,
     values: [packageId],
   })
 }

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
+import { lazily } from './lazy-commit.ts'
 
 /** Which document of which upstream. */
 export interface DocumentKey {
@@ -67,8 +68,9 @@ export async function takeCheckTurn(
 ): Promise<{ lastModified: string | null } | null> {
   const { rows } = await db.query<{ lastModified: string | null }>({
     name: 'take-check-turn',
-    text: `insert into upstream_document as d (upstream_id, name, is_dev, checking_until)
-           values ($1, $2, $3, now() + make_interval(secs => ${turnSeconds}))
+    text: `with ${lazily}
+           insert into upstream_document as d (upstream_id, name, is_dev, checking_until)
+           select $1, $2, $3, now() + make_interval(secs => ${turnSeconds}) from lazily
            on conflict (upstream_id, name, is_dev) do update
               set checking_until = excluded.checking_until, is_stale = false
             where (d.checking_until is null or d.checking_until <= now())
