@@ -8,7 +8,9 @@ import { openArchiveStore } from '../../src/registry/archives/open-store.ts'
 import { verifyArchives } from '../../src/registry/archives/verify-archives.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
+import { aComposerProject, hasComposerClient, useRegistries } from '../support/composer-project.ts'
 import { onServer } from '../support/database.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
@@ -32,6 +34,8 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     ARCHIVE_DELIVERY: 'proxy',
     ARCHIVE_STORE: environment.ARCHIVE_STORE.replace('/svc?', '/proxied?'),
   })
+  const port = await freePort()
+  const listening = useListeningApp(port, environment)
   beforeEach(() => store?.fail('none'))
   afterAll(async () => {
     for (const name of databases) await onServer(t.connection, `drop database ${name}`)
@@ -76,6 +80,25 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect([size.status, size.headers.get('content-length')]).toEqual([200, String(payload.length)])
     expect(await readdir(join(t.config.dataDir, 'tmp'))).toEqual([])
   })
+
+  it.runIf(hasComposerClient)(
+    'lets the real Composer install through a link, without its credentials',
+    async () => {
+      const { path, token, repository, payload } = await aPublished(listening)
+      const project = await aComposerProject()
+      await useRegistries(project, listening.config.baseUrl, token, repository.path)
+      store?.fail('none')
+      const { code, output } = await project.composer('require', 'acme/lib')
+      expect([code, output]).toEqual([0, output])
+      const pulls = store?.heads().filter((head) => head.startsWith('GET ')) ?? []
+      expect(pulls).toHaveLength(1)
+      expect(pulls[0]).toContain('X-Amz-Signature')
+      expect(pulls[0]).not.toMatch(/^authorization:/im)
+      expect(await project.read('composer.lock')).toContain(path)
+      expect(payload.length).toBeGreaterThan(100)
+      await project.remove()
+    },
+  )
 
   it('gives no link without the right to pull', async () => {
     const { ask, below } = await aPublished(t)

@@ -173,6 +173,8 @@ export interface FaultyStore {
   fail: (fault: Fault, method?: string) => void
   /** How many requests came since the last call of `fail`. */
   count: () => number
+  /** Their first lines and headers. */
+  heads: () => readonly string[]
   stop: () => Promise<void>
 }
 
@@ -180,7 +182,7 @@ export interface FaultyStore {
 export async function startFaultyStore(target: string): Promise<FaultyStore> {
   let fault: Fault = 'none'
   let failing: string | undefined
-  let requests = 0
+  let heads: string[] = []
   const sockets = new Set<Socket>()
   const { port: targetPort } = new URL(target)
 
@@ -201,7 +203,7 @@ export async function startFaultyStore(target: string): Promise<FaultyStore> {
     client.on('data', (chunk: Buffer) => {
       const [, method] = /^(GET|HEAD|PUT|DELETE) \S+ HTTP\/1\.1\r\n/.exec(chunk.toString('latin1')) ?? []
       if (method !== undefined) {
-        requests += 1
+        heads.push(chunk.toString('latin1').split('\r\n\r\n', 1)[0] ?? '')
         active = failing === undefined || failing === method ? fault : 'none'
         if (active === 'down') return void client.destroy()
         if (statuses[active] !== undefined) {
@@ -229,9 +231,10 @@ export async function startFaultyStore(target: string): Promise<FaultyStore> {
     fail(next, method) {
       fault = next
       failing = method
-      requests = 0
+      heads = []
     },
-    count: () => requests,
+    count: () => heads.length,
+    heads: () => heads,
     async stop() {
       for (const socket of sockets) socket.destroy()
       server.close()
