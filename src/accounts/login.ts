@@ -10,11 +10,11 @@ import { deleteSession } from './sessions.ts'
 import { checkSignIn, renewPasswordHash, startSession } from './sign-in.ts'
 import { originOf } from './sign-in-origins.ts'
 import { findReturn } from './sign-in-returns.ts'
-import { readSession } from './visitor.ts'
+import { readSession, redirectToSignIn } from './visitor.ts'
 
 const loginPage = page<{ returnId: string; login: string; problem: string | null }>('accounts/login')
 
-const LoginQuery = z.object({ return: text })
+const LoginQuery = z.object({ return: text, page: text })
 const LoginForm = z.object({ return: text, username: text.transform((name) => name.trim()), password: text })
 
 /** `/login` and `/logout`: signing in and out (DESIGN §4, §8). */
@@ -22,7 +22,9 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   const { config, db } = context
 
   app.get('/login', async (request, reply) => {
-    const { return: returnId } = readQuery(LoginQuery, request)
+    const { return: returnId, page: from } = readQuery(LoginQuery, request)
+    // The link “Sign in” of a page names the page. It is kept on the server, where only paths of this site pass.
+    if (from !== '') return redirectToSignIn(context, request, reply, from)
     if (await readSession(context, request)) return goOn(context, reply, returnId)
     return showForm(context, request, reply, { returnId, login: '', problem: null })
   })

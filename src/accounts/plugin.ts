@@ -17,6 +17,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
   await app.register(async (scope) => {
     await servePages(scope, context.config, pagePolicy)
     await refuseOtherMethods(scope, wrongMethod, async () => {
+      scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
       await accountRoutes(scope, context)
       await personalTokenRoutes(scope, context)
     })

@@ -4,7 +4,11 @@ import { resolve } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { projectRoot } from '../config.ts'
 
-const types = { 'style.css': 'text/css; charset=utf-8', 'icon.svg': 'image/svg+xml' } as const
+const types = {
+  'style.css': 'text/css; charset=utf-8',
+  'script.js': 'text/javascript; charset=utf-8',
+  'icon.svg': 'image/svg+xml',
+} as const
 
 /** The URL path of each file of `views/assets/`. It contains the file's hash, so browsers may cache it forever. */
 export type Assets = Record<keyof typeof types, string>

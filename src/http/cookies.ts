@@ -3,9 +3,9 @@ import type { Config } from '../config.ts'
 
 /**
  * A cookie's bare name: `session` is a signed-in browser, `visit` one whose forms need a token before that, `device` one
- * that has signed in before.
+ * that has signed in before. `notice` is a sentence for the next page.
  */
-export type CookieName = 'session' | 'visit' | 'device'
+export type CookieName = 'session' | 'visit' | 'device' | 'notice'
 
 /** The part of the configuration that decides a cookie's name and flags. */
 export type CookieConfig = Pick<Config, 'baseUrl'>
@@ -14,6 +14,12 @@ export type CookieConfig = Pick<Config, 'baseUrl'>
 export function readCookie(request: FastifyRequest, config: CookieConfig, name: CookieName): string | null {
   const value = request.cookies[wireName(config, name)]
   return value !== undefined && /^[\w-]{43}$/.test(value) ? value : null
+}
+
+/** A signed text that the browser sent: a signature of 43 characters, and the text. Null for anything else. */
+export function readSignedText(request: FastifyRequest, config: CookieConfig, name: 'notice'): string | null {
+  const value = request.cookies?.[wireName(config, name)]
+  return value !== undefined && /^[\w-]{43,2000}$/.test(value) ? value : null
 }
 
 /** Gives the browser the cookie, until it closes unless `maxAge` (seconds) is given. The database decides how long it works. */

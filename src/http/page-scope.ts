@@ -5,7 +5,7 @@ import { isOutage } from '../database/database.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
 import { PageError } from './page-error.ts'
-import { page } from './pages.ts'
+import { nobody, page, type Visitor } from './pages.ts'
 
 /**
  * Makes a scope serve pages: cookies, forms, page headers with the given content security policy, errors as pages, and
@@ -23,7 +23,7 @@ export async function servePages(scope: FastifyInstance, config: Config, policy:
 }
 
 const commonPolicy =
-  "default-src 'none'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"
+  "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"
 
 /** The content security policy of most pages: nothing from other sites, and forms post only to this site. */
 export const pagePolicy = `${commonPolicy}; form-action 'self'`
@@ -55,6 +55,8 @@ const titles: Record<number, string> = {
   403: 'This was refused',
   404: 'Not found',
   405: 'This cannot be done here',
+  409: 'This does not fit the current state',
+  410: 'This no longer exists',
   413: 'This is too large',
   415: 'This cannot be read',
   429: 'Too many attempts',
@@ -63,7 +65,11 @@ const titles: Record<number, string> = {
 }
 
 /** Shows the error page for whatever a handler threw. A bug is logged once and shown without detail. */
-export function showError(error: FastifyError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+export async function showError(
+  error: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
   if (error instanceof PageError) return showPageError(error, reply)
   if (error instanceof FormError) return showPageError(new PageError(400, error.message), reply)
   const status = error.statusCode ?? 500
@@ -81,10 +87,17 @@ export function showError(error: FastifyError, request: FastifyRequest, reply: F
   return showPageError(new PageError(500, 'The mistake is ours and has been noted. Please try again.'), reply)
 }
 
-/** Shows the page of an error. */
-export function showPageError(error: PageError, reply: FastifyReply): FastifyReply {
+/** Shows the page of an error, with the menu of the person who is signed in. */
+export async function showPageError(error: PageError, reply: FastifyReply): Promise<FastifyReply> {
+  const visitor = await visitorOf(error, reply)
   reply.code(error.status).headers(error.headers)
-  return errorPage(reply, null, contentOf(error))
+  return errorPage(reply, visitor, contentOf(error))
+}
+
+/** After a failure of the server, the database is not asked again. */
+async function visitorOf({ status }: PageError, { request, server }: FastifyReply): Promise<Visitor> {
+  if (status >= 500) return nobody
+  return (await server.findVisitor(request).catch(() => null)) ?? nobody
 }
 
 /** Shows that a URL cannot be decoded. Fastify does not know its scope yet, so the reply has no `view`. */
@@ -92,7 +105,9 @@ export function showUndecodableUrl(_error: FastifyError, request: FastifyRequest
   const content = contentOf(new PageError(400, 'This URL cannot be read.'))
   setPageHeaders(reply, pagePolicy)
   void reply.code(400).type('text/html; charset=utf-8')
-  void request.server.view('error', { ...content, visitor: null, path: '' }).then((html) => reply.send(html))
+  void request.server
+    .view('error', { ...content, visitor: nobody, path: '', url: '/', logId: request.id })
+    .then((html) => reply.send(html))
 }
 
 function contentOf({ status, message }: PageError) {

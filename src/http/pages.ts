@@ -1,10 +1,21 @@
+import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import view from '@fastify/view'
 import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { projectRoot } from '../config.ts'
+import { type Config, projectRoot } from '../config.ts'
 import { type Assets, serveAssets } from './assets.ts'
 import { formatDay, formatSize, formatTime } from './format.ts'
+import { takeNotice } from './notice.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Finds who sent a request, for the menu of error pages. */
+    findVisitor: (request: FastifyRequest) => Promise<Visitor | null>
+    /** The sentence that the last page left for this one; null without one. */
+    takeNotice: (reply: FastifyReply) => string | null
+  }
+}
 
 /** The visitor of a page: what the page's header shows and what its forms need. */
 export interface Visitor {
@@ -27,19 +38,31 @@ export type Page<Content extends object> = (
 /** The page of a template under `views/`, with the content that it needs. The template reads it from `it`. */
 export function page<Content extends object>(template: string): Page<Content> {
   return (reply, visitor, content) => {
-    const path = reply.request.url.split('?', 1)[0]
-    return reply.type('text/html; charset=utf-8').view(template, { ...content, visitor, path })
+    const { url, id } = reply.request
+    const path = url.split('?', 1)[0]
+    const notice = reply.statusCode < 400 ? reply.server.takeNotice(reply) : null
+    return reply
+      .type('text/html; charset=utf-8')
+      .view(template, { ...content, visitor, path, url, notice, logId: id })
   }
 }
 
-/** Adds what all pages need: templates, compiled once, and the stylesheet that they link to. */
-export async function pages(app: FastifyInstance): Promise<void> {
+/** Adds what all pages need: templates, compiled once, and the files that they link to. */
+export async function pages(
+  app: FastifyInstance,
+  { config, findVisitor }: { config: Config; findVisitor: FastifyInstance['findVisitor'] },
+): Promise<void> {
   const assets: Assets = await serveAssets(app)
+  const release = JSON.parse(await readFile(resolve(projectRoot, 'package.json'), 'utf8')) as {
+    version: string
+  }
+  app.decorate('findVisitor', findVisitor)
+  app.decorate('takeNotice', (reply: FastifyReply) => takeNotice(reply.request, reply, config))
   await app.register(view, {
     engine: { eta: new Eta({ autoTrim: false }) },
     templates: resolve(projectRoot, 'views'),
     production: true,
     viewExt: 'eta',
-    defaultContext: { assets, formatDay, formatTime, formatSize },
+    defaultContext: { assets, formatDay, formatTime, formatSize, version: release.version },
   })
 }

@@ -1,18 +1,16 @@
 import type { FastifyInstance } from 'fastify'
-import type { AppContext } from '../context.ts'
 import { pageNotFound, wrongMethod } from '../http/page-error.ts'
 import { pagePolicy, servePages } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
-import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
+import type { PagesContext } from './context.ts'
+import { groupRoutes } from './group.ts'
 import { homeRoutes } from './home.ts'
 import { packageRoutes } from './package.ts'
 import { repositoryRoutes } from './repository.ts'
+import { searchRoutes } from './search.ts'
 
 /** The pages for people who use the registries (DESIGN §4). */
-export async function peoplesPages(
-  app: FastifyInstance,
-  context: AppContext & { readmes: ReadmeRenderer },
-): Promise<void> {
+export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
   await servePages(app, context.config, pagePolicy)
   app.addHook('onRequest', async (request) => {
     // PostgreSQL's texts know no NUL, so nothing is named with one.
@@ -20,6 +18,8 @@ export async function peoplesPages(
   })
   await refuseOtherMethods(app, wrongMethod, async () => {
     await homeRoutes(app, context)
+    await searchRoutes(app, context)
+    await groupRoutes(app, context)
     await repositoryRoutes(app, context)
     await packageRoutes(app, context)
   })

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
+import type { Role } from '../domain/permissions.ts'
 import type { ListPart } from './list-part.ts'
 
 /** A group of repositories (DESIGN §1). */
@@ -11,6 +12,37 @@ export interface Group {
 /** Null when there is no group of that name. */
 export async function findGroup(db: Queryable, name: string): Promise<Group | null> {
   const { rows } = await db.query<Group>('select id, name from repository_group where name = $1', [name])
+  return rows[0] ?? null
+}
+
+/** A group as it is to whoever looks at its page. */
+export interface VisibleGroup extends Group {
+  /** Null when the visitor only sees repositories of it. A site administrator is admin of every group. */
+  role: Role | null
+}
+
+/**
+ * Finds a group that the account may see: it is a member, has a role on a repository of it, or one of them is public. A
+ * null account is a visitor. Null otherwise.
+ */
+export async function findVisibleGroup(
+  db: Queryable,
+  name: string,
+  accountId: string | null,
+): Promise<VisibleGroup | null> {
+  const { rows } = await db.query<VisibleGroup>(
+    `select g.id, g.name, own.role
+       from repository_group g
+      cross join lateral (
+        select greatest((select 'admin'::member_role from account where id = $2 and is_admin),
+                        (select role from group_member where group_id = g.id and account_id = $2)) as role) own
+      where g.name = $1
+        and (own.role is not null
+             or exists (select from repository r where r.group_id = g.id and r.visibility = 'public')
+             or exists (select from repository_member m join repository r on r.id = m.repository_id
+                         where m.account_id = $2 and r.group_id = g.id))`,
+    [name, accountId],
+  )
   return rows[0] ?? null
 }
 

@@ -10,11 +10,12 @@ import type { Repository } from './repositories.ts'
 
 /** Whose repositories are listed: an account's, as far as its token reaches (DESIGN §1). */
 export interface Reach extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
-  accountId: string
+  /** Null for a visitor who is not signed in. */
+  accountId: string | null
 }
 
 /** What a signed-in account reaches without a token. */
-export function reachOf(accountId: string): Reach {
+export function reachOf(accountId: string | null): Reach {
   return { accountId, resourceScope: 'all', repositoryIds: [] }
 }
 
@@ -165,4 +166,23 @@ export async function isGroupSeen(db: Queryable, reach: Reach, groupName: string
     [...reachValues(reach), groupName],
   )
   return rowCount === 1
+}
+
+/** Finds public repositories, and those on which the account has a role, with the text in path or description. */
+export async function searchRepositories(
+  db: Queryable,
+  accountId: string | null,
+  search: string,
+  limit: number,
+): Promise<ReachedRepository[]> {
+  const { rows } = await db.query<ReachedRepository>(
+    `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
+            role_of($1, r.id) as role
+       from repository r join repository_group g on g.id = r.group_id
+      where (r.visibility = 'public' or r.id in ${memberIds} or ${isSiteAdmin})
+        and strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($2)) > 0
+      order by strpos(g.name || '/' || r.name, lower($2)) = 0, g.name, r.name limit $3`,
+    [accountId, search, limit],
+  )
+  return rows
 }

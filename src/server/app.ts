@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import cookie from '@fastify/cookie'
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyError,
@@ -7,6 +8,7 @@ import Fastify, {
   type FastifyRequest,
 } from 'fastify'
 import { accounts } from '../accounts/plugin.ts'
+import { readSession } from '../accounts/visitor.ts'
 import { sendApiError } from '../api/errors.ts'
 import { api, noSuchEndpoint as noSuchApiEndpoint } from '../api/plugin.ts'
 import type { Config } from '../config.ts'
@@ -82,9 +84,13 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const metrics = countUpstreams(measureRequests(app, context))
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
-  await pages(app)
+  await pages(app, { ...context, findVisitor: (request) => readSession(context, request) })
   app.setErrorHandler(showError)
-  app.setNotFoundHandler(answerUnknown)
+  await app.register(async (scope) => {
+    // The page needs the session cookie for its menu.
+    await scope.register(cookie)
+    scope.setNotFoundHandler(answerUnknown)
+  })
   await app.register(healthRoutes, context)
   await app.register(accounts, context)
   await app.register(oauthPages, context)
@@ -105,7 +111,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     await mirror.settle()
   })
   await app.register(api, { ...context, changes, lastUse, upstreamClient })
-  await app.register(peoplesPages, { ...context, readmes })
+  await app.register(peoplesPages, { ...context, changes, readmes })
   await app.register(registry, {
     ...context,
     changes,
@@ -180,12 +186,12 @@ function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: F
 }
 
 /** Answers what no route takes: an unknown address, or a method that the router does not know. */
-function answerUnknown(request: FastifyRequest, reply: FastifyReply): void {
+async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const dialect = dialectOf(request)
   if (dialect) {
     dialect.answer(dialect.nothingHere(), request, reply)
-    return
+    return reply
   }
   setPageHeaders(reply, pagePolicy)
-  showPageError(pageNotFound(), reply)
+  return showPageError(pageNotFound(), reply)
 }

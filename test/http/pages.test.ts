@@ -22,6 +22,20 @@ describe('an address where nothing is', () => {
   })
 })
 
+describe('GET /assets/…/script.js', () => {
+  const t = useApp()
+
+  it('is small, and the only script that the policy of pages allows', async () => {
+    const { body, headers } = await t.app.inject('/login')
+    const [, url] = /<script src="([^"]+)" defer><\/script>/.exec(body) ?? []
+    const script = await t.app.inject(url as string)
+    expect(script.headers['content-type']).toBe('text/javascript; charset=utf-8')
+    expect(script.rawPayload.length).toBeLessThan(15_000)
+    expect(body.match(/<script/g)).toHaveLength(1)
+    expect(headers['content-security-policy']).toContain("script-src 'self';")
+  })
+})
+
 describe('GET /assets/…', () => {
   const t = useApp()
 
@@ -35,7 +49,7 @@ describe('GET /assets/…', () => {
       'cache-control': 'public, max-age=31536000, immutable',
       'x-content-type-options': 'nosniff',
     })
-    expect(answer.rawPayload.length).toBeLessThan(14_000)
+    expect(answer.rawPayload.length).toBeLessThan(20_000)
   })
 })
 

@@ -86,3 +86,47 @@ export async function findPackage(
   )
   return rows[0] ?? null
 }
+
+/** A package that a search over repositories found. */
+export interface FoundPackage {
+  repositoryPath: string
+  name: string
+  description: string
+  latestVersion: string
+  isAbandoned: boolean
+}
+
+/**
+ * Searches names and descriptions of the packages in all repositories that the account may see; a null account is a
+ * visitor. Matches in the name come first.
+ */
+export async function searchAllPackages(
+  db: Queryable,
+  accountId: string | null,
+  search: string,
+  limit: number,
+): Promise<FoundPackage[]> {
+  const { rows } = await db.query<FoundPackage>(
+    `with visible as materialized (
+       select r.id, g.name || '/' || r.name as path
+         from repository r join repository_group g on g.id = r.group_id
+        where r.visibility = 'public'
+           or r.id in (select repository_id from repository_member where account_id = $1)
+           or r.group_id in (select group_id from group_member where account_id = $1)
+           or coalesce((select is_admin from account where id = $1), false)
+     ), found as (
+       select p.id, p.name, p.description, p.abandoned_at, visible.path,
+              strpos(p.name, lower($2)) = 0 as is_elsewhere
+         from visible join package p on p.repository_id = visible.id
+        where (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
+          and exists (select from package_version v where v.package_id = p.id and v.is_listed)
+        order by is_elsewhere, p.name, visible.path limit $3
+     )
+     select f.path as "repositoryPath", f.name, f.description, latest.version as "latestVersion",
+            f.abandoned_at is not null as "isAbandoned"
+       from found f join package_version latest on latest.id = latest_version(f.id)
+      order by f.is_elsewhere, f.name, f.path`,
+    [accountId, search, limit],
+  )
+  return rows
+}

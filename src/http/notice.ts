@@ -1,0 +1,41 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type CookieConfig, clearCookie, readCookie, readSignedText, setCookie } from './cookies.ts'
+
+/** A cookie has at most 4096 bytes. */
+const maxCharacters = 700
+/** Long enough for the redirect after a form. */
+const lifetimeSeconds = 60
+
+/** Leaves a sentence that the next page of a signed-in browser shows once, such as “The member was added”. */
+export function leaveNotice(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  config: CookieConfig,
+  text: string,
+): void {
+  const session = readCookie(request, config, 'session')
+  if (session === null) return
+  const encoded = Buffer.from(text.slice(0, maxCharacters)).toString('base64url')
+  setCookie(reply, config, 'notice', `${sign(session, encoded)}${encoded}`, lifetimeSeconds)
+}
+
+/** Returns the sentence that the last page left, and removes it. Null when there is none, or another site wrote it. */
+export function takeNotice(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  config: CookieConfig,
+): string | null {
+  const session = readCookie(request, config, 'session')
+  const sent = readSignedText(request, config, 'notice')
+  if (session === null || sent === null) return null
+  clearCookie(reply, config, 'notice')
+  const [signature, encoded] = [Buffer.from(sent.slice(0, 43)), sent.slice(43)]
+  const isOurs = timingSafeEqual(signature, Buffer.from(sign(session, encoded)))
+  return isOurs ? Buffer.from(encoded, 'base64url').toString() : null
+}
+
+/** 43 characters. Only who knows the session can make it. */
+function sign(session: string, encoded: string): string {
+  return createHmac('sha256', session).update(`notice:${encoded}`).digest('base64url')
+}

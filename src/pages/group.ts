@@ -1,0 +1,60 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { readSession } from '../accounts/visitor.ts'
+import type { AppContext } from '../context.ts'
+import { isAtLeast } from '../domain/permissions.ts'
+import { readQuery, text } from '../http/forms.ts'
+import { pageNotFound } from '../http/page-error.ts'
+import { nobody, page } from '../http/pages.ts'
+import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
+import { listRepositoriesOfGroup, type ReachedRepository, reachOf } from '../repositories/reached.ts'
+
+const repositoriesPerPage = 50
+
+const groupPage = page<{
+  group: VisibleGroup
+  isAdmin: boolean
+  repositories: ReachedRepository[]
+  /** The name that the next page starts after; null on the last one. */
+  next: string | null
+}>('pages/group')
+
+const GroupQuery = z.object({ after: text })
+/** What a group or a repository can be called. */
+const name = /^[a-z0-9][a-z0-9._-]*$/
+
+/** `GET /<group>`: its repositories, as far as the visitor may see them. A slash at the end of a URL redirects. */
+export async function groupRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { db } = context
+
+  app.get<{ Params: { group: string } }>('/:group', async (request, reply) => {
+    const session = await readSession(context, request)
+    const accountId = session?.account.id ?? null
+    const group = await findVisibleGroup(db, request.params.group, accountId)
+    if (!group) throw pageNotFound()
+    const { after } = readQuery(GroupQuery, request)
+    const part = { after, limit: repositoriesPerPage + 1 }
+    const found = await listRepositoriesOfGroup(db, reachOf(accountId), group.name, part)
+    const repositories = found.slice(0, repositoriesPerPage)
+    return groupPage(reply, session ?? nobody, {
+      group,
+      isAdmin: isAtLeast(group.role, 'admin'),
+      repositories,
+      next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
+    })
+  })
+
+  app.get<{ Params: { group: string; name?: string } }>('/:group/', redirectWithoutSlash)
+  app.get<{ Params: { group: string; name?: string } }>('/:group/:name/', redirectWithoutSlash)
+}
+
+/** Only for names: a path such as `//example.com/` must not become a redirect to another host. */
+async function redirectWithoutSlash(
+  { params, url }: FastifyRequest<{ Params: { group: string; name?: string } }>,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const segments = Object.values(params)
+  if (!segments.every((segment) => name.test(segment))) throw pageNotFound()
+  const query = url.includes('?') ? url.slice(url.indexOf('?')) : ''
+  return reply.redirect(`/${segments.join('/')}${query}`, 301)
+}

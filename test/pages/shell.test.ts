@@ -1,0 +1,137 @@
+import { describe, expect, it } from 'vitest'
+import {
+  aGroup,
+  aGroupMember,
+  aMember,
+  anAccount,
+  aRepository,
+  cookiesOf,
+  csrfTokenIn,
+  password,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+const t = useApp()
+const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
+
+describe('the frame of every page', () => {
+  it('keeps the menu of the signed-in person on error pages', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    for (const url of ['/no-such-group', '/a/b/c/d/e', '/settings/account/password', '/?q=a&q=b']) {
+      const { body, statusCode } = await look(url, cookie)
+      expect(statusCode).toBeGreaterThanOrEqual(400)
+      expect(body).toContain(`Signed in as ${account.username}`)
+      expect(body).toContain('action="/search"')
+    }
+  })
+
+  it('names the request on error pages', async () => {
+    const { body } = await look('/search?q=a&q=b')
+    expect(body).toMatch(/name the request <code>[\w-]+<\/code>/)
+  })
+
+  it('leads back to the page through the sign-in, also from a page that is not there', async () => {
+    const account = await anAccount(t.db)
+    const { body } = await look('/acme/php?q=x')
+    const [, link] = /<a href="(\/login\?page=[^"]+)"/.exec(body) ?? []
+    const toForm = await look(String(link))
+    const form = await look(String(toForm.headers.location))
+    const [, returnId] = /name="return" value="([^"]+)"/.exec(form.body) ?? []
+    const fields = { csrf_token: csrfTokenIn(form), return: String(returnId) }
+    const signedIn = await post(t.app, '/login', cookiesOf(form), {
+      ...fields,
+      username: account.username,
+      password,
+    })
+    expect(signedIn.headers.location).toBe('/acme/php?q=x')
+  })
+
+  it.each(['//evil.test', '/\\evil.test', 'https://evil.test'])('never leads to %s', async (page) => {
+    const { headers } = await look(`/login?${new URLSearchParams({ page })}`)
+    expect(headers.location).toBe('/login')
+  })
+
+  it.each([
+    ['/acme/', '/acme'],
+    ['/acme/php/?q=1', '/acme/php?q=1'],
+    ['/settings/', '/settings'],
+  ])('redirects %s to %s', async (from, to) => {
+    const { statusCode, headers } = await look(from)
+    expect([statusCode, headers.location]).toEqual([301, to])
+  })
+
+  it.each(['//evil.test/', '/%2Fevil.test/', '/%5Cevil.test/x/'])('redirects %s nowhere', async (url) => {
+    expect((await look(url)).statusCode).toBe(404)
+  })
+
+  it('leads from /settings to the account', async () => {
+    expect((await look('/settings')).headers.location).toBe('/settings/account')
+  })
+})
+
+describe('GET /<group>', () => {
+  it('lists the repositories that the visitor may see, and hides a group without one', async () => {
+    const group = await aGroup(t.db)
+    const open = await aRepository(t.db, { group, visibility: 'public' })
+    const closed = await aRepository(t.db, { group })
+    const account = await anAccount(t.db)
+    await aGroupMember(t.db, account, group, 'guest')
+    const visitor = await look(`/${group.name}`)
+    expect(visitor.body).toContain(`href="/${open.path}"`)
+    expect(visitor.body).not.toContain(closed.path)
+    const member = await look(`/${group.name}`, await signIn(t.app, account))
+    expect(member.body).toContain(`href="/${closed.path}"`)
+    const { group: hidden } = await aRepository(t.db)
+    expect((await look(`/${hidden.name}`)).statusCode).toBe(404)
+    expect((await look(`/${hidden.name}`, await signIn(t.app, account))).statusCode).toBe(404)
+  })
+
+  it('shows a group to a member of one of its repositories', async () => {
+    const account = await anAccount(t.db)
+    const mine = await aRepository(t.db)
+    const other = await aRepository(t.db, { group: mine.group })
+    await aMember(t.db, account, mine, 'guest')
+    const { body } = await look(`/${mine.group.name}`, await signIn(t.app, account))
+    expect(body).toContain(`href="/${mine.path}"`)
+    expect(body).not.toContain(other.path)
+  })
+
+  it.each(['new', 'search', 'admin', 'docs', 'invitations', 'password-reset'])(
+    'cannot be called %s, the first segment of other URLs',
+    async (name) => {
+      await expect(aGroup(t.db, name)).rejects.toMatchObject({
+        constraint: 'group_name_is_not_the_first_segment_of_another_url',
+      })
+    },
+  )
+})
+
+describe('GET /search', () => {
+  it('finds packages and repositories that the person may see, and no others', async () => {
+    const publisher = await aPublisher(t, { role: 'developer' })
+    await publisher.push('1.0.0', { name: 'acme/zebra', manifest: { description: 'Stripes & more' } })
+    const other = await aPublisher(t)
+    await other.push('1.0.0', { name: 'other/zebra' })
+    const open = await aPublisher(t, { visibility: 'public' })
+    await open.push('1.0.0', { name: 'open/zebra' })
+    const hits = (body: string) => [...body.matchAll(/packages\/(\w+\/zebra)"/g)].map(([, name]) => name)
+    const cookie = await signIn(t.app, publisher.account)
+    expect(hits((await look('/search?q=ZEBRA', cookie)).body)).toEqual(['acme/zebra', 'open/zebra'])
+    expect(hits((await look('/search?q=stripes', cookie)).body)).toEqual(['acme/zebra'])
+    expect(hits((await look('/search?q=zebra')).body)).toEqual(['open/zebra'])
+    const { body } = await look(`/search?q=${encodeURIComponent(publisher.repository.path)}`, cookie)
+    expect(body).toContain(`href="/${publisher.repository.path}"`)
+    const hidden = await look(`/search?q=${encodeURIComponent(other.repository.path)}`, cookie)
+    expect(hidden.body).not.toContain(`href="/${other.repository.path}"`)
+  })
+
+  it.each(['', '?q=', '?q=%25', '?q=%3Cb%3E', '?q=%00', '?q=a&q=b'])('takes %s', async (query) => {
+    const { statusCode, body } = await look(`/search${query}`)
+    expect([200, 400, 404]).toContain(statusCode)
+    expect(body).not.toContain('<b>')
+  })
+})

@@ -1,0 +1,98 @@
+/* Comforts for pages that all work without this file (DESIGN §8). */
+
+/* The key / goes to the search, unless one is typing. */
+document.addEventListener('keydown', (event) => {
+  const { target } = event
+  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey) return
+  if (target instanceof HTMLElement && target.closest('input, textarea, select, [contenteditable]')) return
+  const field = document.querySelector('#find')
+  if (!field) return
+  event.preventDefault()
+  field.focus()
+})
+
+/* Times: how long ago, with the reader's own clock in the title. */
+const units = [
+  ['year', 31_536_000],
+  ['month', 2_592_000],
+  ['week', 604_800],
+  ['day', 86_400],
+  ['hour', 3600],
+  ['minute', 60],
+]
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
+const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
+for (const time of document.querySelectorAll('time[datetime]')) {
+  const moment = new Date(time.dateTime)
+  if (Number.isNaN(moment.getTime())) continue
+  const seconds = (moment.getTime() - Date.now()) / 1000
+  const [unit, length] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ['minute', 60]
+  const count = Math.round(seconds / length)
+  time.title = absolute.format(moment)
+  time.textContent = count === 0 ? 'just now' : relative.format(count, unit)
+}
+
+/* Every command and hash gets a button that copies it. */
+if (navigator.clipboard) {
+  for (const source of document.querySelectorAll('pre:not(.readme) > code, code.copy')) {
+    const button = document.createElement('button')
+    button.type = 'button'
+    button.className = 'copy secondary small'
+    button.textContent = 'Copy'
+    button.setAttribute('aria-live', 'polite')
+    button.addEventListener('click', async () => {
+      try {
+        await navigator.clipboard.writeText(source.textContent.trim())
+        button.textContent = 'Copied'
+      } catch {
+        button.textContent = 'Not allowed'
+      }
+      setTimeout(() => {
+        button.textContent = 'Copy'
+      }, 2000)
+    })
+    const block = source.closest('pre') ?? source
+    const frame = document.createElement('div')
+    frame.className = 'copyable'
+    block.replaceWith(frame)
+    frame.append(block, button)
+  }
+}
+
+/* A list is filtered as one types in the search field above it. */
+for (const field of document.querySelectorAll('input[data-filters]')) {
+  const items = [...document.querySelectorAll(`${field.dataset.filters} > *`)]
+  field.addEventListener('input', () => {
+    const word = field.value.trim().toLowerCase()
+    for (const item of items) item.hidden = !item.textContent.toLowerCase().includes(word)
+  })
+}
+
+/* A link to a confirmation page opens the question in a dialog instead. */
+for (const link of document.querySelectorAll('a[data-confirm]')) {
+  link.addEventListener('click', async (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return
+    event.preventDefault()
+    try {
+      const response = await fetch(link.href)
+      const page = new DOMParser().parseFromString(await response.text(), 'text/html')
+      const question = page.querySelector('[data-question]')
+      if (!response.ok || !question) throw new Error('no question')
+      const dialog = document.createElement('dialog')
+      dialog.setAttribute('aria-label', link.textContent.trim())
+      dialog.append(document.adoptNode(question))
+      dialog.querySelector('[data-cancel]')?.addEventListener('click', (cancel) => {
+        cancel.preventDefault()
+        dialog.close()
+      })
+      dialog.addEventListener('close', () => {
+        dialog.remove()
+        link.focus()
+      })
+      document.body.append(dialog)
+      dialog.showModal()
+    } catch {
+      location.href = link.href
+    }
+  })
+}
