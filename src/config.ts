@@ -62,6 +62,7 @@ const Environment = z.object({
     .string()
     .regex(/^postgres(ql)?:\/\//, 'must start with postgres:// or postgresql://')
     .optional(),
+  DATABASE_PREPARE: z.enum(['true', 'false'], { error: 'must be true or false' }).default('true'),
   BASE_URL: publicUrl
     // Cookies and the links of pages start at the root of the host.
     .refine((url) => !/^\w+:\/\/[^/]+\//.test(url), 'must have no path: give svc a host of its own')
@@ -116,6 +117,8 @@ const Environment = z.object({
 export interface Config {
   /** Null: svc runs its own embedded PostgreSQL under `dataDir`. */
   databaseUrl: string | null
+  /** False: no statement has a name, for a pooler that cannot carry prepared statements. */
+  preparesStatements: boolean
   /** Public URL without a slash at its end. Everything emitted is built from it, never from the Host header. */
   baseUrl: string
   /** {auth_url} of SPEC: the issuer. */
@@ -205,6 +208,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   }
   return Object.freeze({
     databaseUrl: env.DATABASE_URL ?? null,
+    preparesStatements: env.DATABASE_PREPARE === 'true',
     baseUrl,
     authUrl: env.AUTH_URL ?? baseUrl,
     givenUrls: { base: env.BASE_URL !== undefined, auth: env.AUTH_URL !== undefined },

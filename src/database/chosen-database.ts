@@ -22,14 +22,15 @@ export interface ChosenDatabase {
 /** For the server: it holds the embedded PostgreSQL until `close`. */
 export async function openForServer(config: Config, log: FastifyBaseLogger): Promise<ChosenDatabase> {
   await prepareDataDir(config.dataDir)
-  if (config.databaseUrl !== null) return openUrl(config.databaseUrl, (error) => logBroken(log, error))
+  if (config.databaseUrl !== null)
+    return openUrl(config, config.databaseUrl, (error) => logBroken(log, error))
   const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, log, purpose: 'server' })
   return openHeld(postgres, (error) => logBroken(log, error))
 }
 
 /** For a command: beside the running server's embedded PostgreSQL, else with one that is started for it alone. */
 export async function openForCommand(config: Config): Promise<ChosenDatabase> {
-  if (config.databaseUrl !== null) return openUrl(config.databaseUrl, ignore)
+  if (config.databaseUrl !== null) return openUrl(config, config.databaseUrl, ignore)
   const running = await findEmbeddedPostgres(config.dataDir)
   if (running === null) {
     await prepareDataDir(config.dataDir)
@@ -42,8 +43,12 @@ export async function openForCommand(config: Config): Promise<ChosenDatabase> {
 
 const never = new Promise<Error>(() => {})
 
-function openUrl(connectionString: string, onError: (error: Error) => void): ChosenDatabase {
-  const db = openDatabase({ connectionString }, onError)
+function openUrl(
+  { preparesStatements }: Config,
+  connectionString: string,
+  onError: (error: Error) => void,
+): ChosenDatabase {
+  const db = openDatabase({ connectionString, preparesStatements }, onError)
   return { db, isEmbedded: false, gone: never, close: () => db.end() }
 }
 

@@ -21,10 +21,15 @@ const lockMilliseconds = 5_000
 
 /**
  * Opens the pool that the whole process shares. Broken idle connections are replaced and reported to `onError`.
- * `statement_timeout` overrides the server-side limit of a statement, in milliseconds.
+ * `statement_timeout` overrides the server-side limit of a statement, in milliseconds. With `preparesStatements: false`
+ * no statement has a name: a pooler may run each one on another server connection, which does not know the name.
  */
 export function openDatabase(
-  { statement_timeout = statementMilliseconds, ...connection }: pg.PoolConfig,
+  {
+    statement_timeout = statementMilliseconds,
+    preparesStatements = true,
+    ...connection
+  }: pg.PoolConfig & { preparesStatements?: boolean },
   onError: (error: Error) => void,
 ): pg.Pool {
   const setLimits = (client: pg.ClientBase) =>
@@ -41,6 +46,8 @@ export function openDatabase(
     query_timeout: 30_000,
     // Its types do not say so, but pg waits for the promise before it lends the connection.
     onConnect: setLimits as (client: pg.ClientBase) => void,
+    // Among the pool's options, so that side pools and connections of their own have it too.
+    ...(!preparesStatements && { Client: UnnamedClient }),
     ...connection,
   })
   pool.on('error', (error: Error & { client?: unknown }) => {
@@ -52,6 +59,18 @@ export function openDatabase(
   // A connection that breaks while in use fails the statement of whoever uses it; pg would end the process too.
   pool.on('connect', (client) => client.on('error', () => {}))
   return pool
+}
+
+/** A connection whose statements have no names. PostgreSQL parses and plans each one anew. */
+class UnnamedClient extends pg.Client {
+  // Its overloads cannot be told apart here: only the name is taken away.
+  // biome-ignore lint/suspicious/noExplicitAny: pg's declaration has eleven overloads.
+  override query(statement: any, ...rest: any[]): any {
+    const hasName = typeof statement === 'object' && statement !== null && 'name' in statement
+    // A stream, as COPY has one, is passed on as it is.
+    const unnamed = hasName && 'text' in statement && !('submit' in statement)
+    return super.query(unnamed ? { ...statement, name: undefined } : statement, ...(rest as []))
+  }
 }
 
 const begin = `begin; set local lock_timeout = ${lockMilliseconds};
@@ -85,7 +104,8 @@ export async function withOwnConnection<T>(
   { options }: pg.Pool,
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
-  const client = new pg.Client({ ...options, password: options.password, query_timeout: undefined })
+  const Client = (options.Client as typeof pg.Client | undefined) ?? pg.Client
+  const client = new Client({ ...options, password: options.password, query_timeout: undefined })
   // Without a listener, pg would end the process when the connection breaks. The running statement fails anyway.
   client.on('error', () => {})
   await client.connect()

@@ -5,6 +5,7 @@ import { projectRoot } from '../config.ts'
 import { withOwnConnection } from './database.ts'
 import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 import { applyFunctions, isNewText, listFunctionTexts, readFunctions } from './sql-functions.ts'
+import { withoutTimeouts } from './table-copy.ts'
 
 /** All SQL files, in the order in which they are applied. */
 export interface Schema {
@@ -44,40 +45,52 @@ export async function migrate(
 ): Promise<string[]> {
   const schema = await readSchema(migrationsDir, builtInDir)
   const migrations = [...schema.builtIn, ...schema.operators]
-  return withMigrationLock(pool, async (client) => {
-    const applied = await listApplied(client)
-    for (const migration of migrations) refuseChange(migration, applied)
-    const known = new Set(migrations.map(({ name }) => name))
-    const missing = [...applied.keys()].filter((name) => !known.has(name))
-    if (missing.length > 0) onMissing(missing)
-    const isNew = ({ name }: SqlFile) => !applied.has(name)
-    const changed = await changeSchema(client, schema.builtIn.filter(isNew), schema.functions)
-    const seeds = schema.operators.filter(isNew)
-    for (const migration of seeds) await inTransaction(client, () => apply(client, migration))
-    return [...changed, ...seeds].map(({ name }) => name)
+  return withOwnConnection(pool, async (client) => {
+    const { done, seeds } = await inLockedTransaction(client, async () => {
+      const applied = await listApplied(client)
+      for (const migration of migrations) refuseChange(migration, applied)
+      const known = new Set(migrations.map(({ name }) => name))
+      const missing = [...applied.keys()].filter((name) => !known.has(name))
+      if (missing.length > 0) onMissing(missing)
+      const isNew = ({ name }: SqlFile) => !applied.has(name)
+      const changed = await changeSchema(client, schema.builtIn.filter(isNew), schema.functions)
+      return { done: changed, seeds: schema.operators.filter(isNew) }
+    })
+    for (const seed of seeds) {
+      // Another process may have been faster: the lock is taken anew for each file.
+      if (await inLockedTransaction(client, () => applyIfMissing(client, seed))) done.push(seed)
+    }
+    return done.map(({ name }) => name)
   })
 }
 
 /** Applies one of the operator's migrations now, whatever else is pending. Does nothing when it is applied already. */
 export async function applyMigration(pool: pg.Pool, path: string): Promise<void> {
   const migration = await readSqlFile(path, basename(path))
-  await withMigrationLock(pool, async (client) => {
-    const applied = await listApplied(client)
-    refuseChange(migration, applied)
-    if (!applied.has(migration.name)) await inTransaction(client, () => apply(client, migration))
-  })
+  await withMigrationLock(pool, (client) => applyIfMissing(client, migration))
 }
 
-/** Runs work on its own connection, while no other process migrates or restores this database. */
+/**
+ * Runs work in one transaction on its own connection, while no other process migrates or restores this database. No
+ * limit of time applies. It is committed when the work returns, and rolled back when it throws.
+ */
 export async function withMigrationLock<T>(
   pool: pg.Pool,
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
-  return withOwnConnection(pool, async (client) => {
-    // Closing the connection always releases the lock.
-    await client.query('select pg_advisory_lock($1)', [advisoryLock])
-    return work(client)
-  })
+  return withOwnConnection(pool, (client) => inLockedTransaction(client, () => work(client)))
+}
+
+/** A failure ends the connection, and so rolls back. */
+async function inLockedTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
+  await client.query('begin')
+  // Also where a pooler lends a connection on which svc has set limits.
+  await withoutTimeouts(client)
+  // The lock of a session would stay behind on a connection that a pooler lends to others.
+  await client.query('select pg_advisory_xact_lock($1)', [advisoryLock])
+  const result = await work()
+  await client.query('commit')
+  return result
 }
 
 /**
@@ -102,7 +115,7 @@ export async function buildSchema(
   }
 }
 
-/** Applies built-in migrations and changed functions in one transaction. Returns what was new to this database. */
+/** Applies built-in migrations and changed functions. Returns what was new to this database. */
 async function changeSchema(
   client: pg.Client,
   missing: readonly SqlFile[],
@@ -111,10 +124,8 @@ async function changeSchema(
   const texts = await listFunctionTexts(client)
   const changed = functions.filter((file) => isNewText(file, texts))
   if (missing.length === 0 && changed.length === 0) return []
-  await inTransaction(client, async () => {
-    for (const migration of missing) await apply(client, migration)
-    await applyFunctions(client, functions, texts)
-  })
+  for (const migration of missing) await apply(client, migration)
+  await applyFunctions(client, functions, texts)
   return [...missing, ...changed]
 }
 
@@ -207,10 +218,11 @@ async function apply(client: pg.Client, { name, path, sql, checksum }: SqlFile):
   await client.query('insert into applied_migration (name, checksum) values ($1, $2)', [name, checksum])
 }
 
-/** A failure ends the connection, and so rolls back. */
-async function inTransaction(client: pg.Client, work: () => Promise<void>): Promise<void> {
-  // No limit of time, also where a pooler lends a connection on which svc has set one.
-  await client.query('begin; set local statement_timeout = 0; set local lock_timeout = 0')
-  await work()
-  await client.query('commit')
+/** Returns whether it applied the migration. Throws when it was changed after it was applied. */
+async function applyIfMissing(client: pg.Client, migration: SqlFile): Promise<boolean> {
+  const applied = await listApplied(client)
+  refuseChange(migration, applied)
+  if (applied.has(migration.name)) return false
+  await apply(client, migration)
+  return true
 }

@@ -25,7 +25,6 @@ import {
   listTables,
   prepareLoad,
   setSequence,
-  withoutTimeouts,
 } from '../database/table-copy.ts'
 import { type ArchiveStore, discardArchive, receiveArchive } from '../registry/archives/archive-store.ts'
 import { openArchiveStore } from '../registry/archives/open-store.ts'
@@ -132,7 +131,6 @@ async function takeEntries(
   checkArchives(archives, ending)
   await load.end(ending)
   await writeMigrations(config, backup.operators, ours)
-  await client.query('commit')
   return ending
 }
 
@@ -177,8 +175,6 @@ interface Load {
 
 /** Makes the backup's schema and takes its rows, one table after another. */
 async function beginLoad(client: pg.Client, manifest: Manifest, backup: Schema): Promise<Load> {
-  await client.query('begin')
-  await withoutTimeouts(client)
   await buildSchema(client, backup)
   const made = await listTables(client)
   for (const table of manifest.tables) refuseMissing(table, made)

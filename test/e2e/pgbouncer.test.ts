@@ -1,0 +1,80 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { useDatabase } from '../support/database.ts'
+import { type PgBouncer, startPgBouncer } from '../support/pgbouncer.ts'
+import { type Environment, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
+import { aRemoteUser, type Tokens } from '../support/remote-user.ts'
+import { has } from '../support/requires.ts'
+
+describe.skipIf(!has('pgbouncer'))(
+  'behind PgBouncer in transaction mode, with DATABASE_PREPARE=false',
+  () => {
+    // Empty: the servers migrate it through PgBouncer.
+    const database = useDatabase('template1')
+    const servers: Server[] = []
+    let folder: string
+    let pooler: PgBouncer
+    let environment: Environment
+
+    beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'svc-test-pgbouncer-data-'))
+      pooler = await startPgBouncer(database.connection)
+      environment = { DATABASE_URL: pooler.url, DATABASE_PREPARE: 'false', DATA_DIR: join(folder, 'data') }
+      servers.push(...(await Promise.all([startServer(environment), startServer(environment)])))
+    })
+    afterAll(async () => {
+      await Promise.all(servers.map(stopServer))
+      await pooler.stop()
+      await rm(folder, { recursive: true })
+    })
+    const anyUrl = (i = 0) => servers[i % servers.length]?.url ?? ''
+    const statuses = (responses: Response[]) => [...new Set(responses.map(({ status }) => status))]
+
+    it('two servers start together on an empty database, and leave no lock behind', async () => {
+      const left = `select from pg_locks join pg_database d on d.oid = database
+                   where locktype = 'advisory' and d.datname = current_database()`
+      expect((await database.db.query(left)).rowCount).toBe(0)
+      expect(JSON.parse((await runSvc(['migrate', '--json'], environment)).stdout)).toMatchObject({
+        applied: [],
+      })
+    })
+
+    it('pushes, pulls, refreshes and revocations do not fail, however many run at once', async () => {
+      const user = await aRemoteUser(database.db)
+      expect(statuses([await user.push(anyUrl(), '1.0.0')])).toEqual([201])
+      const many = Array.from({ length: 60 }, (_, i) => i)
+      const pulls = () => Promise.all(many.map((i) => user.pull(anyUrl(i))))
+      expect([...statuses(await pulls()), ...statuses(await pulls())]).toEqual([200, 200])
+
+      const pairs = await Promise.all(many.map((i) => user.tokens(anyUrl(i))))
+      const mixed = many.map(async (i) => {
+        const refreshed = await user.refresh(anyUrl(i), pairs[i]?.refresh_token ?? '')
+        const { access_token } = (await refreshed.clone().json()) as Tokens
+        const used = await user.check(anyUrl(i), access_token)
+        const revoked = await user.revoke(anyUrl(i), access_token)
+        const refused = await user.check(anyUrl(i + 1), access_token)
+        const pushed = i % 6 === 0 ? (await user.push(anyUrl(i), `2.0.${i}`)).status : 201
+        return [refreshed, used, revoked, refused].map(({ status }) => status).concat(pushed)
+      })
+      expect(await Promise.all(mixed)).toEqual(many.map(() => [200, 200, 200, 401, 201]))
+    })
+
+    it('jobs run', async () => {
+      await database.db.query(`insert into job (name, key) values ('delete-expired-rows', '')`)
+      const succeeded = () =>
+        database.db.query(
+          `select from job_kind where name = 'delete-expired-rows' and succeeded_at is not null
+            and not exists (select from job where name = 'delete-expired-rows')`,
+        )
+      await expect.poll(async () => (await succeeded()).rowCount, { timeout: 10_000 }).toBe(1)
+    })
+
+    it('commands work, a backup too', async () => {
+      const file = join(folder, 'backup.tar')
+      expect(await runSvc(['backup', file], environment)).toMatchObject({ code: 0 })
+      expect(await runSvc(['verify-archives'], environment)).toMatchObject({ code: 0 })
+    })
+  },
+)

@@ -1,0 +1,54 @@
+import type { Queryable } from '../../src/database/database.ts'
+import { aMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
+import { aCode, anApplication, anAuthorization } from './oauth-actors.ts'
+import { aPackageZip, basic } from './registry-actors.ts'
+
+/** What the token endpoint returns. */
+export interface Tokens {
+  access_token: string
+  refresh_token: string
+}
+
+/**
+ * A developer of a private repository who also authorized an application. Every call names the URL of the server that
+ * it goes to, so that one user can speak to many processes.
+ */
+export async function aRemoteUser(db: Queryable) {
+  const repository = await aRepository(db)
+  const account = await anAccount(db)
+  await aMember(db, account, repository, 'developer')
+  const headers = { authorization: basic(await aPersonalToken(db, account)) }
+  const application = await anApplication(db)
+  const authorization = await anAuthorization(db, account, application)
+  const path = `/${repository.path}/-/packages/`
+
+  const askAs = (endpoint: string, form: Record<string, string>) => (url: string) =>
+    fetch(`${url}/oauth2/${endpoint}`, {
+      method: 'POST',
+      headers: { authorization: application.basic },
+      body: new URLSearchParams(form),
+    })
+
+  return {
+    push: (url: string, version: string, name = 'acme/lib') =>
+      fetch(`${url}${path}upload/${name}/${version}`, {
+        method: 'PUT',
+        headers,
+        body: new Uint8Array(aPackageZip(name, { description: version })),
+      }),
+    pull: (url: string, file = 'p2/acme/lib.json') => fetch(`${url}${path}${file}`, { headers }),
+    /** A first pair, from a new code. */
+    async tokens(url: string): Promise<Tokens> {
+      const code = await aCode(db, authorization)
+      const response = await askAs('token', { grant_type: 'authorization_code', code })(url)
+      if (response.status !== 200) throw new Error(`${response.status} ${await response.text()}`)
+      return (await response.json()) as Tokens
+    },
+    refresh: (url: string, token: string) =>
+      askAs('token', { grant_type: 'refresh_token', refresh_token: token })(url),
+    revoke: (url: string, token: string) => askAs('revoke', { token })(url),
+    /** Uses an access token. */
+    check: (url: string, token: string) =>
+      fetch(`${url}/api/user`, { headers: { authorization: `Bearer ${token}` } }),
+  }
+}
