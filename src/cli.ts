@@ -7,6 +7,7 @@ import { backupCommand, restoreCommand } from './commands/backup.ts'
 import { collectGarbageCommand } from './commands/collect-garbage.ts'
 import { completionCommand } from './commands/completion.ts'
 import { demoCommand } from './commands/demo.ts'
+import { eventCommand } from './commands/event.ts'
 import { groupCommand } from './commands/group.ts'
 import { importCommand } from './commands/import.ts'
 import { memberCommand } from './commands/member.ts'
@@ -30,6 +31,7 @@ const program = new Command('svc')
   .addCommand(demoCommand())
   .addCommand(accountCommand())
   .addCommand(sessionCommand())
+  .addCommand(eventCommand())
   .addCommand(groupCommand())
   .addCommand(repositoryCommand())
   .addCommand(memberCommand())

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { transaction } from '../database/database.ts'
+import { type Actor, transaction } from '../database/database.ts'
 import { type Author, insertEvent } from '../registry/tables/events.ts'
 import { listGroupsOnlyAdministeredBy, setGroupMember } from '../repositories/members.ts'
 import { deleteAccountRow, setDisabled, setPasswordHash } from './accounts.ts'
@@ -8,31 +8,44 @@ import { deleteSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
 
 /** Sets an account's password, whatever it was, and ends its sessions. Only for operators and administrators. */
-export async function resetPassword(db: pg.Pool, accountId: string, password: string): Promise<void> {
+export async function resetPassword(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  password: string,
+): Promise<void> {
   const passwordHash = await hashPassword(password)
-  await transaction(db, async (tx) => {
-    await setPasswordHash(tx, accountId, passwordHash)
-    await deleteSessions(tx, accountId)
-    // Whoever knew the old password loses the known browser or network, too.
-    await forgetOrigins(tx, accountId)
-  })
+  await transaction(
+    db,
+    async (tx) => {
+      await setPasswordHash(tx, accountId, passwordHash)
+      await deleteSessions(tx, accountId)
+      // Whoever knew the old password loses the known browser or network, too.
+      await forgetOrigins(tx, accountId)
+    },
+    actor,
+  )
 }
 
 /**
  * Disables an account: nobody signs in to it, its sessions end, and all its tokens stop at once, because every token
  * check reads the account. Enabling it brings the tokens back, not the sessions.
  */
-export async function disableAccount(db: pg.Pool, accountId: string): Promise<void> {
-  await transaction(db, async (tx) => {
-    // First the account, which a sign-in under way locks: its session is then seen by the next statement.
-    await setDisabled(tx, accountId, true)
-    await deleteSessions(tx, accountId)
-  })
+export async function disableAccount(db: pg.Pool, actor: Actor, accountId: string): Promise<void> {
+  await transaction(
+    db,
+    async (tx) => {
+      // First the account, which a sign-in under way locks: its session is then seen by the next statement.
+      await setDisabled(tx, accountId, true)
+      await deleteSessions(tx, accountId)
+    },
+    actor,
+  )
 }
 
 /** Enables a disabled account. */
-export async function enableAccount(db: pg.Pool, accountId: string): Promise<void> {
-  await setDisabled(db, accountId, false)
+export async function enableAccount(db: pg.Pool, actor: Actor, accountId: string): Promise<void> {
+  await transaction(db, (tx) => setDisabled(tx, accountId, false), actor)
 }
 
 /** What happens to groups that only the deleted account administers: another account's, or nobody's. */
@@ -47,29 +60,34 @@ export type AccountDeletion = { outcome: 'deleted' | 'refused'; groups: string[]
  */
 export async function deleteAccount(
   db: pg.Pool,
+  actor: Actor,
   author: Author,
   account: { id: string; username: string },
   orphanedGroups: OrphanedGroups,
 ): Promise<AccountDeletion> {
-  return transaction(db, async (tx) => {
-    const groups = await listGroupsOnlyAdministeredBy(tx, account.id)
-    const names = groups.map(({ name }) => name)
-    if (groups.length > 0 && orphanedGroups === 'refuse') return { outcome: 'refused', groups: names }
-    if (typeof orphanedGroups === 'object') {
-      const { id, username } = orphanedGroups.heir
-      for (const group of groups) {
-        await setGroupMember(tx, group.id, id, 'admin')
-        await insertEvent(tx, author, {
-          repositoryId: null,
-          groupId: group.id,
-          packageName: null,
-          version: null,
-          action: 'set-group-member',
-          details: { username, role: 'admin' },
-        })
+  return transaction(
+    db,
+    async (tx) => {
+      const groups = await listGroupsOnlyAdministeredBy(tx, account.id)
+      const names = groups.map(({ name }) => name)
+      if (groups.length > 0 && orphanedGroups === 'refuse') return { outcome: 'refused', groups: names }
+      if (typeof orphanedGroups === 'object') {
+        const { id, username } = orphanedGroups.heir
+        for (const group of groups) {
+          await setGroupMember(tx, group.id, id, 'admin')
+          await insertEvent(tx, author, {
+            repositoryId: null,
+            groupId: group.id,
+            packageName: null,
+            version: null,
+            action: 'set-group-member',
+            details: { username, role: 'admin' },
+          })
+        }
       }
-    }
-    await deleteAccountRow(tx, account.id)
-    return { outcome: 'deleted', groups: names }
-  })
+      await deleteAccountRow(tx, account.id)
+      return { outcome: 'deleted', groups: names }
+    },
+    actor,
+  )
 }

@@ -2,7 +2,8 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import type pg from 'pg'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
-import { transaction } from '../database/database.ts'
+import { type Actor, transaction } from '../database/database.ts'
+import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
@@ -51,8 +52,9 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
       const message = checked.status === 403 ? 'Your current password is not right.' : checked.problem
       return showAccount(db, reply, session, { problem: message, wasChanged: false })
     }
-    const changed = await changePassword(db, checked, chosen)
-    if (!changed || !(await startSession(context, request, reply, changed))) {
+    const actor = actorOf(request, session.account.id, 'change-password')
+    const changed = await changePassword(db, checked, chosen, actor)
+    if (!changed || !(await startSession(context, request, reply, changed, 'change-password'))) {
       const message = 'The password was changed a moment ago. Sign in with the new one.'
       return showAccount(db, reply.code(409), session, { problem: message, wasChanged: false })
     }
@@ -61,7 +63,10 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
 
   app.post('/settings/account/sign-out-everywhere', async (request, reply) => {
     const session = await readSession(context, request)
-    if (session) await deleteSessions(db, session.account.id)
+    if (session) {
+      const { id } = session.account
+      await transaction(db, (tx) => deleteSessions(tx, id), actorOf(request, id, 'sign-out'))
+    }
     clearCookie(reply, config, 'session')
     return reply.redirect('/login', 303)
   })
@@ -85,12 +90,17 @@ async function changePassword(
   db: pg.Pool,
   credentials: Credentials,
   chosen: string,
+  actor: Actor,
 ): Promise<Credentials | null> {
   const newHash = await hashPassword(chosen)
-  return transaction(db, async (tx) => {
-    if (!(await replacePasswordHash(tx, credentials, newHash))) return null
-    await deleteSessions(tx, credentials.accountId)
-    await forgetOrigins(tx, credentials.accountId)
-    return { ...credentials, passwordHash: newHash }
-  })
+  return transaction(
+    db,
+    async (tx) => {
+      if (!(await replacePasswordHash(tx, credentials, newHash))) return null
+      await deleteSessions(tx, credentials.accountId)
+      await forgetOrigins(tx, credentials.accountId)
+      return { ...credentials, passwordHash: newHash }
+    },
+    actor,
+  )
 }

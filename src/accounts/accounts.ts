@@ -92,6 +92,20 @@ export async function replacePasswordHash(
   return rowCount === 1
 }
 
+/** Stores another hash of the same password. No identity event tells of it. False when the password was changed. */
+export async function renewHash(
+  db: Queryable,
+  { accountId, passwordHash }: Credentials,
+  newHash: string,
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `with marked as (select set_config('svc.is_rehash', 'on', true) as mark)
+     update account set password_hash = $3 from marked where id = $1 and password_hash = $2 and mark = 'on'`,
+    [accountId, passwordHash, newHash],
+  )
+  return rowCount === 1
+}
+
 /** Sets an account's password, whatever it was: only for an operator or administrator. */
 export async function setPasswordHash(db: Queryable, accountId: string, newHash: string): Promise<void> {
   await db.query('update account set password_hash = $2 where id = $1', [accountId, newHash])

@@ -1,13 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
-import { hashSecret } from '../domain/secrets.ts'
+import { transaction } from '../database/database.ts'
+import { actorOf } from '../http/actor.ts'
 import { clearCookie, readCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
-import { deleteSession } from './sessions.ts'
-import { checkSignIn, renewPasswordHash, startSession } from './sign-in.ts'
+import { deleteSession, findSession } from './sessions.ts'
+import { checkSignIn, noteRefusedSignIn, renewPasswordHash, startSession } from './sign-in.ts'
 import { originOf } from './sign-in-origins.ts'
 import { findReturn } from './sign-in-returns.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
@@ -33,6 +34,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
     const { return: returnId, username: login, password } = readForm(LoginForm, request)
     const checked = await checkSignIn(db, login, password, originOf(request, config))
     if ('problem' in checked) {
+      await noteRefusedSignIn(db, request, login, checked)
       reply.code(checked.status).headers(checked.headers)
       return showForm(context, request, reply, { returnId, login, problem: checked.problem })
     }
@@ -65,7 +67,10 @@ function showForm(
 
 async function endSession({ config, db }: AppContext, request: FastifyRequest): Promise<void> {
   const id = readCookie(request, config, 'session')
-  if (id !== null) await deleteSession(db, hashSecret(id))
+  const session = id === null ? null : await findSession(db, id)
+  if (!session) return
+  const actor = actorOf(request, session.account.id, 'sign-out')
+  await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
 }
 
 /** To the page that asked for the sign-in, or home. */

@@ -1,10 +1,11 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
-import { brokenConstraint } from '../database/database.ts'
+import { type Actor, brokenConstraint, transaction } from '../database/database.ts'
 import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { allScopes } from '../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
@@ -88,7 +89,10 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     }
     const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
     const choice = readChoice(form, chosen)
-    const made = typeof choice === 'string' ? choice : await makeToken(context, session, choice)
+    const made =
+      typeof choice === 'string'
+        ? choice
+        : await makeToken(context, actorOf(request, session.account.id), session, choice)
     if (typeof made === 'string') {
       return showTokens(context, reply.code(400), session, { form, problem: made, wasRevoked: false })
     }
@@ -101,7 +105,8 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
     const id = readId(readForm(RevokeForm, request).id)
     if (id === null) throw pageNotFound()
-    await revokePersonalToken(db, session.account.id, id)
+    const { id: accountId } = session.account
+    await transaction(db, (tx) => revokePersonalToken(tx, accountId, id), actorOf(request, accountId))
     return reply.redirect('/settings/tokens?revoked=1', 303)
   })
 }
@@ -139,13 +144,15 @@ function readId(text: string): string | null {
 /** The new token, which is shown this once, or why it cannot be. */
 async function makeToken(
   { db }: AppContext,
+  actor: Actor,
   session: Session,
   choice: TokenChoice,
 ): Promise<{ token: string; expiresAt: Date | null } | string> {
   const token = makeSecret('personal')
   try {
     const tokenHash = hashSecret(token)
-    const expiresAt = await insertPersonalToken(db, { accountId: session.account.id, tokenHash, ...choice })
+    const wanted = { accountId: session.account.id, tokenHash, ...choice }
+    const expiresAt = await transaction(db, (tx) => insertPersonalToken(tx, wanted), actor)
     return { token, expiresAt }
   } catch (error) {
     if (brokenConstraint(error) !== 'personal_token_name_is_taken') throw error

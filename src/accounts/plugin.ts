@@ -4,6 +4,7 @@ import { wrongMethod } from '../http/page-error.ts'
 import { leavingPagePolicy, pagePolicy, servePages } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { accountRoutes } from './account-page.ts'
+import { adminEventRoutes, securityRoutes } from './event-pages.ts'
 import { loginRoutes } from './login.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
 
@@ -20,6 +21,8 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
       scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
       await accountRoutes(scope, context)
       await personalTokenRoutes(scope, context)
+      await securityRoutes(scope, context)
+      await adminEventRoutes(scope, context)
     })
   })
 }

@@ -33,6 +33,7 @@ export async function insertSession(
   db: Queryable,
   { accountId, passwordHash }: Credentials,
   network: string,
+  userAgent: string | null = null,
 ): Promise<string | null> {
   const id = makeOpaqueId()
   const { rowCount } = await db.query(
@@ -40,15 +41,22 @@ export async function insertSession(
     `with expired as (delete from session where expires_at < now()),
           signed_in as (select id from account
                          where id = $2 and password_hash = $3 and disabled_at is null for share)
-     insert into session (id_hash, account_id, network, expires_at)
-     select $1, id, $4, now() + make_interval(secs => $5) from signed_in`,
-    [hashSecret(id), accountId, passwordHash, network, lifetimeSeconds],
+     insert into session (id_hash, account_id, network, last_network, user_agent, expires_at)
+     select $1, id, $4, $4, $6, now() + make_interval(secs => $5) from signed_in`,
+    [hashSecret(id), accountId, passwordHash, network, lifetimeSeconds, userAgent],
   )
   return rowCount === 1 ? id : null
 }
 
-/** The running session of that id, and notes, once a minute, that it was seen. Null when it is over. */
-export async function findSession(db: Queryable, id: string): Promise<Session | null> {
+/**
+ * The running session of that id, and notes, once a minute, that it was seen, and from which network. Null when it is
+ * over.
+ */
+export async function findSession(
+  db: Queryable,
+  id: string,
+  network: string | null = null,
+): Promise<Session | null> {
   const idHash = hashSecret(id)
   const { rows } = await db.query<SessionAccount>({
     name: 'find-session',
@@ -59,12 +67,12 @@ export async function findSession(db: Queryable, id: string): Promise<Session | 
               where s.id_hash = $1 and s.expires_at > now()
                 and s.last_seen_at > now() - make_interval(secs => $2)
            ), seen as (
-             update session s set last_seen_at = now()
+             update session s set last_seen_at = now(), last_network = coalesce($3, s.last_network)
                from running r
               where s.id_hash = r.id_hash and r.last_seen_at < now() - interval '1 minute'
            )
            select id, username, display_name as "displayName", is_admin as "isAdmin" from running`,
-    values: [idHash, idleLifetimeSeconds],
+    values: [idHash, idleLifetimeSeconds, network],
   })
   const account = rows[0]
   return account ? { idHash, account, csrfToken: csrfTokenOf(id) } : null
@@ -96,6 +104,9 @@ export interface ListedSession {
   key: string
   username: string
   network: string
+  /** Null in sessions of an earlier release, like the user agent. */
+  lastNetwork: string | null
+  userAgent: string | null
   createdAt: Date
   lastSeenAt: Date
   expiresAt: Date
@@ -108,12 +119,14 @@ export async function listSessions(
   { after, limit }: ListPart,
 ): Promise<ListedSession[]> {
   const { rows } = await db.query<ListedSession>(
-    `select encode(s.id_hash, 'hex') as key, a.username, s.network, s.created_at as "createdAt",
+    `select encode(s.id_hash, 'hex') as key, a.username, s.network, s.last_network as "lastNetwork",
+            s.user_agent as "userAgent", s.created_at as "createdAt",
             s.last_seen_at as "lastSeenAt", s.expires_at as "expiresAt"
        from session s join account a on a.id = s.account_id
       where ($1::bigint is null or s.account_id = $1) and s.id_hash > decode($2, 'hex') and s.expires_at > now()
+        and s.last_seen_at > now() - make_interval(secs => $4)
       order by s.id_hash limit $3`,
-    [accountId, /^(?:[0-9a-f]{2})+$/.test(after ?? '') ? after : '', limit],
+    [accountId, /^(?:[0-9a-f]{2})+$/.test(after ?? '') ? after : '', limit, idleLifetimeSeconds],
   )
   return rows
 }
@@ -124,5 +137,18 @@ export async function deleteSessionsByKey(db: Queryable, accountId: string, key:
     `delete from session where account_id = $1 and starts_with(encode(id_hash, 'hex'), $2)`,
     [accountId, key],
   )
+  return rowCount ?? 0
+}
+
+/** Ends all sessions of an account but one. Returns how many ended. */
+export async function deleteOtherSessions(
+  db: Queryable,
+  accountId: string,
+  keptIdHash: SecretHash,
+): Promise<number> {
+  const { rowCount } = await db.query('delete from session where account_id = $1 and id_hash <> $2', [
+    accountId,
+    keptIdHash,
+  ])
   return rowCount ?? 0
 }

@@ -1,10 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
-import type { Queryable } from '../database/database.ts'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
+import { actorOf, userAgentOf } from '../http/actor.ts'
 import { readCookie, setCookie } from '../http/cookies.ts'
-import { type AttemptLimit, countAttempt, takeBackAttempt } from '../http/failure-limit.ts'
-import { type Credentials, findCredentials, findCredentialsById, replacePasswordHash } from './accounts.ts'
+import { type AttemptLimit, countAttempt, networkOf, takeBackAttempt } from '../http/failure-limit.ts'
+import { type Credentials, findCredentials, findCredentialsById, renewHash } from './accounts.ts'
+import { insertSignInFailure, insertSignInLock } from './identity-events.ts'
 import { HashQueueFullError, hashPassword, isPassword, needsRehash, nobodysHash } from './passwords.ts'
 import { insertSession } from './sessions.ts'
 import {
@@ -20,6 +22,8 @@ export interface SignInRefusal {
   status: 403 | 429
   headers: Readonly<Record<string, string>>
   problem: string
+  /** True when too many wrong passwords were tried. */
+  isLocked?: true
 }
 
 /**
@@ -63,15 +67,32 @@ export async function startSession(
   request: FastifyRequest,
   reply: FastifyReply,
   credentials: Credentials,
+  act?: Actor['act'],
 ): Promise<boolean> {
   const { network, networkHash } = originOf(request, config)
-  const sessionId = await insertSession(db, credentials, network)
+  const sessionId = await transaction(
+    db,
+    (tx) => insertSession(tx, credentials, network, userAgentOf(request)),
+    actorOf(request, credentials.accountId, act),
+  )
   if (sessionId === null) return false
   setCookie(reply, config, 'session', sessionId)
   const device = readCookie(request, config, 'device') ?? makeOpaqueId()
   await rememberOrigin(db, credentials.accountId, [networkHash, hashSecret(device)])
   setCookie(reply, config, 'device', device, originLifetimeSeconds)
   return true
+}
+
+/** Notes a refused sign-in: every wrong password, and a lock once in 15 minutes. */
+export async function noteRefusedSignIn(
+  db: Queryable,
+  request: FastifyRequest,
+  login: string,
+  { status, isLocked }: SignInRefusal,
+): Promise<void> {
+  const actor = actorOf(request, null)
+  if (status === 403) return insertSignInFailure(db, actor, login)
+  if (isLocked) await insertSignInLock(db, actor, login, networkOf(request.ip))
 }
 
 /** Hashes the password again if its hash was made with other parameters than today's. */
@@ -82,7 +103,7 @@ export async function renewPasswordHash(
 ): Promise<void> {
   if (!needsRehash(credentials.passwordHash)) return
   try {
-    await replacePasswordHash(db, credentials, await hashPassword(password))
+    await renewHash(db, credentials, await hashPassword(password))
   } catch (error) {
     // It can wait for the next sign-in.
     if (!(error instanceof HashQueueFullError)) throw error
@@ -153,5 +174,5 @@ function wrongPassword(): SignInRefusal {
 function tooManyAttempts(seconds: number): SignInRefusal {
   const minutes = Math.ceil(seconds / 60)
   const problem = `Too many wrong passwords. Try again in ${minutes === 1 ? 'a minute' : `${minutes} minutes`}.`
-  return { status: 429, headers: { 'retry-after': `${seconds}` }, problem }
+  return { status: 429, headers: { 'retry-after': `${seconds}` }, problem, isLocked: true }
 }

@@ -11,7 +11,7 @@ export async function readSession(
   request: FastifyRequest,
 ): Promise<Session | null> {
   const id = readCookie(request, config, 'session')
-  return id === null ? null : await findSession(db, id)
+  return id === null ? null : await findSession(db, id, networkOf(request.ip))
 }
 
 /**

@@ -15,7 +15,7 @@ import {
   listAccounts,
 } from '../accounts/accounts.ts'
 import { findPasswordProblem, hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
-import type { Queryable } from '../database/database.ts'
+import { commandActor, type Queryable, transaction } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { theAccount } from './named.ts'
@@ -71,13 +71,18 @@ async function createAccount(username: string, options: CreateOptions): Promise<
   const password = await choosePassword(username, options)
   const passwordHash = await hashPassword(password)
   await withDatabase((db) =>
-    insertAccount(db, {
-      username,
-      displayName: options.name ?? '',
-      email: options.email ?? null,
-      isAdmin: options.admin ?? false,
-      passwordHash,
-    }),
+    transaction(
+      db,
+      (tx) =>
+        insertAccount(tx, {
+          username,
+          displayName: options.name ?? '',
+          email: options.email ?? null,
+          isAdmin: options.admin ?? false,
+          passwordHash,
+        }),
+      commandActor,
+    ),
   )
   answer(options, { username, password }, `Account ${username} created.${tellPassword(options, password)}`)
 }
@@ -120,7 +125,9 @@ function setPasswordCommand(): Command {
     .addOption(passwordStdinOption())
     .action(async (username: string, options: PasswordOptions) => {
       const password = await choosePassword(username, options)
-      await withDatabase(async (db) => resetPassword(db, (await theAccount(db, username)).id, password))
+      await withDatabase(async (db) =>
+        resetPassword(db, commandActor, (await theAccount(db, username)).id, password),
+      )
       const text = `Password of ${username} changed.${tellPassword(options, password)}`
       answer(options, { username, password }, text)
     })
@@ -162,7 +169,7 @@ function setAdminCommand(): Command {
 function disableCommand(): Command {
   const description = 'Disable an account: its sessions end, and all its tokens stop at once.'
   return onAccount('disable', description).action(async (username: string, options: JsonOptions) => {
-    await withDatabase(async (db) => disableAccount(db, (await theAccount(db, username)).id))
+    await withDatabase(async (db) => disableAccount(db, commandActor, (await theAccount(db, username)).id))
     answer(options, { username, disabled: true }, `Account ${username} disabled.`)
   })
 }
@@ -170,7 +177,7 @@ function disableCommand(): Command {
 function enableCommand(): Command {
   const description = 'Enable a disabled account. Its tokens work again; its sessions have ended.'
   return onAccount('enable', description).action(async (username: string, options: JsonOptions) => {
-    await withDatabase(async (db) => enableAccount(db, (await theAccount(db, username)).id))
+    await withDatabase(async (db) => enableAccount(db, commandActor, (await theAccount(db, username)).id))
     answer(options, { username, disabled: false }, `Account ${username} enabled.`)
   })
 }
@@ -194,7 +201,7 @@ function deleteCommand(): Command {
     .action(async (username: string, options: DeleteOptions) => {
       const { outcome, groups } = await withDatabase(async (db) => {
         const account = await theAccount(db, username)
-        return deleteAccount(db, commandLine, account, await chooseHeir(db, username, options))
+        return deleteAccount(db, commandActor, commandLine, account, await chooseHeir(db, username, options))
       })
       if (outcome === 'refused') {
         throw new Error(
@@ -227,7 +234,10 @@ function onAccount(verb: string, description: string): Command {
 }
 
 function change(username: string, changes: AccountChanges): Promise<void> {
-  return withDatabase(async (db) => changeAccount(db, (await theAccount(db, username)).id, changes))
+  return withDatabase(async (db) => {
+    const { id } = await theAccount(db, username)
+    await transaction(db, (tx) => changeAccount(tx, id, changes), commandActor)
+  })
 }
 
 function describeAccount(account: AccountDetails): Record<string, unknown> {

@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { commandActor, transaction } from '../database/database.ts'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
@@ -185,7 +186,11 @@ function statusCommand(verb: string, status: ApplicationStatus, description: str
     .addOption(jsonOption())
     .action(async (clientId: string, options: StatusOptions) => {
       const changed = await withDatabase((db, config) =>
-        changeApplicationStatus(db, config, clientId, { verb, status, isMigration: options.migration }),
+        changeApplicationStatus(db, config, commandActor, clientId, {
+          verb,
+          status,
+          isMigration: options.migration,
+        }),
       ).catch(explainUnwritable)
       if (!changed) throw unknownApplication(clientId)
       const { application, migration } = changed
@@ -210,7 +215,11 @@ function rotateCommand(): Command {
       const { overlapSeconds } = options
       const secret = makeSecret('client')
       const application = await withDatabase((db) =>
-        rotateClientSecret(db, clientId, hashSecret(secret), overlapSeconds),
+        transaction(
+          db,
+          (tx) => rotateClientSecret(tx, clientId, hashSecret(secret), overlapSeconds),
+          commandActor,
+        ),
       )
       if (!application) throw unknownApplication(clientId)
       answer(

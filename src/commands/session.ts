@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { deleteSessionsByKey, type ListedSession, listSessions } from '../accounts/sessions.ts'
+import { commandActor, transaction } from '../database/database.ts'
 import { theAccount } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { answer, printList, withDatabase } from './run.ts'
@@ -22,10 +23,21 @@ function listCommand(): Command {
         await printList<ListedSession>(options, {
           list: (part) => listSessions(db, accountId, part),
           keyOf: ({ key }) => key,
-          describe: ({ key, username: owner, network, createdAt, lastSeenAt, expiresAt }) => ({
+          describe: ({
+            key,
+            username: owner,
+            network,
+            lastNetwork,
+            userAgent,
+            createdAt,
+            lastSeenAt,
+            expiresAt,
+          }) => ({
             session: key,
             username: owner,
             network,
+            last_network: lastNetwork,
+            user_agent: userAgent,
             created_at: createdAt,
             last_seen_at: lastSeenAt,
             expires_at: expiresAt,
@@ -58,9 +70,10 @@ function revokeCommand(): Command {
       if (session !== undefined && !/^[0-9a-f]{16,64}$/.test(session)) {
         throw new Error('A session is named by 16 to 64 hexadecimal digits: svc session list shows them.')
       }
-      const revoked = await withDatabase(async (db) =>
-        deleteSessionsByKey(db, (await theAccount(db, username)).id, session ?? ''),
-      )
+      const revoked = await withDatabase(async (db) => {
+        const { id } = await theAccount(db, username)
+        return transaction(db, (tx) => deleteSessionsByKey(tx, id, session ?? ''), commandActor)
+      })
       if (session !== undefined && revoked === 0) throw new Error(`${username} has no session ${session}.`)
       answer(options, { username, revoked }, `${revoked} sessions of ${username} ended.`)
     })

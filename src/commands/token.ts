@@ -7,6 +7,7 @@ import {
   type PersonalToken,
   revokePersonalTokenByName,
 } from '../accounts/personal-tokens.ts'
+import { commandActor, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { theAccount, theRepository } from './named.ts'
@@ -68,15 +69,8 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
     const { id: accountId } = await theAccount(db, username)
     const repositoryIds = await findRepositoryIds(db, paths)
     const tokenHash = hashSecret(token)
-    return insertPersonalToken(db, {
-      accountId,
-      name,
-      tokenHash,
-      scopes,
-      resourceScope,
-      repositoryIds,
-      expiry,
-    })
+    const wanted = { accountId, name, tokenHash, scopes, resourceScope, repositoryIds, expiry }
+    return transaction(db, (tx) => insertPersonalToken(tx, wanted), commandActor)
   })
   const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without expiration'
   answer(
@@ -126,9 +120,10 @@ function revokeCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc token revoke ann --name laptop')
     .action(async (username: string, options: { name: string; json?: boolean }) => {
       const { name } = options
-      const wasThere = await withDatabase(async (db) =>
-        revokePersonalTokenByName(db, (await theAccount(db, username)).id, name),
-      )
+      const wasThere = await withDatabase(async (db) => {
+        const { id } = await theAccount(db, username)
+        return transaction(db, (tx) => revokePersonalTokenByName(tx, id, name), commandActor)
+      })
       if (!wasThere) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)
       answer(options, { username, name }, `Token ${name} of ${username} revoked.`)
     })

@@ -78,13 +78,42 @@ const begin = `begin; set local lock_timeout = ${lockMilliseconds};
   set local idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`
 
 /**
- * Runs `work` in one transaction: committed when it returns, rolled back when it throws. A statement that waits more
- * than 5 seconds for a lock fails with an error that `isOutage` knows.
+ * Who acts. Identity events that triggers write in a transaction get it from the setting `svc.actor`. A changed member
+ * must be changed in `note_identity_event` and `note_session_event` too.
  */
-export async function transaction<T>(pool: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+export interface Actor {
+  /** Null: nobody has signed in, as on the command line. */
+  accountId: string | null
+  via: 'browser' | 'api' | 'command'
+  ip: string | null
+  userAgent: string | null
+  requestId: string | null
+  /** What is done, where the changed rows do not tell. */
+  act?: 'sign-out' | 'change-password'
+}
+
+/** The actor of commands. */
+export const commandActor: Actor = {
+  accountId: null,
+  via: 'command',
+  ip: null,
+  userAgent: null,
+  requestId: null,
+}
+
+/**
+ * Runs `work` in one transaction: committed when it returns, rolled back when it throws. A statement that waits more
+ * than 5 seconds for a lock fails with an error that `isOutage` knows. Identity events of the transaction name the
+ * actor.
+ */
+export async function transaction<T>(
+  pool: pg.Pool,
+  work: (tx: pg.PoolClient) => Promise<T>,
+  actor?: Actor,
+): Promise<T> {
   const tx = await pool.connect()
   try {
-    await tx.query(begin)
+    await tx.query(actor === undefined ? begin : `${begin}; ${setActor(actor)}`)
     const result = await work(tx)
     await tx.query('commit')
     tx.release()
@@ -97,6 +126,11 @@ export async function transaction<T>(pool: pg.Pool, work: (tx: pg.PoolClient) =>
     )
     throw error
   }
+}
+
+/** Part of the statement that begins the transaction, so that it costs no round trip. */
+function setActor(actor: Actor): string {
+  return `select set_config('svc.actor', ${pg.escapeLiteral(JSON.stringify(actor))}, true)`
 }
 
 /** Runs work on its own connection to the pool's database: it may run longer than the pool's timeout allows. */

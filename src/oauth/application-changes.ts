@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Config } from '../config.ts'
+import { type Actor, transaction } from '../database/database.ts'
 import { writeAndApplyMigration } from '../database/operator-migrations.ts'
 import { listMistakes } from './application-rules.ts'
 import {
@@ -31,6 +32,7 @@ export interface ChangedApplication {
 export async function changeApplicationStatus(
   db: pg.Pool,
   config: Config,
+  actor: Actor,
   clientId: string,
   { verb, status, isMigration }: { verb: string; status: ApplicationStatus; isMigration: boolean },
 ): Promise<ChangedApplication | null> {
@@ -41,7 +43,7 @@ export async function changeApplicationStatus(
     const migration = await writeAndApplyMigration(db, config, `${verb}_${slugOf(before)}`, sql)
     return { application: { ...before, status }, migration }
   }
-  const application = await setApplicationStatus(db, clientId, status)
+  const application = await transaction(db, (tx) => setApplicationStatus(tx, clientId, status), actor)
   return application && { application, migration: null }
 }
 

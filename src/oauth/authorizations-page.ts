@@ -2,7 +2,9 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
+import { transaction } from '../database/database.ts'
 import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
+import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
@@ -45,7 +47,8 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
     if (!session) return await redirectToSignIn(context, request, reply, '/settings/authorizations')
     const id = readId(readForm(WithdrawForm, request).authorization)
     if (id === null) throw pageNotFound()
-    await endAuthorization(db, id, session.account.id)
+    const { id: accountId } = session.account
+    await transaction(db, (tx) => endAuthorization(tx, id, accountId), actorOf(request, accountId))
     return reply.redirect(`/settings/authorizations?withdrawn=${id}`, 303)
   })
 }

@@ -3,10 +3,11 @@ import { z } from 'zod'
 import { deleteSession, type Session } from '../accounts/sessions.ts'
 import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
-import type { Queryable } from '../database/database.ts'
+import { type Queryable, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { readForm, text, texts } from '../http/forms.ts'
 import { PageError } from '../http/page-error.ts'
@@ -98,7 +99,8 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
     const session = await readSession(context, request)
     if (!session) return await redirectToSignInAgain(context, request, reply)
     const { link } = await findOpenRequest(context, request, session)
-    await deleteSession(db, session.idHash)
+    const actor = actorOf(request, session.account.id, 'sign-out')
+    await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
     clearCookie(reply, config, 'session')
     return await redirectLinkToSignIn(context, request, reply, link)
   })
@@ -112,12 +114,14 @@ async function approve(
 ): Promise<FastifyReply> {
   const { config, db } = context
   const code = makeSecret('code')
-  const answer = await approveAuthorizationRequest(
+  const idHash = hashSecret(readForm(ConsentForm, request).request)
+  const chosen = readChosen(request)
+  const accountId = session.account.id
+  const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
+  const answer = await transaction(
     db,
-    hashSecret(readForm(ConsentForm, request).request),
-    session.account.id,
-    readChosen(request),
-    { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code },
+    (tx) => approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore),
+    actorOf(request, accountId),
   )
   if (answer) return sendBack(reply, answer, config.authUrl, { code })
   return await askAgain(context, request, reply.code(422), session, 'Choose at least one repository.')

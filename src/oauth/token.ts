@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
@@ -7,6 +7,7 @@ import type { LastUse } from '../jobs/last-use.ts'
 import { type PresentedClient, readClient, refuseClient } from './client-auth.ts'
 import { OAuthError, sendJson } from './errors.ts'
 import { type Form, formOf, readOptional, readRequired } from './form.ts'
+import { noteCodeReplay, noteTokenReuse } from './replays.ts'
 import { openSeal, sealPair, type TokenPair } from './seal.ts'
 import { type CodeExchange, exchangeCodes, type PairRefresh, refreshPairs } from './tokens.ts'
 
@@ -24,7 +25,7 @@ export interface OAuthContext extends AppContext {
   lastUse: LastUse
 }
 
-type GrantType = (client: PresentedClient, form: Form, log: FastifyBaseLogger) => Promise<TokenResponse>
+type GrantType = (client: PresentedClient, form: Form, request: FastifyRequest) => Promise<TokenResponse>
 
 /** Token endpoint: SPEC 4.2, RFC 6749 §3.2. */
 export async function tokenRoute(app: FastifyInstance, context: OAuthContext): Promise<void> {
@@ -43,7 +44,7 @@ export async function tokenRoute(app: FastifyInstance, context: OAuthContext): P
         'The grant_type must be authorization_code or refresh_token.',
       )
     }
-    return sendJson(reply, await grantType(client, form, request.log))
+    return sendJson(reply, await grantType(client, form, request))
   })
 }
 
@@ -52,7 +53,7 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
   const lifetimes = lifetimesOf(config)
   const exchange = shareStatements((calls: CodeExchange[]) => exchangeCodes(db, lifetimes, calls))
 
-  return async (client, form, log) => {
+  return async (client, form, request) => {
     const code = readRequired(form, 'code')
     const verifier = readOptional(form, 'code_verifier')
     const pair = makePair()
@@ -70,7 +71,8 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
       return tokenResponse(pair, result.scope, lifetimes.accessSeconds)
     }
     if (result.outcome === 'replayed') {
-      log.warn({ clientId: client.clientId }, 'an authorization code was used again')
+      request.log.warn({ clientId: client.clientId }, 'an authorization code was used again')
+      await noteCodeReplay(db, request, hashSecret(code))
     }
     throw new OAuthError(
       'invalid_grant',
@@ -84,7 +86,7 @@ function refresh({ db, config, lastUse }: OAuthContext): GrantType {
   const lifetimes = lifetimesOf(config)
   const exchange = shareStatements((calls: PairRefresh[]) => refreshPairs(db, lifetimes, calls))
 
-  return async (client, form, log) => {
+  return async (client, form, request) => {
     const refreshToken = readRequired(form, 'refresh_token')
     const next = makePair()
     const result = await exchange({
@@ -105,7 +107,8 @@ function refresh({ db, config, lastUse }: OAuthContext): GrantType {
       throw new OAuthError('invalid_scope', 'The scope asks for more than was granted.')
     }
     if (result.outcome === 'reused') {
-      log.warn({ clientId: client.clientId }, 'a refresh token was used after its grace period')
+      request.log.warn({ clientId: client.clientId }, 'a refresh token was used after its grace period')
+      await noteTokenReuse(db, request, hashSecret(refreshToken))
     }
     throw new OAuthError(
       'invalid_grant',

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import cookie from '@fastify/cookie'
 import Fastify, {
@@ -56,6 +57,8 @@ const maxChanges = 5
 export async function buildApp(context: AppContext, log: FastifyBaseLogger): Promise<FastifyInstance> {
   const app = Fastify({
     loggerInstance: log,
+    // Unique among all processes: identity events keep it.
+    genReqId: () => randomUUID(),
     logController: logAnswersOnly(),
     trustProxy: trustedProxies(context.config.trustProxy),
     bodyLimit: 64 * 1024,

@@ -1,3 +1,4 @@
+import { logIdentityEventsJob, sweepIdentityEventsJob } from '../accounts/identity-event-jobs.ts'
 import { deleteExpiredSessions } from '../accounts/sessions.ts'
 import { deleteExpiredReturns } from '../accounts/sign-in-returns.ts'
 import { deleteExpiredAttempts } from '../http/failure-limit.ts'
@@ -28,4 +29,6 @@ export const jobs: readonly Job[] = [
   followFeeds,
   renderDueMirrors,
   releaseUnusedArchives,
+  sweepIdentityEventsJob,
+  logIdentityEventsJob,
 ]

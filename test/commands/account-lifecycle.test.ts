@@ -118,6 +118,8 @@ describe('svc account, session and token list', { timeout: 90_000 }, () => {
         session: sessions.next,
         username,
         network: '192.0.2.0/24',
+        last_network: '192.0.2.0/24',
+        user_agent: null,
         created_at: expect.any(String),
         last_seen_at: expect.any(String),
         expires_at: expect.any(String),

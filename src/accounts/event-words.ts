@@ -1,0 +1,97 @@
+import type { IdentityAction, IdentityEvent } from './identity-events.ts'
+
+/** What people read for each action. */
+const words: Record<IdentityAction, string> = {
+  'sign-in': 'Signed in',
+  'sign-in-failed': 'Sign-in failed: wrong password',
+  'sign-in-locked': 'Sign-in locked: too many wrong passwords',
+  'sign-out': 'Signed out',
+  'session-ended': 'Session ended',
+  'password-changed': 'Password changed',
+  'email-changed': 'Email address changed',
+  'email-verified': 'Email address verified',
+  'account-created': 'Account created',
+  'account-renamed': 'Username changed',
+  'account-disabled': 'Account disabled',
+  'account-enabled': 'Account enabled',
+  'account-deleted': 'Account deleted',
+  'admin-granted': 'Became a site administrator',
+  'admin-removed': 'No longer a site administrator',
+  'token-created': 'Token created',
+  'token-revoked': 'Token revoked',
+  'consent-given': 'Application authorized',
+  'authorization-withdrawn': 'Authorization withdrawn',
+  'code-replayed': 'Authorization code used twice',
+  'refresh-token-reused': 'Refresh token used after it was replaced',
+  'application-registered': 'Application registered',
+  'application-pending': 'Application waits for review',
+  'application-approved': 'Application approved',
+  'application-suspended': 'Application suspended',
+  'application-changed': 'Application changed',
+  'application-secret-rotated': 'Client secret rotated',
+}
+
+/** Describes an action: `Signed in`. An action of a newer release is shown by its name. */
+export function describeAction(action: string): string {
+  return (words as Record<string, string>)[action] ?? action
+}
+
+/** Names the subject of an event in a few words, such as a token's name. Empty when there is nothing to add. */
+export function describeSubject({ application, details }: IdentityEvent): string {
+  const parts = [
+    application,
+    details['name'],
+    rangeOf(details),
+    listOf(details['scopes']),
+    listOf(details['changed']),
+  ]
+  return parts.filter((part) => typeof part === 'string' && part !== '').join(', ')
+}
+
+function rangeOf({ from, to }: Record<string, unknown>): string {
+  if (from === undefined || to === undefined) return ''
+  return `${nameOf(from)} → ${nameOf(to)}`
+}
+
+function nameOf(value: unknown): string {
+  return typeof value === 'string' ? value : 'none'
+}
+
+function listOf(value: unknown): string {
+  return Array.isArray(value) ? value.join(' ') : ''
+}
+
+const browsers: [RegExp, string][] = [
+  [/Edg(?:e|A|iOS)?\//, 'Edge'],
+  [/OPR\//, 'Opera'],
+  [/SamsungBrowser\//, 'Samsung Internet'],
+  [/(?:Firefox|FxiOS)\//, 'Firefox'],
+  [/(?:Chrome|Chromium|CriOS)\//, 'Chrome'],
+  [/Safari\//, 'Safari'],
+  [/^curl\//, 'curl'],
+  [/^Composer\//, 'Composer'],
+]
+const systems: [RegExp, string][] = [
+  [/iPhone/, 'iPhone'],
+  [/iPad/, 'iPad'],
+  [/Android/, 'Android'],
+  [/Windows/, 'Windows'],
+  [/CrOS/, 'ChromeOS'],
+  [/Mac OS X|Macintosh/, 'macOS'],
+  [/Linux/, 'Linux'],
+]
+
+/** Describes a User-Agent header: `Firefox on Linux`. An unknown one is shown as it is, at most 60 characters of it. */
+export function describeBrowser(userAgent: string | null): string {
+  if (userAgent === null) return 'Unknown browser'
+  const browser = browsers.find(([pattern]) => pattern.test(userAgent))?.[1]
+  const system = systems.find(([pattern]) => pattern.test(userAgent))?.[1]
+  if (browser && system) return `${browser} on ${system}`
+  return browser ?? Array.from(userAgent).slice(0, 60).join('')
+}
+
+/** Names who acted: a username, `the command line`, or an application. */
+export function describeActor({ actor, via }: IdentityEvent): string {
+  if (actor !== null) return actor
+  return via === 'command' ? 'command line' : ''
+}

@@ -1,0 +1,208 @@
+import { isIP } from 'node:net'
+import type { FastifyBaseLogger } from 'fastify'
+import type pg from 'pg'
+import type { Actor, Queryable } from '../database/database.ts'
+import type { ListPart } from '../repositories/list-part.ts'
+
+/** What can happen to identities and applications. Triggers and the functions below write them. */
+export const identityActions = [
+  'sign-in',
+  'sign-in-failed',
+  'sign-in-locked',
+  'sign-out',
+  'session-ended',
+  'password-changed',
+  'email-changed',
+  'email-verified',
+  'account-created',
+  'account-renamed',
+  'account-disabled',
+  'account-enabled',
+  'account-deleted',
+  'admin-granted',
+  'admin-removed',
+  'token-created',
+  'token-revoked',
+  'consent-given',
+  'authorization-withdrawn',
+  'code-replayed',
+  'refresh-token-reused',
+  'application-registered',
+  'application-pending',
+  'application-approved',
+  'application-suspended',
+  'application-changed',
+  'application-secret-rotated',
+] as const
+
+export type IdentityAction = (typeof identityActions)[number]
+
+/** An identity event as it was noted. */
+export interface IdentityEvent {
+  id: string
+  happenedAt: Date
+  /** One of `identityActions`, or one of a newer release. */
+  action: string
+  /** The account that it is about; null for an application, or for a sign-in with an unknown name. */
+  username: string | null
+  /** The application that it is about. */
+  application: string | null
+  clientId: string | null
+  /** The account that acted; null for a command, an application, or nobody who is known. */
+  actor: string | null
+  via: Actor['via'] | null
+  ip: string | null
+  userAgent: string | null
+  requestId: string | null
+  details: Record<string, unknown>
+}
+
+/** Which events are listed. */
+export interface EventFilter {
+  /** The account that an event is about. */
+  accountId?: string | null
+  action?: string | null
+  ip?: string | null
+}
+
+/** Names of deleted accounts are in their last event. */
+const nameOf = (id: string, username: string) =>
+  `case when ${id} is null then null else coalesce(${username}, 'deleted account') end`
+
+const eventColumns = `e.id, e.happened_at as "happenedAt", e.action, ${nameOf('e.account_id', 'u.username')} as username,
+            c.name as application, c.client_id as "clientId", ${nameOf('e.actor_id', 'a.username')} as actor, e.via,
+            host(e.address) as ip, e.user_agent as "userAgent", e.request_id as "requestId", e.details`
+
+const eventJoins = `left join account u on u.id = e.account_id
+       left join account a on a.id = e.actor_id
+       left join application c on c.id = e.application_id`
+
+/** Lists events, the latest first; `after` is the id of one of them. */
+export async function listIdentityEvents(
+  db: Queryable,
+  { accountId = null, action = null, ip = null }: EventFilter,
+  { after, limit }: ListPart,
+): Promise<IdentityEvent[]> {
+  const before = /^\d{1,18}$/.test(after ?? '') ? after : null
+  const values: unknown[] = [before, limit]
+  const conditions = ['($1::bigint is null or id < $1)']
+  const add = (condition: string, value: string) => {
+    values.push(value)
+    conditions.push(`${condition} $${values.length}`)
+  }
+  // Only the given conditions, so that an index serves each of them.
+  if (accountId !== null) add('account_id =', accountId)
+  if (action !== null) add('action =', action)
+  if (ip !== null) add('address =', ip)
+  const { rows } = await db.query<IdentityEvent>(
+    `select ${eventColumns}
+       from (select * from identity_event where ${conditions.join(' and ')} order by id desc limit $2) e
+       ${eventJoins}
+      order by e.id desc`,
+    values,
+  )
+  return rows
+}
+
+/** The account of a username or email, by a parameter of the statement. */
+const accountOfLogin = `(select id from account where username = lower($1) or lower(email) = lower($1)
+                           order by username = lower($1) desc limit 1)`
+
+/**
+ * Notes a failed sign-in with this username or email. Of an unknown name, which may be a mistyped password, nothing is
+ * kept.
+ */
+export async function insertSignInFailure(db: Queryable, actor: Actor, login: string): Promise<void> {
+  await db.query(
+    `insert into identity_event (action, account_id, via, address, user_agent, request_id)
+     select 'sign-in-failed', ${accountOfLogin}, $2, $3, $4, $5`,
+    [login, actor.via, actor.ip, actor.userAgent, actor.requestId],
+  )
+}
+
+/**
+ * Notes that sign-ins from a network are locked: once in 15 minutes for each account, and once for all unknown names
+ * together, because every refused attempt comes here.
+ */
+export async function insertSignInLock(
+  db: Queryable,
+  actor: Actor,
+  login: string,
+  network: string,
+): Promise<void> {
+  await db.query(
+    `with locked as (select ${accountOfLogin} as account_id)
+     insert into identity_event (action, account_id, via, address, user_agent, request_id)
+     select 'sign-in-locked', account_id, $2, $3, $4, $5
+       from locked
+      where not exists (select from identity_event e
+                         where e.action = 'sign-in-locked' and e.happened_at > now() - interval '15 minutes'
+                           and e.address <<= $6::inet and e.account_id is not distinct from locked.account_id)`,
+    [
+      login,
+      actor.via,
+      actor.ip,
+      actor.userAgent,
+      actor.requestId,
+      isIP(network.replace(/\/\d+$/, '')) ? network : null,
+    ],
+  )
+}
+
+/** Writes events to the log that are not there yet, at most `limit`; returns how many. */
+export async function logIdentityEvents(
+  tx: pg.PoolClient,
+  log: FastifyBaseLogger,
+  limit: number,
+): Promise<number> {
+  const { rows } = await tx.query<IdentityEvent>(
+    `with taken as (
+       delete from unlogged_identity_event
+        where event_id in (select event_id from unlogged_identity_event order by event_id limit $1 for update skip locked)
+       returning event_id
+     )
+     select ${eventColumns}
+       from taken t
+       join identity_event e on e.id = t.event_id
+       ${eventJoins}
+      order by e.id`,
+    [limit],
+  )
+  for (const { action, ...event } of rows) log.info(describeForLog(action, event), 'identity event')
+  return rows.length
+}
+
+function describeForLog(action: string, event: Omit<IdentityEvent, 'action'>) {
+  return { event: `identity.${action}`, ...describeEvent({ action, ...event }) }
+}
+
+/** An event as commands, exports and the log show it. */
+export function describeEvent(event: IdentityEvent): Record<string, unknown> {
+  return {
+    id: Number(event.id),
+    happened_at: event.happenedAt.toISOString(),
+    action: event.action,
+    account: event.username,
+    application: event.application,
+    client_id: event.clientId,
+    actor: event.actor,
+    via: event.via,
+    ip: event.ip,
+    user_agent: event.userAgent,
+    request_id: event.requestId,
+    details: event.details,
+  }
+}
+
+/** Erases old client IPs, and removes old events if the operator wants it: at most `limit` each. Returns how many. */
+export async function sweepIdentityEvents(
+  db: Queryable,
+  { retentionDays, ipDays }: { retentionDays: number | null; ipDays: number },
+  limit: number,
+): Promise<number> {
+  const { rows } = await db.query<{ swept: number }>(
+    'select sweep_identity_events(retention_days => $1, ip_days => $2, max_count => $3) as swept',
+    [retentionDays, ipDays, limit],
+  )
+  return rows[0]?.swept ?? 0
+}

@@ -1,0 +1,50 @@
+import type { FastifyRequest } from 'fastify'
+import type { Queryable } from '../database/database.ts'
+import type { SecretHash } from '../domain/secrets.ts'
+import { actorOf } from '../http/actor.ts'
+import { countAttempt } from '../http/failure-limit.ts'
+
+/** A client that repeats the same request for ever writes one event an hour. */
+const windowSeconds = 3600
+
+/** Notes that an authorization code was used again. Only this failure costs the statement. */
+export async function noteCodeReplay(
+  db: Queryable,
+  request: FastifyRequest,
+  codeHash: SecretHash,
+): Promise<void> {
+  await insertReplay(db, request, codeHash, {
+    action: 'code-replayed',
+    from: `authorization_code o join authorization_grant g on g.id = coalesce(o.grant_id, o.authorization_id)
+            where o.code_hash = $1`,
+  })
+}
+
+/** Notes that a refresh token was used after its grace period. */
+export async function noteTokenReuse(
+  db: Queryable,
+  request: FastifyRequest,
+  refreshHash: SecretHash,
+): Promise<void> {
+  await insertReplay(db, request, refreshHash, {
+    action: 'refresh-token-reused',
+    from: `token_pair p join authorization_grant g on g.id = coalesce(p.grant_id, p.authorization_id)
+            where p.refresh_hash = $1`,
+  })
+}
+
+async function insertReplay(
+  db: Queryable,
+  request: FastifyRequest,
+  hash: SecretHash,
+  { action, from }: { action: 'code-replayed' | 'refresh-token-reused'; from: string },
+): Promise<void> {
+  const subject = `noted ${action} of ${hash.toString('hex')}`
+  if ((await countAttempt(db, [{ subject, attempts: 1, windowSeconds }])) > 0) return
+  const { ip, userAgent, requestId } = actorOf(request, null)
+  await db.query(
+    `insert into identity_event (action, account_id, application_id, address, user_agent, request_id)
+     select $2, g.account_id, g.application_id, $3, $4, $5 from ${from}`,
+    [hash, action, ip, userAgent, requestId],
+  )
+}

@@ -1,0 +1,360 @@
+import { PassThrough } from 'node:stream'
+import { describe, expect, it } from 'vitest'
+import {
+  deleteAccount,
+  disableAccount,
+  enableAccount,
+  resetPassword,
+} from '../../src/accounts/account-lifecycle.ts'
+import { changeAccount, findCredentials, renewHash } from '../../src/accounts/accounts.ts'
+import { logIdentityEventsJob, sweepIdentityEventsJob } from '../../src/accounts/identity-event-jobs.ts'
+import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { readConfig } from '../../src/config.ts'
+import { commandActor, transaction } from '../../src/database/database.ts'
+import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
+import { enqueue } from '../../src/jobs/job.ts'
+import { runDueJobs } from '../../src/jobs/run-jobs.ts'
+import { rotateClientSecret, setApplicationStatus } from '../../src/oauth/applications.ts'
+import { commandLine } from '../../src/registry/tables/events.ts'
+import { openLog } from '../../src/server/log.ts'
+import {
+  aName,
+  anAccount,
+  aPersonalToken,
+  cookiesOf,
+  csrfTokenIn,
+  password,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { anApplication } from '../support/oauth-actors.ts'
+import { anAuthorizedApplication } from '../support/token-client.ts'
+
+const agent = 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0'
+
+describe('identity events', () => {
+  const t = useApp({ EVENT_RETENTION_DAYS: '30', EVENT_IP_DAYS: '7' })
+
+  const eventsOf = async (accountId: string) =>
+    (await listIdentityEvents(t.db, { accountId }, { after: null, limit: 100 })).reverse()
+  const actionsOf = async (accountId: string) => (await eventsOf(accountId)).map(({ action }) => action)
+
+  /** Sends the sign-in form. */
+  async function tryPassword(username: string, sent: string) {
+    const form = await t.app.inject('/login')
+    const fields = { csrf_token: csrfTokenIn(form), username, password: sent }
+    return post(t.app, '/login', cookiesOf(form), fields, { 'user-agent': agent })
+  }
+
+  it('tell of a failed sign-in, a sign-in and a sign-out, with client IP, browser and request', async () => {
+    const { id, username } = await anAccount(t.db)
+    await tryPassword(username, 'a wrong password')
+    const signedIn = await tryPassword(username, password)
+    const cookie = cookiesOf(signedIn)
+    const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
+    await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
+
+    const events = await eventsOf(id)
+    expect(events.map(({ action }) => action)).toEqual([
+      'account-created',
+      'sign-in-failed',
+      'sign-in',
+      'sign-out',
+    ])
+    expect(events[1]).toMatchObject({
+      username,
+      actor: null,
+      via: 'browser',
+      ip: '127.0.0.1',
+      userAgent: agent,
+    })
+    expect(events[2]).toMatchObject({ username, actor: username, ip: '127.0.0.1', userAgent: agent })
+    expect(events[2]?.requestId).toMatch(/^[0-9a-f-]{36}$/)
+    expect(t.log()).toContain(`"reqId":"${events[2]?.requestId}"`)
+  })
+
+  it('keep nothing of an unknown name, which may be a mistyped password', async () => {
+    const name = aName('unknown')
+    await tryPassword(name, 'a wrong password')
+    const [latest] = await listIdentityEvents(t.db, {}, { after: null, limit: 1 })
+    expect(latest).toMatchObject({ action: 'sign-in-failed', username: null, details: {} })
+  })
+
+  it('tell once of a lock, however many attempts it refuses', async () => {
+    const { id, username } = await anAccount(t.db)
+    for (let n = 0; n < 10; n += 1) await tryPassword(username, 'a wrong password')
+    const refused = [await tryPassword(username, password), await tryPassword(username, password)]
+    expect(refused.map(({ statusCode }) => statusCode)).toEqual([429, 429])
+    expect((await actionsOf(id)).filter((action) => action === 'sign-in-locked')).toHaveLength(1)
+  })
+
+  it('tell of a changed password and of the sessions that it ends, but not of a hash with other parameters', async () => {
+    const account = await anAccount(t.db)
+    await signIn(t.app, account)
+    const cookie = await signIn(t.app, account)
+    const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
+    await post(t.app, '/settings/account/password', cookie, {
+      csrf_token: csrfTokenIn(page),
+      current_password: password,
+      new_password: 'a new and longer password',
+      repeated_password: 'a new and longer password',
+    })
+    const credentials = await findCredentials(t.db, account.username)
+    if (!credentials) throw new Error('no credentials')
+    expect(await renewHash(t.db, credentials, 'the hash with other parameters')).toBe(true)
+    expect(await actionsOf(account.id)).toEqual([
+      'account-created',
+      'sign-in',
+      'sign-in',
+      'password-changed',
+      'session-ended',
+      'session-ended',
+    ])
+  })
+
+  it('tell of every act of an administrator, and outlive the account', async () => {
+    const { id, username } = await anAccount(t.db)
+    await disableAccount(t.db, commandActor, id)
+    await enableAccount(t.db, commandActor, id)
+    await resetPassword(t.db, commandActor, id, 'a new and longer password')
+    const email = `${username}@example.com`
+    await transaction(t.db, (tx) => changeAccount(tx, id, { email, isAdmin: true }), commandActor)
+    await changeAccount(t.db, id, { isAdmin: false, username: `${username}-x` })
+    await deleteAccount(t.db, commandActor, commandLine, { id, username }, 'refuse')
+    const events = await eventsOf(id)
+    expect(events.map(({ action, via }) => [action, via])).toEqual([
+      ['account-created', null],
+      ['account-disabled', 'command'],
+      ['account-enabled', 'command'],
+      ['password-changed', 'command'],
+      ['email-changed', 'command'],
+      ['admin-granted', 'command'],
+      ['account-renamed', null],
+      ['admin-removed', null],
+      ['account-deleted', 'command'],
+    ])
+    expect(events[0]).toMatchObject({ username: 'deleted account', details: { username } })
+    expect(events[4]?.details).toEqual({ from: null, to: email })
+  })
+
+  it('are rolled back with the act', async () => {
+    const { id } = await anAccount(t.db)
+    const failing = transaction(t.db, async (tx) => {
+      await changeAccount(tx, id, { isAdmin: true })
+      throw new Error('no')
+    })
+    await expect(failing).rejects.toThrow('no')
+    expect(await actionsOf(id)).toEqual(['account-created'])
+  })
+
+  it('tell of tokens, and the actor of one transaction is not that of the next', async () => {
+    const { id, username } = await anAccount(t.db)
+    await aPersonalToken(t.db, { id }, { name: 'laptop' })
+    const cookie = await signIn(t.app, { username })
+    const page = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
+    const { rows } = await t.db.query<{ id: string }>('select id from personal_token where account_id = $1', [
+      id,
+    ])
+    const form = { csrf_token: csrfTokenIn(page), id: rows[0]?.id ?? '' }
+    await post(t.app, '/settings/tokens/revoke', cookie, form)
+    await Promise.all(Array.from({ length: 20 }, () => t.db.query('select 1')))
+    await aPersonalToken(t.db, { id }, { name: 'desk' })
+    const events = await eventsOf(id)
+    expect(events.map(({ action, actor, details }) => [action, actor, details['name']])).toEqual([
+      ['account-created', null, undefined],
+      ['token-created', null, 'laptop'],
+      ['sign-in', username, undefined],
+      ['token-revoked', username, 'laptop'],
+      ['token-created', null, 'desk'],
+    ])
+  })
+
+  it('tell of consent, a replayed code, a reused refresh token and the end of an authorization', async () => {
+    const client = await anAuthorizedApplication(t)
+    const { clientId } = client.application
+    const code = await client.newCode()
+    const pair = (await client.exchange(code)).json<{ refresh_token: string }>()
+    await client.refresh(pair.refresh_token)
+    await t.db.query(`update authorization_code set redeemed_at = now() - interval '1 minute'`)
+    await t.db.query(
+      `update token_pair set superseded_at = now() - interval '1 day', refresh_expires_at = now() - interval '1 day'
+        where superseded_at is not null`,
+    )
+    for (let n = 0; n < 2; n += 1) {
+      await client.exchange(code)
+      await client.refresh(pair.refresh_token)
+    }
+    const { refresh_token } = (await client.exchange(await client.newCode())).json<{
+      refresh_token: string
+    }>()
+    await client.revoke(refresh_token)
+    const events = await listIdentityEvents(t.db, {}, { after: null, limit: 100 })
+    const own = events.filter((event) => event.clientId === clientId).reverse()
+    const about = own.filter(({ action }) => !action.startsWith('application-'))
+    expect(about.map(({ action, actor, ip }) => [action, actor, ip])).toEqual([
+      ['consent-given', null, null],
+      ['code-replayed', null, '127.0.0.1'],
+      ['refresh-token-reused', null, '127.0.0.1'],
+      ['authorization-withdrawn', null, null],
+    ])
+    expect(about.every(({ username }) => username !== null)).toBe(true)
+  })
+
+  it('tell of an application, also when plain SQL changes it', async () => {
+    const { id, clientId } = await anApplication(t.db, { status: 'pending' })
+    await transaction(t.db, (tx) => setApplicationStatus(tx, clientId, 'approved'), commandActor)
+    await t.db.query(`update application set name = 'Other', exact_redirect = true where id = $1`, [id])
+    await rotateClientSecret(t.db, clientId, hashSecret(makeSecret('client')), 0)
+    const events = await listIdentityEvents(t.db, {}, { after: null, limit: 4 })
+    expect(events.reverse().map(({ action, via, details }) => [action, via, details])).toEqual([
+      ['application-registered', null, { name: 'Package Mirror', status: 'pending' }],
+      ['application-approved', 'command', { from: 'pending' }],
+      ['application-changed', null, { changed: ['exact_redirect', 'name'] }],
+      ['application-secret-rotated', null, {}],
+    ])
+  })
+
+  it('are append-only: only the sweep erases client IPs, and removes old events', async () => {
+    const { id, username } = await anAccount(t.db)
+    await tryPassword(username, 'a wrong password')
+    await expect(t.db.query('delete from identity_event')).rejects.toThrow('append-only')
+    await expect(t.db.query('truncate identity_event')).rejects.toThrow('append-only')
+    await expect(t.db.query('update identity_event set action = $1', ['sign-in'])).rejects.toThrow(
+      'append-only',
+    )
+    const age = (days: number) =>
+      t.db.query(`alter table identity_event disable trigger user;
+        update identity_event set happened_at = now() - interval '${days} days';
+        alter table identity_event enable trigger user`)
+    const sweep = async () => {
+      await enqueue(t.db, sweepIdentityEventsJob, undefined)
+      await runDueJobs(
+        { config: t.config, db: t.db },
+        [sweepIdentityEventsJob],
+        openLog('silent', new PassThrough()),
+      )
+      return (await eventsOf(id)).map(({ ip }) => ip)
+    }
+    expect(await sweep()).toEqual([null, '127.0.0.1'])
+    await age(8)
+    expect(await sweep()).toEqual([null, null])
+    await age(31)
+    expect(await sweep()).toEqual([])
+  })
+
+  it('are written to the log once, each with a stable name', async () => {
+    const lines: string[] = []
+    const stream = new PassThrough()
+    stream.on('data', (chunk: Buffer) => lines.push(...chunk.toString().trim().split('\n')))
+    const write = async () => {
+      await enqueue(t.db, logIdentityEventsJob, undefined)
+      await runDueJobs({ config: readConfig({}), db: t.db }, [logIdentityEventsJob], openLog('info', stream))
+    }
+    await write()
+    lines.length = 0
+    const { username } = await anAccount(t.db)
+    await tryPassword(username, 'a wrong password')
+    await write()
+    await write()
+    const events = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+    expect(events.map(({ event, account }) => [event, account])).toEqual([
+      ['identity.account-created', username],
+      ['identity.sign-in-failed', username],
+    ])
+    expect(events[1]).toMatchObject({ level: 30, via: 'browser', ip: '127.0.0.1', user_agent: agent })
+    expect(lines.join('')).not.toContain('a wrong password')
+  })
+})
+
+describe('/settings/security', () => {
+  const t = useApp()
+
+  it('shows a person their own events, in parts', async () => {
+    const ann = await anAccount(t.db)
+    const ben = await anAccount(t.db)
+    for (let n = 0; n < 60; n += 1) await aPersonalToken(t.db, ann, { name: `<b>${n}` })
+    await aPersonalToken(t.db, ben, { name: 'of ben' })
+    const cookie = await signIn(t.app, ann)
+    const page = await t.app.inject({ url: '/settings/security', headers: { cookie } })
+    expect(page.statusCode).toBe(200)
+    expect(page.body).toContain('Signed in')
+    expect(page.body).toContain('Token created</strong>: &lt;b&gt;59')
+    expect(page.body).not.toContain('of ben')
+    expect(page.body).not.toContain('&lt;b&gt;1,')
+    const [, next] = /href="(\/settings\/security\?after=\d+)"/.exec(page.body) ?? []
+    const second = await t.app.inject({ url: next ?? '', headers: { cookie } })
+    expect(second.body).toContain('&lt;b&gt;1,')
+    expect(second.body).not.toContain('?after=')
+    expect((await t.app.inject('/settings/security')).statusCode).toBe(303)
+  })
+})
+
+describe('/admin/events', () => {
+  const t = useApp()
+
+  async function anAdmin() {
+    return signIn(t.app, await anAccount(t.db, { isAdmin: true }))
+  }
+
+  it('is for site administrators only', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    expect((await t.app.inject({ url: '/admin/events', headers: { cookie } })).statusCode).toBe(404)
+    expect((await t.app.inject('/admin/events')).statusCode).toBe(303)
+  })
+
+  it('filters by account, action and client IP', async () => {
+    const cookie = await anAdmin()
+    const ann = await anAccount(t.db)
+    const ben = await anAccount(t.db)
+    await aPersonalToken(t.db, ann, { name: 'token-of-ann' })
+    await aPersonalToken(t.db, ben, { name: 'token-of-ben' })
+    const open = async (query: string) => t.app.inject({ url: `/admin/events?${query}`, headers: { cookie } })
+    const all = await open('')
+    expect(all.body).toContain('token-of-ann')
+    expect(all.body).toContain('token-of-ben')
+    const own = await open(`account=${ann.username}`)
+    expect(own.body).toContain('token-of-ann')
+    expect(own.body).not.toContain('token-of-ben')
+    const created = await open('action=account-created')
+    expect(created.body).not.toContain('token-of-ann')
+    expect((await open('ip=127.0.0.1')).body).toContain('Signed in</strong>')
+    expect((await open('ip=192.0.2.1')).body).toContain('No events.')
+    for (const [query, problem] of [
+      ['ip=nonsense', 'no IP address'],
+      ['action=nonsense', 'no such action'],
+      ['account=nobody', 'no account'],
+    ] as const) {
+      const refused = await open(query)
+      expect(refused.statusCode).toBe(400)
+      expect(refused.body).toContain(problem)
+    }
+  })
+
+  it('exports CSV, which no spreadsheet runs, and JSON lines', async () => {
+    const cookie = await anAdmin()
+    const ann = await anAccount(t.db)
+    const form = await t.app.inject('/login')
+    await post(
+      t.app,
+      '/login',
+      cookiesOf(form),
+      { csrf_token: csrfTokenIn(form), username: ann.username, password: 'wrong' },
+      { 'user-agent': '=HYPERLINK("x"), b' },
+    )
+    const url = `/admin/events?account=${ann.username}&action=sign-in-failed`
+    const csv = await t.app.inject({ url: `${url}&format=csv`, headers: { cookie } })
+    expect(csv.headers['content-type']).toBe('text/csv; charset=utf-8')
+    const [head, row] = csv.body.split('\r\n')
+    expect(head).toMatch(/^id,happened_at,action,account,/)
+    expect(row).toContain(`sign-in-failed,${ann.username},,,,browser,127.0.0.1,"'=HYPERLINK(""x""), b",`)
+    const json = await t.app.inject({ url: `${url}&format=json`, headers: { cookie } })
+    expect(
+      json.body
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    ).toMatchObject([{ action: 'sign-in-failed', account: ann.username, ip: '127.0.0.1' }])
+    expect((await t.app.inject({ url: `${url}&format=xml`, headers: { cookie } })).statusCode).toBe(400)
+  })
+})

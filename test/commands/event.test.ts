@@ -1,0 +1,33 @@
+import { describe, expect, it } from 'vitest'
+import { anAccount } from '../support/actors.ts'
+import { useCommands } from '../support/commands.ts'
+
+const svc = useCommands()
+
+describe('svc event list', () => {
+  it('lists what commands did, the latest first, filtered and in parts', async () => {
+    const { username } = await anAccount(svc.db)
+    await svc.json('account', 'set-admin', username, 'on')
+    await svc.json('token', 'create', username, '--name', 'laptop', '--scope', 'registry-package:r')
+    const list = (...words: string[]) =>
+      svc.json<{ items: Record<string, unknown>[]; next: string | null }>('event', 'list', ...words)
+    const first = await list('--account', username, '--limit', '2')
+    expect(first.items).toMatchObject([
+      { action: 'token-created', account: username, via: 'command', details: { name: 'laptop' } },
+      { action: 'admin-granted', account: username, via: 'command' },
+    ])
+    const rest = await list('--account', username, '--after', String(first.next))
+    expect(rest).toMatchObject({ items: [{ action: 'account-created', via: null }], next: null })
+    expect((await list('--action', 'admin-granted')).items).toHaveLength(1)
+    expect((await list('--ip', '192.0.2.1')).items).toEqual([])
+    expect((await svc.run('event', 'list', '--limit', '1')).stdout).toMatch(
+      /token-created {2}\S+ {2}by command/,
+    )
+  })
+
+  it('refuses filters that it cannot use', async () => {
+    expect(await svc.fail('event', 'list', '--account', 'nobody')).toContain('There is no account "nobody"')
+    expect(await svc.fail('event', 'list', '--action', 'dance')).toContain('sign-in')
+    expect(await svc.fail('event', 'list', '--ip', 'nonsense')).toContain('IP address')
+  })
+})
