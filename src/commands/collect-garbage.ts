@@ -7,9 +7,9 @@ import { answer, withDatabase } from './run.ts'
 /** `svc collect-garbage`: frees what deleted repositories, purged versions and broken uploads have left behind. */
 export function collectGarbageCommand(): Command {
   return new Command('collect-garbage')
-    .description('Remove archives that no version names, and leftovers of uploads, when untouched for a day.')
+    .description('Remove archives without a version, and leftovers of uploads, after a day without use.')
     .option('--dry-run', 'only show how much would be removed')
-    .option('--force', 'remove more than half of the archives, if no version names them')
+    .option('--force', 'allow the removal of more than half of the archives')
     .addOption(jsonOption())
     .addHelpText('after', '\nThe server does this once a day. The command may run beside it.')
     .action(async (options: { dryRun?: boolean; force?: boolean; json?: boolean }) => {

@@ -264,7 +264,7 @@ describe('svc restore', () => {
     await mkdir(join(dataDir, 'archives', first.slice(0, 2)), { recursive: true })
     await writeFile(join(dataDir, 'archives', first), 'x')
     expect((await runSvc(['restore', file], environment)).stderr).toBe(
-      `svc: There are archives of another database in ${dataDir}: it must be empty.\n`,
+      `svc: ${dataDir} contains archives of another database. Use an empty archive store.\n`,
     )
     expect(await contentOf(db)).toEqual({})
     await db.end()

@@ -2,24 +2,24 @@ import type { Entry } from 'yauzl'
 import { isPlainText } from '../../domain/plain-text.ts'
 import { entryRefusal } from './archive-refusal.ts'
 
-/** A file, directory or link in an archive, by the archive's directory. */
+/** A file, directory or link, as the central directory of the archive lists it. */
 export interface ArchiveEntry {
-  /** Segments parted by `/`, without the slash that ends a directory's name in the archive. */
+  /** Path segments separated by `/`. The trailing slash of a directory is removed. */
   name: string
   kind: 'file' | 'directory' | 'link'
   header: Entry
 }
 
-/** Longer is more than file systems bear (255), or than a project's own path leaves room for. */
+/** File systems allow 255 bytes for a segment. A longer path leaves no room for the path of the project. */
 const MAX_SEGMENT_BYTES = 255
 const MAX_NAME_BYTES = 1024
-/** Nobody nests deeper, and every level is a directory that consumers must make. */
+/** No real package nests deeper, and Composer must create a directory for each level. */
 const MAX_LEVELS = 64
 const MAX_LINK_BYTES = 1024
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-/** Reads an entry's name and kind. Refuses a name that leads elsewhere or reads differently elsewhere, and devices. */
+/** Reads an entry's name and kind. Refuses unsafe names, names that parsers read differently, and devices. */
 export function readArchiveEntry(header: Entry): ArchiveEntry {
   const fullName = decodeUtf8(header.fileNameRaw)
   if (fullName === null)
@@ -49,8 +49,8 @@ function nameFault(name: string): string | null {
 }
 
 /**
- * The kind, which the name's last slash and the Unix mode (whatever the host byte says: some parsers heed it, some
- * do not) must not tell differently.
+ * Returns the kind of an entry. The trailing slash of the name and the Unix mode must agree. The host byte is ignored,
+ * because only some parsers read it.
  */
 function kindOf(header: Entry, fullName: string): ArchiveEntry['kind'] {
   const isDirectory = fullName.endsWith('/')
@@ -72,9 +72,9 @@ function kindOf(header: Entry, fullName: string): ArchiveEntry['kind'] {
 }
 
 /**
- * Refuses a link whose target lies outside the package. `root` is the package's root in the archive ('' or
- * 'folder/'), since Composer strips that folder. `..` may only lead: behind a name it could start from wherever
- * another link points to.
+ * Refuses a link whose target is outside the package. `root` is the package's root in the archive ('' or 'folder/'):
+ * Composer strips that folder. `..` is allowed only at the start of the target. After a name, it could start from
+ * the target of another link.
  */
 export function refuseEscape({ name }: ArchiveEntry, targetBytes: Buffer, root: string): void {
   const target = decodeUtf8(targetBytes)
@@ -92,7 +92,7 @@ export function refuseEscape({ name }: ArchiveEntry, targetBytes: Buffer, root: 
     throw entryRefusal(name, `is a link that leads out of the package`)
 }
 
-/** Refuses by its size a link that is none. */
+/** Refuses a link whose target is too long to be a path. */
 export function refuseLongLink({ name, kind, header }: ArchiveEntry): void {
   if (kind === 'link' && header.uncompressedSize > MAX_LINK_BYTES) {
     throw entryRefusal(name, `is a link with a target of more than ${MAX_LINK_BYTES} bytes`)

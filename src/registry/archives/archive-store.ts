@@ -5,19 +5,20 @@ import type { Readable } from 'node:stream'
 import { errcode, RegistryError } from '../errors.ts'
 
 /*
- * Where archives are: on a volume (`local-store.ts`) or in a bucket (`s3-store.ts`). They are named by the SHA-256 of
- * their bytes, so what is there never changes. An upload is always received on local disk first:
+ * The storage of archives. Each archive is named by the SHA-256 of its bytes, so a stored archive never changes. An
+ * upload is always received on local disk first:
  *
  *   tmp/<random>                     being received, or being removed
  *   archives/<2 hex>/<sha256>.zip    kept, below DATA_DIR or below the prefix of the bucket
  *
- * Several processes may share a store. What is there after a kill -9 or a power cut:
- *   while receiving            a part of the body in tmp/, which nobody names
- *   received, not yet kept     the whole body in tmp/, which nobody names
+ * Several processes may share a store. After a kill -9 or a power cut, it has these files:
+ *   while receiving            a part of the body in tmp/, without a version
+ *   received, not yet kept     the whole body in tmp/, without a version
  *   kept, not yet in the database    an archive that no version names; an upload repeated finds it there
  *   in the database            the archive: its bytes were stored durably before it was named
- * So nothing acknowledged is lost, and garbage alone is left. A collection removes what no version names and what
- * nobody has touched for a day: the time between receiving and the database is minutes, and `keep` touches what it finds.
+ * No acknowledged upload is lost; only garbage remains. The garbage collection removes archives that have no version
+ * and were not touched for a day. A day is enough: an upload reaches the database within minutes, and `keep` touches
+ * an archive that exists already.
  */
 
 /** The local folder of an installation: DATA_DIR. Its `tmp/` receives uploads, whatever the store. */
@@ -25,7 +26,7 @@ export interface ArchiveVolume {
   readonly directory: string
 }
 
-/** A body that was received whole, and is not yet kept. */
+/** An upload that was received completely and is not kept yet. */
 export interface ReceivedArchive {
   /** The temporary file. */
   path: string
@@ -36,11 +37,11 @@ export interface ReceivedArchive {
   size: number
 }
 
-/** A file and when it was last wanted. */
+/** A file and the time of its last use. */
 export interface StoredFile {
   path: string
   size: number
-  /** When it was last written, or asked to be kept. */
+  /** The time of the last write, or of the last `keep`. */
   touchedAt: Date
 }
 
@@ -49,19 +50,19 @@ export interface StoredArchive extends Omit<StoredFile, 'path'> {
   sha256: string
 }
 
-/** What a URL to an archive is for. */
+/** How a client uses a URL to an archive. */
 export interface ArchiveLink {
   method: 'GET' | 'HEAD'
   fileName: string
 }
 
-/** Keeps archives. Every method throws a `RangeError` for what is no SHA-256 in lower-case hex. */
+/** Stores archives. Every method throws a `RangeError` for a hash that is not a SHA-256 in lower-case hex. */
 export interface ArchiveStore extends ArchiveVolume {
-  /** What messages call it: a path or a URL. */
+  /** The name of the store in messages: a path or a URL. */
   readonly place: string
   /**
-   * Keeps a received archive under its hash, durably. The temporary file may be gone then; `discardArchive` it anyway.
-   * Returns how: it was `new`, was `known` and is touched, or replaced one of another size, which can only be `damaged`.
+   * Keeps a received archive durably under its hash. This may move the temporary file; call `discardArchive` anyway.
+   * Returns `new`, `known` (the archive existed and was touched), or `damaged` (it replaced one of another size).
    */
   keep(received: ReceivedArchive): Promise<'new' | 'known' | 'damaged'>
   /** Opens an archive, or the bytes from `start` to `end` of it, both included. Null when it is missing. */
@@ -70,38 +71,38 @@ export interface ArchiveStore extends ArchiveVolume {
   openFile(sha256: string): Promise<{ file: FileHandle; size: number } | null>
   /** Returns null when it is missing. */
   stat(sha256: string): Promise<StoredArchive | null>
-  /** All archives, in no order. What is added or removed meanwhile may be missed. */
+  /** Lists all archives, in no order. Archives that are added or removed during the listing may be missing. */
   list(): AsyncGenerator<StoredArchive, void, void>
-  /** Removes an archive that nobody has touched since a moment. Returns whether it is gone. */
+  /** Removes an archive that was not touched since the given time. Returns whether it was removed. */
   remove(sha256: string, untouchedSince: Date): Promise<boolean>
   /** Whether clients get archives by links to the store. Else this process sends them. */
   readonly isLinked: boolean
   /** A URL where a client gets the archive itself, for 15 minutes. */
   link(sha256: string, link: ArchiveLink): Promise<string>
-  /** The id of the database that the store belongs to; null when it carries none. */
+  /** Returns the id of the database that the store belongs to. Null when the store has no id. */
   readOwner(): Promise<string | null>
-  /** Writes the id, unless the store carries one. */
+  /** Writes the id, unless the store has one. */
   writeOwner(databaseId: string): Promise<void>
 }
 
 /** An archive that is being read. */
 export interface OpenArchive {
-  /** Of the whole archive, in bytes. */
+  /** The size of the whole archive, in bytes. */
   size: number
   bytes: Readable
 }
 
 /**
- * Streams a body into a temporary file, as fast as the disk takes it, and syncs it. A body over the limit is
- * refused with 413, an aborted one throws its own error; both leave nothing behind. The stream itself is left
- * alone: it may be the socket that the refusal has to travel on.
+ * Streams a body into a temporary file and syncs it. Throws 413 for a body over the limit, and the stream's error for
+ * an aborted body; both leave no file behind. The stream is not destroyed: it may be the socket that sends the error
+ * response.
  */
 export async function receiveArchive(
   { directory }: ArchiveVolume,
   body: Readable,
   { maxBytes }: { maxBytes: number },
 ): Promise<ReceivedArchive> {
-  // The loop below hears of an error. One that comes before the loop must not go unheard either: it would end the process.
+  // The loop below sees errors. An error before the loop needs a listener too: without one it would end the process.
   body.on('error', () => {})
   const path = join(directory, 'tmp', randomUUID())
   const file = await open(path, 'wx', 0o640)
@@ -135,12 +136,12 @@ export async function keepNamedArchive(store: ArchiveStore, received: ReceivedAr
   if ((await store.stat(received.sha256)) === null) await store.keep(received)
 }
 
-/** Removes a temporary file, if it is still there. */
+/** Removes the temporary file if it still exists. */
 export async function discardArchive({ path }: Pick<ReceivedArchive, 'path'>): Promise<void> {
   await rm(path, { force: true })
 }
 
-/** Whether an archive's bytes still are what its name says. Null when it is missing. */
+/** Returns whether an archive's bytes still match its hash. Null when the archive is missing. */
 export async function verifyArchive(store: ArchiveStore, sha256: string): Promise<boolean | null> {
   const archive = await store.read(sha256)
   if (!archive) return null
@@ -149,7 +150,7 @@ export async function verifyArchive(store: ArchiveStore, sha256: string): Promis
   return hash.digest('hex') === sha256
 }
 
-/** All temporary files, in no order: of uploads under way, and of those that a crash ended. */
+/** Lists all temporary files, in no order: of running uploads, and of uploads that a crash interrupted. */
 export async function* listTemporaryFiles({
   directory,
 }: ArchiveVolume): AsyncGenerator<StoredFile, void, void> {
@@ -159,13 +160,13 @@ export async function* listTemporaryFiles({
   }
 }
 
-/** Returns size and time of a file; null when it is missing. */
+/** Returns the size and time of a file. Null when it is missing. */
 export async function statFile(path: string): Promise<StoredFile | null> {
   const found = await unlessMissing(stat(path))
   return found && { path, size: found.size, touchedAt: found.mtime }
 }
 
-/** Returns null for a file that is missing. */
+/** Returns the result of a file operation. Null when the file is missing. */
 export async function unlessMissing<T>(happening: Promise<T>): Promise<T | null> {
   try {
     return await happening
@@ -175,7 +176,7 @@ export async function unlessMissing<T>(happening: Promise<T>): Promise<T | null>
   }
 }
 
-/** The only way from a hash to a name: `<2 hex>/<sha256>.zip`. */
+/** Returns the name of an archive: `<2 hex>/<sha256>.zip`. No other code builds such names. */
 export function archiveName(sha256: string): string {
   if (!/^[0-9a-f]{64}$/.test(sha256)) throw new RangeError('not a SHA-256 in lower-case hex')
   return `${sha256.slice(0, 2)}/${sha256}.zip`

@@ -2,19 +2,19 @@ import type { ArchiveEntry } from './archive-entry.ts'
 import { archiveRefusal, entryRefusal, quoted } from './archive-refusal.ts'
 import { makePause } from './time-slices.ts'
 
-/** An entry under the key by which entries sort into a tree. */
+/** An entry with its sort key. Sorted by these keys, the entries form a tree. */
 export interface Sorted {
   key: string
   entry: ArchiveEntry
 }
 
-/** So many are sorted without a pause: 5 ms when their names have 900 bytes in common. */
+/** The number of entries that are sorted without a pause. It takes 5 ms when their names share 900 bytes. */
 const runLength = 2048
 
 /**
- * Sorts the entries so that everything beneath a path follows it at once: the slash sorts before every other
- * character of a name. Two entries that clash are then always neighbours. A merge sort, because `Array.sort` cannot
- * pause.
+ * Sorts the entries so that the contents of a directory directly follow it: the slash sorts before every other
+ * character of a name. Two entries that clash are then always neighbours. This is a merge sort, because `Array.sort`
+ * cannot pause.
  */
 export async function sortTree(entries: ArchiveEntry[], fold = (name: string) => name): Promise<Sorted[]> {
   const pause = makePause()
@@ -63,14 +63,14 @@ function compareKeys(a: Pick<Sorted, 'key'>, b: Pick<Sorted, 'key'>): number {
   return a.key < b.key ? -1 : a.key > b.key ? 1 : 0
 }
 
-/** Whether two neighbours cannot both be unpacked: the same path twice, or one beneath what is no directory. */
+/** Returns whether two neighbours clash: they have the same path, or the second is inside a file or link. */
 export function clashes(above: Sorted, below: Sorted): boolean {
   return (
     above.key === below.key || (above.entry.kind !== 'directory' && below.key.startsWith(`${above.key}\0`))
   )
 }
 
-/** Refuses two entries for one path, and one beneath a file or a link: parsers disagree on which of them wins. */
+/** Refuses two entries with the same path, and an entry inside a file or link: parsers disagree on which one wins. */
 export function refuseClashes(sorted: readonly Sorted[]): void {
   for (const [i, below] of sorted.entries()) {
     const above = sorted[i - 1]
@@ -90,8 +90,8 @@ export function refuseClashes(sorted: readonly Sorted[]): void {
 }
 
 /**
- * The package's root in the archive, '' or 'folder/', as Composer's ArchiveDownloader finds it: the top level is
- * stripped when it is one directory, and of other things there it overlooks `.DS_Store` alone.
+ * Returns the package's root in the archive, '' or 'folder/', as Composer's ArchiveDownloader finds it. Composer strips
+ * the top level when it is one directory. It ignores only `.DS_Store` beside that directory.
  */
 export function findPackageRoot(entries: ArchiveEntry[]): string {
   const top = topLevel(entries)
@@ -102,7 +102,7 @@ export function findPackageRoot(entries: ArchiveEntry[]): string {
 const missingHint =
   'The usual reason is a line such as "/composer.json export-ignore" in .gitattributes, which git archive obeys.'
 
-/** The manifest: composer.json at the package's root. Refuses an archive in which Composer would not see one. */
+/** Returns composer.json at the package's root. Throws when Composer would not find one. */
 export function findManifest(entries: ArchiveEntry[], root: string): ArchiveEntry {
   const manifest = entries.find(({ name }) => name === `${root}composer.json`)
   if (manifest?.kind === 'file') return manifest
@@ -121,12 +121,12 @@ export function findManifest(entries: ArchiveEntry[], root: string): ArchiveEntr
   throw entryRefusal(nearest.name, 'is not where Composer looks for composer.json', [expected])
 }
 
-/** What lies at a path of a package, directories without an entry of their own included; '' is its root. */
+/** Returns the kind of entry at a path of a package, or null. Knows directories without an entry; '' is the root. */
 export type PackageTree = (path: string) => ArchiveEntry['kind'] | null
 
 /**
- * The package beneath its root in the archive. It searches the sorted entries: a map of all directories would have
- * millions of keys for a small archive of deep paths.
+ * Returns the tree of a package below its root in the archive. It searches the sorted entries, because a map of all
+ * directories would have millions of keys for a small archive with deep paths.
  */
 export function treeOf(sorted: readonly Sorted[], root: string): PackageTree {
   return (path) => {
@@ -138,7 +138,7 @@ export function treeOf(sorted: readonly Sorted[], root: string): PackageTree {
   }
 }
 
-/** The index of the first entry whose key is not below `key`. */
+/** Returns the index of the first entry whose key is equal to or greater than `key`. */
 function findFirst(sorted: readonly Sorted[], key: string): number {
   let low = 0
   let high = sorted.length
@@ -150,7 +150,7 @@ function findFirst(sorted: readonly Sorted[], key: string): number {
   return low
 }
 
-/** The names at the top level, and whether each is a directory. */
+/** Returns the names at the top level, and whether each is a directory. */
 function topLevel(entries: ArchiveEntry[]): Map<string, boolean> {
   const names = new Map<string, boolean>()
   for (const { name, kind } of entries) {

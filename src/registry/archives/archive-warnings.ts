@@ -4,7 +4,7 @@ import { clashes, sortTree } from './archive-tree.ts'
 import { makePause } from './time-slices.ts'
 import { isUnmarked } from './zip-headers.ts'
 
-/** What an archive may hold, but hardly on purpose. A test sees the path within the package, in lower case. */
+/** Files that are allowed but probably packed by mistake. Each pattern gets the lower-case path in the package. */
 const SUSPICIONS: [test: RegExp, warning: string][] = [
   [/(^|\/)\.env(\.(?!example$|dist$|sample$|template$)[^/]+)?$/, 'may hold secrets'],
   [/(^|\/)(auth\.json|\.netrc|\.npmrc|id_(rsa|dsa|ecdsa|ed25519))$/, 'may hold secrets'],
@@ -19,18 +19,18 @@ const SUSPICIONS: [test: RegExp, warning: string][] = [
   ],
 ]
 
-/** Refuses credentials where Composer itself keeps them: auth.json at the package's root. */
+/** Refuses auth.json at the package's root: Composer stores credentials there. */
 export function refuseCredentials(entries: ArchiveEntry[], root: string): void {
   const path = `${root.toLowerCase()}auth.json`
   const auth = entries.find(({ name }) => name.length === path.length && name.toLowerCase() === path)
   if (auth) {
     throw entryRefusal(auth.name, "holds a user's credentials", [
-      'Exclude auth.json from the archive, and revoke what it holds if the archive was given away before.',
+      'Exclude auth.json from the archive. If you shared the archive before, revoke the credentials in it.',
     ])
   }
 }
 
-/** Warnings for the publisher: one a kind, naming the first entry of the kind and how many more there are. */
+/** Returns warnings for the publisher. There is one for each kind; it names the first entry and counts the others. */
 export async function listWarnings(entries: ArchiveEntry[], root: string): Promise<string[]> {
   const pause = makePause()
   const findings = SUSPICIONS.map(([test, warning]) => ({ test, warning, found: [] as ArchiveEntry[] }))
@@ -58,7 +58,7 @@ async function listCaseClashes(entries: ArchiveEntry[]): Promise<ArchiveEntry[]>
     .map(({ entry }) => entry)
 }
 
-/** One warning for all entries of a kind; none when there are none. */
+/** Returns one warning for all entries of a kind, or none when there are no entries. */
 function summary(found: ArchiveEntry[], warning: string): string[] {
   const [first] = found
   if (!first) return []

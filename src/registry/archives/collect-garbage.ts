@@ -12,33 +12,33 @@ import {
 import { type ArchiveStore, listTemporaryFiles, type StoredArchive } from './archive-store.ts'
 import { openOwnStore } from './store-owner.ts'
 
-/** What was removed, or would be removed, and its size. */
+/** The number and size of the files that were removed, or would be removed. */
 export interface CollectedGarbage {
   archives: number
   temporaryFiles: number
   bytes: number
 }
 
-/** How to collect. */
+/** Options of a garbage collection. */
 export interface CollectOptions {
-  /** Only counts. */
+  /** Count the garbage without removing it. */
   isDryRun?: boolean
-  /** Allows to remove more than half of the archives. */
+  /** Allow the removal of more than half of the archives. */
   isForced?: boolean
   signal?: AbortSignal
 }
 
-/** Longer than any upload takes. An upload touches the archive that it keeps, and names it within minutes. */
+/** Longer than any upload takes. An upload touches the archive, and its version is stored within minutes. */
 const untouchedMilliseconds = 24 * 60 * 60 * 1000
 const batchSize = 1000
 /** Publications wait while so many archives are removed: a moment, also in a bucket. */
 const lockedSize = 20
 const collectSeconds = 24 * 60 * 60
 
-/** Thrown instead of removing more than half of the archives. */
+/** Thrown when a collection would remove more than half of the archives. */
 export class TooMuchGarbage extends Error {}
 
-/** Collects once a day. The server runs it, one process at a time. */
+/** Collects garbage once a day. One server process runs it at a time. */
 export const collectGarbageJob: Job = {
   name: 'collect-garbage',
   everySeconds: collectSeconds,
@@ -47,9 +47,9 @@ export const collectGarbageJob: Job = {
   async run({ db, config, log }, _data, signal) {
     try {
       const collected = await collectGarbage(db, await openOwnStore(db, config), { signal })
-      log.info(collected, 'archives that no version names were removed')
+      log.info(collected, 'archives without a version were removed')
     } catch (error) {
-      // A retry would find the same. Only a person can tell whether this is right.
+      // A retry would find the same. Only a person can decide whether this is right.
       if (!(error instanceof TooMuchGarbage)) throw error
       log.error({ err: error }, 'garbage was not collected')
     }
@@ -57,23 +57,23 @@ export const collectGarbageJob: Job = {
 }
 
 /**
- * Removes the archives that no version names (purged versions do not count), their rows, and the temporary files of
- * uploads that crashed: only what nobody has touched for a day, so it may run beside uploads. Throws `TooMuchGarbage`
- * before it removes anything when that is more than half of the archives, unless it is forced; throws while a backup
- * runs.
+ * Removes the archives without a version (purged versions do not count), their rows, and the temporary files of
+ * uploads that crashed. It keeps files that were touched within a day, so uploads can run at the same time. Throws
+ * `TooMuchGarbage` before it removes anything if it would remove more than half of the archives, unless it is forced.
+ * Throws while a backup runs.
  */
 export async function collectGarbage(
   db: pg.Pool,
   store: ArchiveStore,
   { isDryRun = false, isForced = false, signal }: CollectOptions = {},
 ): Promise<CollectedGarbage> {
-  // By this machine's clock, as the files' times are.
+  // The clock of this machine, which also sets the times of the files.
   const untouchedSince = new Date(Date.now() - untouchedMilliseconds)
   const collected = isDryRun || !isForced ? await count(db, store, untouchedSince) : null
   if (collected && isDryRun) return collected
   if (collected && collected.archives * 2 > collected.kept + collected.archives) {
     throw new TooMuchGarbage(
-      `No version names ${collected.archives} of the ${collected.kept + collected.archives} archives. To remove more than half of them, run svc collect-garbage --force.`,
+      `${collected.archives} of the ${collected.kept + collected.archives} archives have no version. To remove more than half of them, run svc collect-garbage --force.`,
     )
   }
   return remove(db, store, { untouchedSince, signal })
@@ -139,7 +139,7 @@ async function remove(
   async function removeUnnamed(archives: readonly StoredArchive[]): Promise<StoredArchive[]> {
     return unlessBackupRuns(db, async (tx) => {
       await lockCollection(tx)
-      // Rows go first: a crash in between leaves a file that the next collection finds, not a row without its file.
+      // Delete rows first: after a crash the next collection finds the file. A row without its file would be damage.
       const named = await again(() =>
         deleteUnnamedArchives(
           db,
@@ -157,7 +157,7 @@ async function remove(
   }
 }
 
-/** Repeats a statement when a publication named one of its archives just then. */
+/** Repeats a statement when a publication has just used one of its archives. */
 async function again<T>(statement: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -168,7 +168,7 @@ async function again<T>(statement: () => Promise<T>): Promise<T> {
   }
 }
 
-/** So many archives at once that one statement judges them. */
+/** Yields batches of archives, each small enough for one statement. */
 async function* batchesOf(
   archives: AsyncIterable<StoredArchive>,
 ): AsyncGenerator<StoredArchive[], void, void> {

@@ -18,18 +18,18 @@ import { type Directory, findDirectory } from './zip-end.ts'
 import { compareLocalHeader, refuseUnreadable } from './zip-headers.ts'
 import { ZipReader } from './zip-reader.ts'
 
-/** What an archive may cost. */
+/** The limits of an archive. */
 export interface ArchiveLimits {
   maxEntries: number
-  /** Names and headers together; they are held in memory while an archive is judged. */
+  /** The size of names and headers together. They are in memory while an archive is checked. */
   maxDirectoryBytes: number
-  /** Of all names together: directories and files that consumers must make. */
+  /** The segments of all names together: directories and files that Composer must create. */
   maxPathSegments: number
   maxInflatedBytes: number
   maxManifestBytes: number
 }
 
-/** The limits where the operator sets no others. */
+/** The default limits. */
 export const defaultArchiveLimits: Readonly<ArchiveLimits> = {
   maxEntries: 50_000,
   maxDirectoryBytes: 16 * 2 ** 20,
@@ -38,38 +38,38 @@ export const defaultArchiveLimits: Readonly<ArchiveLimits> = {
   maxManifestBytes: 2 ** 19,
 }
 
-/** Composer takes what inflates to more than 50 MiB and a hundred times its size for a bomb, and so do we. */
+/** Composer refuses an archive that inflates to more than 50 MiB and more than 100 times its size. So does svc. */
 const BOMB_RATIO = 100
 const BOMB_BYTES = 50 * 2 ** 20
 
-/** A central header before its name, extra field and comment. */
+/** The size of a central header without name, extra field and comment. */
 const CENTRAL_HEADER_BYTES = 46
 
-/** What a good archive is known by. */
+/** The facts about a valid archive. */
 export interface JudgedArchive {
   /** The bytes of composer.json. */
   manifest: Buffer
-  /** Where it lies: 'composer.json' or 'folder/composer.json'. */
+  /** The path of the manifest: 'composer.json' or 'folder/composer.json'. */
   manifestPath: string
-  /** The package, as Composer unpacks it. */
+  /** The files of the package, as Composer unpacks it. */
   tree: PackageTree
-  /** Beside the manifest; null when there is none. */
+  /** The README in the directory of the manifest. Null when there is none. */
   readme: Readme | null
-  /** Files, directories and links. */
+  /** The number of files, directories and links. */
   entryCount: number
-  /** Of all contents, as counted while inflating them. */
+  /** The size of all contents, counted while they were inflated. */
   inflatedBytes: number
-  /** For the publisher: what is allowed, but hardly meant. */
+  /** Hints for the publisher about files that are allowed but probably packed by mistake. */
   warnings: string[]
 }
 
 /**
- * Judges the zip file at a path: is it one package, the same for every parser, that Composer can install? Throws
- * the RegistryError that says which entry is wrong, and why. Nothing is extracted, and nothing but the directory
- * is held in memory.
+ * Checks whether a zip file is a package that Composer can install, and that every parser reads in the same way.
+ * Throws a RegistryError that names the wrong entry and the reason. It extracts nothing to disk, and keeps only the
+ * directory in memory.
  *
- * The order is from cheap to dear: the directory alone decides on names, kinds and announced sizes; then each
- * entry's local header is compared with it; only then is every byte inflated and counted.
+ * Cheap checks run first. The directory alone shows names, kinds and announced sizes. Then each local header is
+ * compared with the directory. Only then is every byte inflated and counted.
  */
 export async function judgeArchive(
   path: string,
@@ -86,8 +86,8 @@ export async function judgeArchive(
 async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArchive> {
   const directory = await findDirectory(file)
   refuseLongDirectory(directory, limits)
-  // Names stay bytes and sizes stay unjudged: we do both, and can say which entry is wrong. Without autoClose
-  // yauzl leaves the handle to us.
+  // yauzl must not decode names or check sizes: our own checks can name the wrong entry. Without autoClose, the
+  // caller closes the file.
   const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }
   const reader = new ZipReader(file)
   const { size } = await file.stat()
@@ -151,7 +151,7 @@ async function readDirectory(
   return entries
 }
 
-/** By what the directory announces; that no entry holds more than it announces is seen to while inflating. */
+/** Checks the announced sizes. Inflating later checks that no entry is larger than announced. */
 function refuseBomb(
   entries: ArchiveEntry[],
   archiveBytes: number,
@@ -185,7 +185,7 @@ async function compareLocalHeaders(
   }
 }
 
-/** Inflates everything, and keeps only the manifest and the beginning of the README. */
+/** Inflates all entries. Returns only the manifest and the beginning of the README. */
 async function readContents(
   zip: ZipFile,
   reader: ZipReader,

@@ -13,14 +13,14 @@ import {
   unlessMissing,
 } from './archive-store.ts'
 
-/** In the folder of the archives, so that it is missing when that folder is a mount that is not there. */
+/** The file with the database id. It is in the folder of the archives, so it is missing when that is not mounted. */
 export const ownerFile = 'database-id'
-/** How much of an archive is read at once. */
+/** The number of bytes that are read at once. */
 const oneReadBytes = 256 * 1024
 
 /**
- * Opens the archives of a folder, and makes what is missing of it. No lock is held: each change of name is one atomic
- * `rename`, and two processes that keep the same archive at once replace equal bytes by equal bytes.
+ * Opens the archive store in a folder, and creates missing folders. It needs no lock: each `rename` is atomic, and two
+ * processes that keep the same archive replace equal bytes by equal bytes.
  */
 export async function openLocalStore(directory: string): Promise<ArchiveStore> {
   const archives = join(directory, 'archives')
@@ -78,7 +78,7 @@ export async function openLocalStore(directory: string): Promise<ArchiveStore> {
   }
 }
 
-/** Afterwards a crash loses neither bytes nor name. */
+/** Moves an archive to its path and syncs it, so that a crash loses neither its bytes nor its name. */
 async function keepFile(received: ReceivedArchive, path: string): Promise<'new' | 'known' | 'damaged'> {
   const shard = join(path, '..')
   await mkdir(shard, { recursive: true })
@@ -88,7 +88,7 @@ async function keepFile(received: ReceivedArchive, path: string): Promise<'new' 
   } else {
     await rename(received.path, path)
   }
-  // Known archives too: the process that brought the name here may not have synced it yet.
+  // Sync known archives too: the process that moved the file here may not have synced the directory yet.
   await syncDirectory(shard)
   await syncDirectory(join(shard, '..'))
   if (!found) return 'new'
@@ -96,9 +96,9 @@ async function keepFile(received: ReceivedArchive, path: string): Promise<'new' 
 }
 
 /**
- * The race is with a publisher who finds the archive and relies on it. So it is moved away first: who comes later
- * brings a copy of his own, and who came before has left his touch on what we hold, which then goes back. Only a
- * crash between those two renames would leave the archive in tmp/, where it still has a day.
+ * Removes a file in a race with publishers that find the archive and rely on it. It first moves the file away. A later
+ * publisher then stores a new copy. An earlier publisher has touched the file, and so the file is moved back. A crash
+ * between the two renames leaves the archive in tmp/, where it is kept for a day.
  */
 async function removeFile(path: string, directory: string, untouchedSince: Date): Promise<boolean> {
   const before = await statFile(path)
@@ -115,7 +115,7 @@ async function removeFile(path: string, directory: string, untouchedSince: Date)
   return true
 }
 
-/** Writes a file, whole and synced, unless there is one. */
+/** Writes and syncs a file atomically, unless it exists. */
 async function writeOnce(path: string, directory: string, text: string): Promise<void> {
   const temporary = join(directory, 'tmp', randomUUID())
   try {
@@ -138,14 +138,14 @@ async function writeOnce(path: string, directory: string, text: string): Promise
   }
 }
 
-/** Marks a file as wanted. Returns null when there is none. */
+/** Sets the time of a file to now. Returns null when the file is missing. */
 async function touch(path: string): Promise<StoredFile | null> {
   const now = new Date()
   await unlessMissing(utimes(path, now, now))
   return statFile(path)
 }
 
-/** Makes the names in a directory survive a power cut. */
+/** Syncs a directory, so that its file names survive a power cut. */
 async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, 'r')
   try {

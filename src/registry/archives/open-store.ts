@@ -3,10 +3,10 @@ import type { ArchiveStore } from './archive-store.ts'
 import { openLocalStore } from './local-store.ts'
 import { openS3Store } from './s3-store.ts'
 
-/** The settings that say where archives are. */
+/** The settings of the archive store. */
 export type StoreSettings = Pick<Config, 'dataDir' | 'archiveStore' | 'archiveDelivery'>
 
-/** Opens the archives of this installation, wherever the configuration says that they are. */
+/** Opens the archive store of this configuration. */
 export async function openArchiveStore(settings: StoreSettings): Promise<ArchiveStore> {
   const { dataDir, archiveStore, archiveDelivery } = settings
   if (archiveStore === null) return openLocalStore(dataDir)

@@ -4,18 +4,18 @@ import type { ArchiveStore } from './archive-store.ts'
 import { inflateEntry } from './zip-contents.ts'
 import { ZipReader } from './zip-reader.ts'
 
-/** A longer README is shown up to here. */
+/** A longer README is cut at this size. */
 export const maxReadmeBytes = 64 * 1024
 
 const markdownName = /\.(?:md|markdown)$/i
 
-/** The text of a README, and whether its name says that it is Markdown. */
+/** The text of a README, and whether its file name is one of a Markdown file. */
 export interface Readme {
   text: string
   isMarkdown: boolean
 }
 
-/** The README at the package's root ('' or 'folder/'): of several files, the one in Markdown. Null when there is none. */
+/** Returns the README at the package's root ('' or 'folder/'), preferably a Markdown file. Null when there is none. */
 export function findReadme(entries: readonly ArchiveEntry[], root: string): ArchiveEntry | null {
   const found = entries.filter(({ name, kind }) => {
     return (
@@ -25,13 +25,13 @@ export function findReadme(entries: readonly ArchiveEntry[], root: string): Arch
   return found.find(({ name }) => markdownName.test(name)) ?? found[0] ?? null
 }
 
-/** A README from the first bytes of its entry. */
+/** Returns the README from the first bytes of its entry. */
 export function toReadme({ name }: ArchiveEntry, chunks: readonly Buffer[]): Readme {
   const text = Buffer.concat(chunks).subarray(0, maxReadmeBytes).toString('utf8')
   return { text, isMarkdown: markdownName.test(name) }
 }
 
-/** The README of a stored archive; null when it has none. */
+/** Returns the README of a stored archive. Null when it has none. */
 export async function readReadme(
   store: ArchiveStore,
   sha256: string,
@@ -62,7 +62,7 @@ export async function readReadme(
   }
 }
 
-/** The package's root, by its manifest. The archive was judged when it was published. */
+/** Returns the directory of the manifest. The archive was checked when it was published. */
 function rootOf(entries: readonly ArchiveEntry[]): string {
   const isAtTop = entries.some(({ name }) => name === 'composer.json')
   const manifest = isAtTop ? undefined : entries.find(({ name }) => name.endsWith('/composer.json'))

@@ -6,13 +6,13 @@ import { findNewestArchive, isAnyArchiveKnown } from '../tables/archives.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import { openArchiveStore, type StoreSettings } from './open-store.ts'
 
-/** So many archives of a store without an id are looked up in the database. */
+/** The number of archives that are looked up in the database when a store has no id. */
 const sampleSize = 1000
 
 /**
- * Opens the archive store of this database. The server calls it at its start, and each command that reads or changes
- * archives. A store carries the id of its database. One without an id gets it when it is empty, or when the database
- * knows archives in it. Throws when the store belongs to another database.
+ * Opens the archive store of this database. The server calls it at its start; so does each command that reads or
+ * changes archives. A store has the id of its database. A store without an id gets one when it is empty, or when the
+ * database knows archives in it. Throws when the store belongs to another database.
  */
 export async function openOwnStore(db: Queryable, settings: StoreSettings): Promise<ArchiveStore> {
   const store = await openArchiveStore(settings)
@@ -26,7 +26,7 @@ export async function openOwnStore(db: Queryable, settings: StoreSettings): Prom
   return store
 }
 
-/** Throws when the database is empty, and the store carries the id of another one. Call it before the first migration. */
+/** Throws when the database is empty and the store has the id of another one. Call it before the first migration. */
 export async function refuseEmptyDatabase(db: pg.Pool, settings: StoreSettings): Promise<void> {
   const store = await openArchiveStore(settings)
   // In this order: another process may migrate the database and mark the store at the same time.
@@ -38,23 +38,23 @@ export async function refuseEmptyDatabase(db: pg.Pool, settings: StoreSettings):
 }
 
 /**
- * Marks a store that archives are about to be copied to with the id of their database. Throws when it has archives
- * already, unless it carries that id: an interrupted copy goes on, and a store that outlived its database is used again.
+ * Writes the id of the database into a store before archives are copied to it. Throws when it has archives already,
+ * unless it has that id. So an interrupted copy can continue, and a store can be used again with a restored database.
  */
 export async function claimStore(store: ArchiveStore, databaseId: string): Promise<void> {
   const found = await store.readOwner()
   if (found === databaseId) return
   if (found !== null || (await listSample(store)).length > 0) {
-    throw new Error(`There are archives of another database in ${store.place}: it must be empty.`)
+    throw new Error(`${store.place} contains archives of another database. Use an empty archive store.`)
   }
   await store.writeOwner(databaseId)
 }
 
-/** Marks a store as this database's. Returns the id that it carries then: another process may have been faster. */
+/** Writes the id of this database into the store. Returns the id in the store: another process may have been faster. */
 async function adoptStore(db: Queryable, store: ArchiveStore, databaseId: string): Promise<string> {
   if (!(await belongsHere(db, store))) {
     throw new Error(
-      `There are archives in ${store.place}, but this database (id ${databaseId}) knows none of them. Check DATABASE_URL, DATA_DIR and ARCHIVE_STORE. If they do belong together, write the id into archives/database-id there.`,
+      `${store.place} contains archives, but this database (id ${databaseId}) knows none of them. Check DATABASE_URL, DATA_DIR and ARCHIVE_STORE. If they belong together, write the id into archives/database-id there.`,
     )
   }
   await store.writeOwner(databaseId)

@@ -1,11 +1,11 @@
 import { setImmediate } from 'node:timers/promises'
 
-/** A fifth of the 50 ms that other requests may at most wait: several archives can be judged at once. */
+/** Other requests may wait 50 ms at most. This is a fifth of it, because several archives can be checked at once. */
 const sliceMilliseconds = 10
 
 /**
- * Returns a function for the turns of a long loop, `await pause()`. It returns at once until 10 ms have passed, and then
- * lets all other requests run first. Work that never waits for I/O would otherwise stop the whole server.
+ * Returns a function for long loops: call `await pause()` in each iteration. Every 10 ms it lets all other requests run
+ * first. Without it, a loop that never waits for I/O would block the whole server.
  */
 export function makePause(): () => Promise<void> | undefined {
   let sliceStart = performance.now()
@@ -18,7 +18,7 @@ export function makePause(): () => Promise<void> | undefined {
   return () => (performance.now() - sliceStart < sliceMilliseconds ? undefined : letOthersRun())
 }
 
-/** Returns a function that runs at most `limit` tasks at once; the others wait in the order of their calls. */
+/** Returns a function that runs at most `limit` tasks at once. Other tasks wait in the order of their calls. */
 export function limitConcurrency(limit: number): <T>(task: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = []
   let running = 0
@@ -28,7 +28,7 @@ export function limitConcurrency(limit: number): <T>(task: () => Promise<T>) => 
     try {
       return await task()
     } finally {
-      // The place goes to the first that waits, so that no later call can take it in between.
+      // Hand the free place to the first waiting task directly, so that a later call cannot take it.
       const next = waiting.shift()
       if (next) next()
       else running -= 1

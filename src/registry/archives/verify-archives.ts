@@ -2,20 +2,20 @@ import type { Queryable } from '../../database/database.ts'
 import { findNewestArchive, listArchivesAfter, type NamedArchive } from '../tables/archives.ts'
 import { type ArchiveStore, verifyArchive } from './archive-store.ts'
 
-/** What is wrong with an archive. */
+/** A problem with an archive. */
 export interface ArchiveProblem {
   sha256: string
   /**
-   * - `damaged`: its bytes are not what its name says;
-   * - `missing`: versions name it, and it is not in the store;
-   * - `wrong size`: it is there with another size than the database knows.
+   * - `damaged`: its bytes do not match its hash;
+   * - `missing`: versions refer to it, but it is not in the store;
+   * - `wrong size`: its size differs from the size in the database.
    */
   problem: 'damaged' | 'missing' | 'wrong size'
-  /** Such as `acme/php: acme/lib 1.0.0`; none when no version names it. At most ten. */
+  /** The versions that refer to it, such as `acme/php: acme/lib 1.0.0`. At most ten. */
   versions: string[]
 }
 
-/** What was looked at, and what was wrong with it. */
+/** The number of checked archives, and the problems found. */
 export interface Verification {
   archives: number
   problems: ArchiveProblem[]
@@ -23,13 +23,13 @@ export interface Verification {
 
 /**
  * Compares every archive in the store with its hash, and every version that is not purged with its archive. It reads
- * all bytes, changes nothing, and repairs nothing.
+ * all bytes and changes nothing.
  */
 export async function verifyArchives(db: Queryable, store: ArchiveStore): Promise<Verification> {
   const damaged = new Set<string>()
   let archives = 0
   for await (const { sha256 } of store.list()) {
-    // Null when it was collected meanwhile: what versions name is looked for below.
+    // Null when the archive was collected in the meantime. The archives of versions are checked below.
     const isSound = await verifyArchive(store, sha256)
     if (isSound !== null) archives += 1
     if (isSound === false) damaged.add(sha256)
@@ -44,7 +44,7 @@ export async function verifyArchives(db: Queryable, store: ArchiveStore): Promis
   return { archives, problems: [...problems, ...unnamed] }
 }
 
-/** Whether the archive published last is missing: then a volume was likely not mounted. */
+/** Returns whether the newest archive is missing. The volume is then probably not mounted. */
 export async function lacksNewestArchive(db: Queryable, store: ArchiveStore): Promise<boolean> {
   const newest = await findNewestArchive(db)
   return newest !== null && (await store.stat(newest)) === null

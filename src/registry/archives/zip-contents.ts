@@ -10,13 +10,13 @@ interface NamedEntry {
   name: string
 }
 
-/** Up to this size inflating takes less than the trip to the thread pool: a tenth of a millisecond. */
+/** Up to this size, inflating in place is faster than the thread pool: it takes a tenth of a millisecond. */
 const SMALL_BYTES = 16_384
 
 /**
- * An entry's bytes, inflated, one chunk held at a time. Headers are not believed: more bytes than announced end
- * the reading at once, fewer bytes, a wrong checksum, or a rest behind the deflated stream are refused at the end.
- * So whoever reads to the end has counted the real bytes.
+ * Yields the inflated bytes of an entry, one chunk at a time. It does not trust the headers. Too many bytes throw at
+ * once. Too few bytes, a wrong checksum, or bytes after the deflated stream throw at the end. A caller that reads to
+ * the end has therefore counted the real bytes.
  */
 export async function* inflateEntry(
   zip: ZipFile,
@@ -46,7 +46,7 @@ export async function* inflateEntry(
   if (checksum !== header.crc32) throw entryRefusal(name, 'does not match its checksum')
 }
 
-/** In one go, then giving way to other requests. */
+/** Inflates at once, then lets other requests run. */
 async function* inflateSmall(
   zip: ZipFile,
   reader: ZipReader,
@@ -71,7 +71,7 @@ function inflateAtMost(
   entry: NamedEntry,
 ): { buffer: Buffer; engine: InflateRaw } {
   try {
-    // With `info` Node answers the engine, too, which its types do not know.
+    // With `info` Node also returns the engine, which is missing in its types.
     const inflated: unknown = inflateRawSync(raw, { info: true, maxOutputLength: Math.max(1, maxBytes) })
     return inflated as { buffer: Buffer; engine: InflateRaw }
   } catch (error) {
@@ -80,7 +80,7 @@ function inflateAtMost(
   }
 }
 
-/** In zlib's thread pool, no faster than it is read. */
+/** Inflates in the thread pool of zlib, at the speed of the reader. */
 async function* inflateLarge(zip: ZipFile, entry: NamedEntry): AsyncGenerator<Buffer, void, void> {
   const raw = await zip.openReadStreamPromise(entry.header, { decodeFileData: false })
   if (entry.header.compressionMethod === 0) {
@@ -89,7 +89,7 @@ async function* inflateLarge(zip: ZipFile, entry: NamedEntry): AsyncGenerator<Bu
   }
   const inflater = createInflateRaw({ chunkSize: 65_536 })
   try {
-    // The loop sees the errors of both streams; pipeline's own report of them has nobody to hear it.
+    // The loop sees the errors of both streams, so the rejection of pipeline itself is ignored.
     yield* pipeline(raw, inflater, () => {})
     refuseRest(inflater, entry)
   } finally {

@@ -12,7 +12,7 @@ const LOCATOR_64 = Buffer.from('PK\x06\x07', 'latin1')
 const LOCATOR_64_BYTES = 20
 const MAX_COMMENT_BYTES = 0xffff
 
-/** Where the central directory lies: in bytes from the start of the file, `end` excluded. */
+/** The position of the central directory: in bytes from the start of the file, `end` excluded. */
 export interface Directory {
   entryCount: number
   start: number
@@ -30,9 +30,9 @@ type EndFields = [
 ]
 
 /**
- * Finds the central directory, and vouches that every parser finds the same one. Refuses a file that is no zip,
- * is cut off, is one part of several, has bytes before or after it that are not the archive's, or has a second
- * end record that somebody might prefer.
+ * Finds the central directory and ensures that every parser finds the same one. Refuses a file that is not a zip, is
+ * truncated, or is one part of several. Also refuses bytes before or after the archive, and a second end record that
+ * another parser might use.
  */
 export async function findDirectory(file: FileHandle): Promise<Directory> {
   const { size } = await file.stat()
@@ -100,7 +100,7 @@ async function readEnd64(file: FileHandle, tail: Buffer, locatorAt: number, tail
   return { at, fields }
 }
 
-/** yauzl and libzip take the zip64 record whenever it is there, unzip only for fields that are full of ones. */
+/** yauzl and libzip use any zip64 record that exists; unzip uses it only for fields whose bits are all set. */
 function refuseContradiction(classic: EndFields, wide: EndFields): void {
   const full = [0xffff, 0xffff, 0xffff, 0xffff, 0xffffffff, 0xffffffff]
   if (!classic.every((value, i) => value === full[i] || value === wide[i])) {
@@ -109,8 +109,8 @@ function refuseContradiction(classic: EndFields, wide: EndFields): void {
 }
 
 /**
- * Parsers search the end record in the last 64 KiB, some forwards, some backwards. The letters may occur there
- * by chance, or in a stored zip; what must not be there is a record that leads to a directory in this file.
+ * Parsers search the end record in the last 64 KiB, some forwards, some backwards. Its signature may occur there by
+ * chance, or in a stored zip. A second record that points to a directory in this file is refused.
  */
 async function refuseSecondEnd(file: FileHandle, tail: Buffer, endAt: number): Promise<void> {
   for (let at = tail.indexOf(END); at >= 0 && at < endAt; at = tail.indexOf(END, at + 1)) {
@@ -129,7 +129,7 @@ function whatItIs(firstBytes: Buffer): string {
   return 'it is not a zip file'
 }
 
-/** A number of 8 bytes. Beyond 2^53 it is not exact, but then it is beyond every file, too. */
+/** Reads a number of 8 bytes. Above 2^53 it is not exact, but such a number is larger than every file. */
 export function readUInt64(buffer: Buffer, at: number): number {
   return Number(buffer.readBigUInt64LE(at))
 }

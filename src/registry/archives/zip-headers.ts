@@ -7,16 +7,16 @@ const LOCAL_HEADER_BYTES = 30
 const DESCRIPTOR_SIGNATURE = 0x08074b50
 const FLAG_DESCRIPTOR = 1 << 3
 const FLAG_UTF8 = 1 << 11
-/** Encrypted, patch data, strong encryption, masked headers. */
+/** Flags of encryption, patch data, strong encryption, and masked headers. */
 const FLAGS_UNREADABLE = (1 << 0) | (1 << 5) | (1 << 6) | (1 << 13)
 const EXTRA_ZIP64 = 0x0001
 const EXTRA_UNICODE_PATH = 0x7075
-/** DOS, OS/2 and Windows NT: of an entry made there unzip takes an unmarked name for one in the code page of DOS. */
+/** DOS, OS/2 and Windows NT: unzip reads an unmarked name of an entry made there in the code page of DOS. */
 const HOSTS_OF_DOS = [0, 6, 11]
-/** What zip64 asks of a parser, 4.5: nothing more is accepted, and unzip leaves out what says to need more. */
+/** The version that zip64 needs, 4.5. Higher versions are refused, because unzip skips entries that need them. */
 const VERSION_ZIP64 = 45
 
-/** Refuses by its central header an entry that not everybody can read: encrypted, or not stored and not deflated. */
+/** Checks the central header. Refuses an entry that is encrypted, or neither stored nor deflated. */
 export function refuseUnreadable(header: Entry, name: string): void {
   if (header.generalPurposeBitFlag & FLAGS_UNREADABLE) throw entryRefusal(name, 'is encrypted or patched')
   if (header.compressionMethod !== 0 && header.compressionMethod !== 8) {
@@ -37,16 +37,16 @@ export function refuseUnreadable(header: Entry, name: string): void {
   refuseOtherUnicodeName(header.fileNameRaw, header.extraFieldRaw, name)
 }
 
-/** Whether a name that is not ASCII goes without the mark that says UTF-8. */
+/** Returns whether a name has non-ASCII bytes but no UTF-8 flag. */
 export function isUnmarked({ generalPurposeBitFlag, fileNameRaw }: Entry): boolean {
   return (generalPurposeBitFlag & FLAG_UTF8) === 0 && fileNameRaw.some((byte) => byte > 127)
 }
 
 /**
- * Compares an entry's local header, which yauzl does not read, with the directory. unzip and PHP go by the
- * directory, others by the local headers: only when both say the same is the archive one package. For the same
- * reason the entry must reach exactly to `limit`, where the next thing begins: what overlaps is a bomb, what lies
- * between is hidden from somebody.
+ * Compares an entry's local header, which yauzl does not read, with the directory. unzip and PHP read the directory,
+ * others read the local headers: both must say the same, or clients would unpack different packages. For the same
+ * reason the entry must end exactly at `limit`, where the next entry begins. Overlapping entries are a zip bomb, and
+ * bytes between entries are invisible to some parsers.
  */
 export async function compareLocalHeader(
   zip: ZipFile,
@@ -83,7 +83,7 @@ export async function compareLocalHeader(
   }
 }
 
-/** Where a data descriptor follows, the local header may leave its three values open (0), but not invent others. */
+/** When a data descriptor follows, the local header may leave its three values at 0. Other values must match. */
 function refuseOtherSizes(header: Entry, local: LocalFileHeader, name: string): void {
   const mayBeOpen = (header.generalPurposeBitFlag & FLAG_DESCRIPTOR) !== 0
   const [uncompressedSize, compressedSize] = localSizes(local, name)
@@ -97,7 +97,7 @@ function refuseOtherSizes(header: Entry, local: LocalFileHeader, name: string): 
   }
 }
 
-/** The local sizes, uncompressed first; from the zip64 field where the header refers to it. */
+/** Returns the local sizes, uncompressed first. They come from the zip64 field if the header refers to it. */
 function localSizes(local: LocalFileHeader, name: string): [uncompressed: number, compressed: number] {
   const wide = extraFields(local.extraField, name).find(({ id }) => id === EXTRA_ZIP64)?.data
   let at = 0
@@ -110,7 +110,7 @@ function localSizes(local: LocalFileHeader, name: string): [uncompressed: number
   return [widen(local.uncompressedSize), widen(local.compressedSize)]
 }
 
-/** A descriptor has a signature or not, and sizes of 4 or of 8 bytes; its length tells which. */
+/** Returns whether the descriptor matches. Its length tells whether it has a signature, and sizes of 4 or 8 bytes. */
 function isDescriptorOf(header: Entry, bytes: Buffer): boolean {
   if (![12, 16, 20, 24].includes(bytes.length)) return false
   const signatureBytes = bytes.length % 8 === 0 ? 4 : 0
@@ -127,7 +127,7 @@ function isDescriptorOf(header: Entry, bytes: Buffer): boolean {
   )
 }
 
-/** Info-ZIP's Unicode Path field, which unzip and PHP prefer to the name in the header. */
+/** Checks Info-ZIP's Unicode Path field, which unzip and PHP prefer to the name in the header. */
 function refuseOtherUnicodeName(rawName: Buffer, extra: Buffer, name: string): void {
   const others = extraFields(extra, name).filter(({ id }) => id === EXTRA_UNICODE_PATH)
   if (others.some(({ data }) => !data.subarray(5).equals(rawName))) {
@@ -135,7 +135,7 @@ function refuseOtherUnicodeName(rawName: Buffer, extra: Buffer, name: string): v
   }
 }
 
-/** Bytes too few for a field at their end are damage, too: PHP opens no archive that has them. */
+/** Parses the extra fields. An incomplete field at the end is refused: PHP cannot open such an archive. */
 function extraFields(extra: Buffer, name: string) {
   const fields = parsedFields(extra)
   const bytes = fields?.reduce((sum, { data }) => sum + 4 + data.length, 0)

@@ -5,22 +5,22 @@ import { RandomAccessReader } from 'yauzl'
 const WINDOW_BYTES = 65_536
 
 /**
- * A file as yauzl reads it. yauzl asks for a few dozen bytes at a time, each of them a trip through the thread
- * pool; an archive of 45,000 small files took 25 s. Headers and small contents lie side by side, so this reader
- * fetches a window of 64 KiB, and answers from it what it can.
+ * A buffered reader for yauzl. yauzl asks for a few dozen bytes at a time, and each read uses the thread pool: an
+ * archive of 45,000 small files took 25 s. Headers and small contents are neighbours, so this reader fetches 64 KiB
+ * at a time and serves reads from it.
  */
 export class ZipReader extends RandomAccessReader {
   readonly #file: FileHandle
   #window: Buffer = Buffer.alloc(0)
   #windowStart = 0
 
-  /** Reads a file that remains the caller's to close. */
+  /** The caller closes the file. */
   constructor(file: FileHandle) {
     super()
     this.#file = file
   }
 
-  /** The bytes [start, end); fewer where the file ends before. Later calls leave them as they are. */
+  /** Returns the bytes [start, end), or fewer at the end of the file. Later calls do not change them. */
   async bytes(start: number, end: number): Promise<Buffer> {
     if (start < this.#windowStart || end > this.#windowStart + this.#window.length) {
       this.#window = await readAt(this.#file, start, Math.max(end, start + WINDOW_BYTES))
@@ -29,7 +29,7 @@ export class ZipReader extends RandomAccessReader {
     return this.#window.subarray(start - this.#windowStart, end - this.#windowStart)
   }
 
-  /** As yauzl asks for headers. */
+  /** yauzl calls this for headers. */
   override read(
     target: Buffer,
     offset: number,
@@ -43,7 +43,7 @@ export class ZipReader extends RandomAccessReader {
     }, callback)
   }
 
-  /** As yauzl asks for contents. */
+  /** yauzl calls this for contents. */
   override _readStreamForRange(start: number, end: number): Readable {
     return Readable.from(this.#chunks(start, end), { objectMode: false })
   }
@@ -58,7 +58,7 @@ export class ZipReader extends RandomAccessReader {
   }
 }
 
-/** Reads [start, end) of a file; fewer bytes where the file ends before. */
+/** Reads the bytes [start, end) of a file, or fewer at the end of the file. */
 export async function readAt(file: FileHandle, start: number, end: number): Promise<Buffer> {
   const buffer = Buffer.allocUnsafe(end - start)
   let length = 0

@@ -2,9 +2,9 @@ import type { PackageTree } from '../archives/archive-tree.ts'
 import { isJsonObject, type JsonObject, refuseManifest, shown } from './manifest-json.ts'
 
 /**
- * Refuses a package whose `autoload` names a file to load, or a place to scan for classes, that its archive does not
- * hold: every update that chooses it would end in an error, or the project at its first line. Places that psr-4 and
- * psr-0 name may be missing. `metadata` is that of `readComposerJson`.
+ * Refuses a package whose `autoload` names a missing file, or a missing classmap path. Such a package breaks every
+ * update that chooses it, or the project at its first line. Paths in psr-4 and psr-0 may be missing. `metadata` comes
+ * from `readComposerJson`.
  */
 export function refuseMissingAutoload(metadata: JsonObject, tree: PackageTree): void {
   const { autoload, 'target-dir': targetDir } = metadata
@@ -16,17 +16,17 @@ export function refuseMissingAutoload(metadata: JsonObject, tree: PackageTree): 
     if (kind === null || kind === 'directory') refuseMissing('files', path)
   }
   for (const path of textsOf(autoload, 'classmap')) {
-    // Which directories a pattern stands for is left to Composer.
+    // Composer expands patterns itself.
     if (!path.includes('*') && kindAt(tree, path) === null) refuseMissing('classmap', path)
   }
 }
 
-/** A list of texts in checked metadata. */
+/** Returns a list of strings in checked metadata. */
 function textsOf(autoload: JsonObject, key: string): string[] {
   return (autoload[key] ?? []) as string[]
 }
 
-/** What a path leads to; null for nothing, and for what lies outside. Where a link leads on, it is believed. */
+/** Returns the kind of entry at a path, or null if it is missing or outside the package. Links are not followed. */
 function kindAt(tree: PackageTree, path: string) {
   const segments: string[] = []
   for (const segment of path.split('/')) {

@@ -12,26 +12,26 @@ import { toLowerAscii } from './package-name.ts'
 import { descriptionKeys, linkTypes, PublishedFields, publishedKeys } from './published-fields.ts'
 import { isSameVersion, type PublishedVersion } from './version.ts'
 
-/** More published metadata is refused: it is part of a document that every user of the package fetches. */
+/** Larger metadata is refused: it is part of a document that every user of the package fetches. */
 export const maxMetadataBytes = 64 * 1024
-/** A manifest beyond this is refused before its fields are read: 128 KiB of links take 50 ms. */
+/** A larger manifest is refused before its fields are read: 128 KiB of links take 50 ms. */
 const maxUnreadBytes = 2 * maxMetadataBytes
 
-/** What a composer.json says about a version. */
+/** The content of a composer.json. */
 export interface Manifest {
   /**
-   * Its part of the p2 entry, safe to publish: known keys only, and without `name`, `version`, `dist`, `source` and
-   * whatever else is the registry's to say.
+   * Its part of the p2 entry, safe to publish. It has known keys only, without keys that the registry sets, such as
+   * `name`, `version`, `dist` and `source`.
    */
   metadata: JsonObject
-  /** What was accepted, but will not do what its author means. */
+  /** Hints about fields that are accepted but will not work as their author expects. */
   warnings: string[]
 }
 
 /**
- * Reads the composer.json of an upload to `name` (lower case) and `version`, as the URL gives them. Throws errcode 3
- * naming the field when publishing it would break those who use the package, or when it belongs to another one; errcode 8
- * naming the key when it is too large.
+ * Reads the composer.json of an upload. `name` (lower case) and `version` come from the URL. Throws errcode 3 with the
+ * name of the field if the manifest belongs to another package, or would break projects that use it. Throws errcode 8
+ * with the name of the largest key if it is too large.
  */
 export function readComposerJson(bytes: Uint8Array, name: string, version: PublishedVersion): Manifest {
   const { manifest, repeatedKeys } = parseManifest(bytes)
@@ -60,11 +60,11 @@ function checkVersion({ version = null }: JsonObject, expected: PublishedVersion
   }
 }
 
-/** The fields as they are published. Throws errcode 3 with the first mistake; the others are its details. */
+/** Returns the fields as they are published. Throws errcode 3 with the first mistake; `details` has the others. */
 function publish(manifest: JsonObject): Record<string, unknown> {
   const read = PublishedFields.safeParse(manifest)
   if (read.success) {
-    // In a minified p2 document the text `__unset` takes a key away: as a value it would change its neighbors.
+    // In a minified p2 document the text `__unset` removes a key: as a value it would change other versions.
     return Object.fromEntries(Object.entries(read.data).filter(([, value]) => value !== '__unset'))
   }
   const [first, ...others] = read.error.issues.map(({ path, message }) => ({
@@ -75,7 +75,7 @@ function publish(manifest: JsonObject): Record<string, unknown> {
   refuseManifest(first?.field ?? '', first?.message ?? 'cannot be read', details)
 }
 
-/** A package is not its own dependency. */
+/** Removes links to the package itself. */
 function withoutOwnLinks(metadata: JsonObject, name: string): JsonObject {
   return withoutEmpty({
     ...metadata,
@@ -93,7 +93,7 @@ function refuseLarge(fields: JsonObject, maxBytes: number): void {
   const sizes = Object.entries(fields).map(([key, value]) => {
     return { key, bytes: Buffer.byteLength(JSON.stringify({ [key]: value })) - 1 }
   })
-  // With a comma or a brace for each key, and the last brace.
+  // Add a comma or a brace for each key, and the last brace.
   if (sizes.reduce((sum, { bytes }) => sum + bytes, 1) <= maxBytes) return
   const [largest] = sizes.sort((a, b) => b.bytes - a.bytes)
   refuseLargeManifest(
@@ -109,7 +109,7 @@ function warnOfRepeatedKey(key: string): string {
   return `${shown(key)} stands twice in the same object: its last value counts`
 }
 
-/** What differs between what was written and what is published, and what Composer passes over. */
+/** Returns warnings about fields that are published differently, and about fields that Composer ignores. */
 function listWarnings(manifest: JsonObject, metadata: JsonObject, name: string): string[] {
   return [
     ...(saysSomething(manifest['version'])

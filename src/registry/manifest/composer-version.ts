@@ -1,11 +1,11 @@
 import { isPlainText } from '../../domain/plain-text.ts'
 
-/** How Composer ranks a version: a project takes only what is at least as stable as it asks for. */
+/** The stability of a version in Composer. A project installs only versions of its minimum stability or better. */
 export type Stability = 'stable' | 'RC' | 'beta' | 'alpha' | 'dev'
 
-// Composer's grammar, so written that a character can be read in one way only: its own nested repetition
+// Composer's grammar, written so that each character matches in one way only. Composer's nested repetition
 // `(?:[.-]?\d+)*` backtracks exponentially without PCRE's possessive quantifiers.
-/** A prerelease as Composer knows it, to be built into a pattern. Groups: the word, its numbers, `dev`. */
+/** The source of a pattern for prereleases in Composer. Groups: the word, its numbers, `dev`. */
 export const modifier = '[._-]?(?:(stable|beta|b|RC|alpha|a|patch|pl|p)(\\d*(?:[.-]\\d+)*))?([.-]?dev)?'
 
 const date = '\\d{4}(?:[.:-]?\\d{2}){1,6}'
@@ -15,8 +15,8 @@ const datedSinceComposer26 = new RegExp(`^v?${date}(?:[.:-]?\\d{1,3}){2}${modifi
 const numericBranch = /^v?(\d+)(\.(?:\d+|[x*]))?(\.(?:\d+|[x*]))?(\.(?:\d+|[x*]))?$/i
 
 /**
- * What Composer's version parser makes of a version, or null when it refuses. By the grammar of Composer 2.0 to
- * 2.5: what that accepts, newer ones accept too. Control characters are refused, though Composer lets some through.
+ * Normalizes a version as Composer does. Null when Composer refuses it. This is the grammar of Composer 2.0 to 2.5;
+ * newer releases accept the same versions. Control characters are refused, although Composer accepts some.
  */
 export function normalizeVersion(version: string): string | null {
   if (!isPlainText(version)) return null
@@ -28,22 +28,23 @@ export function normalizeVersion(version: string): string | null {
 }
 
 /**
- * Whether all Composers in use read this version alike. From 2.6 on `100000.0.0` is taken for a date; before, it was
- * refused or, with `-dev`, taken for a branch: a lock file written by one would not install with the other.
+ * Returns whether all releases of Composer read this version in the same way. Composer 2.6 and later read `100000.0.0`
+ * as a date. Earlier ones refuse it or, with `-dev`, read it as a branch. A lock file written by one release would not
+ * install with the other.
  */
 export function isReadAlike(version: string): boolean {
   const core = withoutBuild(version)
   return normalizeRelease(core) !== null || !datedSinceComposer26.test(core)
 }
 
-/** The stability of a normalised version. */
+/** Returns the stability of a normalized version. */
 export function stabilityOf(normalized: string): Stability {
   if (normalized.startsWith('dev-') || normalized.endsWith('-dev')) return 'dev'
   const word = /-(alpha|beta|RC)/.exec(normalized)?.[1]
   return (word as Stability | undefined) ?? 'stable'
 }
 
-/** Orders normalised versions but `dev-` ones, the lower first, as PHP's `version_compare` does. */
+/** Compares normalized versions, except `dev-` ones, as PHP's `version_compare` does. The lower comes first. */
 export function compareNormalized(a: string, b: string): number {
   const left = a.match(/\d+|[a-z]+/gi) ?? []
   const right = b.match(/\d+|[a-z]+/gi) ?? []
@@ -54,12 +55,12 @@ export function compareNormalized(a: string, b: string): number {
   return 0
 }
 
-/** Drops ` as <alias>`, which a constraint of a root package may carry. */
+/** Removes ` as <alias>`, which is allowed in a constraint of a root package. */
 export function withoutAlias(text: string): string {
   return text.replace(/^([^, ]+) +as +[^, ]+$/, '$1')
 }
 
-/** Drops spaces at both ends, and only spaces: Composer knows no others. */
+/** Removes spaces at both ends. Composer trims no other white space. */
 export function trimSpaces(text: string): string {
   let start = 0
   let end = text.length
@@ -72,7 +73,7 @@ function withoutBuild(version: string): string {
   return version.replace(/^([^, +]+)\+[^ ]+$/, '$1')
 }
 
-/** Numbers and prerelease spelled out: 1.0-b2 is 1.0.0.0-beta2. */
+/** Returns the normalized form of a release: 1.0-b2 is 1.0.0.0-beta2. */
 function normalizeRelease(core: string): string | null {
   const release = classical.exec(core)
   if (release) {
@@ -86,14 +87,14 @@ function normalizeRelease(core: string): string | null {
 const fullWords: Record<string, string> = { a: 'alpha', b: 'beta', p: 'patch', pl: 'patch', rc: 'RC' }
 
 function normalizeModifier(word: string | undefined, numbers = '', dev = ''): string {
-  // Composer drops it in lower case only, and then drops what follows as well.
+  // Composer removes it in lower case only, together with everything after it.
   if (word === 'stable') return ''
   const lower = word?.toLowerCase()
   const prerelease = lower === undefined ? '' : `-${fullWords[lower] ?? lower}${numbers.replace(/^[.-]/, '')}`
   return prerelease + (dev === '' ? '' : '-dev')
 }
 
-/** 1.x-dev is a branch: newer than every 1.* there will be. */
+/** Normalizes a branch such as 1.x-dev, which is newer than every 1.* version. */
 function normalizeNumericBranch(core: string): string | null {
   const branch = /^(.*?)[.-]?dev$/is.exec(core)?.[1]
   const parts = branch === undefined ? null : numericBranch.exec(trimSpaces(branch))
@@ -105,7 +106,7 @@ function normalizeNumericBranch(core: string): string | null {
 const numberRank = 4
 const wordRanks: Record<string, number> = { stable: -1, dev: 0, alpha: 1, beta: 2, RC: 3, patch: 5 }
 
-/** A part that is not there counts as a number below all others: 1.0-RC1 < 1.0 < 1.0.0 and 1.0 < 1.0-patch1. */
+/** Compares two parts. A missing part is lower than every number: 1.0-RC1 < 1.0 < 1.0.0 and 1.0 < 1.0-patch1. */
 function compareParts(a: string | undefined, b: string | undefined): number {
   const left = wordRanks[a ?? ''] ?? numberRank
   const right = wordRanks[b ?? ''] ?? numberRank

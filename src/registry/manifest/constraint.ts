@@ -1,7 +1,7 @@
 import { isPlainText } from '../../domain/plain-text.ts'
 import { modifier, normalizeVersion, trimSpaces, withoutAlias } from './composer-version.ts'
 
-/** Longer constraints are refused. The longest known, lists of vulnerable versions, have a few hundred characters. */
+/** Longer constraints are refused. The longest known ones list vulnerable versions in a few hundred characters. */
 export const maxConstraintLength = 4096
 
 const version = `v?\\d+(?:\\.\\d+)?(?:\\.\\d+)?(?:\\.\\d+)?(?:${modifier}|\\.([x*][.-]?dev))(?:\\+[^ ]+)?`
@@ -16,8 +16,8 @@ const branchLike = /^[0-9a-zA-Z./-]*-dev$/
 const conjunction = /(?<!^|as|[=>< ,]) *(?<!-)[, ](?!-) *(?!,|as|$)/
 
 /**
- * Whether Composer's parser accepts a version constraint; one that it refuses breaks every project that loads the
- * package. Control characters are refused too, though Composer lets some through: they would reach terminals.
+ * Returns whether Composer's parser accepts a version constraint. A constraint that it refuses breaks every project
+ * that loads the package. Control characters are refused too, although Composer accepts some: terminals would show them.
  */
 export function isConstraint(constraint: string): boolean {
   if (constraint.length > maxConstraintLength || !isPlainText(constraint)) return false
@@ -55,7 +55,7 @@ function withoutStabilityFlag(text: string): string {
   return rest === undefined ? text : rest || '*'
 }
 
-/** Drops the commit a root package may pin a branch to: dev-main#1a2b3c. */
+/** Removes the commit of a branch, as in dev-main#1a2b3c. It is allowed in a root package only. */
 function withoutReference(text: string): string {
   return text.replace(/^(dev-[^, @]+?|[^, @]+?\.x-dev)#.+$/is, '$1')
 }

@@ -3,8 +3,8 @@ import { cleanLine, cleanText, isPlainText } from '../../domain/plain-text.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
 
 /*
- * The types of composer.json's fields. Composer acts on exact ones: they are published as they are, or refused. Others
- * only describe: they are cleaned, and what cannot be shown is left out.
+ * The types of composer.json's fields. Composer acts on exact fields: they are published as they are, or refused. Other
+ * fields only describe the package: they are cleaned, and values that cannot be shown are removed.
  */
 
 /** A text that Composer acts on. */
@@ -12,7 +12,7 @@ export const exactText = z
   .string('must be a string')
   .refine(isPlainText, 'must not contain control characters')
 
-/** A list of such texts, or an object of them, whose keys mean nothing. */
+/** A list of such texts. An object counts as the list of its values. */
 export const exactTexts = z
   .preprocess(withKeys, z.record(z.string(), exactText, 'must be a list of strings'))
   .transform((texts) => Object.values(texts))
@@ -53,14 +53,14 @@ export function valuesOf(value: unknown): unknown[] {
   return typeof value === 'object' && value !== null ? Object.values(value) : []
 }
 
-/** Leaves out what says nothing: undefined, null, '', [] and {}. */
+/** Removes empty values: undefined, null, '', [] and {}. */
 export function withoutEmpty(fields: Record<string, unknown>): JsonObject {
   return Object.fromEntries(
     Object.entries(fields).filter((entry): entry is [string, Json] => saysSomething(entry[1])),
   )
 }
 
-/** Leaves out null and empty collections: to PHP `[]` and `{}` are one, and Composer takes null for absent. */
+/** Removes null and empty collections: PHP reads `[]` and `{}` alike, and Composer treats null as absent. */
 export function withoutNothing(value: unknown): unknown {
   if (!isJsonObject(value)) return value
   return Object.fromEntries(
@@ -68,7 +68,7 @@ export function withoutNothing(value: unknown): unknown {
   )
 }
 
-/** Returns whether a value is there, and neither null nor empty. */
+/** Returns whether a value is present and not empty. */
 export function saysSomething(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0
   if (typeof value === 'object' && value !== null) {
@@ -78,7 +78,7 @@ export function saysSomething(value: unknown): boolean {
   return value !== undefined && value !== null && value !== ''
 }
 
-/** Returns whether PHP makes an integer of a key, and so breaks Composer where it expects a string. */
+/** Returns whether PHP converts a key to an integer. That breaks Composer where it expects a string. */
 export function isIntegerKey(key: string): boolean {
   return /^(?:0|-?[1-9]\d*)$/.test(key)
 }
@@ -88,7 +88,7 @@ export function hasParentSegment(path: string): boolean {
   return path.split(/[/\\]/).includes('..')
 }
 
-/** Cleans every text in an object, but keeps tabs and line feeds. A key `__proto__` is left out, as a trap for readers. */
+/** Cleans every text in an object, but keeps tabs and line feeds. Removes the key `__proto__`, an attack on readers. */
 export function cleanObject(object: JsonObject): JsonObject {
   return Object.fromEntries(
     Object.entries(object)
@@ -97,7 +97,7 @@ export function cleanObject(object: JsonObject): JsonObject {
   )
 }
 
-/** Returns whether cleaning takes more than tabs and line ends from a text within a value. */
+/** Returns whether cleaning removes more than tabs and line ends from a text in the value. */
 export function losesCharacters(value: Json | undefined): boolean {
   if (typeof value === 'string') return !isPlainText(value.replace(/[\t\n\v\f\r]/g, ''))
   if (typeof value !== 'object' || value === null) return false

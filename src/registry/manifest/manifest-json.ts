@@ -1,26 +1,26 @@
 import { errcode, RegistryError } from '../errors.ts'
 
-/** What JSON can say. */
+/** A JSON value. */
 export type Json = null | boolean | number | string | Json[] | JsonObject
 export interface JsonObject {
   [key: string]: Json
 }
 
-/** Returns whether a value is what JSON calls an object. */
+/** Returns whether a value is a JSON object. */
 export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Larger files are refused: parsing one takes 50 ms, in which nothing else runs. */
+/** Larger files are refused: parsing this size takes 50 ms, and nothing else runs meanwhile. */
 export const maxManifestBytes = 512 * 1024
 /** Deeper nesting is refused. Composer itself reads 512 levels; nobody writes more than a dozen. */
 export const maxManifestDepth = 64
-/** So many repeated keys are named in warnings. */
+/** The number of repeated keys that warnings name. */
 const maxNamedKeys = 10
 
 /**
  * Parses composer.json. `repeatedKeys` names the keys that an object has twice: the last value counts, as in PHP.
- * Throws errcode 3, or 8 for a file that is too large, saying what is wrong.
+ * Throws errcode 3 with the mistake, or errcode 8 for a file that is too large.
  */
 export function parseManifest(bytes: Uint8Array): { manifest: JsonObject; repeatedKeys: string[] } {
   if (bytes.byteLength > maxManifestBytes) refuseLargeManifest(`is larger than ${maxManifestBytes} bytes`)
@@ -32,24 +32,24 @@ export function parseManifest(bytes: Uint8Array): { manifest: JsonObject; repeat
 }
 
 /**
- * Refuses a composer.json. `field` is a path such as `require.acme/other`, or '' for the file as a whole; `wrong` goes
- * on from there. `details` are further mistakes.
+ * Throws the error for a composer.json. `field` is a path such as `require.acme/other`, or '' for the whole file.
+ * `wrong` continues the sentence. `details` are further mistakes.
  */
 export function refuseManifest(field: string, wrong: string, details: readonly string[] = []): never {
   throw new RegistryError(errcode.invalidArgument, mistakeIn(field, wrong), { details })
 }
 
-/** What is wrong with a field, as a sentence. */
+/** Returns the mistake in a field as a sentence. */
 export function mistakeIn(field: string, wrong: string): string {
   return `${field === '' ? 'composer.json' : `composer.json: ${shown(field)}`} ${wrong}`
 }
 
-/** Refuses a composer.json for its size: errcode 8, HTTP 413. */
+/** Throws the error for a composer.json that is too large: errcode 8, HTTP 413. */
 export function refuseLargeManifest(wrong: string): never {
   throw new RegistryError(errcode.resourceExhausted, `composer.json ${wrong}`, { status: 413 })
 }
 
-/** A foreign text for a message: at most 100 characters, and none that a terminal would obey. */
+/** Returns uploaded text for a message: at most 100 characters, without control characters. */
 export function shown(text: string): string {
   const characters = Array.from(text.slice(0, 200).replace(/[^\p{L}\p{N}\p{P}\p{S} ]/gu, '?'))
   return characters.length > 100 ? `${characters.slice(0, 99).join('')}…` : characters.join('')
@@ -57,7 +57,7 @@ export function shown(text: string): string {
 
 function decode(bytes: Uint8Array): string {
   try {
-    // A byte order mark is kept, and then refused by JSON.parse as PHP's json_decode refuses it.
+    // Keep a byte order mark: JSON.parse refuses it, as PHP's json_decode does.
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
     refuseManifest('', 'is not UTF-8')
@@ -73,11 +73,11 @@ function parse(text: string): Json {
 }
 
 /**
- * Walks through valid JSON. Returns the first keys that an object has twice, and refuses deep nesting. By hand, since a
- * regular expression takes ten times as long: 350 ms for 1 MiB.
+ * Scans valid JSON. Returns the first keys that an object has twice, and refuses deep nesting. It uses no regular
+ * expression, because that takes ten times as long: 350 ms for 1 MiB.
  */
 function findRepeatedKeys(text: string): string[] {
-  // Of an object its keys, of a list null.
+  // The keys of an object, or null for a list.
   const open: (Set<string> | null)[] = []
   const repeated = new Set<string>()
   for (let at = 0; at < text.length; at++) {
@@ -107,7 +107,7 @@ const [openBrace, closeBrace, openBracket, closeBracket, quote, backslash, colon
   (character) => character.charCodeAt(0),
 )
 
-/** Where the string that starts at `start` has its closing quote: the first after an even number of backslashes. */
+/** Returns the position of the closing quote of a string: the first quote after an even number of backslashes. */
 function endOfString(text: string, start: number): number {
   for (let end = text.indexOf('"', start + 1); ; end = text.indexOf('"', end + 1)) {
     let backslashes = 0
@@ -118,7 +118,7 @@ function endOfString(text: string, start: number): number {
 
 function isBeforeColon(text: string, end: number): boolean {
   let at = end + 1
-  // All white space of JSON is at most a space.
+  // No white space of JSON has a higher code than the space.
   while (text.charCodeAt(at) <= (space as number)) at += 1
   return text.charCodeAt(at) === colon
 }

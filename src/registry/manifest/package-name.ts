@@ -1,15 +1,15 @@
 import { errcode, RegistryError } from '../errors.ts'
 
-/** Longer names are refused: a name becomes a directory, a URL and a file name with more around it. */
+/** Longer names are refused: a name is part of directories, URLs and file names. */
 export const maxPackageNameLength = 150
 
-// Words with single separators between them: one way to read each character, so nothing to backtrack into.
+// Words with single separators between them. Each character matches in one way, so nothing backtracks.
 const shape = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*\/[a-z0-9]+(?:(?:[_.]|--?)[a-z0-9]+)*$/
 const windowsDevice = /(?:^|\/)(?:nul|con|prn|aux|com[1-9]|lpt[1-9])(?:\/|$)/
 const platform =
   /^(?:php(?:-(?:64bit|ipv6|zts|debug))?|hhvm|(?:ext|lib)-[a-z0-9]+(?:[_.-][a-z0-9]+)*|composer(?:-(?:plugin|runtime)-api)?)$/
 
-/** Whether Composer takes this for a package's name: `vendor/package`, in lower case. */
+/** Returns whether Composer accepts this name of a package: `vendor/package`, in lower case. */
 export function isPackageName(name: string): boolean {
   return (
     name.length <= maxPackageNameLength &&
@@ -19,17 +19,17 @@ export function isPackageName(name: string): boolean {
   )
 }
 
-/** Whether a name stands for a part of the platform: php, ext-json, composer-plugin-api. */
+/** Returns whether a name means a part of the platform: php, ext-json, composer-plugin-api. */
 export function isPlatformName(name: string): boolean {
   return name.length <= maxPackageNameLength && platform.test(name)
 }
 
-/** Lower case as Composer makes it. JavaScript's own would also take the Kelvin sign for a k. */
+/** Converts ASCII letters to lower case, as Composer does. `toLowerCase` would also convert the Kelvin sign to k. */
 export function toLowerAscii(name: string): string {
   return name.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
 }
 
-/** The name as it is stored and published: in lower case. Throws errcode 3 when it is no package name. */
+/** Returns the name in lower case, as it is stored and published. Throws errcode 3 for an invalid name. */
 export function readPackageName(name: string): string {
   const lower = toLowerAscii(name)
   if (isPackageName(lower)) return lower

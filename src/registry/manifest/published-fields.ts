@@ -20,12 +20,12 @@ import {
 import { shown } from './manifest-json.ts'
 import { isPackageName, isPlatformName, toLowerAscii } from './package-name.ts'
 
-/** More mistakes of one key are not looked for. */
+/** The number of mistakes that are reported for one key. */
 const maxMistakes = 10
 
 const mistakes = (path: string[], message: string) => ({ code: 'custom' as const, path, message })
 
-/** What Composer chooses versions by. It parses all links of a package at once: one bad link breaks all versions. */
+/** Links to other packages. Composer parses all links of a package at once: one bad link breaks all versions. */
 const links = z
   .record(z.string(), z.unknown(), 'must be an object')
   .superRefine((all, context) => {
@@ -124,7 +124,7 @@ const author = z
   .transform(withoutEmpty)
   .refine((known) => 'name' in known || 'email' in known)
 
-/** Unknown keys may have any text. A string or a number instead of an object stops Composer up to 2.5. */
+/** Unknown keys may have any text. A string or a number instead of the object stops Composer 2.5 and earlier. */
 const support = z
   .object(
     {
@@ -154,12 +154,12 @@ const time = z.string('must be a string').transform((text) => {
   return Number.isNaN(date.getTime()) ? undefined : `${date.toISOString().slice(0, 19)}+00:00`
 })
 
-/** A branch alias would give the version a second number beside the one that it was uploaded under. */
+/** Removes branch aliases: one would give the version a second number. */
 const extra = cleanedObject.transform((object) =>
   Object.fromEntries(Object.entries(object).filter(([key]) => key !== 'branch-alias')),
 )
 
-/** What only describes a package. */
+/** The keys that only describe a package. */
 const description = {
   description: orNothing(line),
   keywords: keywords.optional(),
@@ -174,7 +174,7 @@ const description = {
   extra: orNothing(extra),
 }
 
-/** How a package is installed and loaded: published as it is, or refused, for otherwise it would be a broken one. */
+/** The keys for installing and loading. They are published as they are, or refused: a changed one breaks the package. */
 const installation = {
   type: exactText.transform(toLowerAscii).optional(),
   'target-dir': exactText.refine((path) => !hasParentSegment(path), 'must not contain ".."').optional(),
@@ -185,8 +185,8 @@ const installation = {
 }
 
 /**
- * Everything that is published of a composer.json: all other keys are for the registry to say, or for a root package.
- * Each issue is a mistake that would break those who use the package; its path and message make a sentence.
+ * All keys of a composer.json that are published. The registry sets other keys itself, or they count in a root package
+ * only. Each issue is a mistake that would break projects that use the package. Its path and message make a sentence.
  */
 export const PublishedFields = z
   .preprocess(

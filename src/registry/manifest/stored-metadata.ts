@@ -3,20 +3,20 @@ import { cleanObject } from './manifest-fields.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
 
 const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide']
-/** A branch that no package has: a version that requires it is never chosen, and harms no other version. */
+/** A branch that no package has. A version that requires it is never chosen, and breaks no other version. */
 const matchesNothing = 'dev-unreadable'
 
-/** Lone surrogates are the only letters that JSON.stringify escapes; an escape follows an even number of backslashes. */
+/** JSON.stringify escapes no letters but lone surrogates. An escape follows an even number of backslashes. */
 const unreadable = /(?<!\\)(?:\\\\)*\\u(?:00|d[89a-f])|[\u007f-\u009f\p{Bidi_C}\u2028\u2029]/u
 
-/** Returns whether JSON text has no character that `repairMetadata` removes. One makes Composer refuse a whole document. */
+/** Returns whether JSON text is free of characters that make Composer refuse a whole document (`repairMetadata`). */
 export function isReadableJson(text: string): boolean {
   return !unreadable.test(text)
 }
 
 /**
- * Returns stored metadata as it can be published. Earlier releases let characters through that break a whole document:
- * they are removed, and a constraint that is left without meaning matches nothing.
+ * Repairs stored metadata for publishing. Earlier releases accepted characters that break a whole document. They are
+ * removed, and a constraint that becomes invalid matches nothing.
  */
 export function repairMetadata(metadata: JsonObject): JsonObject {
   if (isReadableJson(JSON.stringify(metadata))) return metadata

@@ -1,19 +1,19 @@
 import { errcode, RegistryError } from '../errors.ts'
 import { compareNormalized, isReadAlike, normalizeVersion, stabilityOf } from './composer-version.ts'
 
-/** An uploaded version, and what Composer is told about it. */
+/** An uploaded version, and how Composer sees it. */
 export interface PublishedVersion {
   /** As uploaded: strict SemVer 2.0.0. */
   version: string
   /** The `version` of the p2 entry: the version itself, or `dev-<version>` where Composer cannot parse it. */
   composerVersion: string
-  /** What Composer makes of `composerVersion`: the entry's `version_normalized`, and what must be unique. */
+  /** Composer's normalized form of `composerVersion`: the `version_normalized` of the entry. It must be unique. */
   normalized: string
-  /** Whether the entry belongs into `<package>~dev.json`. */
+  /** Whether the entry is in `<package>~dev.json`. */
   isDev: boolean
 }
 
-/** Longer versions are refused, whatever they say: a version is part of URLs and file names. */
+/** Longer versions are refused: a version is part of URLs and file names. */
 export const maxVersionLength = 255
 
 const identifier = '(?:0|[1-9]\\d*|\\d*[a-zA-Z-][0-9a-zA-Z-]*)'
@@ -23,7 +23,7 @@ const semver = new RegExp(
     '(?:\\+[0-9a-zA-Z-]+(?:\\.[0-9a-zA-Z-]+)*)?$',
 )
 
-/** Whether a string is a version by SemVer 2.0.0, to the letter: no `v`, no missing part, no leading zero. */
+/** Returns whether a string is strict SemVer 2.0.0: no `v`, no missing part, no leading zero. */
 export function isSemver(version: string): boolean {
   return version.length <= maxVersionLength && semver.test(version)
 }
@@ -41,7 +41,7 @@ export function readVersion(version: string): PublishedVersion {
   }
 }
 
-/** Whether a `version` in composer.json names the version that was uploaded: `v1.0` is 1.0.0 to Composer. */
+/** Returns whether a `version` in composer.json equals the uploaded one. To Composer, `v1.0` is 1.0.0. */
 export function isSameVersion(text: string, { version, normalized }: PublishedVersion): boolean {
   return text === version || (normalizeVersion(text) ?? `dev-${text}`) === normalized
 }
@@ -58,8 +58,8 @@ function badVersion(version: string): RegistryError {
 }
 
 /**
- * Orders versions newest first, as Packagist lists them: by version, `dev-` ones below all releases, then by
- * date. Where Composer finds two equal it takes the first.
+ * Sorts versions newest first, as Packagist does: by version, with `dev-` ones below all releases, then by date. Of
+ * two versions that are equal for Composer, it takes the first.
  */
 export function compareNewestFirst(a: ListedVersion, b: ListedVersion): number {
   return (

@@ -60,7 +60,7 @@ describe('an archive volume', () => {
     await t.db.query('delete from archive')
     const id = await databaseId()
     await expect(openOwnStore(t.db, t.config)).rejects.toThrow(
-      `There are archives in ${dataDir}, but this database (id ${id}) knows none of them.`,
+      `${dataDir} contains archives, but this database (id ${id}) knows none of them.`,
     )
     expect(existsSync(idPath)).toBe(false)
   })

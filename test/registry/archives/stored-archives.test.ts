@@ -90,7 +90,7 @@ describe('collectGarbage', () => {
     const temporary = join(volume.directory, 'tmp', 'crashed')
     await writeFile(temporary, 'xx')
     await age(temporary, 25)
-    await expect(collectGarbage(t.db, volume)).rejects.toThrow('No version names 2 of the 3 archives')
+    await expect(collectGarbage(t.db, volume)).rejects.toThrow('2 of the 3 archives have no version')
     expect([pathOf(kept), pathOf(gone), temporary].map(existsSync)).toEqual([true, true, true])
     expect(await collectGarbage(t.db, volume, { isDryRun: true })).toMatchObject({
       archives: 2,
@@ -219,7 +219,7 @@ describe('verifyArchives', () => {
     expect(existsSync(pathOf(kept))).toBe(true)
   })
 
-  it('tells of a damaged archive that no version names, and of a wrong size', async () => {
+  it('reports a damaged archive without a version, and a wrong size', async () => {
     const { kept } = await twoVersions()
     const stray = 'ab'.repeat(32)
     await mkdir(join(volume.directory, 'archives', 'ab'), { recursive: true })
