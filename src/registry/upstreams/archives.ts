@@ -36,7 +36,7 @@ import {
 const patienceMilliseconds = 240_000
 const pollMilliseconds = 100
 const extendMilliseconds = 20_000
-/** A consumer that takes nothing for so long no longer slows the fetch for the others. */
+/** After this time without a read, a slow client is cut off, so that it does not delay the fetch for the others. */
 const consumerMilliseconds = 10_000
 
 /** An archive that can be served: from the store, or while it arrives. */
@@ -47,11 +47,11 @@ export type ServedArchive =
 /** Fetches archives of upstreams and keeps them. */
 export interface ArchiveMirror {
   /**
-   * The archive that a URL of ours names; null when no upstream ever named it. Throws errcode 9 with 410 when it is
-   * denied, 14 when the upstream fails, and 15 when its bytes are not what they must be.
+   * Returns the archive of a registry URL. Null when no document of an upstream has named it. Throws errcode 9 with 410
+   * when it is denied, 14 when the upstream fails, and 15 when the upstream serves other bytes than before.
    */
   serve: (wanted: WantedArchive) => Promise<ServedArchive | null>
-  /** Fetches an archive into the store, unless it is there. Throws what `serve` throws. */
+  /** Fetches an archive into the store, unless it is stored. Throws the same errors as `serve`. */
   store: (archive: MirroredArchive) => Promise<'fetched' | 'known'>
   /** Resolves when no fetch runs. */
   settle: () => Promise<void>
@@ -66,12 +66,12 @@ export interface ArchiveMirrorContext {
   note?: (archive: MirroredArchive, outcome: 'fetched' | 'failed' | 'alarm', bytes: number) => void
 }
 
-/** Opens the archives of upstreams for a process. One flight per archive, in this process and with all others. */
+/** Opens the archive mirror of a process. All processes together run one fetch of an archive at a time. */
 export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBaseLogger): ArchiveMirror {
   const { db, client, archives, maxArchiveBytes, note = () => {} } = context
   const flights = new Map<string, Promise<unknown>>()
 
-  /** Fetches an archive. `consumer` gets the bytes as they arrive, but the last ones only when all are verified. */
+  /** Fetches an archive. `consumer` gets the bytes as they arrive, but the last chunk only after the verification. */
   async function fetchArchive(archive: MirroredArchive, consumer: Consumer): Promise<void> {
     const extending = setInterval(
       () =>
@@ -108,7 +108,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     }
   }
 
-  /** Stores received bytes if they are what they must be. */
+  /** Verifies received bytes and stores them. */
   async function verify(archive: MirroredArchive, received: ReceivedArchive): Promise<void> {
     if (archive.type === 'zip') await refuseBrokenZip(received.path, archive)
     const { shasum } = archive
@@ -141,13 +141,13 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
         details,
       })
     })
-    return new RegistryError(errcode.dataLoss, 'the upstream serves another archive than it must', {
+    return new RegistryError(errcode.dataLoss, 'the archive of the upstream has changed', {
       status: 502,
       warning: `The archive of ${packageName} ${version} is not served: ${reason}.`,
     })
   }
 
-  /** Starts a fetch, or joins the one that runs. Null: the archive is stored. */
+  /** Starts a fetch, or joins the running one. Returns null when the archive is stored already. */
   async function begin(archive: MirroredArchive): Promise<Consumer | null> {
     for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
       const running = flights.get(archive.id)
@@ -182,7 +182,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       if (!archive.isUsedToday) await noteArchiveUse(db, archive.id)
       const { sha256, size, isStored, verdict } = archive
       if (isStored && sha256 !== null && size !== null) return { kind: 'stored', sha256, size }
-      // What is claimed now, or no longer approved, is no longer asked for; what is stored stays for lock files.
+      // Do not fetch packages that are now claimed or no longer approved. Stored archives stay, for lock files.
       if (verdict !== 'upstream') return null
       try {
         const consumer = await begin(archive)
@@ -219,7 +219,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   }
 }
 
-/** Who reads an archive while it arrives. The last chunk is held back until the whole archive is verified. */
+/** A client that reads an archive while it arrives. It gets the last chunk after the whole archive is verified. */
 class Consumer {
   readonly body = new PassThrough({ highWaterMark: 1024 * 1024 })
   size: number | null = null
@@ -236,12 +236,12 @@ class Consumer {
     this.body.on('error', () => {})
   }
 
-  /** Resolves true when there is something to read, false when the whole archive was stored before that. */
+  /** Resolves true when there are bytes to read, false when the whole archive was stored first. */
   async hasBegun(): Promise<boolean> {
     return Promise.race([this.#begun.then(() => true), this.flight.then(() => false)])
   }
 
-  /** From now on nobody reads: the fetch goes on by itself. */
+  /** Stops passing bytes to the client. The fetch continues. */
   detach(): void {
     this.#isAttached = false
   }
@@ -274,7 +274,7 @@ class Consumer {
   }
 }
 
-/** Passes on what is read, and gives each chunk to the consumer too. */
+/** Yields the chunks of a body, and gives each of them to the consumer too. */
 async function* tee(body: Readable, consumer: Consumer): AsyncGenerator<Buffer> {
   for await (const chunk of body as AsyncIterable<Buffer>) {
     await consumer.take(chunk)
@@ -287,7 +287,7 @@ async function refuseBrokenZip(path: string, { url }: MirroredArchive): Promise<
   try {
     await findDirectory(file)
   } catch {
-    throw new UpstreamError(`${new URL(url).host} sent something else than a whole zip archive`)
+    throw new UpstreamError(`${new URL(url).host} did not send a complete zip archive`)
   } finally {
     await file.close()
   }
@@ -305,7 +305,7 @@ function refuseDenied({ packageName, version, normalized, deny, flags }: Mirrore
   })
 }
 
-/** A refusal that the consumer may read. Composer repeats a 503. */
+/** Returns an error that the client may read. Composer retries after a 503. */
 function readable(error: unknown): unknown {
   if (!(error instanceof UpstreamError)) return error
   if (error.status === 404 || error.status === 410) {

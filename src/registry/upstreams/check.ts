@@ -23,13 +23,13 @@ import { bindPackage, findBoundPackage, listOwnNames } from './tables/mirrored-p
 import { saveAnswer, saveContent, saveFailure, takeCheckTurn } from './tables/upstream-documents.ts'
 import { saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
 
-/** A failing upstream is left alone for so long, unless it asks for more. */
+/** The pause after a failure, unless the upstream asks for a longer one. */
 const restSeconds = 5
 const maxRestSeconds = 300
-/** packages.json of an upstream is read again after so long. */
+/** The time after which packages.json of an upstream is read again. */
 const rootMilliseconds = 10 * 60_000
 
-/** What asking upstreams needs. */
+/** The parts that requests to upstreams need. */
 export interface CheckContext {
   db: pg.Pool
   client: UpstreamClient
@@ -41,7 +41,7 @@ export interface CheckContext {
   note: (upstream: Upstream, outcome: 'found' | 'unchanged' | 'missing' | 'failed') => void
 }
 
-/** What a mirror is opened with. */
+/** The parts that a mirror needs. */
 export interface MirrorContext extends AppContext {
   client: UpstreamClient
   note?: CheckContext['note']
@@ -49,18 +49,18 @@ export interface MirrorContext extends AppContext {
   noteServed?: (result: 'hit' | 'miss') => void
 }
 
-/** What asking upstreams needs, from the configuration. */
+/** Returns the context of checks for this configuration. */
 export function checkContextOf({ config, db, client, note = () => {} }: MirrorContext): CheckContext {
   const { freshSeconds } = config.upstreams
   return { db, client, baseUrl: config.baseUrl, freshSeconds, inline: new Map(), note }
 }
 
-/** The outcome of asking an upstream; `busy`: another process asks it at this moment. */
+/** The outcome of a check; `busy`: another process is checking at this moment. */
 export type Checked = 'found' | 'missing' | 'failed' | 'busy'
 
 /**
- * Asks an upstream for a document and stores the answer: the content, its archives, and the document that is served.
- * A name that no upstream had is bound to this one when it knows it.
+ * Requests a document from an upstream. Stores its content, its archives, and the document that is served. If the
+ * upstream has the package and no upstream has served that name before, the name is bound to this upstream.
  */
 export async function checkDocument(
   context: CheckContext,
@@ -96,7 +96,7 @@ export async function checkDocument(
   }
 }
 
-/** Renders a document from what its upstream said last. False when there is nothing to render. */
+/** Renders a document from the stored content of its upstream. Returns false when there is no content. */
 export async function renderMirror(
   tx: pg.PoolClient,
   packageId: string,
@@ -161,7 +161,7 @@ function judged(read: ReturnType<typeof judgeDocument>, lastModified: string | n
   return read === null ? { kind: 'missing' } : { kind: 'found', ...read, lastModified }
 }
 
-/** The upstream with a packages.json that is not too old for the question. */
+/** Returns the upstream with a fresh packages.json. */
 async function freshRoot(context: CheckContext, upstream: Upstream, packageName: string): Promise<Upstream> {
   const { root, rootCheckedAt } = upstream
   const age = Date.now() - (rootCheckedAt?.getTime() ?? 0)
@@ -193,7 +193,7 @@ async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Pr
   return { ...upstream, root, rootLastModified: fetched.lastModified, rootCheckedAt: new Date() }
 }
 
-/** The packages of an upstream that has them in packages.json and its includes; read again when they are not fresh. */
+/** Returns the packages of an upstream without metadata-url. Reads packages.json and its includes again if needed. */
 async function inlinePackages(
   { client, inline, freshSeconds }: CheckContext,
   { id, url }: Upstream,
@@ -211,14 +211,14 @@ async function inlinePackages(
   return packages
 }
 
-/** The text of a document that must be there. Throws `UpstreamError`. */
+/** Returns the text of a document. Throws `UpstreamError` when it is missing. */
 export async function textOf(client: UpstreamClient, url: string): Promise<string> {
   const fetched = await client.fetchDocument(url)
   if (fetched.kind === 'found') return fetched.text
   throw new UpstreamError(`there is no ${url}`)
 }
 
-/** Stores content and renders it. False when a racing request has bound the name to another upstream. */
+/** Stores content and renders it. Returns false when a racing request has bound the name to another upstream. */
 async function store(
   { db, baseUrl }: CheckContext,
   upstream: Upstream,
@@ -252,7 +252,7 @@ async function store(
   })
 }
 
-/** Notes that an upstream stopped serving a package that it served, or serves it again. */
+/** Stores that an upstream no longer serves a package, or serves it again. */
 async function noteGone(
   { db }: CheckContext,
   { id: upstreamId, repositoryId, name }: Upstream,
@@ -272,12 +272,12 @@ function namedDist({ version, normalized, dist }: UpstreamVersion): NamedDist {
   return { ...dist, version, normalized }
 }
 
-/** Content as it is stored. */
+/** Compresses content for storing. */
 async function pack(content: UpstreamContent): Promise<Buffer> {
   return promisify(gzip)(JSON.stringify(content), { level: 4 })
 }
 
-/** The content of `pack`. */
+/** Returns the content that `pack` compressed. */
 async function unpack(packed: Buffer): Promise<UpstreamContent> {
   return JSON.parse((await promisify(gunzip)(packed)).toString()) as UpstreamContent
 }

@@ -14,8 +14,9 @@ import {
 const vendorShape = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*$/
 
 /**
- * Claims a vendor for a group: its names come from the group's own repositories alone, but for the exceptions. Throws
- * errcode 3 for a bad name or pattern, and 9 when packages of the vendor come from upstreams and `force` is not set.
+ * Claims a vendor for a group. Then only the group's own repositories offer its packages, except for the exceptions.
+ * Throws errcode 3 for a bad name or pattern, and 9 when packages of the vendor come from upstreams and `force` is not
+ * set.
  */
 export async function claimVendorByHand(
   pool: pg.Pool,
@@ -24,15 +25,15 @@ export async function claimVendorByHand(
   { vendor, exceptions, force }: { vendor: string; exceptions: readonly string[]; force: boolean },
 ): Promise<VendorClaim> {
   if (!vendorShape.test(vendor) || vendor.length > 150)
-    throw invalid(`${vendor} is no vendor: write it in lower case`)
+    throw invalid(`${vendor} is not a valid vendor name: use lower-case letters`)
   const wrong = exceptions.find((pattern) => !isPattern(pattern) || pattern.includes(':'))
-  if (wrong !== undefined) throw invalid(`${wrong} is no pattern of names, such as ${vendor}/*`)
+  if (wrong !== undefined) throw invalid(`${wrong} is not a valid pattern: use one such as ${vendor}/*`)
   return transaction(pool, async (tx) => {
     const cutOff = exceptions.length > 0 ? 0 : await countMirroredOfVendor(tx, group.id, vendor)
     if (cutOff > 0 && !force) {
       throw new RegistryError(
         errcode.failedPrecondition,
-        `${cutOff} packages of ${vendor} come from upstreams and would no longer be offered: use exceptions, or force`,
+        `${cutOff} packages of ${vendor} come from upstreams and would become unavailable: add exceptions, or use force`,
       )
     }
     const claim = await claimVendor(tx, group.id, vendor, exceptions)
@@ -42,8 +43,8 @@ export async function claimVendorByHand(
 }
 
 /**
- * Ends a claim by hand. Throws errcode 5 when the group has no claim on the vendor, and 9 when it has published
- * packages of it.
+ * Ends a claim that was made by hand. Throws errcode 5 when the group has no claim on the vendor, and 9 when the group
+ * has published packages of the vendor.
  */
 export async function releaseVendorByHand(
   pool: pg.Pool,
@@ -62,8 +63,8 @@ export async function releaseVendorByHand(
 }
 
 /**
- * Refuses to publish a package of a vendor that an upstream of the group serves, before an administrator has claimed
- * it: it would hide the upstream's packages, or one of them. Throws errcode 9 with status 409.
+ * Refuses to publish a package of a vendor that an upstream of the group serves. Publishing would hide packages of the
+ * upstream, so an administrator must claim the vendor first. Throws errcode 9 with status 409.
  */
 export async function refuseMirroredVendor(
   db: Queryable,
@@ -74,7 +75,7 @@ export async function refuseMirroredVendor(
   const [vendor = ''] = packageName.split('/')
   throw new RegistryError(errcode.failedPrecondition, `vendor ${vendor} comes from an upstream`, {
     status: 409,
-    warning: `An administrator must claim it first: svc vendor claim <group> ${vendor} --except '${vendor}/*'`,
+    warning: `An administrator must claim the vendor first: svc vendor claim <group> ${vendor} --except '${vendor}/*'`,
   })
 }
 

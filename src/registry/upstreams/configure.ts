@@ -25,7 +25,7 @@ export interface UpstreamChange {
   author: Author
 }
 
-/** An upstream as an administrator asks for it. */
+/** The upstream that an administrator wants to add. */
 export interface WantedUpstream extends Partial<UpstreamSettings> {
   url: string
   /** The host of the URL unless it is given. */
@@ -98,8 +98,8 @@ export async function setUpstream(
 }
 
 /**
- * Removes an upstream from a repository. The names that it served stay bound to it, so that no other upstream takes
- * them over, unless `releasesNames`. Throws errcode 5 when there is no such upstream.
+ * Removes an upstream from a repository. Its packages stay bound to it, so that no other upstream can take over their
+ * names; `releasesNames` unbinds them. Throws errcode 5 when there is no such upstream.
  */
 export async function removeUpstream(
   pool: pg.Pool,
@@ -123,7 +123,7 @@ export async function approvePackages(
   names: readonly string[],
 ): Promise<string[]> {
   const wrong = names.find((name) => !isPackageName(name))
-  if (wrong !== undefined) throw invalid(`${wrong} is no package name`)
+  if (wrong !== undefined) throw invalid(`${wrong} is not a valid package name`)
   return transaction(pool, async (tx) => {
     const approved = await approveNames(tx, repositoryId, names)
     for (const packageName of approved) {
@@ -153,20 +153,20 @@ function readUpstreamUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null
   if (!url || !/^https?:$/.test(url.protocol)) throw invalid('the URL of an upstream must be https or http')
   if (url.username !== '' || url.password !== '') {
-    throw invalid('the URL of an upstream has no credentials: put them into UPSTREAM_AUTH_FILE')
+    throw invalid('the URL of an upstream must not contain credentials: put them into UPSTREAM_AUTH_FILE')
   }
   if (url.search !== '' || url.hash !== '')
-    throw invalid('the URL of an upstream has no query and no fragment')
+    throw invalid('the URL of an upstream must not have a query or a fragment')
   return url.href.replace(/\/+$/, '')
 }
 
 function refuseBadPatterns({ allow = [], deny = [], exempt = [] }: Partial<UpstreamSettings>): void {
   if ([allow, deny, exempt].some(({ length }) => length > maxPatterns)) {
-    throw invalid(`more than ${maxPatterns} patterns`)
+    throw invalid(`there are more than ${maxPatterns} patterns`)
   }
   const wrong = [...allow, ...deny, ...exempt].find((pattern) => !isPattern(pattern))
   if (wrong === undefined) return
-  throw invalid(`${wrong} is no pattern: write vendor/*, vendor/package or vendor/*:^6, in lower case`)
+  throw invalid(`${wrong} is not a valid pattern: use vendor/*, vendor/package or vendor/*:^6, in lower case`)
 }
 
 async function explainRule<T>(work: () => Promise<T>): Promise<T> {
@@ -175,7 +175,7 @@ async function explainRule<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     const constraint = brokenConstraint(error)
     if (constraint === 'upstream_name_is_taken') {
-      throw new RegistryError(errcode.alreadyExists, 'the repository has an upstream of this name already')
+      throw new RegistryError(errcode.alreadyExists, 'the repository already has an upstream with this name')
     }
     if (constraint?.startsWith('upstream_')) throw invalid(sayRule(constraint))
     throw error

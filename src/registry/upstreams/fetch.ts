@@ -7,18 +7,18 @@ import { readAuthFile } from './auth-file.ts'
 import { openPublicAgent, PrivateHostError } from './public-hosts.ts'
 
 const maxRedirects = 5
-/** Of a document, expanded. Packagist's largest has about 30 MB. */
+/** The maximum size of a decompressed document. The largest of Packagist has about 30 MB. */
 const maxDocumentBytes = 64 * 1024 * 1024
 const documentMilliseconds = 30_000
 const archiveMilliseconds = 10 * 60_000
 const closeMilliseconds = 3_000
 
-/** Why an upstream could not be read: temporary, or by its own rules. The message names no credentials. */
+/** A failed request to an upstream, with the reason. The message contains no credentials. */
 export class UpstreamError extends Error {
   override readonly name = 'UpstreamError'
-  /** The HTTP status of the response; null without one. */
+  /** The HTTP status of the response. Null when there was no response. */
   readonly status: number | null
-  /** Seconds that the upstream asked to wait; null when it did not. */
+  /** The seconds of the Retry-After header. Null when there was none. */
   readonly retryAfter: number | null
 
   constructor(message: string, about: { status?: number; retryAfter?: number | null } = {}) {
@@ -34,20 +34,20 @@ export type FetchedDocument =
   | { kind: 'unchanged' }
   | { kind: 'missing' }
 
-/** Reads other Composer repositories, and only those: see `openPublicAgent`. */
+/** Sends requests to other Composer repositories. It reaches public hosts only: see `openPublicAgent`. */
 export interface UpstreamClient {
-  /** GET or POST of a JSON document. Throws `UpstreamError` for everything but 200, 304, 404 and 410. */
+  /** Sends GET or POST for a JSON document. Throws `UpstreamError` for statuses other than 200, 304, 404 and 410. */
   fetchDocument: (url: string, options?: DocumentOptions) => Promise<FetchedDocument>
-  /** GET of an archive. Throws `UpstreamError` for everything but 200. The caller reads or destroys the body. */
+  /** Sends GET for an archive. Throws `UpstreamError` unless the status is 200. The caller reads or destroys the body. */
   fetchArchive: (url: string) => Promise<{ body: Readable; size: number | null }>
-  /** Aborts what still runs after a moment. */
+  /** Closes the connections, and aborts requests that still run after a short time. */
   close: () => Promise<void>
 }
 
 export interface DocumentOptions {
-  /** Of the copy that the caller has. */
+  /** The Last-Modified of the caller's copy. */
   lastModified?: string | null
-  /** Makes it a POST. */
+  /** The body of a form. The request is then a POST. */
   form?: string
   milliseconds?: number
   /** Returns the body of a 400 too: a change feed tells there where to begin. */
@@ -71,7 +71,7 @@ export function openUpstreamClient({
       if (url.protocol !== 'https:' && !upstreams.allowHttp) {
         throw new UpstreamError(`${url.origin} is not https; UPSTREAM_HTTP=true allows http`)
       }
-      // By the host of this hop, so that credentials never travel to another one.
+      // Choose credentials by the host of each redirect, so that no other host gets them.
       const authorization = authorize(url)
       const response = await request(url, {
         dispatcher: agent,
@@ -155,13 +155,13 @@ function readUrl(text: string, base?: URL): URL {
   const url = URL.canParse(text, base?.href) ? new URL(text, base) : null
   if (!url || !/^https?:$/.test(url.protocol))
     throw new UpstreamError('a URL of the upstream is not http or https')
-  // Credentials come from UPSTREAM_AUTH_FILE alone.
+  // Credentials come from UPSTREAM_AUTH_FILE only.
   url.username = ''
   url.password = ''
   return url
 }
 
-/** The body as text, at most `maxDocumentBytes` of it: counted after expansion, for a small body may be a bomb. */
+/** Returns the body as text. Counts `maxDocumentBytes` after decompression, because a small body can be a bomb. */
 async function readText(response: Dispatcher.ResponseData): Promise<string> {
   const coding = headerOf(response, 'content-encoding')
   const decoder = coding === 'gzip' ? createGunzip() : coding === 'br' ? createBrotliDecompress() : null
@@ -191,10 +191,10 @@ function refused(url: string, response: Dispatcher.ResponseData): UpstreamError 
   const after = headerOf(response, 'retry-after') ?? ''
   const retryAfter = /^\d{1,6}$/.test(after) ? Number(after) : null
   const { statusCode: status } = response
-  return new UpstreamError(`${new URL(url).host} answered with status ${status}`, { status, retryAfter })
+  return new UpstreamError(`${new URL(url).host} responded with status ${status}`, { status, retryAfter })
 }
 
-/** Turns what the network threw into an `UpstreamError` that people may read. */
+/** Runs a request, and turns network errors into an `UpstreamError` with a readable message. */
 async function explain<T>(url: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -203,7 +203,7 @@ async function explain<T>(url: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** What the network threw, as an `UpstreamError` that people may read. */
+/** Returns a network error as an `UpstreamError` with a readable message. */
 export function toUpstreamError(error: unknown, url: string): UpstreamError {
   if (error instanceof UpstreamError) return error
   const host = URL.canParse(url) ? new URL(url).host : 'the upstream'
@@ -211,7 +211,7 @@ export function toUpstreamError(error: unknown, url: string): UpstreamError {
   if (cause instanceof PrivateHostError) return new UpstreamError(cause.message)
   const { name = '', code = '' } = (error ?? {}) as { name?: string; code?: string }
   if (name === 'TimeoutError' || /TIMEOUT/.test(code))
-    return new UpstreamError(`${host} did not answer in time`)
+    return new UpstreamError(`${host} did not respond in time`)
   if (/^Z_|^ERR__?ERROR|^ERR_/.test(code))
     return new UpstreamError(`${host} sent a body that cannot be decoded`)
   return new UpstreamError(`${host} cannot be reached${code ? ` (${code})` : ''}`)

@@ -7,46 +7,46 @@ import { toLowerAscii } from '../manifest/package-name.ts'
 import { maxVersionLength } from '../manifest/version.ts'
 import { versionList } from './root.ts'
 
-/** A version of an upstream that can be offered. */
+/** A valid version of an upstream. */
 export interface UpstreamVersion {
-  /** The p2 entry as the upstream has it, without what would lead past us. */
+  /** The p2 entry of the upstream, without keys that would make Composer bypass this registry. */
   entry: JsonObject
   version: string
   normalized: string
   /** Null for a metapackage, which has no archive. */
   dist: UpstreamDist | null
-  /** When the upstream published it; null when it does not say. */
+  /** The publication time according to the upstream. Null when it is missing. */
   publishedAt: string | null
 }
 
-/** Where an upstream keeps an archive. */
+/** The archive of a version at an upstream. */
 export interface UpstreamDist {
   type: string
   url: string
   shasum: string | null
-  /** The version as our URL has it. */
+  /** The version as it is in the URL of this registry. */
   versionPath: string
-  /** Lower-case hex, as our URL has it. */
+  /** The reference in the URL of this registry, in lower-case hex. */
   reference: string
 }
 
-/** What a document of an upstream says about a package. */
+/** The content of a package's document at an upstream. */
 export interface UpstreamContent {
   versions: UpstreamVersion[]
   /** The document's other keys, such as `security-advisories` and `filter`. */
   extra: JsonObject
 }
 
-/** Archive types that Composer unpacks. `path` and others would read the consumer's own disk. */
+/** Archive types that Composer downloads. `path` and others would read the disk of the client. */
 const distTypes = ['zip', 'tar', 'gzip', 'xz', 'rar']
-/** Keys that lead past this registry, or that only a registry may set. */
+/** Keys that would make Composer bypass this registry, or that only a registry may set. */
 const removedKeys = ['source', 'notification-url', 'transport-options', 'installation-source']
 
 /**
- * Reads a document of an upstream about one package: expands minified entries, and judges version by version. One that
- * Composer could not read would break every project that requires the package: it is left out and told in `dropped`.
- * Null when the document does not know the package. `part`: keep only development versions, or only the others, where
- * an upstream has both in one list.
+ * Reads a package's document from an upstream: expands minified entries, and checks each version. A version that
+ * Composer cannot read would break every project that requires the package. So it is left out, and `dropped` has the
+ * reason. Returns null when the document does not have the package. `part` keeps only development versions, or only the
+ * others, for an upstream that has both in one list.
  */
 export function judgeDocument(
   document: JsonObject,
@@ -68,7 +68,7 @@ export function judgeDocument(
   return { content: { versions, extra }, dropped }
 }
 
-/** Undoes what composer/metadata-minifier does: each entry inherits what the one before it says. */
+/** Expands entries of composer/metadata-minifier: each entry inherits the keys of the previous one. */
 function expandEntries(listed: Json[]): Json[] {
   let current: JsonObject = {}
   return listed.map((difference) => {
@@ -79,7 +79,7 @@ function expandEntries(listed: Json[]): Json[] {
   })
 }
 
-/** A version, or the reason why it cannot be offered. */
+/** Returns a version, or the reason why it is invalid. */
 function readEntry(entry: Json, packageName: string): UpstreamVersion | string {
   if (!isJsonObject(entry)) return 'an entry is not an object'
   const { name, version } = entry
@@ -99,7 +99,7 @@ function readEntry(entry: Json, packageName: string): UpstreamVersion | string {
   const published = entry['published-time']
   const isTime = typeof published === 'string' && !Number.isNaN(Date.parse(published))
   return {
-    // Composer believes version_normalized, and so do patterns and the minimum age: both must mean the same.
+    // Composer uses version_normalized, and patterns and the minimum age use ours: both must be the same.
     entry: { ...kept, ...(kept['version_normalized'] !== undefined && { version_normalized: normalized }) },
     version,
     normalized,
@@ -108,7 +108,7 @@ function readEntry(entry: Json, packageName: string): UpstreamVersion | string {
   }
 }
 
-/** PHP's json_decode refuses a whole document for one lone surrogate; JSON.stringify escapes only those. */
+/** PHP's json_decode refuses a whole document because of one lone surrogate. JSON.stringify escapes only those. */
 export function hasLoneSurrogate(value: Json): boolean {
   return /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(JSON.stringify(value))
 }
@@ -119,7 +119,7 @@ const isTexts = (value: Json) => Array.isArray(value) && value.every(isText)
 const isMap = (value: Json) => isJsonObject(value) || (Array.isArray(value) && value.length === 0)
 const isTextMap = (value: Json) => isMap(value) && Object.values(value as JsonObject).every(isText)
 
-/** What Composer needs to load an entry at all (COMPOSER E2). Null passes for absent. */
+/** The types of keys that Composer needs to load an entry (COMPOSER E2). Null counts as absent. */
 const shapes: Record<string, (value: Json) => boolean> = {
   type: isText,
   time: isText,
@@ -134,7 +134,7 @@ const shapes: Record<string, (value: Json) => boolean> = {
   ...Object.fromEntries(linkKeys.map((key) => [key, isLinks])),
 }
 
-/** PHP writes an empty object as an empty list. `self.version` means the version itself. */
+/** Returns whether Composer can read links. PHP writes an empty object as `[]`. `self.version` means the own version. */
 function isLinks(links: Json): boolean {
   return (
     isTextMap(links) &&

@@ -19,7 +19,7 @@ import { listUpstreamsById } from './tables/upstreams.ts'
 /** How long a first request waits for an upstream. */
 const patienceMilliseconds = 20_000
 const pollMilliseconds = 50
-/** How long an upstream may fail before clients are told. */
+/** How long an upstream may fail before clients get a warning. */
 const toleranceMilliseconds = 60_000
 
 /** A document of a mirrored package as it is served. */
@@ -27,25 +27,25 @@ export interface MirrorDocument {
   revision: string
   lastModified: Date
   packageId: string
-  /** What to tell the reader: the upstream fails, and this is what it said at last. Null when all is well. */
+  /** A warning that the upstream fails and the document is an old one. Null when the upstream works. */
   warning: string | null
 }
 
 /** Serves the packages of upstreams. */
 export interface Mirror {
   /**
-   * The document of a package that the repository itself does not have. Null: no upstream has it, or none may offer it.
-   * Throws errcode 14 with Retry-After when an upstream fails that was never read: "not found" would be a lie that
-   * sends Composer elsewhere.
+   * Returns the document of a package that the repository itself does not have. Null when no upstream has it, or none
+   * may offer it. Throws errcode 14 with Retry-After when an upstream fails and has no stored document: "not found"
+   * would be wrong and would send Composer to other repositories.
    */
   findDocument: (wanted: WantedMirror, author: Author) => Promise<MirrorDocument | null>
-  /** Asks the upstream of a package again, if nobody does. */
+  /** Checks the upstream of a package again, unless a check is running. */
   refresh: (upstreamId: string, packageName: string, isDev: boolean) => Promise<void>
   /** Resolves when no check runs in the background. */
   settle: () => Promise<void>
 }
 
-/** Opens the mirror of a process. Requests for one document share one flight, in this process and with all others. */
+/** Opens the mirror of a process. Requests for one document share one check, also between processes. */
 export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror {
   const context = checkContextOf(given)
   const { noteServed = () => {} } = given
@@ -55,7 +55,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
   )
 
-  /** Asks one upstream for one document, and waits for whoever asks it already. */
+  /** Checks one document of one upstream, or waits for a check that is running. */
   function ask(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
     const key = `${upstreamId} ${packageName} ${isDev}`
     const flight =
@@ -76,7 +76,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     return 'failed'
   }
 
-  /** Waits until another process has an answer. Null when that process gave up its turn without one. */
+  /** Waits for the result of another process. Null when that process stopped without a result. */
   async function waitForOther(
     upstreamId: string,
     packageName: string,
@@ -94,7 +94,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     return 'failed'
   }
 
-  /** The same, but an answer or a failure that is recent enough is taken as it is. */
+  /** Like `ask`, but returns a recent result or failure without a request. */
   async function askUnlessKnown(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
     const state = await findDocumentState(db, { upstreamId, packageName, isDev }, freshSeconds)
     if (state?.isResting) return 'failed'
@@ -102,7 +102,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     return ask(upstreamId, packageName, isDev)
   }
 
-  /** Asks the upstreams in their order until one knows the name. One that fails ends the search: the next could be an impostor's. */
+  /** Tries the upstreams in order. A failing one ends the search, because a package of the next one could be an impostor. */
   async function resolve(
     { upstreamIds, isBound }: FoundMirror,
     { packageName, isDev }: WantedMirror,
@@ -111,7 +111,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       const outcome = await askUnlessKnown(id, packageName, isDev)
       if (outcome !== 'missing') return outcome
       if (isBound) return 'missing'
-      // A package may have only development versions, or only others: then this upstream knows the name nevertheless.
+      // A package may have only development versions, or only others. This upstream has the name in both cases.
       const other = await askUnlessKnown(id, packageName, !isDev)
       if (other !== 'missing') return other === 'found' ? 'missing' : other
     }
@@ -135,7 +135,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
 
   return {
     async findDocument(wanted, author) {
-      // Whatever else is asked for, no upstream learns of it.
+      // No upstream may see any other name.
       if (!isPackageName(wanted.packageName)) return null
       let found = await read(wanted)
       const result = found.revision === null ? 'miss' : 'hit'
@@ -170,7 +170,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
 function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMirror): string | null {
   if (failure === null || failedAt === null || Date.now() - failedAt.getTime() < toleranceMilliseconds)
     return null
-  return `The upstream of ${packageName} fails since ${failedAt.toISOString()}, so this is what it said before: ${failure}.`
+  return `The upstream of ${packageName} has failed since ${failedAt.toISOString()} (${failure}). This is its last known metadata.`
 }
 
 function unavailable(): RegistryError {

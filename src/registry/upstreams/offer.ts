@@ -20,21 +20,21 @@ export interface OfferRules {
   deny: readonly string[]
   exempt: readonly string[]
   minimumAgeHours: number
-  /** Names that no other package may replace or provide: ours. */
+  /** Names of the repository's own packages. No package of an upstream may replace or provide them. */
   ownNames: ReadonlySet<string>
   /** Versions that the upstream's summary flags as malware; null without one. */
   flagged: string | null
   /** Whether the upstream stopped serving the package. */
   isGone: boolean
   now: Date
-  /** Of an archive: when this repository first saw it. */
+  /** Returns when this repository first saw the archive of a version. */
   firstSeenAt: (version: UpstreamVersion) => Date
   distUrl: (version: UpstreamVersion) => string
 }
 
 /**
- * The p2 document of a mirrored package: only versions that the rules offer, with archives of ours. `dueAt`: when the
- * next version reaches the minimum age; null when none waits.
+ * Returns the p2 document of a mirrored package. It has only versions that the rules allow, with archive URLs of this
+ * registry. `dueAt` is the time at which the next version reaches the minimum age; null when no version waits.
  */
 export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
   const flags = malwareFlags(content.extra).map(({ constraint }) => constraint)
@@ -59,7 +59,7 @@ export function offer(content: UpstreamContent, rules: OfferRules): { text: stri
   return { text, dueAt }
 }
 
-/** The versions that the upstream flags as malware. */
+/** Returns the versions that the upstream flags as malware. */
 export function malwareFlags(extra: JsonObject): MalwareFlag[] {
   const filter = extra['filter']
   const flags = isJsonObject(filter) ? filter[quarantineList] : undefined
@@ -73,7 +73,7 @@ export function malwareFlags(extra: JsonObject): MalwareFlag[] {
     )
 }
 
-/** The names that versions replace or provide. */
+/** Returns the names that the versions replace or provide. */
 export function replacedNames({ versions }: UpstreamContent): string[] {
   const names = versions.flatMap(({ entry }) =>
     ['replace', 'provide'].flatMap((key) =>
@@ -84,8 +84,8 @@ export function replacedNames({ versions }: UpstreamContent): string[] {
 }
 
 /**
- * Hides versions that are younger than the minimum age: since the upstream published them, or since we first saw them.
- * The time that an author wrote into a version counts for nothing.
+ * Removes versions that are younger than the minimum age. The age starts when the upstream published the version, or
+ * when this registry first saw it. A time that the author wrote into the version does not count.
  */
 function withoutYoung(
   versions: UpstreamVersion[],
@@ -112,8 +112,8 @@ function withoutYoung(
 }
 
 /**
- * The young versions that fix what older ones suffer from: an advisory affects the next lower version that is offered
- * or unaffected itself, and none affects this one. So of several fixes in one line only the oldest passes.
+ * Returns the young versions that fix a vulnerability: an advisory affects the next lower version, and none affects
+ * this one. The next lower version is one that is offered or unaffected. So only the oldest of several fixes passes.
  */
 function fixes(
   versions: readonly UpstreamVersion[],
@@ -145,7 +145,7 @@ function affectedConstraints(extra: JsonObject): string[] {
     .flatMap(({ affectedVersions }) => (typeof affectedVersions === 'string' ? [affectedVersions] : []))
 }
 
-/** The entry with our archive, and without a claim on names that are ours. */
+/** Returns the entry with the archive URL of this registry. It does not replace or provide own packages. */
 function entryOfMirror(version: UpstreamVersion, { ownNames, isGone, distUrl }: OfferRules): JsonObject {
   const { dist, ...entry } = version.entry
   const { mirrors: _, ...shown } = isJsonObject(dist) ? dist : {}

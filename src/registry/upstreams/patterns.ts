@@ -1,14 +1,14 @@
 import { isConstraint } from '../manifest/constraint.ts'
 import { satisfies } from './satisfies.ts'
 
-/** At most so many patterns of each kind. */
+/** The maximum number of patterns of each kind. */
 export const maxPatterns = 500
 
 const shape = /^(?:\*|[a-z0-9_.*-]+\/[a-z0-9_.*-]+)$/
 
 /**
- * Whether a text is a pattern of packages: `symfony/*`, or `symfony/*:^6` with a constraint on the version. `*` stands
- * for any characters.
+ * Returns whether a text is a pattern of packages: `symfony/*`, or `symfony/*:^6` with a version constraint. `*` matches
+ * any characters.
  */
 export function isPattern(pattern: string): boolean {
   const { name, constraint } = parts(pattern)
@@ -16,14 +16,14 @@ export function isPattern(pattern: string): boolean {
   return constraint === null || isConstraint(constraint)
 }
 
-/** Whether a pattern names the package, whatever its constraint says. */
+/** Returns whether a pattern matches the name of a package. Ignores its constraint. */
 export function matchesName(pattern: string, packageName: string): boolean {
   return matchesGlob(parts(pattern).name, packageName)
 }
 
 /**
- * Whether a text matches a pattern in which `*` stands for any characters. Takes time proportional to the product of
- * the lengths: a regular expression with many `.*` could take for ever, and upstreams send patterns too.
+ * Returns whether a text matches a pattern in which `*` matches any characters. Its time grows with the product of the
+ * lengths. A regular expression with many `.*` could run forever, and upstreams send patterns too.
  */
 export function matchesGlob(pattern: string, text: string): boolean {
   let [p, t, star, resume] = [0, 0, -1, 0]
@@ -43,14 +43,14 @@ export function matchesGlob(pattern: string, text: string): boolean {
   return p === pattern.length
 }
 
-/** Whether a pattern names this version of the package; one without a constraint names every version. */
+/** Returns whether a pattern matches this version of the package. Without a constraint it matches every version. */
 export function matchesVersion(pattern: string, packageName: string, normalized: string): boolean {
   if (!matchesName(pattern, packageName)) return false
   const { constraint } = parts(pattern)
   return constraint === null || satisfies(normalized, constraint)
 }
 
-/** Whether a version passes an upstream's patterns: allowed by one, or there are none, and denied by none. */
+/** Returns whether the patterns of an upstream allow a version: `allow` is empty or matches, and `deny` does not. */
 export function isOffered(
   { allow, deny }: { allow: readonly string[]; deny: readonly string[] },
   packageName: string,

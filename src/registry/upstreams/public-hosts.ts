@@ -3,33 +3,33 @@ import { isIP, type LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { Agent, buildConnector } from 'undici'
 
-/** Connections to one origin, of this process. */
+/** The maximum number of connections from this process to one origin. */
 const maxConnections = 16
 const connectMilliseconds = 10_000
 
-/** A connection that was refused because it would not leave for the public internet. */
+/** Thrown for a connection to an IP that is not public. */
 export class PrivateHostError extends Error {
   override readonly name = 'PrivateHostError'
 }
 
 /**
- * Whether an IP belongs to the public internet: no loopback, private, link-local (metadata services), carrier-grade
- * NAT, multicast, documentation or reserved range, nor an IPv6 address that embeds one of those.
+ * Returns whether an IP is public. Loopback, private, link-local (metadata services), carrier-grade NAT, multicast,
+ * documentation and reserved ranges are not public, nor is an IPv6 that embeds such an IP.
  */
 export function isPublicIp(ip: string): boolean {
   if (!ipaddr.isValid(ip)) return false
   const parsed = ipaddr.process(ip)
   if (parsed.range() === 'unicast') return true
   if (!(parsed instanceof ipaddr.IPv6)) return false
-  // 6to4, Teredo and NAT64 lead to the IPv4 that they embed.
+  // 6to4, Teredo and NAT64 route to the IPv4 that they embed.
   if (parsed.range() !== 'rfc6052') return false
   return isPublicIp(new ipaddr.IPv4(parsed.toByteArray().slice(12)).toString())
 }
 
 /**
- * An HTTP agent for requests to hosts that other people name: it connects to public IPs only, whatever name or
- * redirect led there. The IP is checked where the connection is made, so a name that resolves differently a second
- * time does not get past it. `privateHosts` lists exceptions, as `host` or `host:port`.
+ * Opens an HTTP agent for URLs from users or other servers. It connects to public IPs only, also after a redirect. It
+ * checks the IP when it connects, so a name that resolves differently the second time cannot bypass the check.
+ * `privateHosts` lists exceptions, as `host` or `host:port`.
  */
 export function openPublicAgent(privateHosts: readonly string[]): Agent {
   const exceptions = new Set(privateHosts.map((host) => host.toLowerCase()))
@@ -52,7 +52,7 @@ export function openPublicAgent(privateHosts: readonly string[]): Agent {
   })
 }
 
-/** `dns.lookup`, but one private IP among the results refuses the name. */
+/** Like `dns.lookup`, but fails if one of the IPs is private. */
 const resolvePublicHost: LookupFunction = (hostname, options, callback) => {
   resolveHost(hostname, { ...options, all: true }, (error, addresses) => {
     if (error) return callback(error, '')

@@ -10,11 +10,11 @@ import { metadataUrlOf, parseObject, type UpstreamRoot } from './root.ts'
 import { listBoundNames, listForeignNames, listOwnNames } from './tables/mirrored-packages.ts'
 import { listUpstreams, listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 
-/** What an upstream is asked while somebody waits at a search. */
+/** The timeout of requests to an upstream during a search. */
 const searchMilliseconds = 5_000
 const advisoryMilliseconds = 10_000
 const freshAdvisoryMilliseconds = 5 * 60_000
-/** How many names of a list are compared with ours. */
+/** The number of names of a list that are compared with the repository's own names. */
 const maxNames = 1000
 const maxResults = 100
 
@@ -25,20 +25,20 @@ export interface UpstreamResult {
 }
 
 /**
- * What repositories with upstreams ask them beside metadata. No name of a package of ours and no claimed vendor is in
- * anything that they send, and nothing that they receive says anything about those.
+ * Requests to upstreams other than metadata: advisories, searches, lists and providers. They never contain a name of an
+ * own package or a claimed vendor. Results about such names are dropped.
  */
 export interface UpstreamQueries {
   /**
-   * The advisories of mirrored packages among the names, by name. Throws errcode 14 when an upstream cannot be asked:
-   * silence would pass for "no advisories".
+   * Returns the advisories of the mirrored packages among the names, by name. Throws errcode 14 when an upstream fails:
+   * an empty list would mean "no advisories".
    */
   listAdvisories: (repositoryId: string, names: readonly string[]) => Promise<Record<string, JsonObject[]>>
-  /** Search results; an upstream that fails has none. */
+  /** Returns search results. A failing upstream has none. */
   search: (repositoryId: string, words: readonly string[], type: string | null) => Promise<UpstreamResult[]>
-  /** Names that match the patterns of Composer's `list`; an upstream that fails has none. */
+  /** Returns names that match the patterns of Composer's `list`. A failing upstream has none. */
   listNames: (repositoryId: string, wanted: { vendor: string; filter: string }) => Promise<string[]>
-  /** Packages that provide a name; an upstream that fails has none. */
+  /** Returns packages that provide a name. A failing upstream has none. */
   listProviders: (repositoryId: string, name: string) => Promise<JsonObject[]>
 }
 
@@ -72,13 +72,13 @@ export function openUpstreamQueries(
       } catch (error) {
         if (!(error instanceof UpstreamError)) throw error
         if (old.some((name) => !advisories.has(keyOf(name)))) throw unavailable(error)
-        log.warn({ err: error, upstream: upstream.name }, 'the advisories of an upstream are those of before')
+        log.warn({ err: error, upstream: upstream.name }, 'the advisories of an upstream could not be read: older ones are served')
       }
     }
     return names.map((name) => [name, advisories.get(keyOf(name))?.advisories ?? []])
   }
 
-  /** Asks several upstreams. One that fails is left out. */
+  /** Sends a request to several upstreams. A failing one is left out. */
   async function askAll<T>(
     upstreams: readonly Upstream[],
     urlOf: (root: UpstreamRoot) => string | null,
@@ -101,7 +101,7 @@ export function openUpstreamQueries(
     return answers.flat()
   }
 
-  /** The upstreams that a query may be sent to: none when it mentions a name or vendor of ours, or asks for nothing. */
+  /** Returns the upstreams that may get a query. None if it is empty, or contains an own name or a claimed vendor. */
   async function upstreamsFor(repositoryId: string, words: readonly string[]): Promise<Upstream[]> {
     if (words.length === 0) return []
     const upstreams = (await listUpstreams(db, repositoryId)).filter(({ mode }) => mode !== 'off')
@@ -109,7 +109,7 @@ export function openUpstreamQueries(
     return upstreams
   }
 
-  /** Of the results those of packages that may come from an upstream, each name once. */
+  /** Keeps the results whose packages may come from an upstream, each name once. */
   async function foreignOnly<T extends { name: string }>(
     repositoryId: string,
     results: readonly T[],
@@ -192,9 +192,9 @@ export function openUpstreamQueries(
   }
 }
 
-/** Whether a query would tell an upstream of a package of ours, or of a claimed vendor. */
+/** Returns whether a query contains the name of an own package or of a claimed vendor. */
 async function mentionsOurs(db: pg.Pool, repositoryId: string, words: readonly string[]): Promise<boolean> {
-  // A vendor alone is tested by a name that nobody has.
+  // Test a vendor with a package name that does not exist.
   const names = words.flatMap((word) => [
     word,
     `${word.split('/')[0]}/-`,
@@ -208,7 +208,7 @@ function readResult({ name, description, virtual }: JsonObject): UpstreamResult[
   return [{ name, description: typeof description === 'string' ? description.slice(0, 500) : '' }]
 }
 
-/** What Composer's audit cannot do without. */
+/** Returns whether an advisory has the keys that `composer audit` needs. */
 function isAdvisory(advisory: JsonObject): boolean {
   const { advisoryId, affectedVersions } = advisory
   return typeof advisoryId === 'string' && typeof affectedVersions === 'string' && !hasLoneSurrogate(advisory)

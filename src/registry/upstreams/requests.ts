@@ -6,8 +6,8 @@ import { type Author, insertEvent } from '../tables/events.ts'
 import { requestName } from './tables/mirrored-packages.ts'
 
 /**
- * Notes that somebody wants a package of an upstream in the mode `approved`. Returns false when it is approved or
- * requested already. Throws errcode 3 when it is no package name.
+ * Stores a request to approve a package of an upstream in the mode `approved`. Returns false when it is approved or
+ * requested already. Throws errcode 3 for an invalid package name.
  */
 export async function requestPackage(
   pool: pg.Pool,

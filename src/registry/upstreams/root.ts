@@ -4,13 +4,13 @@ import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
 import { UpstreamError } from './fetch.ts'
 import { matchesGlob } from './patterns.ts'
 
-/** What an upstream's packages.json says, as far as it is used. All URLs are absolute; null: it offers none. */
+/** The used parts of an upstream's packages.json. All URLs are absolute; null when the upstream has none. */
 export interface UpstreamRoot {
   /** With `%package%`. Null: the packages are in packages.json itself and in its `includes`. */
   metadataUrl: string | null
-  /** The only names that it has; null when it does not say. */
+  /** All names of the upstream. Null when packages.json does not list them. */
   names: string[] | null
-  /** Patterns of the only names that it has; null when it does not say. */
+  /** Patterns that match all names of the upstream. Null when packages.json has none. */
   patterns: string[] | null
   /** With `%query%` and `%type%`. */
   searchUrl: string | null
@@ -44,7 +44,7 @@ const Root = z.object({
   'providers-lazy-url': z.unknown().optional(),
 })
 
-/** The URL of an upstream's packages.json, as Composer derives it from the URL of the repository. */
+/** Returns the URL of an upstream's packages.json, as Composer derives it from the URL of the repository. */
 export function rootUrlOf(url: string): string {
   return /\.json(?:$|[?#])/.test(url) ? url : `${url.replace(/\/+$/, '')}/packages.json`
 }
@@ -60,7 +60,7 @@ export async function readRoot(
 ): Promise<{ root: UpstreamRoot; packages: InlinePackages }> {
   const parsed = Root.safeParse(parseObject(body, 'packages.json'))
   if (!parsed.success)
-    throw new UpstreamError('packages.json of the upstream is not that of a Composer repository')
+    throw new UpstreamError('packages.json of the upstream does not describe a Composer repository')
   const said = parsed.data
   const absolute = (link: string | undefined) =>
     link === undefined ? null : resolveLink(link, rootUrlOf(url))
@@ -105,19 +105,19 @@ export async function readRoot(
   return { root, packages }
 }
 
-/** Whether the upstream may know a name: false when its packages.json rules the name out. */
+/** Returns false when packages.json of the upstream excludes the name. */
 export function mayKnow({ names, patterns }: UpstreamRoot, packageName: string): boolean {
   if (names === null && patterns === null) return true
   if (names?.includes(packageName)) return true
   return (patterns ?? []).some((pattern) => matchesGlob(pattern, packageName))
 }
 
-/** The URL of a package's document. */
+/** Returns the URL of a package's document. */
 export function metadataUrlOf(template: string, packageName: string, isDev: boolean): string {
   return template.replaceAll('%package%', `${packageName}${isDev ? '~dev' : ''}`)
 }
 
-/** JSON of an upstream as an object. Throws `UpstreamError` for anything else, such as an error page in HTML. */
+/** Parses a JSON object of an upstream. Throws `UpstreamError` for anything else, such as an error page in HTML. */
 export function parseObject(body: string, what: string): JsonObject {
   let content: unknown
   try {
@@ -141,16 +141,16 @@ function mergeVersions(known: unknown, more: unknown): unknown {
   return known === undefined ? more : [...versionList(known), ...versionList(more)]
 }
 
-/** The entries of `packages.<name>`, which is a list or an object by version. */
+/** Returns the entries of `packages.<name>`, which is a list or an object by version. */
 export function versionList(versions: unknown): unknown[] {
   if (Array.isArray(versions)) return versions
   return typeof versions === 'object' && versions !== null ? Object.values(versions) : []
 }
 
-/** An absolute URL, or one below the upstream's host or folder, with its `%…%` placeholders kept. */
+/** Resolves a link against the URL of packages.json. Keeps its `%…%` placeholders. */
 function resolveLink(link: string, rootUrl: string): string {
   const escaped = link.replaceAll('%', '%25')
   if (!URL.canParse(escaped, rootUrl))
-    throw new UpstreamError('packages.json of the upstream holds an unreadable URL')
+    throw new UpstreamError('packages.json of the upstream contains an invalid URL')
   return new URL(escaped, rootUrl).href.replaceAll('%25', '%')
 }

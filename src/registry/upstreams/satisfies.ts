@@ -22,7 +22,7 @@ const conjunction = /(?<!^|as|[=>< ,]) *(?<!-)[, ](?!-) *(?!,|as|$)/
 const stabilitySuffix = new RegExp(`-${modifier}$`, 'i')
 
 /**
- * Whether a normalised version satisfies a constraint, as Composer's `Semver` decides it. False for a constraint that
+ * Returns whether a normalized version satisfies a constraint, as Composer's `Semver` does. False for a constraint that
  * cannot be parsed.
  */
 export function satisfies(normalized: string, constraint: string): boolean {
@@ -34,7 +34,7 @@ export function satisfies(normalized: string, constraint: string): boolean {
     })
 }
 
-/** The comparisons that a single constraint stands for; null when it cannot be parsed. */
+/** Returns the comparisons of a single constraint. Null when it cannot be parsed. */
 function comparisonsOf(text: string): Comparison[] | null {
   const bare = withoutAlias(text)
     .replace(/^([^, ]*)@(?:stable|RC|beta|alpha|dev)$/i, (_, rest: string) => rest || '*')
@@ -107,7 +107,7 @@ function single(text: string, flag: string): Comparison[] | null {
   return [[operator, isLoose && !normalized.endsWith('-dev') ? `${normalized}-dev` : normalized]]
 }
 
-/** `1.2` begins with its first development version, unless it names a stability itself. */
+/** Returns the lower bound of a version: its first development version, unless it has a stability. */
 function lowest(text: string, suffix: (string | undefined)[]): string {
   const [word, , dev, branch] = suffix
   return word || dev || branch ? text : `${text}-dev`
@@ -123,7 +123,7 @@ function range(low: string, high: string): Comparison[] | null {
       ]
 }
 
-/** The version with zeros after the place, and the number there made greater. */
+/** Increases the number at a place, and sets the following ones to zero. */
 function bump(found: readonly (string | undefined)[], place: number, by: number): string {
   const parts = [1, 2, 3, 4].map((i) =>
     i < place ? Number(found[i] ?? 0) : i === place ? Number(found[i] ?? 0) + by : 0,

@@ -5,17 +5,17 @@ import type { MalwareFlag } from '../offer.ts'
 import { lazily } from './lazy-commit.ts'
 import type { Verdict } from './mirrored-packages.ts'
 
-/** An archive of an upstream as a URL of ours names it. */
+/** An archive of an upstream, as a URL of this registry names it. */
 export interface WantedArchive {
   repositoryId: string
   packageName: string
-  /** The version as our URL has it. */
+  /** The version as it is in the URL of this registry. */
   versionPath: string
   reference: string
   type: string
 }
 
-/** An archive that a document of an upstream has named, and what decides whether it is served. */
+/** An archive from a document of an upstream, and the facts that decide whether it is served. */
 export interface MirroredArchive {
   id: string
   repositoryId: string
@@ -28,7 +28,7 @@ export interface MirroredArchive {
   upstreamName: string
   upstreamUrl: string
   shasum: string | null
-  /** In lower-case hex; null until it was fetched once. */
+  /** In lower-case hex. Null until the first fetch. */
   sha256: string | null
   size: number | null
   /** Whether the archive store keeps the bytes. */
@@ -37,7 +37,7 @@ export interface MirroredArchive {
   verdict: Verdict
   deny: string[]
   flags: MalwareFlag[]
-  /** Whether its use was noted today. */
+  /** Whether its use today is stored already. */
   isUsedToday: boolean
 }
 
@@ -85,10 +85,10 @@ export async function findLockedArchive(
   return rows[0] ?? null
 }
 
-/** How long a fetch may go without a sign of life. */
+/** A process loses its turn to fetch after this time, unless it extends the turn. */
 const turnSeconds = 60
 
-/** Takes the turn to fetch an archive: of all processes one gets it. False when it is stored, or being fetched. */
+/** Takes the turn to fetch an archive. Only one process gets it. False when it is stored, or being fetched. */
 export async function takeFetchTurn(db: Queryable, id: string): Promise<boolean> {
   const { rowCount } = await db.query({
     name: 'take-fetch-turn',
@@ -100,7 +100,7 @@ export async function takeFetchTurn(db: Queryable, id: string): Promise<boolean>
   return rowCount === 1
 }
 
-/** Extends the turn of a fetch that goes on. */
+/** Extends the turn of a running fetch. */
 export async function extendFetchTurn(db: Queryable, id: string): Promise<void> {
   await db.query(
     `update mirrored_archive set fetching_until = now() + make_interval(secs => ${turnSeconds}) where id = $1`,
@@ -108,12 +108,12 @@ export async function extendFetchTurn(db: Queryable, id: string): Promise<void> 
   )
 }
 
-/** Gives the turn of a fetch back. */
+/** Ends the turn of a fetch. */
 export async function endFetchTurn(db: Queryable, id: string): Promise<void> {
   await db.query('update mirrored_archive set fetching_until = null where id = $1', [id])
 }
 
-/** Whether an archive is stored, and whether somebody fetches it at this moment. */
+/** Returns whether an archive is stored, and whether a process fetches it at this moment. */
 export async function findFetchState(
   db: Queryable,
   id: string,
@@ -128,8 +128,8 @@ export async function findFetchState(
 }
 
 /**
- * Notes that an archive is stored. Its hash is fixed by the first fetch: false when these are other bytes than then.
- * The archive's row must be there already.
+ * Stores that an archive is in the store. The first fetch fixes its hash. Returns false for other bytes than then. The
+ * row of the archive must exist already.
  */
 export async function saveFetched(
   tx: pg.PoolClient,
@@ -147,7 +147,7 @@ export async function saveFetched(
   return rowCount === 1
 }
 
-/** Notes why an archive is not served. False when that was noted before. */
+/** Stores why an archive is not served. False when the same reason is stored already. */
 export async function saveAlarm(tx: pg.PoolClient, id: string, alarm: string): Promise<boolean> {
   const { rowCount } = await tx.query(
     `update mirrored_archive set alarm = $2, alarmed_at = now() where id = $1 and alarm is distinct from $2`,
@@ -156,7 +156,7 @@ export async function saveAlarm(tx: pg.PoolClient, id: string, alarm: string): P
   return rowCount === 1
 }
 
-/** Notes that an archive was downloaded today. */
+/** Stores that an archive was downloaded today. */
 export async function noteArchiveUse(db: Queryable, id: string): Promise<void> {
   await db.query({
     name: 'note-archive-use',
@@ -167,7 +167,7 @@ export async function noteArchiveUse(db: Queryable, id: string): Promise<void> {
   })
 }
 
-/** Lets garbage collection take archives that were not used for so many days. Returns how many. */
+/** Lets garbage collection remove archives that were not used for the given days. Returns how many. */
 export async function releaseUnused(db: Queryable, days: number, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `update mirrored_archive set is_stored = false

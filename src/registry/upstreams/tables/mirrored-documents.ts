@@ -16,20 +16,20 @@ export interface WantedMirror {
   isDev: boolean
 }
 
-/** A document of a mirrored package, with all that decides whether it is served. */
+/** A document of a mirrored package, and the facts that decide whether it is served. */
 export interface FoundMirror extends Origin {
   /** Null when there is no such document. */
   revision: string | null
   lastModified: Date
   /** True when it must be rendered before it is served. */
   isDue: boolean
-  /** True when the upstream answered so recently that it need not be asked. */
+  /** True when the last response of the upstream is recent enough. */
   isFresh: boolean
-  /** True after a recent failure: the upstream is left alone. */
+  /** True after a recent failure: the upstream gets no request. */
   isResting: boolean
-  /** What the upstream said at last; null: it never answered. */
+  /** Whether the upstream had the document at its last response. Null without a response. */
   isFound: boolean | null
-  /** Why the upstream cannot be asked since `failedAt`; null when it can. */
+  /** Why requests to the upstream have failed since `failedAt`. Null when they work. */
   failure: string | null
   failedAt: Date | null
   /** True for the first use today. */
@@ -89,7 +89,7 @@ export async function findMirrorBytes(
   return rows[0] ?? null
 }
 
-/** A mirrored package whose row the transaction holds, with what its document is rendered from. */
+/** A mirrored package whose row the transaction has locked, with the source of its document. */
 export interface HeldMirror {
   packageId: string
   repositoryId: string
@@ -109,7 +109,7 @@ export interface HeldMirror {
   now: Date
 }
 
-/** Holds a package's row and reads what one of its documents is rendered from. Null when there is nothing to render. */
+/** Locks the row of a package and reads the source of one of its documents. Null when there is none. */
 export async function holdMirror(
   tx: pg.PoolClient,
   packageId: string,
@@ -140,8 +140,8 @@ export interface NamedDist extends UpstreamDist {
 }
 
 /**
- * Notes the archives that a document names, and returns when each was first seen, in their order. URL and shasum
- * of a known archive follow the upstream until it was fetched.
+ * Stores the archives of a document, and returns when each was first seen, in their order. URL and shasum of a known
+ * archive can change until its first fetch.
  */
 export async function noteArchives(
   tx: pg.PoolClient,
@@ -184,8 +184,8 @@ export async function noteArchives(
 }
 
 /**
- * Replaces a document. Its Last-Modified grows by a second at least, but only when its bytes changed: clients keep a
- * 304 otherwise.
+ * Replaces a document. If its bytes changed, its Last-Modified grows by at least a second. Otherwise clients still get
+ * 304.
  */
 export async function saveMirror(
   tx: pg.PoolClient,
@@ -207,8 +207,8 @@ export async function saveMirror(
 }
 
 /**
- * Notes what a document says about its package: a description, and the versions flagged as malware. When those changed,
- * filter.json is rendered.
+ * Stores the description of a package and the versions that are flagged as malware. Renders filter.json when the
+ * flagged versions changed.
  */
 export async function describeMirror(
   tx: pg.PoolClient,
@@ -232,7 +232,7 @@ export async function describeMirror(
   for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
 }
 
-/** Notes whether the upstream still serves a package. True when that changed. */
+/** Stores whether the upstream still serves a package. True when that changed. */
 export async function setGone(tx: pg.PoolClient, packageId: string, isGone: boolean): Promise<boolean> {
   const { rowCount } = await tx.query({
     name: 'set-mirror-gone',
@@ -261,7 +261,7 @@ export async function listDueMirrors(
   return rows
 }
 
-/** Notes that packages were used today. */
+/** Stores that a package was used today. */
 export async function noteUse(db: Queryable, packageId: string): Promise<void> {
   await db.query({
     name: 'note-mirror-use',

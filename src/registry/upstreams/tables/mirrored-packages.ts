@@ -9,9 +9,9 @@ export interface Origin {
   verdict: Verdict
   /** The row of `mirrored_package`; null when there is none yet. */
   packageId: string | null
-  /** Whether one upstream has served the name before: no other is asked then. */
+  /** Whether an upstream has served the name before. Then no other upstream is tried. */
   isBound: boolean
-  /** The upstreams to ask, in this order. */
+  /** The upstreams to try, in this order. */
   upstreamIds: string[]
 }
 
@@ -26,7 +26,7 @@ export async function findOrigin(db: Queryable, repositoryId: string, packageNam
   return rows[0] as Origin
 }
 
-/** Of the given names those that an upstream may be asked for. */
+/** Returns the given names that upstreams may see. */
 export async function listForeignNames(
   db: Queryable,
   repositoryId: string,
@@ -42,7 +42,7 @@ export async function listForeignNames(
   return rows
 }
 
-/** Of the given names those that one upstream serves, and may be asked for. */
+/** Returns the given names that are bound to one upstream, and that it may see. */
 export async function listBoundNames(
   db: Queryable,
   repositoryId: string,
@@ -58,7 +58,7 @@ export async function listBoundNames(
   return rows
 }
 
-/** Of the given names those that are a package of the repository, or of a vendor that its group has claimed. */
+/** Returns the given names that are own packages of the repository, or belong to a vendor that its group has claimed. */
 export async function listOwnNames(
   db: Queryable,
   repositoryId: string,
@@ -125,10 +125,10 @@ export async function approveNames(
   return rows.map(({ name }) => name)
 }
 
-/** At most so many names of a repository wait for approval: whoever may pull can add one. */
+/** The maximum number of names that wait for approval in a repository: everyone who may pull can add one. */
 const maxRequests = 1000
 
-/** Notes that an account wants a name approved. False when it is approved or requested already, or too many are. */
+/** Stores a request to approve a name. False when it is approved or requested already, or too many names wait. */
 export async function requestName(
   db: Queryable,
   repositoryId: string,
@@ -152,7 +152,7 @@ export async function requestName(
 /** A mirrored package as people see it. */
 export interface ListedMirror {
   name: string
-  /** Null: no upstream has served it yet. */
+  /** Null when no upstream has served it yet. */
   upstream: string | null
   description: string
   firstSeenAt: Date | null
@@ -167,7 +167,7 @@ export interface ListedMirror {
   alarm: string | null
 }
 
-/** The mirrored packages of a repository, and those that wait for approval, by name. */
+/** Lists the mirrored packages of a repository, and the names that wait for approval, by name. */
 export async function listMirrors(
   db: Queryable,
   repositoryId: string,

@@ -9,25 +9,25 @@ export interface DocumentKey {
   isDev: boolean
 }
 
-/** What is known of a document of an upstream. */
+/** The state of a document of an upstream. */
 export interface DocumentState {
-  /** Null: the upstream never answered. */
+  /** Null when the upstream never responded. */
   isFound: boolean | null
   lastModified: string | null
-  /** Whether another process asks the upstream at this moment. */
+  /** Whether another process is checking at this moment. */
   isChecking: boolean
-  /** Whether the last answer is so young that the upstream need not be asked. */
+  /** Whether the last response is recent enough. */
   isFresh: boolean
-  /** Whether a failure is so recent that the upstream is left alone. */
+  /** Whether a failure is so recent that the upstream gets no request. */
   isResting: boolean
   failure: string | null
 }
 
-/** How long a name that an upstream does not know is not asked for again. */
+/** How long a missing name is not requested again. */
 export const missingSeconds = 600
 /**
- * SQL: whether a document need not be asked for, given the alias of its row. The change feed names every change, so
- * while it is followed without a gap, what was read after its beginning is fresh. The upstream's row is `u`.
+ * Returns an SQL condition: the document needs no check. `s` is the alias of its row, and `u` that of its upstream. The
+ * change feed names every change. While it is followed without a gap, documents that were read since then are fresh.
  */
 export function isFreshColumn(s: string, freshSeconds: string): string {
   return `coalesce(not ${s}.is_stale and (
@@ -35,10 +35,10 @@ export function isFreshColumn(s: string, freshSeconds: string): string {
     or (${s}.checked_at > u.feed_from and u.feed_checked_at > now() - interval '3 minutes')), false)`
 }
 
-/** How long a process may take to ask an upstream before another one does. */
+/** A process loses its turn to check after this time. */
 const turnSeconds = 45
 
-/** What is known of a document. Null when the upstream was never asked for it. */
+/** Finds the state of a document. Null when it was never requested. */
 export async function findDocumentState(
   db: Queryable,
   { upstreamId, packageName, isDev }: DocumentKey,
@@ -58,8 +58,8 @@ export async function findDocumentState(
 }
 
 /**
- * Takes the turn to ask an upstream for a document: of all processes one gets it, the others null. Null too when
- * somebody else was just answered. `lastModified` is of the content that is stored.
+ * Takes the turn to check a document. One process gets it, the others get null. Also returns null when another process
+ * has just got a response. `lastModified` belongs to the stored content.
  */
 export async function takeCheckTurn(
   db: Queryable,
@@ -82,7 +82,7 @@ export async function takeCheckTurn(
   return rows[0] ?? null
 }
 
-/** Notes that the upstream answered as before, or that it does not know the package. */
+/** Stores that the document is unchanged, or that the upstream does not have it. */
 export async function saveAnswer(
   db: Queryable,
   { upstreamId, packageName, isDev }: DocumentKey,
@@ -98,7 +98,7 @@ export async function saveAnswer(
   })
 }
 
-/** Notes why the upstream could not be asked. It is left alone for so many seconds. */
+/** Stores why a request failed. The upstream gets no request for the given seconds. */
 export async function saveFailure(
   db: Queryable,
   { upstreamId, packageName, isDev }: DocumentKey,
@@ -114,7 +114,7 @@ export async function saveFailure(
   })
 }
 
-/** What an upstream said about a package, to be stored. */
+/** The content of an upstream's document, to be stored. */
 export interface NewContent {
   lastModified: string | null
   /** Gzipped JSON. */
@@ -124,7 +124,7 @@ export interface NewContent {
   replaces: string[]
 }
 
-/** Stores what the upstream said. Returns what was dropped before. */
+/** Stores the content of a document. Returns the versions that were dropped before. */
 export async function saveContent(
   tx: pg.PoolClient,
   { upstreamId, packageName, isDev }: DocumentKey,
@@ -148,7 +148,7 @@ export async function saveContent(
   return rows[0] as { droppedBefore: string[] }
 }
 
-/** Marks documents that the change feed named: they are asked for again. Returns how many are known. */
+/** Marks documents that the change feed named, so that they are requested again. Returns how many are known. */
 export async function markStale(
   db: Queryable,
   upstreamId: string,
@@ -163,12 +163,12 @@ export async function markStale(
   return rowCount ?? 0
 }
 
-/** Marks every document of an upstream: its change feed no longer reaches back far enough. */
+/** Marks every document of an upstream, because its change feed does not reach back far enough. */
 export async function markAllStale(db: Queryable, upstreamId: string): Promise<void> {
   await db.query('update upstream_document set is_stale = true where upstream_id = $1', [upstreamId])
 }
 
-/** Stale documents of packages that were used within 30 days. */
+/** Lists stale documents of packages that were used within 30 days. */
 export async function listStaleInUse(
   db: Queryable,
   upstreamId: string,
@@ -185,7 +185,7 @@ export async function listStaleInUse(
   return rows
 }
 
-/** Deletes what is remembered of unknown names, a day after it was last asked. */
+/** Deletes rows of missing names a day after the last check. */
 export async function deleteExpiredMisses(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from upstream_document

@@ -1,21 +1,21 @@
 import type { Queryable } from '../../../database/database.ts'
 import type { UpstreamRoot } from '../root.ts'
 
-/** Which packages an upstream offers by itself: all, only approved ones, or none. */
+/** Which packages an upstream offers: all, only approved ones, or none. */
 export const upstreamModes = ['automatic', 'approved', 'off'] as const
 export type UpstreamMode = (typeof upstreamModes)[number]
 
-/** What an administrator settles of an upstream. */
+/** The settings of an upstream. */
 export interface UpstreamSettings {
   mode: UpstreamMode
-  /** Patterns of what it may offer; none: everything. */
+  /** Patterns of packages that it may offer. Empty: all packages. */
   allow: string[]
-  /** Patterns of what it may not offer. */
+  /** Patterns of packages that it may not offer. */
   deny: string[]
   /** Patterns to which the minimum age does not apply. */
   exempt: string[]
   minimumAgeHours: number
-  /** Lower positions are asked first. */
+  /** Upstreams with lower positions are tried first. */
   position: number
 }
 
@@ -25,11 +25,11 @@ export interface Upstream extends UpstreamSettings {
   repositoryId: string
   name: string
   url: string
-  /** Null until packages.json was read. */
+  /** Null until packages.json has been read. */
   root: UpstreamRoot | null
   rootLastModified: string | null
   rootCheckedAt: Date | null
-  /** Why it could not be read at the last attempt; null when it could. */
+  /** Why the last attempt to read packages.json failed. Null when it succeeded. */
   failure: string | null
   createdAt: Date
 }
@@ -38,7 +38,7 @@ const columns = `u.id, u.repository_id as "repositoryId", u.name, u.url, u.mode,
   u.minimum_age_hours as "minimumAgeHours", u.position, u.root, u.root_last_modified as "rootLastModified",
   u.root_checked_at as "rootCheckedAt", u.failure, u.created_at as "createdAt"`
 
-/** The upstreams of a repository in the order in which they are asked. */
+/** Lists the upstreams of a repository in the order in which they are tried. */
 export async function listUpstreams(db: Queryable, repositoryId: string): Promise<Upstream[]> {
   const { rows } = await db.query<Upstream>({
     name: 'list-upstreams',
@@ -49,7 +49,7 @@ export async function listUpstreams(db: Queryable, repositoryId: string): Promis
   return rows
 }
 
-/** Null when the repository has no upstream of that name. */
+/** Finds an upstream by name. Null when the repository has none of that name. */
 export async function findUpstream(
   db: Queryable,
   repositoryId: string,
@@ -62,7 +62,7 @@ export async function findUpstream(
   return rows[0] ?? null
 }
 
-/** Upstreams by their ids, in the order of the ids. Those that are removed are left out. */
+/** Lists upstreams by their ids, in the order of the ids. Removed ones are left out. */
 export async function listUpstreamsById(db: Queryable, ids: readonly string[]): Promise<Upstream[]> {
   const { rows } = await db.query<Upstream>({
     name: 'list-upstreams-by-id',
@@ -73,7 +73,7 @@ export async function listUpstreamsById(db: Queryable, ids: readonly string[]): 
   return rows
 }
 
-/** All upstreams that are asked, of every repository. */
+/** Lists all active upstreams of all repositories. */
 export async function listActiveUpstreams(db: Queryable): Promise<Upstream[]> {
   const { rows } = await db.query<Upstream>(
     `select ${columns} from upstream u where u.removed_at is null and u.mode <> 'off' order by u.id`,
@@ -81,7 +81,7 @@ export async function listActiveUpstreams(db: Queryable): Promise<Upstream[]> {
   return rows
 }
 
-/** True when the repository has any upstream that is not removed. */
+/** Returns whether the repository has an upstream that is not removed. */
 export async function hasUpstreams(db: Queryable, repositoryId: string): Promise<boolean> {
   const { rowCount } = await db.query(
     'select from upstream where repository_id = $1 and removed_at is null limit 1',
@@ -90,12 +90,12 @@ export async function hasUpstreams(db: Queryable, repositoryId: string): Promise
   return rowCount === 1
 }
 
-/** An upstream to be. */
+/** An upstream to insert. */
 export interface NewUpstream extends Omit<UpstreamSettings, 'position'> {
   repositoryId: string
   name: string
   url: string
-  /** Null: after all others. */
+  /** Null puts it after all others. */
   position: number | null
   root: UpstreamRoot
   rootLastModified: string | null
@@ -131,7 +131,7 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
   return rows[0] as Upstream
 }
 
-/** Changes what is given, and has the upstream's documents rendered again. Null when there is no such upstream. */
+/** Changes the given settings and marks the upstream's documents for rendering. Null when there is no such upstream. */
 export async function changeUpstream(
   db: Queryable,
   repositoryId: string,
@@ -166,7 +166,7 @@ export async function changeUpstream(
 }
 
 /**
- * Removes an upstream. Its names stay bound to it, so that no other upstream takes them over, unless they are
+ * Removes an upstream. Its names stay bound to it, so that no other upstream can take them over, unless they are
  * released. False when there is no such upstream.
  */
 export async function markUpstreamRemoved(
@@ -190,7 +190,7 @@ export async function markUpstreamRemoved(
   return rowCount === 1
 }
 
-/** Notes what packages.json of an upstream says now. */
+/** Stores the current packages.json of an upstream. */
 export async function saveRoot(
   db: Queryable,
   id: string,
@@ -206,12 +206,12 @@ export async function saveRoot(
   })
 }
 
-/** Notes why packages.json of an upstream could not be read. */
+/** Stores why packages.json of an upstream could not be read. */
 export async function saveRootFailure(db: Queryable, id: string, failure: string): Promise<void> {
   await db.query('update upstream set root_failed_at = now(), failure = $2 where id = $1', [id, failure])
 }
 
-/** Takes the turn to follow an upstream's change feed. Null when it was followed within so many seconds. */
+/** Takes the turn to follow an upstream's change feed. Null when it was followed within the given seconds. */
 export async function takeFeedTurn(
   db: Queryable,
   id: string,
@@ -227,7 +227,7 @@ export async function takeFeedTurn(
   return rows[0] ?? null
 }
 
-/** Notes the moment from which the change feed is read next. A restart has a gap before it. */
+/** Stores where the change feed is read next. A restart has a gap before it. */
 export async function saveFeedPosition(
   db: Queryable,
   id: string,
@@ -241,7 +241,7 @@ export async function saveFeedPosition(
   )
 }
 
-/** Notes that the change feed could not be followed: documents are checked one by one again. */
+/** Stores that the change feed could not be followed. Documents are then checked one by one again. */
 export async function stopFeed(db: Queryable, id: string): Promise<void> {
   await db.query('update upstream set feed_from = null where id = $1', [id])
 }

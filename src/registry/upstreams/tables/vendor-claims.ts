@@ -1,9 +1,9 @@
 import type { Queryable } from '../../../database/database.ts'
 
-/** A vendor whose names come from a group's own repositories alone. */
+/** A vendor whose packages come from the group's own repositories only. */
 export interface VendorClaim {
   vendor: string
-  /** Patterns of names that upstreams may serve nevertheless. */
+  /** Patterns of names that upstreams may still serve. */
   exceptions: string[]
   /** False when publishing a package claimed it. */
   byHand: boolean
@@ -12,7 +12,7 @@ export interface VendorClaim {
 
 const columns = `vendor, exceptions, by_hand as "byHand", claimed_at as "claimedAt"`
 
-/** Claims a vendor for a group by hand, or gives its claim other exceptions. */
+/** Claims a vendor for a group by hand, or changes the exceptions of its claim. */
 export async function claimVendor(
   db: Queryable,
   groupId: string,
@@ -29,7 +29,7 @@ export async function claimVendor(
   return { vendor: claimed, exceptions: [...exceptions], byHand, claimedAt }
 }
 
-/** The vendors of a group, by name. */
+/** Lists the vendors of a group, by name. */
 export async function listVendorClaims(db: Queryable, groupId: string): Promise<VendorClaim[]> {
   const { rows } = await db.query<VendorClaim>(
     `select ${columns} from vendor_claim where group_id = $1 order by vendor collate "C"`,
@@ -39,8 +39,8 @@ export async function listVendorClaims(db: Queryable, groupId: string): Promise<
 }
 
 /**
- * Ends a claim by hand. `published` when the group has published packages of the vendor: such a claim stays. Null
- * when the group has no claim on the vendor.
+ * Ends a claim that was made by hand. Returns `published` when the group has published packages of the vendor: then the
+ * claim stays. Null when the group has no claim on the vendor.
  */
 export async function releaseVendor(
   db: Queryable,
@@ -63,7 +63,7 @@ export async function releaseVendor(
   return rows[0]?.outcome ?? null
 }
 
-/** How many packages of a vendor come from upstreams of the group's repositories. */
+/** Counts the packages of a vendor that come from upstreams of the group's repositories. */
 export async function countMirroredOfVendor(db: Queryable, groupId: string, vendor: string): Promise<number> {
   const { rows } = await db.query<{ count: number }>(
     `select count(*)::int as count
@@ -75,8 +75,8 @@ export async function countMirroredOfVendor(db: Queryable, groupId: string, vend
 }
 
 /**
- * Whether publishing a package needs a claim first: an upstream of the group serves the vendor, and the group has not
- * claimed it.
+ * Returns whether a package can be published only after a claim: an upstream of the group serves its vendor, and the
+ * group has not claimed the vendor.
  */
 export async function needsVendorClaim(
   db: Queryable,
