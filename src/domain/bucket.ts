@@ -1,26 +1,26 @@
 /** A bucket that keeps archives. */
 export interface BucketSettings {
   name: string
-  /** Before every key; empty, or ending with a slash. */
+  /** The prefix of all keys: empty, or with a slash at the end. */
   prefix: string
-  /** URL of the store without a path. */
+  /** The URL of the store, without a path. */
   endpoint: string
   region: string
-  /** Whether the bucket is part of the path, rather than of the host name. */
+  /** Whether the bucket name is in the path instead of the host name. */
   isPathStyle: boolean
   accessKeyId: string
   secretAccessKey: string
-  /** For temporary credentials; null otherwise. */
+  /** The session token of temporary credentials. Null for others. */
   sessionToken: string | null
 }
 
-/** What `s3://bucket/prefix?endpoint=…&region=…&path_style=true` says. */
+/** The parts of `s3://bucket/prefix?endpoint=…&region=…&path_style=true`. */
 export type BucketLocation = Pick<BucketSettings, 'name' | 'prefix' | 'endpoint' | 'region' | 'isPathStyle'>
 
 const parameters = ['endpoint', 'region', 'path_style']
 
 /**
- * Reads the URL of a bucket. Without an endpoint it is Amazon's. Returns what is wrong with it as a text that follows the
+ * Reads the URL of a bucket. Without an endpoint it is Amazon's. Returns a mistake as a text that follows the
  * name of the setting.
  */
 export function readBucketUrl(text: string): BucketLocation | string {
@@ -49,7 +49,7 @@ export function readBucketUrl(text: string): BucketLocation | string {
   }
 }
 
-/** The origin of the URLs that clients are redirected to. */
+/** Returns the origin of the URLs that clients are redirected to. */
 export function originOf({ endpoint, name, isPathStyle }: BucketLocation): string {
   const url = new URL(endpoint)
   if (!isPathStyle) url.hostname = `${name}.${url.hostname}`

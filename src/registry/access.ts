@@ -25,7 +25,7 @@ export interface Actor extends UsedToken {
   accountId: string
 }
 
-/** What the database knows of a request's repository and token, and of the account's role there. */
+/** The repository and token of a request as the database has them, and the account's role in the repository. */
 export interface Access {
   repositoryId: string | null
   visibility: Visibility
@@ -39,7 +39,7 @@ export interface Access {
   repositoryIds: string[]
 }
 
-/** A request that may go on. */
+/** The result of a permission check that passed. */
 export interface GrantedAccess {
   repositoryId: string
   /** Null for a request without credentials to a public repository. */
@@ -60,7 +60,7 @@ export function accessValues({
   return [group, name, tokenHash]
 }
 
-/** The same in a statement for many requests: `forEachCall({ ...accessParameters, … }, …)`, `values: [...accessArrays(targets), …]`. */
+/** `accessTable` for many requests: `forEachCall({ ...accessParameters, … }, …)`, `values: [...accessArrays(targets), …]`. */
 export const accessOfCall = 'registry_access(call.group_name, call.repository_name, call.token_hash) a'
 export const accessParameters = { group_name: 'text', repository_name: 'text', token_hash: 'bytea' }
 

@@ -8,16 +8,16 @@ import type { ArchiveMirror } from './upstreams/archives.ts'
 import type { Mirror } from './upstreams/mirror.ts'
 import type { UpstreamQueries } from './upstreams/queries.ts'
 
-/** What the registry's endpoints are built from. */
+/** The parts that the registry's endpoints need. */
 export interface RegistryContext extends AppContext {
   readmes: ReadmeRenderer
-  /** For publishing: a few connections of its own, because it waits for the lock of a package. */
+  /** A separate small pool for publishing, which waits for the lock of a package. */
   changes: pg.Pool
   archives: ArchiveStore
   downloads: DownloadCounter
   mirror: Mirror
   archiveMirror: ArchiveMirror
   upstreamQueries: UpstreamQueries
-  /** `requireAccess` of access.ts, which also notes that the token was used. */
+  /** `requireAccess` of access.ts. It also stores that the token was used. */
   requireAccess: typeof requireAccess
 }

@@ -12,7 +12,7 @@ const maxGathered = 10_000
 const maxPerStatement = 1_000
 /** How many downloads count from one network in an hour. A count is a hint, and anybody may send one. */
 export const maxPerNetworkAndHour = 20_000
-/** How many networks are remembered. Of more, those that sent nothing for longest start again. */
+/** How many networks are remembered. The least recently used ones are forgotten first. */
 const maxNetworks = 20_000
 
 /** A download that a client reported. */
@@ -55,7 +55,7 @@ export function openDownloadCounter(db: Queryable, log: FastifyBaseLogger): Down
   async function flush(): Promise<void> {
     clearTimeout(timer)
     timer = undefined
-    // One flush at a time: the next one writes what came meanwhile.
+    // One flush at a time: the next one writes the counts that arrived in the meantime.
     while (writing) await writing
     if (gathered.size === 0) return
     writing = write(takeAll())

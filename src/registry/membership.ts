@@ -21,9 +21,9 @@ export interface MemberChange {
 }
 
 /**
- * Gives, changes or ends a role, together with the event that tells of it. `unchanged`: there was no membership to
- * end. `last-admin`: refused, because the group would have no admin; site administrators can still manage it, so
- * `force` allows it.
+ * Grants, changes or removes a role, and writes the event. Returns `unchanged` when there was no membership to remove.
+ * Returns `last-admin` when the group would lose its last admin. `force` allows this, because site administrators can
+ * still manage the group.
  */
 export async function changeMember(
   db: pg.Pool,

@@ -41,7 +41,7 @@ export async function registry(
       noteArchive: NonNullable<ArchiveMirrorContext['note']>
     },
 ): Promise<void> {
-  // One connection of its own: counting must never keep a pull waiting.
+  // A separate connection: counting must never delay a pull.
   const countingDb = openSidePool(given.db, 1, (error) =>
     app.log.warn({ err: error }, 'a database connection broke'),
   )
@@ -92,7 +92,7 @@ export async function registry(
         throw registryNotFound()
     })
     await refuseOtherMethods(registries, methodNotAllowed, () => addRoutes(registries))
-    // A person who opens the registry's URL in a browser wants the repository's page.
+    // A browser that opens the registry URL is redirected to the repository's page.
     registries.get('/', async (request, reply) =>
       reply.redirect(
         `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`,

@@ -20,7 +20,7 @@ import { refuseMirroredVendor } from './upstreams/claims.ts'
 /** A version is not published when its document would be larger: Composer fetches all of it (DESIGN §7). */
 const maxDocumentBytes = 16 * 1024 * 1024
 
-/** A judged upload, its archive already on the volume. */
+/** A checked upload. Its archive is already on the volume. */
 export interface Publication {
   repositoryId: string
   packageName: string
@@ -35,9 +35,8 @@ export interface Publication {
 }
 
 /**
- * Publishes a version: the version, the documents that show it and the event, all in one transaction, so that the
- * next request sees all of it. Of racing uploads of one version the first commits `published`; the others answer
- * as `settleRepeat` says.
+ * Publishes a version. One transaction stores the version, its documents and the event, so the next request sees all of
+ * it. If several uploads of one version race, the first returns `published`; `settleRepeat` decides about the others.
  */
 export async function publishVersion(
   pool: pg.Pool,
@@ -75,8 +74,9 @@ export async function publishVersion(
 }
 
 /**
- * Versions are immutable: the same bytes again are no mistake, for build servers retry. Throws errcode 6 for other
- * bytes, for another version that Composer takes for the same, and for one that was deleted.
+ * Handles the upload of an existing version. Versions are immutable. The same bytes are accepted again, because build
+ * servers retry. Throws errcode 6 for other bytes, for another version that is equal for Composer, and for a deleted
+ * version.
  */
 export function settleRepeat(
   taken: TakenVersion,
@@ -85,7 +85,7 @@ export function settleRepeat(
   if (taken.isDeleted) {
     throw alreadyThere(
       `version ${taken.version} was deleted`,
-      'Its number stays taken: upload another version.',
+      'Its version number cannot be used again: upload another version.',
     )
   }
   if (taken.version !== version.version) {
@@ -120,7 +120,7 @@ async function renderDocuments(
   return bytes
 }
 
-/** The refusal of a version that makes its package's document too large. Deleting versions is never refused. */
+/** Returns the error for a version that makes its package's document too large. Deleting versions always works. */
 function documentTooLarge(bytes: number, metadata: JsonObject): RegistryError {
   const [largest] = Object.entries(metadata).sort(([, a], [, b]) => sizeOf(b) - sizeOf(a))
   const errmsg = `the package's metadata would have ${bytes} bytes, and ${maxDocumentBytes} are allowed`

@@ -2,7 +2,7 @@ import { Counter, type Registry } from 'prom-client'
 import type { ArchiveMirrorContext } from '../registry/upstreams/archives.ts'
 import type { MirrorContext } from '../registry/upstreams/check.ts'
 
-/** Counts what upstreams are asked for. */
+/** Counts requests to upstreams. */
 export interface UpstreamMetrics {
   noteDocument: NonNullable<MirrorContext['note']>
   noteServed: NonNullable<MirrorContext['noteServed']>
@@ -19,7 +19,7 @@ export function countUpstreams(registry: Registry): UpstreamMetrics {
   })
   const served = new Counter({
     name: 'svc_upstream_documents_total',
-    help: 'Documents of mirrored packages that were served: a hit needed no answer of the upstream, a miss waited for it.',
+    help: 'Documents of mirrored packages that were served: a hit needed no request to the upstream, a miss waited for one.',
     labelNames: ['result'],
     registers: [registry],
   })

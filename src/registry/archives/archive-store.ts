@@ -77,7 +77,7 @@ export interface ArchiveStore extends ArchiveVolume {
   remove(sha256: string, untouchedSince: Date): Promise<boolean>
   /** Whether clients get archives by links to the store. Else this process sends them. */
   readonly isLinked: boolean
-  /** A URL where a client gets the archive itself, for 15 minutes. */
+  /** Returns a URL that serves the archive for 15 minutes. */
   link(sha256: string, link: ArchiveLink): Promise<string>
   /** Returns the id of the database that the store belongs to. Null when the store has no id. */
   readOwner(): Promise<string | null>

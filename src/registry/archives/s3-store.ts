@@ -10,7 +10,7 @@ import { openS3Client, unavailable } from './s3-client.ts'
 
 /** How long a client may use a link to an archive. */
 const linkSeconds = 15 * 60
-/** An archive that was stored more recently need not be stored again to count as touched: collections wait a day. */
+/** An archive that was stored more recently counts as touched, because a collection keeps it for a day. */
 const freshMilliseconds = 12 * 60 * 60 * 1000
 const folder = 'archives/'
 const ownerKey = `${folder}database-id`
@@ -18,15 +18,15 @@ const ownerKey = `${folder}database-id`
 interface StoreOptions {
   /** Whether clients get links, or this process sends the archives. */
   isLinked: boolean
-  /** How many objects are listed by one request. */
+  /** The number of objects that one request lists. */
   pageSize?: number
-  /** How long a silent store is waited for. */
+  /** The time without a response after which the store counts as down. */
   silentMilliseconds?: number
 }
 
 /**
- * Opens the archives of a bucket. An object appears whole or not at all, and the store compares its bytes with the
- * SHA-256 that each upload is signed with. `directory` is the local folder that receives uploads.
+ * Opens the archive store in a bucket. An upload is atomic, and the store compares its bytes with the signed SHA-256.
+ * `directory` is the local folder that receives uploads.
  */
 export async function openS3Store(
   directory: string,
@@ -95,7 +95,7 @@ export async function openS3Store(
       const path = join(directory, 'tmp', randomUUID())
       try {
         await pipeline(archive.bytes, createWriteStream(path, { flags: 'wx', mode: 0o640 }))
-        // The file lives as long as its handle, so a crash leaves nothing behind.
+        // The file has no name: it disappears with its handle, also after a crash.
         return { file: await open(path, 'r'), size: archive.size }
       } finally {
         await rm(path, { force: true })
@@ -127,7 +127,7 @@ export async function openS3Store(
       const text = `${databaseId}\n`
       const sha256 = createHash('sha256').update(text).digest('hex')
       const wanted = { method: 'PUT', key: ownerKey, body: { text, sha256 } } as const
-      // 412: there is one. 501: this store, such as Swift, does not know the condition.
+      // 412: the file exists. 501: this store, such as Swift, does not support the condition.
       const first = await client.send({ ...wanted, headers: { 'if-none-match': '*' } }, [200, 412, 501])
       await first.body.dump()
       if (first.statusCode !== 501 || (await readOwner()) !== null) return
@@ -157,7 +157,7 @@ export async function openS3Store(
   }
 }
 
-/** Names of archives need no decoding, and a token only the five entities of XML. */
+/** Returns the text of an XML element. Names of archives need no decoding; a token has only the five XML entities. */
 function element(xml: string, name: string): string | undefined {
   return new RegExp(`<${name}>([^<]*)</${name}>`)
     .exec(xml)?.[1]
@@ -166,7 +166,7 @@ function element(xml: string, name: string): string | undefined {
 
 const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
 
-/** A body whose errors are those of a store that is down. */
+/** Returns the body. Its errors mean that the store is down. */
 function readBody(body: Readable): Readable {
   const bytes = new PassThrough({ highWaterMark: 256 * 1024 })
   body.on('error', (error) => bytes.destroy(unavailable(error)))

@@ -192,7 +192,7 @@ async function joinPieces(
   }
 }
 
-/** What mirrors are told: a document that changed, with `~dev` after the name of one for development versions. */
+/** A changed document, for mirrors. The name of a document for development versions ends with `~dev`. */
 export interface DocumentChange {
   type: 'update' | 'resync'
   package: string
@@ -207,10 +207,10 @@ export interface DocumentChanges {
   timestamp: number
 }
 
-/** How many changes are told at once. */
+/** The maximum number of changes in one response. */
 const maxChanges = 5_000
 
-/** The timestamp that a mirror may begin with. It lies a minute back, as a change bears the time at which it began. */
+/** Returns the first timestamp for a mirror. It is a minute old, because a change has the time at which it began. */
 export async function findChangesTimestamp(db: Queryable): Promise<number> {
   const { rows } = await db.query<{ timestamp: number }>(
     `select (extract(epoch from date_trunc('second', now()) - interval '1 minute') * 10000)::float8 as timestamp`,
@@ -219,8 +219,8 @@ export async function findChangesTimestamp(db: Queryable): Promise<number> {
 }
 
 /**
- * Lists the package documents that changed since a timestamp, the earliest first and about 5,000 at once. When more than
- * that changed within one second, a single action tells the mirror to fetch everything again (`resync`).
+ * Lists the package documents that changed since a timestamp, the earliest first and about 5,000 at once. If more of them
+ * changed within one second, the only action is `resync`: the mirror must fetch everything again.
  */
 export async function listChanges(
   db: Queryable,
@@ -248,7 +248,7 @@ export async function listChanges(
   return { actions: [{ type: 'resync', package: '*', time: last.time }], timestamp }
 }
 
-/** Replaces a package's document. Its Last-Modified grows by a second at least, the resolution of an HTTP date. */
+/** Replaces a package's document. Its Last-Modified grows by at least a second, the resolution of an HTTP date. */
 export async function savePackageDocument(
   tx: pg.PoolClient,
   document: { packageId: string; isDev: boolean; baseUrl: string },
@@ -267,9 +267,9 @@ export async function savePackageDocument(
 }
 
 /**
- * Stores a repository's packages.json, unless the stored one has this revision or a newer one. When its text is another
- * one, its Last-Modified grows by a second at least; the first one is later than the creation of the repository, which
- * is the Last-Modified while it is empty.
+ * Stores a repository's packages.json, unless the stored one has this revision or a newer one. If the text changed, its
+ * Last-Modified grows by at least a second. The first one is later than the creation of the repository: that time is
+ * the Last-Modified of an empty repository.
  */
 export async function saveRootDocument(
   db: Queryable,

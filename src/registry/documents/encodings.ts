@@ -14,8 +14,8 @@ export interface EncodedDocument {
 }
 
 /**
- * From this size on, time matters more than the last percent. Of 2 MB with 5,000 versions gzip takes 29 ms at level 9
- * and 16 at 4, brotli 106 and 14, and neither grows.
+ * From this size on, lower levels are used: the time matters more than the last percent. For 2 MB with 5,000 versions
+ * gzip takes 29 ms at level 9 and 16 ms at 4; brotli takes 106 ms and 14 ms. The sizes are about the same.
  */
 const largeBytes = 128 * 1024
 
@@ -40,8 +40,8 @@ export async function compress(bytes: Buffer, encoding: Encoding): Promise<Buffe
 }
 
 /**
- * The best content coding of ours that an Accept-Encoding header allows, whatever its weights (RFC 9110 §12.5.3): the
- * smaller one costs nobody anything. Identity when the header allows none of ours or is missing.
+ * Returns the smallest content coding that an Accept-Encoding header allows (RFC 9110 §12.5.3). It ignores the weights,
+ * because all codings are stored already. Identity when the header allows none of them or is missing.
  */
 export function chooseEncoding(header: string | undefined): Encoding {
   if (header === undefined) return 'identity'

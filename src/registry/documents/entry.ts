@@ -1,7 +1,7 @@
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import { repairMetadata } from '../manifest/stored-metadata.ts'
 
-/** What the p2 entry of a version is made from. */
+/** The source of the p2 entry of a version. */
 export interface EntrySource {
   version: string
   /** The version as Composer requires it. */
@@ -15,7 +15,7 @@ export interface EntrySource {
   publishedAt: Date
 }
 
-/** What the entries of a package's versions say of the package. */
+/** The values that all entries of a package share. */
 export interface EntryPackage {
   name: string
   /** Composer's `abandoned`: true, or the name of the replacement; null for a maintained package. */

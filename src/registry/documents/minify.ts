@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../manifest/manifest-json.ts'
 
-/** As a value, it removes an inherited key from an entry. `readComposerJson` lets no value of a package say it. */
+/** This value removes an inherited key from an entry. `readComposerJson` refuses it as a value of a package. */
 const removed = '__unset'
 
 /**

@@ -3,7 +3,7 @@ import type { Listing } from '../tables/listings.ts'
 /** The filter list that Composer blocks by default, on update and on install from a lock file (COMPOSER A8). */
 export const quarantineList = 'malware'
 
-/** Above so many packages, packages.json names their vendors instead, because every update fetches it. */
+/** With more packages, packages.json lists their vendors instead, because every update fetches it. */
 export const maxNamesInRoot = 10_000
 
 /** The packages.json of a repository without packages. */
@@ -34,8 +34,8 @@ export function rootText(
     'providers-api': `${registryUrl}providers/%package%.json`,
     'metadata-changes-url': `${registryUrl}metadata/changes.json`,
     'security-advisories': { metadata: true, 'api-url': `${registryUrl}security-advisories` },
-    // Always there: Composer keeps packages.json for up to ten minutes, and would miss a filter that comes with the
-    // first quarantine. The summary saves it a request for each locked package.
+    // Always present: Composer caches packages.json for up to ten minutes, and would miss a filter that the first
+    // quarantine adds. The summary saves a request for each locked package.
     filter: {
       metadata: true,
       lists: { [quarantineList]: { enabled: true } },

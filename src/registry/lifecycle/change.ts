@@ -19,7 +19,7 @@ export interface VersionChange extends PackageChange {
   version: string
 }
 
-/** What a change did, for its event. */
+/** The result of a change, for its event. */
 export interface ChangeRecord {
   action: RegistryAction
   /** Null for a change of the whole package. */

@@ -98,7 +98,7 @@ async function whyNotRestored(tx: pg.PoolClient, packageId: string, version: str
   return notNow(`version ${version} is ${state === 'purged' ? 'purged' : 'not deleted'}`)
 }
 
-/** What an event tells of many versions: pages of events list them all. */
+/** Returns the versions for an event, cut to a bound. An event with all of them could be too large. */
 function someOf(versions: readonly string[]): { versions: string[]; count: number } {
   return { versions: versions.slice(0, 50), count: versions.length }
 }

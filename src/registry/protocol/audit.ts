@@ -13,7 +13,7 @@ const maxNames = 1000
 
 /**
  * `POST security-advisories`, for `composer audit` (COMPOSER A8). A package of the repository without advisories gets an
- * empty list, so that Composer asks no other repository about it. Other names are left out: Composer warns of names that
+ * empty list, so that Composer asks no other repository about it. Other names are left out: Composer warns about names that
  * it did not ask for.
  */
 export async function auditRoute(

@@ -5,8 +5,9 @@ export interface ByteRange {
 }
 
 /**
- * What a Range header asks of a body of `size` bytes (RFC 9110 §14.2). Null: all of it, for a header that is absent,
- * of another unit, malformed or of several ranges may be ignored. `unsatisfiable`: the range lies beyond the end.
+ * Reads a Range header for a body of `size` bytes (RFC 9110 §14.2). Null means the whole body: the header is absent,
+ * malformed, has another unit, or has several ranges, and such a header may be ignored. `unsatisfiable`: the range is
+ * beyond the end.
  */
 export function readRange(header: string | undefined, size: number): ByteRange | null | 'unsatisfiable' {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? []

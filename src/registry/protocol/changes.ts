@@ -18,7 +18,7 @@ export async function changesRoute(app: FastifyInstance, { db, requireAccess }: 
   app.get('/metadata/changes.json', async (request, reply) => {
     const target = readRegistryRequest(request)
     const since = sinceOf(request)
-    // Its own statement: to list a hidden repository's changes would take longer than for a missing one.
+    // A separate statement: the response time must be the same for a hidden and a missing repository.
     const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
     reply.header('cache-control', 'private, no-cache')
     if (since !== null) return sendRegistryJson(reply, 200, await listChanges(db, repositoryId, since))

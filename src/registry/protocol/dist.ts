@@ -107,8 +107,8 @@ export async function distRoute(
   }
 
   /**
-   * Sends the headers of a GET without opening the archive: Fastify's own HEAD would run the GET, and read a whole file
-   * for nobody. Range is defined for GET only (RFC 9110 §14.2).
+   * Sends the headers of a GET without opening the archive. Fastify's own HEAD would run the GET and read the whole file
+   * for nothing. Range is defined for GET only (RFC 9110 §14.2).
    */
   async function sendHead(reply: FastifyReply, sha256: string): Promise<FastifyReply> {
     const stored = await archives.stat(sha256)
@@ -170,7 +170,7 @@ function missing(sha256: string): RegistryError {
   return new RegistryError(errcode.dataLoss, `archive ${sha256} is missing`)
 }
 
-/** Lets nginx send the file, with the headers that are set already. It answers Range requests itself. */
+/** Lets nginx send the file, with the headers that are set already. nginx handles Range requests itself. */
 function handToProxy(reply: FastifyReply, prefix: string, sha256: string): FastifyReply {
   const path = `${prefix}${sha256.slice(0, 2)}/${sha256}.zip`
   return reply.header('content-type', 'application/zip').header('x-accel-redirect', path).send()
@@ -195,7 +195,7 @@ function setArchiveHeaders(reply: FastifyReply, sha256: string, fileName: string
   })
 }
 
-/** A range counts only if the client's copy is of this very archive (RFC 9110 §13.1.5). */
+/** Returns the Range header. Ignores it if the client's copy is of another archive (RFC 9110 §13.1.5). */
 function rangeHeader(headers: IncomingHttpHeaders, etag: string): string | undefined {
   const condition = headers['if-range']
   return condition === undefined || condition === etag ? headers.range : undefined

@@ -32,9 +32,9 @@ const maxCachedBytes = 64 * 1024 * 1024
 type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
 
 /**
- * packages.json, filter.json and p2 (COMPOSER A2, A3, A5, A8). Each request asks the database which document it may
- * have, in one indexed read. The bytes come from memory, by the document's revision. Requests that miss the same bytes
- * at the same time share one read of them.
+ * packages.json, filter.json and p2 (COMPOSER A2, A3, A5, A8). Each request runs one indexed statement that checks the
+ * permission and finds the document. The bytes come from a cache by the document's revision. Concurrent requests share
+ * one read of bytes that are not cached.
  */
 export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
   const { config, db, requireAccess, mirror } = context
@@ -48,7 +48,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     sizeCalculation: ({ bytes }) => bytes.length + 1,
     fetchMethod: async (key, _stale, { context: read }) =>
       (await read(key.split(' ')[0] as Encoding)) ?? undefined,
-    // A read goes on for those who wait for it, even when the cache needs its place for something else.
+    // A read continues for its waiting requests, even when the cache evicts it.
     ignoreFetchAbort: true,
     allowStaleOnFetchAbort: true,
   })
@@ -100,7 +100,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const wanted = BigInt(found.listingRevision ?? 0)
     for (let attempt = 0; ; attempt += 1) {
       const { repositoryId } = requireAccess(target, found, 'pull')
-      // A rendering that another request had begun may be too old for this one; the next one is not.
+      // A rendering that was already running may be too old for this request. The next one is not.
       if (BigInt(found.revision ?? 0) >= wanted || attempt === 3) return { found, repositoryId }
       await refresh(repositoryId)
       found = await findRoot(target)
@@ -139,7 +139,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     return reply.header('content-type', jsonType).send(Buffer.from(text))
   }
 
-  /** Sends a stored document; without one, the text that stands for it, or errcode 5. */
+  /** Sends a stored document. Without one, sends the default text, or errcode 5. */
   async function sendDocument(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -162,7 +162,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   }
 }
 
-/** `lib.json` or `lib~dev.json`. A name that no package can have is simply not found. */
+/** Reads `lib.json` or `lib~dev.json`. An invalid name is the same as an unknown one. */
 function readDocumentName(vendor: string, file: string): { packageName: string; isDev: boolean } {
   const [, name, dev] = /^([^~]+)(~dev)?\.json$/.exec(file) ?? []
   return { packageName: name === undefined ? '' : `${vendor}/${name}`, isDev: dev !== undefined }
@@ -174,7 +174,7 @@ function sendNoPackage(reply: FastifyReply): FastifyReply {
   return sendRegistryJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })
 }
 
-/** What tells one state of a document from another. */
+/** The values that identify a state of a document. */
 type Validators = Omit<DocumentBytes, 'bytes'>
 
 /** Weak, because the revision is the same in every content coding. */
@@ -183,8 +183,9 @@ function etagOf({ revision }: Validators): string {
 }
 
 /**
- * Composer returns the very text of Last-Modified, and knows no entity tags. "Not later than" would miss a document
- * that was restored. An entity tag counts more (RFC 9110 §13.2.2).
+ * Returns whether the client has the current document. Composer sends the exact text of Last-Modified, and no entity
+ * tags. Comparing with "not later than" would be wrong for a restored document. An entity tag takes precedence (RFC 9110
+ * §13.2.2).
  */
 function isUnchanged({ headers }: FastifyRequest, current: Validators): boolean {
   const tags = headers['if-none-match']

@@ -12,12 +12,12 @@ import { errcode, RegistryError } from '../errors.ts'
 const field = 'package'
 const limits = { fields: 16, fieldSize: 4096, files: 4, parts: 20, headerPairs: 32 }
 
-/** Whether a body is a form with files, as Composer plugins for uploading send it. */
+/** Returns whether a body is a form with files, as Composer's upload plugins send it. */
 export function isMultipart(contentType: string | undefined): contentType is string {
   return /^multipart\/form-data\s*;/i.test(contentType ?? '')
 }
 
-/** Streams the file in the form's field `package` to the volume; other fields are passed over. */
+/** Streams the file in the form field `package` to the volume. Ignores other fields. */
 export async function receiveMultipart(
   volume: ArchiveVolume,
   { request, contentType }: { request: IncomingMessage; contentType: string },
@@ -27,7 +27,7 @@ export async function receiveMultipart(
   const archives: Promise<ReceivedArchive>[] = []
   const parsed = new Promise<void>((resolve, reject) => {
     form.on('file', (name: string, file: Readable) => {
-      // A form that ends too early fails each of its files, also those that nobody reads.
+      // A truncated form fails each of its files, also those that are not read.
       file.on('error', () => {})
       if (name !== field || archives.length > 0) return void file.resume()
       request.once('error', (error) => file.destroy(error))

@@ -39,7 +39,7 @@ export async function notifyRoutes(app: FastifyInstance, { db, requireAccess, do
   })
 }
 
-/** The readable part of `{"downloads":[{"name","version"}]}`. Throws errcode 3 when there is none at all. */
+/** Returns the valid items of `{"downloads":[{"name","version"}]}`. Throws errcode 3 when there are none. */
 function readInstallations(body: unknown): Installation[] {
   const downloads = parseDownloads(body)
   if (!Array.isArray(downloads)) {

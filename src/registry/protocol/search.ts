@@ -12,7 +12,7 @@ import { sendRegistryJson } from './responses.ts'
 
 const maxQueryLength = 200
 
-/** What Composer requests when it does not know a package's name yet (COMPOSER A2). */
+/** Search, list and providers (COMPOSER A2). */
 export async function searchRoutes(
   app: FastifyInstance,
   { config, db, requireAccess, upstreamQueries }: RegistryContext,
@@ -58,13 +58,13 @@ export async function searchRoutes(
   }
 }
 
-/** A query parameter, the first of repeated ones; '' when it is absent or can match nothing. */
+/** Returns a query parameter, the first of repeated ones. '' when it is absent or invalid. */
 function queryOf(request: FastifyRequest, name: string): string {
   const value = [(request.query as Record<string, string | string[] | undefined>)[name]].flat()[0] ?? ''
   return value.includes('\0') ? '' : value.slice(0, maxQueryLength)
 }
 
-/** The Link header that leads to the next part of a list (RFC 8288). */
+/** Returns the Link header for the next part of a list (RFC 8288). */
 function nextLink(baseUrl: string, url: string, after = ''): string {
   const next = new URL(baseUrl + url)
   next.searchParams.set('after', after)

@@ -25,7 +25,7 @@ import { isMultipart, receiveMultipart } from './multipart.ts'
 import { param, readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 
-/** An upload that may read its body. */
+/** An upload whose checks have passed. Its body may be read. */
 interface AdmittedUpload {
   target: RegistryRequest
   packageName: string
@@ -35,20 +35,20 @@ interface AdmittedUpload {
   address: string
 }
 
-/** What a form adds to the archive it carries. */
+/** The size that a form adds to the archive. */
 const formBytes = 64 * 1024
 
-/** More would share the same threads for inflating, and each holds the event loop for a slice of time. */
+/** More checks would compete for the same threads, and each blocks the event loop for a slice of time. */
 const maxJudgedAtOnce = 3
 
 /**
- * Package upload (SPEC 4.4; its method is not shown there: PUT, as curl -T sends it, and POST). Credentials, right,
- * name and version are judged in onRequest, before the client is told to send its archive. curl appends the file's
- * name to an address that ends with a slash.
+ * Package upload (SPEC 4.4). SPEC does not show the method: svc accepts PUT, as curl -T sends it, and POST. Credentials,
+ * permission, name and version are checked in onRequest, before the client sends its archive. curl appends the file
+ * name to a URL that ends with a slash.
  */
 export async function uploadRoutes(app: FastifyInstance, context: RegistryContext) {
   app.removeAllContentTypeParsers()
-  // Whatever the type says, or if there is none: the body is the archive, and is never held in memory.
+  // With any content type, or none, the body is the archive. It is never held in memory.
   app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
   app.decorateRequest('upload', null)
   const inTurn = limitConcurrency(maxJudgedAtOnce)
@@ -101,7 +101,7 @@ async function admitUpload(
     const errmsg = `archive too large: more than ${config.maxArchiveBytes} bytes`
     throw new RegistryError(errcode.resourceExhausted, errmsg, { status: 413 })
   }
-  // Fastify would refuse a type that it cannot parse. To an upload the type says nothing, unless it is a form's.
+  // Fastify would refuse an unknown content type. For an upload only the type of a form matters.
   delete request.raw.headers['content-type']
   return { target, packageName, version, contentType, address }
 }
@@ -122,7 +122,7 @@ function receive(
   )
 }
 
-/** Reads the manifest, keeps the archive, and only then names it in the database. */
+/** Reads the manifest, keeps the archive, and then stores the version in the database. */
 async function publish(
   { target, packageName, version, address }: AdmittedUpload,
   archive: ReceivedArchive,
@@ -131,7 +131,7 @@ async function publish(
 ) {
   const { metadata, warnings } = readComposerJson(judged.manifest, packageName, version)
   refuseMissingAutoload(metadata, judged.tree)
-  // The archive may have travelled for minutes: who has lost the right meanwhile publishes nothing.
+  // The upload may have taken minutes. Check the permission again, because it may have been revoked.
   const { repositoryId, actor } = requireAccess(target, await findAccess(db, target), 'push')
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
   if (taken) return { outcome: settleRepeat(taken, { version, archive }), warnings: [] }

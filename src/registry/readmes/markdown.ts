@@ -1,17 +1,17 @@
 import MarkdownIt, { type Token } from 'markdown-it'
 
-/** Markup in the text is shown as text; that is what makes the result safe to put into a page. */
+/** HTML in the text is escaped. This makes the result safe for a page. */
 const markdown = new MarkdownIt({ html: false, linkify: true })
 
-/** Only what leads out of here: an address relative to a README's repository leads nowhere on these pages. */
+/** The allowed links. A URL relative to a README's source repository does not work on these pages. */
 const absolute = /^(?:https?:|mailto:)/i
 
-/** A page's own headings are h1 and h2. */
+/** The page itself uses h1 and h2. */
 const headingsBelow = 2
 
 /**
- * Renders a README in Markdown as HTML. Of a stranger's text nothing is loaded and nothing runs: images are their
- * alternative texts, raw HTML is text, and links that are not absolute are only their words.
+ * Renders a Markdown README as HTML. The text is untrusted, so nothing is loaded and no script runs: images become their
+ * alternative text, HTML is escaped, and relative links become plain text.
  */
 export function renderMarkdown(text: string): string {
   const tokens = markdown.parse(text, {})

@@ -1,6 +1,6 @@
 import { parentPort } from 'node:worker_threads'
 import { renderMarkdown } from './markdown.ts'
 
-// Runs in a worker thread. It says when it is ready, and then answers each message, Markdown, with HTML.
+// Runs in a worker thread. It reports when it is ready. Then it returns HTML for each message with Markdown.
 parentPort?.on('message', (markdown: string) => parentPort?.postMessage(renderMarkdown(markdown)))
 parentPort?.postMessage('ready')

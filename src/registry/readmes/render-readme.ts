@@ -9,14 +9,14 @@ import { findReadmeOf, insertReadme, type RenderedReadme } from '../tables/readm
 
 /** Renders READMEs. */
 export interface ReadmeRenderer {
-  /** Returns the README as HTML. One that cannot be rendered in bounded time and size is shown as text. */
+  /** Returns the README as HTML. A README that exceeds the limits of time or size is returned as text. */
   render: (readme: Readme | null) => Promise<RenderedReadme>
   close: () => Promise<void>
 }
 
-/** The schema's bound: Markdown of 64 KiB can make HTML of 32 MiB, by many uses of one long link. */
+/** The limit of the schema. 64 KiB of Markdown can become 32 MiB of HTML, by many uses of one long link. */
 const maxContentBytes = 512 * 1024
-/** Markdown of 64 KiB takes 50 to 800 ms, 1.2 s when it was made to take long. */
+/** 64 KiB of Markdown take 50 to 800 ms, or 1.2 s in the worst known case. */
 const maxMilliseconds = 5_000
 
 const resourceLimits = { maxOldGenerationSizeMb: 256 }
@@ -31,7 +31,7 @@ function startThread(): Worker {
   return new Worker(script, { eval: true, resourceLimits })
 }
 
-/** Opens a renderer. Its thread starts with the first README: on the event loop Markdown would stop all other requests. */
+/** Opens a renderer. It renders in a thread, because Markdown would block the event loop. The first README starts it. */
 export function openReadmeRenderer(): ReadmeRenderer {
   const inTurn = limitConcurrency(1)
   let worker: Worker | null = null
@@ -47,7 +47,7 @@ export function openReadmeRenderer(): ReadmeRenderer {
     return started
   }
 
-  /** Returns the HTML; null when it takes too long or breaks the thread, which is then replaced. */
+  /** Returns the HTML. Null when it takes too long or the thread fails. Then the thread is replaced. */
   async function renderInThread(markdown: string): Promise<string | null> {
     worker ??= await startWorker()
     const rendering = worker

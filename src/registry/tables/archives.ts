@@ -27,9 +27,9 @@ export async function lockCollection(tx: pg.PoolClient): Promise<void> {
 }
 
 /**
- * The same, and deletes the rows of the given archives that nothing names. A purged version still names its archive,
- * because the API shows size and hash. A row that a running publication relies on is locked, and skipped. Throws a
- * violation of a foreign key when a publication ends in this very moment.
+ * Like `listNamedArchives`, and deletes the rows of the given archives without a reference. A purged version still refers
+ * to its archive, because the API shows size and hash. It skips rows that a running publication has locked. Throws a
+ * foreign key violation when a publication commits at the same moment.
  */
 export async function deleteUnnamedArchives(
   db: Queryable,
@@ -52,8 +52,8 @@ export async function deleteUnnamedArchives(
 }
 
 /**
- * Deletes the rows of archives that nothing names, of the next thousand after a hash, whose file may be gone already.
- * Returns the last hash that it looked at; null at the end.
+ * Deletes rows of archives without a reference, among the next thousand rows after a hash. Their files may be missing
+ * already. Returns the last hash of the thousand; null at the end.
  */
 export async function deleteOrphanedArchives(db: Queryable, after: string): Promise<string | null> {
   const { rows } = await db.query<{ last: string | null }>(
@@ -71,7 +71,7 @@ export async function deleteOrphanedArchives(db: Queryable, after: string): Prom
   return rows[0]?.last ?? null
 }
 
-/** Whether the database knows any of the given archives. */
+/** Returns whether the database has any of the given archives. */
 export async function isAnyArchiveKnown(db: Queryable, sha256s: readonly string[]): Promise<boolean> {
   const { rows } = await db.query<{ known: boolean }>(
     `select exists (select from archive where sha256 in (select decode(hex, 'hex') from unnest($1::text[]) as hex)) as known`,
@@ -80,7 +80,7 @@ export async function isAnyArchiveKnown(db: Queryable, sha256s: readonly string[
   return rows[0]?.known === true
 }
 
-/** The archive of the version that was published last, in lower-case hex, purged ones not counted; null without any. */
+/** Returns the archive of the newest version that is not purged, in lower-case hex. Null when there is none. */
 export async function findNewestArchive(db: Queryable): Promise<string | null> {
   const { rows } = await db.query<{ sha256: string }>(
     `select encode(sha256, 'hex') as sha256
@@ -89,7 +89,7 @@ export async function findNewestArchive(db: Queryable): Promise<string | null> {
   return rows[0]?.sha256 ?? null
 }
 
-/** An archive whose file is needed, and what it must be. */
+/** An archive whose file is needed, and its expected size. */
 export interface NamedArchive {
   sha256: string
   size: number
@@ -97,7 +97,7 @@ export interface NamedArchive {
   versions: string[]
 }
 
-/** The archives whose file is needed, in the order of their hashes, those after a given one; at most a thousand. */
+/** Lists the archives whose file is needed, after a hash and in the order of the hashes; at most a thousand. */
 export async function listArchivesAfter(db: Queryable, sha256: string): Promise<NamedArchive[]> {
   const { rows } = await db.query<{ sha256: string; size: string; versions: string[] }>(
     `select encode(a.sha256, 'hex') as sha256, a.size,

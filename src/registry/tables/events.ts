@@ -3,17 +3,17 @@ import type { Queryable } from '../../database/database.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
 import type { ListPart } from '../../repositories/list-part.ts'
 
-/** Who acts: an account, with which token (none in a browser or on the command line), from which client IP. */
+/** The author of a change: account, token (null in a browser or on the command line), and client IP. */
 export interface Author {
   accountId: string | null
   token: UsedToken | null
   address: string | null
 }
 
-/** The author of what a command changes: no account signs in on the command line. */
+/** The author of changes on the command line, where no account signs in. */
 export const commandLine: Author = { accountId: null, token: null, address: null }
 
-/** What can happen in a registry. */
+/** The actions of events. */
 export type RegistryAction =
   | 'publish'
   | 'delete'
@@ -46,7 +46,7 @@ export type RegistryAction =
   | 'archive-alarm'
   | 'import'
 
-/** An event to be noted. */
+/** An event to insert. */
 export interface NewEvent {
   /** Null when it is about a whole group. */
   repositoryId: string | null
@@ -60,7 +60,7 @@ export interface NewEvent {
   details?: Record<string, unknown>
 }
 
-/** Notes an event, in the transaction of the change it tells of. Only `sweepEvents` changes or removes one. */
+/** Inserts an event in the transaction of its change. Only `sweepEvents` changes or removes events. */
 export async function insertEvent(db: Queryable, author: Author, event: NewEvent): Promise<void> {
   const { accountId, token, address } = author
   const { repositoryId, groupId = null, packageName, version, action, details = {} } = event
@@ -90,7 +90,7 @@ function inetOf(address: string): string | null {
   return isIP(bare) === 0 ? null : bare
 }
 
-/** An event as it was noted. */
+/** A stored event. */
 export interface RegistryEvent {
   id: string
   happenedAt: Date
@@ -109,8 +109,8 @@ export interface RegistryEvent {
 const authorName = `case when u.id is null and e.account_id is not null then 'deleted account' else u.username end`
 
 /**
- * The events of a repository and those of its group, the latest first; `after` is the id of one of them. Two scans of
- * an index each, so that a page costs the same however many events there are.
+ * Lists the events of a repository and of its group, the latest first. `after` is the id of one of them. It reads two
+ * index ranges, so the cost of a page does not depend on the number of events.
  */
 export async function listEvents(
   db: Queryable,
@@ -140,7 +140,7 @@ export async function listEvents(
 
 /** An event of any repository or group, deleted ones included. */
 export interface SiteEvent extends RegistryEvent {
-  /** `acme/php`; of a deleted repository the last one. Null when the event is about a group. */
+  /** `acme/php`. For a deleted repository, its last path. Null when the event is about a group. */
   repositoryPath: string | null
   /** Null when the event is about a repository, or the group is deleted. */
   groupName: string | null

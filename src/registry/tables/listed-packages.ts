@@ -16,13 +16,13 @@ export interface ListedPackage {
   /** The highest stable version, else the highest; null when Composer is offered none. */
   latestVersion: string | null
   latestPublishedAt: Date | null
-  /** Whether Composer takes the latest version by itself. */
+  /** Whether Composer chooses the latest version by default. */
   isLatestStable: boolean
-  /** Without the deleted ones. */
+  /** The number of versions, without deleted ones. */
   versionCount: number
   downloads: number
   createdAt: Date
-  /** True when only the claim to the name is left. */
+  /** True when all versions are deleted. The name stays claimed. */
   isDeleted: boolean
 }
 
@@ -37,7 +37,7 @@ const tables = `package p
   cross join lateral (select count(*)::integer as count
                         from package_version v where v.package_id = p.id and v.deleted_at is null) n`
 
-/** Lists packages of a repository by name, without those of which only the claim to the name is left. */
+/** Lists packages of a repository by name, without deleted packages. */
 export async function listPackages(
   db: Queryable,
   repositoryId: string,
@@ -53,8 +53,8 @@ export async function listPackages(
 }
 
 /**
- * Lists packages that Composer is offered, and whose name or description contains the text, by name. A rare text is
- * looked up in the index first, because without it the list would read all packages of the repository.
+ * Lists packages with a listed version whose name or description contains the text, by name. A rare text is looked up in
+ * the index first. Otherwise the list would read all packages of the repository.
  */
 export async function listOfferedPackages(
   db: Queryable,
@@ -74,7 +74,7 @@ export async function listOfferedPackages(
   return rows
 }
 
-/** Finds a package of a repository, deleted or not. Null when it never had one of that name. */
+/** Finds a package of a repository, deleted or not. Null when the repository never had one of that name. */
 export async function findPackage(
   db: Queryable,
   repositoryId: string,

@@ -7,7 +7,7 @@ import { asCount } from './downloads.ts'
 export interface ListedVersion {
   id: string
   version: string
-  /** What Composer requires it by: `dev-<version>` where it cannot parse the version. */
+  /** The version as Composer requires it: `dev-<version>` if Composer cannot parse the version. */
   composer: string
   isDev: boolean
   /** Lower-case hex. */
@@ -16,7 +16,7 @@ export interface ListedVersion {
   sha1: string
   /** In bytes. */
   size: number
-  /** A username; null once the account is gone. */
+  /** A username. Null when the account was deleted. */
   uploader: string | null
   downloads: number
   publishedAt: Date
@@ -26,11 +26,11 @@ export interface ListedVersion {
   quarantineReason: string | null
 }
 
-/** A version with what its page shows beside. */
+/** A version with the additional values of its page. */
 export interface DescribedVersion extends ListedVersion {
   /** Whether `composer require` chooses it when no version is named. */
   isChosen: boolean
-  /** What its composer.json says. */
+  /** The published metadata of its composer.json. */
   metadata: JsonObject
 }
 
@@ -50,8 +50,8 @@ const key = (version: string) =>
 export type VersionChoice = 'undeleted' | 'all'
 
 /**
- * Lists versions of a package, the newest first, releases before development versions. `after` is the id of one of
- * them; the list begins with the newest for what is no id.
+ * Lists versions of a package, the newest first, releases before development versions. `after` is the id of one of them.
+ * For an invalid id the list begins with the newest version.
  */
 export async function listVersions(
   db: Queryable,
@@ -71,7 +71,7 @@ export async function listVersions(
   return rows
 }
 
-/** Finds a version of a package, deleted or not. Null when there was never one of that number. */
+/** Finds a version of a package, deleted or not. Null when that version never existed. */
 export async function findVersion(
   db: Queryable,
   packageId: string,
@@ -85,8 +85,8 @@ export async function findVersion(
 }
 
 /**
- * Finds a version of a package that is not deleted; the latest when none is named, or the newest of those in quarantine
- * when Composer is offered none. Null when there is none.
+ * Finds a version of a package that is not deleted. Without a given version it finds the latest one, or the newest
+ * quarantined one when no version is listed. Null when there is none.
  */
 export async function findDescribedVersion(
   db: Queryable,

@@ -1,8 +1,8 @@
 import type { Queryable } from '../../database/database.ts'
 
 /**
- * Notes that packages.json of a repository names something else now. Give it a transaction's client and run it last:
- * it locks the repository, so that revisions come in the order of the commits.
+ * Stores that the content of a repository's packages.json has changed. Pass a transaction's client and call it last: it
+ * locks the repository, so that revisions grow in the order of the commits.
  */
 export async function noteListingChange(db: Queryable, repositoryId: string): Promise<void> {
   await db.query({
@@ -14,12 +14,12 @@ export async function noteListingChange(db: Queryable, repositoryId: string): Pr
   })
 }
 
-/** What a repository's packages.json says, and the revision that this is. */
+/** The content of a repository's packages.json, and its revision. */
 export interface Listing {
   /** `acme/php`. */
   path: string
   revision: string
-  /** Whether other repositories' packages are offered too. */
+  /** Whether the repository has upstreams. */
   hasUpstreams: boolean
   /** All names that were ever published, in byte order. Names without versions stay claimed. */
   names: string[]
@@ -27,7 +27,7 @@ export interface Listing {
   vendors: string[] | null
 }
 
-/** Reads what a repository's packages.json says, as of one moment. Null when the repository or its listing is gone. */
+/** Reads the content of a repository's packages.json in one snapshot. Null when the repository or its listing is gone. */
 export async function findListing(
   db: Queryable,
   repositoryId: string,
@@ -39,7 +39,7 @@ export async function findListing(
      ), vendor (name) as (
        select split_part(min(name collate "C"), '/', 1) from listed having count(*) > $2
        union all
-       -- The first name after all of a vendor's: in byte order 0 follows the slash. One look-up for each vendor.
+       -- Skips to the next vendor: in byte order 0 follows the slash. This needs one look-up for each vendor.
        select (select split_part(p.name, '/', 1) from package p
                 where p.repository_id = $1 and p.name collate "C" >= v.name || '0'
                 order by p.name collate "C" limit 1)

@@ -166,7 +166,7 @@ function resultsOf(rows: readonly MatchRow[]): FoundPackages {
   return { results, total: results.length === 0 ? 0 : (rows[0]?.total ?? 0) }
 }
 
-/** The keys under which the index `package_search` has a word: the SQL function `search_grams` makes them. */
+/** Returns the keys of a word in the index `package_search`, like the SQL function `search_grams`. */
 function gramsOf(word: string, where: 'name' | 'text'): number[] {
   const bytes = Buffer.from(word)
   const size = where === 'name' && bytes.length === 2 ? 2 : 3
@@ -181,13 +181,13 @@ function typeGram(type: string): number {
   return createHash('sha256').update(type).digest().readUIntBE(0, 3) + 3 * 2 ** 24
 }
 
-/** Some of the grams, from the whole length. */
+/** Returns some of the grams, spread over the whole word. */
 function some(grams: readonly number[]): number[] {
   const step = Math.max(grams.length / maxGrams, 1)
   return Array.from({ length: Math.min(grams.length, maxGrams) }, (_, i) => grams[Math.floor(i * step)] ?? 0)
 }
 
-/** At most so many names are listed at once. */
+/** The maximum number of names in one list. */
 export const maxListedNames = 10_000
 
 /**

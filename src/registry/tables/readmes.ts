@@ -20,7 +20,7 @@ export async function insertReadme(
   })
 }
 
-/** The stored README of a version. Null when none is stored, as for versions of earlier releases. */
+/** Finds the stored README of a version. Null when none is stored, as for versions of earlier releases. */
 export async function findReadmeOf(db: Queryable, versionId: string): Promise<RenderedReadme | null> {
   const { rows } = await db.query<RenderedReadme>({
     name: 'find-readme',

@@ -23,8 +23,8 @@ export interface ArchiveDigest {
 }
 
 /**
- * Names an archive. Its bytes are on the volume already. A row that exists is locked, so that a garbage collection
- * cannot delete it before this transaction inserts the version.
+ * Inserts the row of an archive. Its bytes are on the volume already. An existing row is locked, so that a garbage
+ * collection cannot delete it before this transaction inserts the version.
  */
 export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: ArchiveDigest): Promise<void> {
   await tx.query({
@@ -73,14 +73,14 @@ export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promi
   return rows[0]?.id ?? null
 }
 
-/** The version that has a number. */
+/** The existing version with a number. */
 export interface TakenVersion {
   version: string
   sha256: string
   isDeleted: boolean
 }
 
-/** Finds the version that has a normalized number in a package, deleted ones too. Null while the number is free. */
+/** Finds the version with a normalized number in a package, also a deleted one. Null when the number is free. */
 export async function findTakenVersion(
   db: Queryable,
   repositoryId: string,

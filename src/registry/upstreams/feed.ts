@@ -21,13 +21,13 @@ import {
 const feedSeconds = 60
 const renderSeconds = 30
 const collectSeconds = 3600
-/** How many documents one run of a job takes. */
+/** The number of documents that one run of a job processes. */
 const batch = 200
 
 /**
  * Follows the change feeds of upstreams (`metadata-changes-url` in Packagist's format), and reads their lists of
- * malware. A document that a feed names is asked for again; one that it does not name is fresh without a request. So
- * documents in use are up to date when somebody asks for them.
+ * malware. Documents that a feed names are requested again. Other documents are fresh without a request. So documents
+ * in use are up to date when a client needs them.
  */
 export const followFeeds: Job = {
   name: 'follow-upstream-feeds',
@@ -54,7 +54,7 @@ export const followFeeds: Job = {
   },
 }
 
-/** Renders documents in which a version has just reached the minimum age, or of which a rule has changed. */
+/** Renders documents in which a version has reached the minimum age, or whose rules have changed. */
 export const renderDueMirrors: Job = {
   name: 'render-due-mirrors',
   everySeconds: renderSeconds,
@@ -69,7 +69,7 @@ export const renderDueMirrors: Job = {
   },
 }
 
-/** Lets garbage collection take archives of upstreams that were not used for `UPSTREAM_KEEP_DAYS`. */
+/** Lets garbage collection remove archives of upstreams that were not used for `UPSTREAM_KEEP_DAYS`. */
 export const releaseUnusedArchives: Job = {
   name: 'release-unused-archives',
   everySeconds: collectSeconds,
@@ -87,11 +87,11 @@ export const releaseUnusedArchives: Job = {
   },
 }
 
-/** Reads what changed since the last time. A feed begins with a timestamp, and `resync` with everything. */
+/** Reads the changes since the last run. The first run only gets a timestamp. `resync` marks all documents as stale. */
 async function followFeed(db: pg.Pool, client: UpstreamClient, upstream: Upstream): Promise<void> {
   const url = upstream.root?.changesUrl
   if (!url) return
-  // A little less than the schedule, which is jittered.
+  // Slightly less than the interval of the schedule, which has jitter.
   const turn = await takeFeedTurn(db, upstream.id, feedSeconds / 2)
   if (!turn) return
   const since = turn.since ?? (await firstTimestamp(client, url))
@@ -107,17 +107,17 @@ async function followFeed(db: pg.Pool, client: UpstreamClient, upstream: Upstrea
   await saveFeedPosition(db, upstream.id, String(timestamp), { isRestart: turn.since === null || isResync })
 }
 
-/** `vendor/package~dev` names the document of development versions. */
+/** Returns the document that a change names. `vendor/package~dev` is the document of development versions. */
 function documentOf({ type, package: name }: JsonObject): { packageName: string; isDev: boolean }[] {
   if ((type !== 'update' && type !== 'delete') || typeof name !== 'string') return []
   const packageName = name.toLowerCase().replace(/~dev$/, '')
   return [{ packageName, isDev: name.endsWith('~dev') }]
 }
 
-/** A feed that is asked without `since` refuses with 400 and the timestamp to begin with. */
+/** Returns the first timestamp: a request without `since` gets it with status 400. */
 async function firstTimestamp(client: UpstreamClient, url: string): Promise<string> {
   const { timestamp } = parseObject(await feedText(client, url), 'the change feed')
-  if (!isTimestamp(timestamp)) throw new UpstreamError('the change feed tells no timestamp')
+  if (!isTimestamp(timestamp)) throw new UpstreamError('the change feed has no timestamp')
   return String(timestamp)
 }
 
@@ -137,7 +137,7 @@ function isTimestamp(value: unknown): value is number | string {
   return /^\d{1,16}$/.test(String(value))
 }
 
-/** Asks for the stale documents that were used lately, so that nobody has to wait for them. */
+/** Requests stale documents that were used recently, so that no client has to wait for them. */
 async function refreshStale(context: CheckContext, upstream: Upstream, signal: AbortSignal): Promise<void> {
   for (const { packageName, isDev } of await listStaleInUse(context.db, upstream.id, batch)) {
     signal.throwIfAborted()
@@ -145,7 +145,7 @@ async function refreshStale(context: CheckContext, upstream: Upstream, signal: A
   }
 }
 
-/** Reads an upstream's list of malware, as far as it names mirrored packages. */
+/** Reads the entries of an upstream's malware list that match mirrored packages. */
 async function readSummary(db: pg.Pool, client: UpstreamClient, { id, root }: Upstream): Promise<void> {
   if (!root?.filterSummaryUrl) return
   const fetched = await client.fetchDocument(root.filterSummaryUrl)

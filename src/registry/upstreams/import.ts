@@ -21,7 +21,7 @@ import { judgeDocument, type UpstreamVersion } from './judge.ts'
 import { matchesVersion } from './patterns.ts'
 import { metadataUrlOf, parseObject, readRoot, rootUrlOf, type UpstreamRoot } from './root.ts'
 
-/** What became of a version of the other registry. */
+/** The result for a version of the other registry. */
 export interface Imported {
   name: string
   version: string
@@ -33,11 +33,11 @@ export interface ImportWish {
   repositoryId: string
   baseUrl: string
   url: string
-  /** Which packages, with optional constraints; none: all that the registry lists. */
+  /** The packages to import, with optional constraints. Empty: all packages that the registry lists. */
   patterns: readonly string[]
   /** Publish `v1.0.0` as `1.0.0`. */
   mapsVTags: boolean
-  /** Only tell what would be done. */
+  /** Only return what would be done. */
   isDryRun: boolean
   maxArchiveBytes: number
 }
@@ -51,9 +51,9 @@ interface ImportContext {
 }
 
 /**
- * Copies packages of another Composer registry as versions of this repository, the oldest first, with the dates of
- * their publication. What is there already is left alone, so that an import that was interrupted goes on where it
- * stopped. Throws `UpstreamError` when the registry itself cannot be read.
+ * Copies packages of another Composer registry into this repository, the oldest versions first, with their publication
+ * dates. It skips existing versions, so an interrupted import can be repeated and continues where it stopped. Throws
+ * `UpstreamError` when the registry itself cannot be read.
  */
 export async function importPackages(context: ImportContext, wish: ImportWish): Promise<Imported[]> {
   const { client, tell } = context
@@ -76,7 +76,7 @@ export async function importPackages(context: ImportContext, wish: ImportWish): 
   return done
 }
 
-/** The names to import: those that the registry lists, and those that a pattern names in full. */
+/** Returns the names to import: those that the registry lists, and those that a pattern contains in full. */
 async function namesOf(
   client: UpstreamClient,
   root: UpstreamRoot,
@@ -88,7 +88,7 @@ async function namesOf(
   const listed = root.names ?? (inline.length > 0 ? inline : null)
   if (!needsList) return [...new Set(exact)]
   if (listed === null && root.listUrl === null) {
-    throw new UpstreamError('the registry does not list its packages: name them')
+    throw new UpstreamError('the registry does not list its packages: write their names')
   }
   const all = listed ?? (await listedNames(client, root.listUrl as string))
   return all
@@ -200,11 +200,11 @@ async function receive(
   if (shasum === null || shasum === received.sha1) return received
   await discardArchive(received)
   throw new UpstreamError(
-    `its archive is not what the registry says: its SHA-1 is ${received.sha1}, not ${shasum}`,
+    `its archive has the SHA-1 ${received.sha1}, but the registry announces ${shasum}`,
   )
 }
 
-/** The date of the publication there. Null for one that cannot be read, or lies in the future. */
+/** Returns the publication date in the other registry. Null when it is invalid or in the future. */
 function pastDate(text: unknown): Date | null {
   const date = typeof text === 'string' ? new Date(text) : null
   return date && !Number.isNaN(date.getTime()) && date.getTime() < Date.now() ? date : null

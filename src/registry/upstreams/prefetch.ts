@@ -17,7 +17,7 @@ const LockFile = z.object({
   'packages-dev': z.array(LockedPackage).nullish(),
 })
 
-/** What became of a package of a lock file. */
+/** The result for a package of a lock file. */
 export interface Prefetched {
   name: string
   version: string
@@ -26,8 +26,8 @@ export interface Prefetched {
 }
 
 /**
- * Fetches every archive that a lock file names, through the documents of this repository: the lock may have been made
- * with any URL. Returns what became of each; nothing is thrown for a single package.
+ * Fetches every archive of a lock file. It uses the documents of this repository, because the lock file may have other
+ * URLs. Returns a result for each package; a single failure throws nothing.
  */
 export async function prefetchLock(
   { db, mirror, archiveMirror }: { db: pg.Pool; mirror: Mirror; archiveMirror: ArchiveMirror },

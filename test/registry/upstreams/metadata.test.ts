@@ -163,7 +163,7 @@ describe('p2 of a mirrored package', () => {
       [name],
     )
     const stale = await ask(`p2/${name}.json`)
-    expect(stale.json().warning).toContain(`The upstream of ${name} fails since`)
+    expect(stale.json().warning).toContain(`The upstream of ${name} has failed since`)
     expect(expand(stale.body, name)).toMatchObject([{ version: '1.0.0' }])
     expect(stale.headers).not.toHaveProperty('last-modified')
 
