@@ -13,13 +13,13 @@ import {
 export interface ChosenDatabase {
   db: pg.Pool
   isEmbedded: boolean
-  /** Resolves, should the embedded PostgreSQL go away before `close`, with what happened. */
+  /** Resolves with the cause if the embedded PostgreSQL ends before `close`. */
   gone: Promise<Error>
   /** Closes the pool and stops the PostgreSQL that `open…` started. */
   close: () => Promise<void>
 }
 
-/** For the server: it holds the embedded PostgreSQL until `close`. */
+/** Opens the database for the server, which holds the embedded PostgreSQL until `close`. */
 export async function openForServer(config: Config, log: FastifyBaseLogger): Promise<ChosenDatabase> {
   await prepareDataDir(config.dataDir)
   if (config.databaseUrl !== null)
@@ -28,7 +28,7 @@ export async function openForServer(config: Config, log: FastifyBaseLogger): Pro
   return openHeld(postgres, (error) => logBroken(log, error))
 }
 
-/** For a command: beside the running server's embedded PostgreSQL, else with one that is started for it alone. */
+/** Opens the database for a command. Uses the embedded PostgreSQL of a running server, or starts one for the command. */
 export async function openForCommand(config: Config): Promise<ChosenDatabase> {
   if (config.databaseUrl !== null) return openUrl(config, config.databaseUrl, ignore)
   const running = await findEmbeddedPostgres(config.dataDir)
@@ -65,5 +65,5 @@ function logBroken(log: FastifyBaseLogger, error: Error): void {
   log.error(error, 'an idle database connection broke')
 }
 
-/** The statement that needs the connection next reports what is wrong with it. */
+/** Ignores an error, because the next statement on the connection reports it. */
 function ignore(): void {}

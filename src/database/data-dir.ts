@@ -1,6 +1,6 @@
 import { access, constants, mkdir } from 'node:fs/promises'
 
-/** Makes the folder of DATA_DIR when it is missing. Throws, and names it, when this user cannot make or write it. */
+/** Creates the folder of DATA_DIR if it is missing. Throws an Error with its path if it cannot be created or written. */
 export async function prepareDataDir(dataDir: string): Promise<void> {
   try {
     await mkdir(dataDir, { recursive: true })

@@ -1,6 +1,6 @@
 import pg from 'pg'
 
-/** Whatever a single statement can run on: the pool, or a client inside a transaction. */
+/** The pool, or a client inside a transaction: both can run a single statement. */
 export type Queryable = Pick<pg.Pool, 'query'>
 
 /** Names the connection in `pg_stat_activity`. */
@@ -16,7 +16,7 @@ const applicationName = 'svc'
  */
 const statementMilliseconds = 25_000
 const idleInTransactionMilliseconds = 30_000
-/** How long a transaction waits for a row that another one changes, such as the package that both publish to. */
+/** How long a transaction waits for a locked row, such as a package to which another transaction publishes. */
 const lockMilliseconds = 5_000
 
 /**
@@ -42,21 +42,21 @@ export function openDatabase(
     max: 20,
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 60_000,
-    // A database that went away without a word, as in a failover, would be waited for until TCP gives up.
+    // Without this limit, a connection that a failover has cut silently would wait until TCP gives up.
     query_timeout: 30_000,
-    // Its types do not say so, but pg waits for the promise before it lends the connection.
+    // Its types do not show it, but pg waits for the promise before it hands out the connection.
     onConnect: setLimits as (client: pg.ClientBase) => void,
     // Among the pool's options, so that side pools and connections of their own have it too.
     ...(!preparesStatements && { Client: UnnamedClient }),
     ...connection,
   })
   pool.on('error', (error: Error & { client?: unknown }) => {
-    // pg hangs the connection on it: for a log that is pages long, and holds the key that cancels its statements.
+    // pg attaches the connection to the error. It would fill pages of the log, with the key that cancels its statements.
     delete error.client
     // `end` does not wait until the connections are closed, and PostgreSQL may stop before they are.
     if (!pool.ending) onError(error)
   })
-  // A connection that breaks while in use fails the statement of whoever uses it; pg would end the process too.
+  // A connection that breaks during use fails its statement. Without a listener, pg would also end the process.
   pool.on('connect', (client) => client.on('error', () => {}))
   return pool
 }

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { type Queryable, transaction } from './database.ts'
 
-/** Returns the id of this database: a UUID, made by the migration. */
+/** Returns the id of this database: a UUID that the migration created. */
 export async function findDatabaseId(db: Queryable): Promise<string> {
   const { rows } = await db.query<{ id: string }>('select id from installation')
   const [row] = rows
@@ -9,7 +9,7 @@ export async function findDatabaseId(db: Queryable): Promise<string> {
   return row.id
 }
 
-/** Runs work that removes archives. Throws while a backup runs: the backup still has to read what its snapshot names. */
+/** Runs work that removes archives. Throws while a backup runs, because the backup still reads its archives. */
 export async function unlessBackupRuns<T>(
   pool: pg.Pool,
   work: (tx: pg.PoolClient) => Promise<T>,
@@ -20,7 +20,7 @@ export async function unlessBackupRuns<T>(
       await tx.query('lock table installation in row exclusive mode nowait')
     } catch (error) {
       if (!(error instanceof pg.DatabaseError) || error.code !== '55P03') throw error
-      throw new Error('A backup is running: no archive is removed until it ends.')
+      throw new Error('A backup is running. Try again when it has ended: archives cannot be removed until then.')
     }
     return work(tx)
   })

@@ -19,8 +19,8 @@ export interface Schema {
 
 const fileName = /^\d{4}_[a-z0-9_]+\.sql$/
 /**
- * The smallest number of a migration that svc writes for an operator. Built-in migrations stay below it, however many
- * releases add to them, so the two never have the same name, and the operator's are always the later ones.
+ * The smallest number of a migration that svc writes for an operator. Built-in migrations of all releases stay below it.
+ * So the two never have the same name, and the operator's migrations always come later.
  */
 export const firstOperatorNumber = 1000
 /** An arbitrary number that only `migrate` locks on this database. */
@@ -94,9 +94,9 @@ async function inLockedTransaction<T>(client: pg.Client, work: () => Promise<T>)
 }
 
 /**
- * Makes the schema that a backup was taken from, inside the caller's transaction: built-in migrations by name, the
- * functions of the backup, and the operator's migrations. Their rows are replaced by those of the backup. So one of the
- * operator's that fails is skipped: it may rely on rows that are not there yet.
+ * Creates the schema of a backup inside the caller's transaction: built-in migrations by name, the functions of the
+ * backup, and the operator's migrations. The rows of the backup later replace all rows. So an operator's migration that
+ * fails is skipped: it may need rows that do not exist yet.
  */
 export async function buildSchema(
   client: pg.Client,
@@ -141,14 +141,14 @@ export async function pendingMigrations(pool: pg.Pool, schema: Schema): Promise<
   ].map(({ name }) => name)
 }
 
-/** Returns the names of the numbered migrations that this database has; none for an empty one. */
+/** Returns the names of the applied migrations. Empty for an empty database. */
 export async function listAppliedMigrations(pool: pg.Pool): Promise<string[]> {
   if (!(await isMigrated(pool))) return []
   const { rows } = await pool.query<{ name: string }>('select name from applied_migration order by name')
   return rows.map(({ name }) => name)
 }
 
-/** Returns false for a database to which no migration was ever applied. */
+/** Returns whether any migration was applied to this database. */
 export async function isMigrated(pool: pg.Pool): Promise<boolean> {
   const { rows } = await pool.query<{ exists: boolean }>(
     `select to_regclass('applied_migration') is not null as exists`,
@@ -167,7 +167,7 @@ export async function readSchema(
   const twice = migrations.find(({ name }, index) => migrations.findIndex((m) => m.name === name) !== index)
   if (twice) throw new Error(`Two migrations are named ${twice.name}: rename the one in ${migrationsDir}.`)
   const [builtIn, operators] = [migrations.filter(isBuiltIn), migrations.filter((one) => !isBuiltIn(one))]
-  // The operator's files may lie in both folders: one order for all of them.
+  // The operator's files may be in both folders. Sort them together.
   operators.sort((one, other) => (one.name < other.name ? -1 : 1))
   return { builtIn, operators, functions: await readFunctions(builtInDir) }
 

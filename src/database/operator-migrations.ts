@@ -12,7 +12,7 @@ import {
 
 type Folder = Pick<Config, 'migrationsDir' | 'isMigrationsDirGiven'>
 
-/** The folder of the operator's migrations refuses a file. */
+/** Thrown when a file cannot be written into the folder of the operator's migrations. */
 export class UnwritableMigration extends Error {
   constructor(path: string, { code }: NodeJS.ErrnoException) {
     super(`The migration ${path} cannot be written (${code}): check MIGRATIONS_DIR.`)
@@ -32,8 +32,8 @@ export async function findMigrationsDir({
 }
 
 /**
- * Writes a migration under the next free number of the operator's, `NNNN_<what>.sql`, and returns its path. The names
- * in `taken` are not used again, even when their files are gone. Throws `UnwritableMigration`.
+ * Writes a migration with the operator's next free number, `NNNN_<what>.sql`, and returns its path. Names in `taken` are
+ * not used again, even if their files are missing. Throws `UnwritableMigration`.
  */
 export async function writeMigration(
   config: Folder,
@@ -45,7 +45,7 @@ export async function writeMigration(
   const numbers = [...operators.map(({ name }) => name), ...taken].map(numberOf)
   const number = Math.max(firstOperatorNumber - 1, ...numbers) + 1
   const path = join(config.migrationsDir, `${number}_${what}.sql`)
-  if (number > 9999) throw new Error('The numbers of migrations are used up: rename the one with 9999.')
+  if (number > 9999) throw new Error('No number is left for a new migration: rename the migration 9999.')
   try {
     if (!config.isMigrationsDirGiven) await mkdir(config.migrationsDir, { recursive: true })
     await writeFile(path, sql, { flag: 'wx' })
@@ -57,7 +57,7 @@ export async function writeMigration(
 
 /**
  * Writes a migration and applies it at once, so that a database rebuilt from the migrations gets the same state.
- * Returns its path. A file that the database refuses is removed: it would stop every later start.
+ * Returns its path. Removes a file that the database refuses, because it would stop every later start.
  */
 export async function writeAndApplyMigration(
   db: pg.Pool,

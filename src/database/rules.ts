@@ -1,4 +1,4 @@
-/** The schema's rules that people meet, by the name of their constraint or unique index. */
+/** Error messages for rules of the schema, by the name of the constraint or unique index. */
 const sentences: Record<string, string> = {
   username_is_taken: 'This username is taken.',
   username_is_reserved: 'This username belonged to an account that was deleted less than 90 days ago.',
@@ -7,28 +7,28 @@ const sentences: Record<string, string> = {
   display_name_max_100_characters: 'A name has at most 100 characters.',
   display_name_is_plain_text: 'A name has no control characters.',
   email_is_taken: 'This email belongs to another account.',
-  email_is_an_address_max_254_characters: 'An email is an address of at most 254 characters.',
+  email_is_an_address_max_254_characters: 'An email address has at most 254 characters.',
   application_name_is_plain_text: 'An application’s name has no control characters.',
   application_description_is_plain_text: 'An application’s description has no control characters.',
   application_website_is_plain_text: 'An application’s website has no control characters.',
   application_website_has_no_userinfo:
     'An application’s website has no username or password before its host.',
-  group_name_is_taken: 'There is a group of this name already.',
+  group_name_is_taken: 'A group with this name already exists.',
   group_name_is_well_formed:
     'A group’s name has at most 64 characters: lower-case letters and digits, with single . _ or - between them.',
   group_name_is_not_the_first_segment_of_another_url:
-    'A group cannot have this name: other addresses begin with it.',
-  repository_name_is_taken: 'There is a repository of this name in the group already.',
+    'A group cannot have this name, because other URLs of svc start with it.',
+  repository_name_is_taken: 'The group already has a repository with this name.',
   repository_name_is_well_formed:
     'A repository’s name has at most 100 characters: lower-case letters and digits, with single . _ or - between them.',
   repository_description_max_350_characters: 'A repository’s description has at most 350 characters.',
   repository_description_is_plain_text: 'A repository’s description has no control characters.',
-  personal_token_name_is_taken: 'The account has a token of this name already.',
+  personal_token_name_is_taken: 'The account already has a token with this name.',
   personal_token_name_1_to_100_characters: 'A token’s name has 1 to 100 characters.',
   personal_token_name_is_plain_text: 'A token’s name has no control characters.',
 }
 
-/** A rule of the schema as a sentence. Constraints are named after their rules, so even a rare one can be read. */
-export function sayRule(constraint: string): string {
+/** Returns the message for a broken rule of the schema. The name of a constraint is its rule, so it is the default. */
+export function describeRule(constraint: string): string {
   return sentences[constraint] ?? `This breaks a rule: ${constraint.replaceAll('_', ' ')}.`
 }

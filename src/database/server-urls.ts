@@ -6,7 +6,7 @@ export interface ServerUrls {
   authUrl: string
 }
 
-/** Notes the URLs of a server that starts, so that commands can print them (DESIGN §3). */
+/** Stores the URLs of a starting server, so that commands can print them (DESIGN §3). */
 export async function noteServerUrls(db: Queryable, { baseUrl, authUrl }: ServerUrls): Promise<void> {
   await db.query(
     `insert into server_urls (base_url, auth_url) values ($1, $2)
@@ -15,7 +15,7 @@ export async function noteServerUrls(db: Queryable, { baseUrl, authUrl }: Server
   )
 }
 
-/** The URLs of the server that started last. Null when none has started yet. */
+/** Returns the URLs of the server that started last. Null when none has started yet. */
 export async function findServerUrls(db: Queryable): Promise<ServerUrls | null> {
   const { rows } = await db.query<ServerUrls>(
     `select base_url as "baseUrl", auth_url as "authUrl" from server_urls`,

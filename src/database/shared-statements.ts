@@ -1,9 +1,9 @@
 import pg from 'pg'
 import { isOutage } from './database.ts'
 
-/** How many statements of one kind run at once: while they run, the next one gathers its calls. */
+/** How many statements of one kind run at once. While they run, new calls are gathered for the next one. */
 const maxStatements = 2
-/** How many calls share one statement: its rows are held in memory together. */
+/** How many calls share one statement. All its rows are in memory together. */
 const maxCalls = 32
 
 interface Waiting<Call, Answer> {
@@ -16,7 +16,7 @@ interface Waiting<Call, Answer> {
  * Lets simultaneous calls share one statement (DESIGN §5). `askMany` returns results in the order of the calls. A call that
  * arrives while two statements run waits for the next one. Its statement begins after the call, so it sees everything
  * that was committed before. When the database refuses a statement, it has changed nothing, and each of its calls is
- * repeated alone: so only the call that cannot succeed fails. After a lost connection nobody knows what was
+ * repeated alone, so only the calls that cannot succeed fail. After a lost connection nobody knows what was
  * committed, and all calls of the statement fail.
  */
 export function shareStatements<Call, Answer>(
@@ -26,7 +26,7 @@ export function shareStatements<Call, Answer>(
   let running = 0
   let isGathering = false
 
-  // What one turn of the event loop reads from the clients' sockets is asked at its end.
+  // Calls that arrive in one turn of the event loop share a statement that starts at its end.
   function gather(): void {
     if (isGathering || running === maxStatements || waiting.length === 0) return
     isGathering = true
@@ -67,20 +67,20 @@ export function shareStatements<Call, Answer>(
     })
 }
 
-/** Returns whether the database rolled the statement back for a reason in the statement. A timeout would only repeat. */
+/** Returns whether the statement itself was the reason for its rollback. A retry after a timeout would time out again. */
 function isRefusal(error: unknown): boolean {
   return error instanceof pg.DatabaseError && !isOutage(error) && error.code !== '57014'
 }
 
 /**
- * The text of a statement for many calls, given a query for one that names the call's values `call.<column>`: a row for
- * each call, in their order, of nulls where the query finds nothing. Its values are an array for each column.
+ * Returns a statement for many calls. `query` is for one call and reads its values as `call.<column>`. The statement
+ * returns a row for each call, in their order, with nulls if the query finds nothing. It takes an array for each column.
  */
 export function forEachCall(columns: Record<string, string>, query: string): string {
   const names = Object.keys(columns).join(', ')
-  // In subqueries, so that the planner cannot see how long the arrays are: it would plan anew for every length.
+  // Subqueries hide the length of the arrays from the planner. Otherwise it would create a plan for every length.
   const arrays = Object.values(columns).map((type, i) => `(select $${i + 1}::${type}[])`)
-  // The limit keeps each call's query by itself: joined with all calls at once, whole tables would be read.
+  // The limit makes the planner run the query for each call. A join with all calls would read whole tables.
   return `select answer.*
             from unnest(${arrays.join(', ')}) with ordinality as call (${names}, n)
             left join lateral (${query} limit 1) as answer on true

@@ -7,6 +7,6 @@ import { openDatabase } from './database.ts'
  */
 export function openSidePool(main: pg.Pool, max: number, onError: (error: Error) => void): pg.Pool {
   const { options } = main
-  // pg hides the password from enumeration, so that logs do not show it. A spread leaves it out.
+  // The password is not enumerable in pg, so that logs do not show it. A spread would lose it.
   return openDatabase({ ...options, password: options.password, max, min: 0 }, onError)
 }

@@ -6,7 +6,7 @@ import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 
 const fileName = /^[a-z][a-z0-9_]*\.sql$/
 
-/** Every text that a function file ever had in this database: name → checksums, the current one last. */
+/** All texts that a function file has had in this database: name → checksums, the current one last. */
 type FunctionTexts = Map<string, string[]>
 
 /**

@@ -3,13 +3,13 @@ import pg from 'pg'
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams'
 import type { Queryable } from './database.ts'
 
-/** A table and the columns that hold data of their own: generated ones are left out. */
+/** A table and its columns, without generated columns. */
 export interface CopiedTable {
   name: string
   columns: string[]
 }
 
-/** Where a sequence stands. */
+/** The position of a sequence. */
 export interface SequencePosition {
   name: string
   value: string
@@ -18,7 +18,7 @@ export interface SequencePosition {
 
 const quote = pg.escapeIdentifier
 
-/** Objects of extensions belong to the extension: `create extension` makes them. */
+/** Excludes objects of extensions: `create extension` creates them. */
 const isOwn = `not exists (select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype = 'e')`
 
 /** Returns the tables of the schema `public`, by name. */
@@ -35,7 +35,7 @@ export async function listTables(db: Queryable): Promise<CopiedTable[]> {
   return rows
 }
 
-/** Whether the schema `public` has no table, view or sequence. */
+/** Returns whether the schema `public` has no table, view or sequence. */
 export async function isEmptyDatabase(db: Queryable): Promise<boolean> {
   const { rows } = await db.query<{ isEmpty: boolean }>(
     `select not exists (select from pg_class c
@@ -45,20 +45,20 @@ export async function isEmptyDatabase(db: Queryable): Promise<boolean> {
 }
 
 /**
- * Begins a transaction that sees one state of all tables until it ends. While it runs, no table changes its definition
- * and no archive is removed (`unlessBackupRuns`). Returns the tables.
+ * Begins a transaction that sees one state of all tables. Until it ends, no table definition changes and no archive is
+ * removed (`unlessBackupRuns`). Returns the tables.
  */
 export async function openSnapshot(client: pg.Client): Promise<CopiedTable[]> {
   const tables = await listTables(client)
   await client.query('begin isolation level repeatable read')
-  // The first query takes the snapshot, and `lock table` is none: what is locked cannot change before the snapshot.
+  // The first query takes the snapshot. `lock table` is not a query, so locked tables cannot change before the snapshot.
   await client.query('lock table installation in share mode')
   await client.query(`lock table ${tables.map(({ name }) => quote(name)).join(', ')} in access share mode`)
   await withoutTimeouts(client)
   return tables
 }
 
-/** Lets a transaction take as long as it needs. */
+/** Removes the time limits of a transaction. */
 export async function withoutTimeouts(client: pg.Client): Promise<void> {
   for (const timeout of ['statement_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout']) {
     await client.query(`set local ${timeout} = 0`)
@@ -70,12 +70,12 @@ export function copyOut(client: pg.Client, { name, columns }: CopiedTable): Read
   return client.query(copyTo(`copy (select ${columns.map(quote).join(', ')} from ${quote(name)}) to stdout`))
 }
 
-/** Takes rows in that format. */
+/** Returns a stream that inserts rows in the format of `copyOut`. */
 export function copyIn(client: pg.Client, { name, columns }: CopiedTable): Writable & { rowCount: number } {
   return client.query(copyFrom(`copy ${quote(name)} (${columns.map(quote).join(', ')}) from stdin`))
 }
 
-/** Returns the positions of all sequences. They are at least those of the snapshot: sequences only move on. */
+/** Returns the positions of all sequences. Sequences only grow, so they are not behind the snapshot. */
 export async function listSequences(db: Queryable): Promise<SequencePosition[]> {
   const { rows } = await db.query<{ name: string }>(
     `select c.relname as name from pg_class c
@@ -97,8 +97,8 @@ export async function setSequence(db: Queryable, { name, value, isCalled }: Sequ
 }
 
 /**
- * Empties all tables, and takes away what would stand in the way of loading them in any order: foreign keys, and
- * triggers, whose effects the loaded rows already show. The returned function brings both back and so checks the rows.
+ * Empties all tables, and removes foreign keys and triggers, so that rows can be loaded in any order. The loaded rows
+ * already contain the effects of the triggers. The returned function restores both, which checks the rows.
  */
 export async function prepareLoad(
   client: pg.Client,

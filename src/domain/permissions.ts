@@ -7,11 +7,11 @@ export type Role = (typeof roles)[number]
 export const visibilities = ['private', 'public'] as const
 export type Visibility = (typeof visibilities)[number]
 
-/** How far an application or a token reaches (SPEC 2.1, Authorization Resource Scope). */
+/** Which repositories an application or a token may access (SPEC 2.1, Authorization Resource Scope). */
 export const resourceScopes = ['all', 'public', 'specified'] as const
 export type ResourceScope = (typeof resourceScopes)[number]
 
-/** What a request wants to do with a repository: the scope that covers it and the role that allows it. */
+/** The acts on a repository, each with the scope and the role that it requires. */
 const acts = {
   describe: { scope: 'repo-basic-info:r', role: 'guest' },
   pull: { scope: 'registry-package:r', role: 'guest' },
@@ -24,39 +24,39 @@ const acts = {
 
 export type Act = keyof typeof acts
 
-/** What a token grants, wherever it comes from: an OAuth access token or a personal access token. */
+/** The permissions of an OAuth access token or a personal access token. */
 export interface TokenGrant {
   scopes: readonly string[]
   resourceScope: ResourceScope
-  /** The chosen repositories' ids; they count when the resource scope is `specified`. */
+  /** The ids of the chosen repositories. Used when the resource scope is `specified`. */
   repositoryIds: readonly string[]
 }
 
-/** A repository as the account behind the request stands to it. */
+/** A repository, with the role of the account behind the request. */
 export interface RepositoryForAccount {
   id: string
   visibility: Visibility
-  /** The stronger of the account's roles on the group and on the repository; null without either. */
+  /** The stronger of the account's roles on the group and on the repository. Null when it has neither. */
   role: Role | null
 }
 
 /**
  * - `allowed`;
- * - `hidden`: to this request the repository does not exist (404);
+ * - `hidden`: the response must be the same as for a missing repository (404);
  * - `unscoped`: the token's scope does not cover the act;
  * - `forbidden`: the account's role, or the token's resource scope, does not allow it.
  */
 export type Verdict = 'allowed' | 'hidden' | 'unscoped' | 'forbidden'
 
-/** The scope an act needs, as it is named in answers: `registry-package:rw`. */
+/** Returns the scope that an act requires, such as `registry-package:rw`. */
 export function scopeOf(act: Act): string {
   return acts[act].scope
 }
 
 /**
- * The one permission rule (DESIGN §1): the token's scope covers the act, its resource scope reaches the
- * repository, and the account's role allows it. Null stands for a request without credentials. A public
- * repository is pulled by anyone, so a pull of it asks nothing of the token.
+ * Applies the permission rule (DESIGN §1): the token's scope covers the act, its resource scope includes the repository,
+ * and the account's role allows the act. `token` is null for a request without credentials. Anyone may pull from a
+ * public repository, so such a pull requires nothing of the token.
  */
 export function judge(token: TokenGrant | null, repository: RepositoryForAccount, act: Act): Verdict {
   const isPublic = repository.visibility === 'public'
@@ -68,7 +68,7 @@ export function judge(token: TokenGrant | null, repository: RepositoryForAccount
   return reaches(token, repository) && isAtLeast(role, acts[act].role) ? 'allowed' : 'forbidden'
 }
 
-/** True when the role is there and not weaker than the needed one. */
+/** Returns whether the role is at least the needed one. */
 export function isAtLeast(role: Role | null, needed: Role): boolean {
   return role !== null && roles.indexOf(role) >= roles.indexOf(needed)
 }

@@ -1,7 +1,7 @@
 /*
- * What people name and describe reaches terminals, pages and the JSON that Composer reads. A control character is
- * obeyed by a terminal, a bidirectional control or a line separator shows a text other than it is read, and for a lone
- * surrogate PHP's json_decode refuses the whole document.
+ * Names and descriptions are shown in terminals and on pages, and are part of the JSON that Composer reads. A terminal
+ * executes control characters. Bidirectional controls and line separators make a text look different from what it is.
+ * For a lone surrogate PHP's json_decode refuses the whole document.
  */
 const unsafe = /[\p{Cc}\p{Cs}\p{Bidi_C}\u2028\u2029]/u
 

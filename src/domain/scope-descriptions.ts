@@ -1,13 +1,13 @@
 import type { ResourceScope } from './permissions.ts'
 
-/** A scope as people read it. */
+/** A scope in words. */
 export interface DescribedScope {
-  /** As it stands in requests: `repo-code:r`. */
+  /** The scope as it is in requests: `repo-code:r`. */
   scope: string
   access: 'Read-only' | 'Read-write'
-  /** What its holder can do: "Clone and fetch your code with Git". */
+  /** What the scope allows: "Clone and fetch your code with Git". */
   can: string
-  /** Why to think twice; null for most. */
+  /** A warning about dangerous scopes; null for most scopes. */
   warning: string | null
 }
 
@@ -17,10 +17,10 @@ export interface DescribedScopes {
   scopes: DescribedScope[]
 }
 
-/** What `:r` and `:rw` allow; null where SPEC 2.4 does not list the permission type. */
-type Wording = readonly [read: string | null, readWrite: string | null]
+/** What `:r` and `:rw` allow. Null if SPEC 2.4 does not list that permission type. */
+type Description = readonly [read: string | null, readWrite: string | null]
 
-const groups: Record<string, Record<string, Wording>> = {
+const groups: Record<string, Record<string, Description>> = {
   Code: {
     'repo-code': [
       'Clone and fetch your repositories with Git',
@@ -69,7 +69,7 @@ const groups: Record<string, Record<string, Wording>> = {
     'account-profile': ['See your profile: username and display name', 'See and change your profile'],
     'account-email': ['See your verified email address', 'See and change your verified email address'],
     'account-engage': [
-      'See the repositories you follow, your followers, whom you follow, and your cloud development environments',
+      'See the repositories and people you follow, your followers, and your cloud development environments',
       'See and change the repositories and people you follow, and your cloud development environments',
     ],
   },
@@ -94,8 +94,8 @@ const groups: Record<string, Record<string, Wording>> = {
 }
 
 /**
- * The scopes in plain words, in groups and a fixed order; groups without one are left out. A `:r` scope is
- * left out when its `:rw` is there, which covers it (DESIGN §1).
+ * Describes scopes, in groups and a fixed order. Empty groups are left out. A `:r` scope is left out when its `:rw` is
+ * present, because `:rw` covers it (DESIGN §1).
  */
 export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
   return Object.entries(groups)
@@ -106,10 +106,10 @@ export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
     .filter((group) => group.scopes.length > 0)
 }
 
-/** How far an application or a token reaches, in words (SPEC 2.1, Authorization Resource Scope). */
+/** Describes a resource scope (SPEC 2.1, Authorization Resource Scope). */
 export function describeResourceScope(resourceScope: ResourceScope): string {
   return {
-    all: 'Everything your account can reach, private repositories included',
+    all: 'Everything your account can access, private repositories included',
     public: 'Public repositories only',
     specified: 'Only the repositories you choose',
   }[resourceScope]
@@ -117,7 +117,7 @@ export function describeResourceScope(resourceScope: ResourceScope): string {
 
 function describeScope(
   name: string,
-  [read, readWrite]: Wording,
+  [read, readWrite]: Description,
   scopes: readonly string[],
 ): DescribedScope[] {
   if (readWrite && scopes.includes(`${name}:rw`)) {
@@ -127,7 +127,7 @@ function describeScope(
   return [{ scope: `${name}:r`, access: 'Read-only', can: read, warning: null }]
 }
 
-/** What writes of the delete and manage scopes can break. */
+/** Returns the warning for a delete or manage scope, or null. */
 function warningOf(name: string): string | null {
   if (name.endsWith('-delete')) return 'Can delete for good'
   if (name === 'mission-manage') return 'Can change every mission set'

@@ -1,7 +1,7 @@
-/** How far a permission goes: read-only or read-write (SPEC 2.4). */
+/** A permission type: read-only or read-write (SPEC 2.4). */
 export type Permission = 'r' | 'rw'
 
-/** A scope of SPEC 2.4 with the permission types it is listed with. */
+/** A scope of SPEC 2.4 and its permission types. */
 export interface ScopeDefinition {
   name: string
   permissions: readonly Permission[]
@@ -12,8 +12,8 @@ const readOnly = ['r'] as const
 const readWriteOnly = ['rw'] as const
 
 /**
- * The permission scopes of SPEC 2.4, in its order. The suffix of a read-write permission is "not shown" there:
- * it is `:rw`, and a scope listed with one permission type only has that one.
+ * The permission scopes of SPEC 2.4, in its order. SPEC does not show the suffix of a read-write permission: it is `:rw`
+ * here. A scope that is listed with one permission type has only that one.
  */
 export const scopeDefinitions: readonly ScopeDefinition[] = [
   { name: 'repo-code', permissions: both },
@@ -43,24 +43,24 @@ export const scopeDefinitions: readonly ScopeDefinition[] = [
   { name: 'mission-manage', permissions: both },
 ]
 
-/** Every scope as it stands in requests and answers: `repo-code:r`, `repo-code:rw`, … */
+/** All scopes as they are in requests and responses: `repo-code:r`, `repo-code:rw`, … */
 export const allScopes: readonly string[] = scopeDefinitions.flatMap(({ name, permissions }) =>
   permissions.map((permission) => `${name}:${permission}`),
 )
 
 const known = new Set(allScopes)
 
-/** True for a scope of SPEC 2.4 with a permission type it is listed with. */
+/** Returns whether SPEC 2.4 lists the scope with this permission type. */
 export function isScope(scope: string): boolean {
   return known.has(scope)
 }
 
-/** True when one of the granted scopes gives the asked one: `:rw` covers `:r` (DESIGN §1). */
+/** Returns whether the granted scopes cover the requested one: `:rw` covers `:r` (DESIGN §1). */
 export function covers(granted: readonly string[], asked: string): boolean {
   return granted.includes(asked) || (asked.endsWith(':r') && granted.includes(`${asked}w`))
 }
 
-/** True when every asked scope is covered by the granted ones. */
+/** Returns whether the granted scopes cover every requested one. */
 export function coversAll(granted: readonly string[], asked: readonly string[]): boolean {
   return asked.every((scope) => covers(granted, scope))
 }

@@ -1,7 +1,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
-/** What each kind of secret starts with (DESIGN §5), so that none is taken for another. */
+/** The prefix of each kind of secret (DESIGN §5), so that the kinds cannot be confused. */
 export const secretPrefixes = {
   access: 'svca_',
   refresh: 'svcr_',
@@ -12,7 +12,7 @@ export const secretPrefixes = {
 export type SecretKind = keyof typeof secretPrefixes
 
 declare const hashed: unique symbol
-/** SHA-256 of a secret, 32 bytes: all that is ever stored or looked up. Its own type, so that no plain secret passes for it. */
+/** SHA-256 of a secret, 32 bytes. Only hashes are stored and looked up. The type excludes plain secrets. */
 export type SecretHash = Buffer & { readonly [hashed]: true }
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -21,13 +21,13 @@ const randomLength = 43 // 62^43 > 2^256
 const checksumLength = 6 // 62^6 > 2^32
 const shape = /^svc[arpcs]_[0-9A-Za-z]{49}$/
 
-/** A new secret of the kind: prefix, 32 random bytes in base62, then 6 characters of CRC-32 of the rest. */
+/** Returns a new secret of the kind: prefix, 32 random bytes in base62, and 6 characters with the CRC-32 of both. */
 export function makeSecret(kind: SecretKind): string {
   const body = secretPrefixes[kind] + base62(randomBytes(32), randomLength)
   return body + checksum(body)
 }
 
-/** The kind of a well-formed secret; null when shape or checksum are wrong, which needs no database to see. */
+/** Returns the kind of a well-formed secret. Null for a wrong format or checksum, without a database query. */
 export function kindOfSecret(secret: string): SecretKind | null {
   if (!shape.test(secret)) return null
   const body = secret.slice(0, -checksumLength)
@@ -36,23 +36,23 @@ export function kindOfSecret(secret: string): SecretKind | null {
   return kinds.find((kind) => secret.startsWith(secretPrefixes[kind])) ?? null
 }
 
-/** The stored form. A slow hash would add nothing: every secret is made here, of 256 random bits. */
+/** Returns the hash of a secret for storing. A slow hash is not needed, because every secret has 256 random bits. */
 export function hashSecret(secret: string): SecretHash {
   return hash('sha256', secret, 'buffer') as SecretHash
 }
 
-/** A new identifier for sessions, pending requests and the like: 32 random bytes, base64url. */
+/** Returns a new identifier for sessions, pending requests and the like: 32 random bytes, base64url. */
 export function makeOpaqueId(): string {
   return randomBytes(32).toString('base64url')
 }
 
-/** A new client identifier: 20 characters of `[a-z2-7]`, 100 random bits. */
+/** Returns a new client identifier: 20 characters of `[a-z2-7]`, 100 random bits. */
 export function makeClientId(): string {
   const letters = 'abcdefghijklmnopqrstuvwxyz234567'
   return Array.from(randomBytes(20), (byte) => letters[byte & 31]).join('')
 }
 
-/** A new password for people, easy to copy: 25 characters of base62, 144 random bits. */
+/** Returns a new password that is easy to copy: 25 characters of base62, 144 random bits. */
 export function makePassword(): string {
   return base62(randomBytes(18), 25)
 }

@@ -4,13 +4,12 @@ import { deleteExpiredJobs } from './job-rows.ts'
 
 /** How many rows of a table one statement deletes at most, so that it holds its locks for a short time. */
 const rowsPerStatement = 2_000
-/** A seal outlives its grace period by at most this time. */
+/** The interval of the sweep. A seal is deleted at most this long after its grace period. */
 const sweepSeconds = 300
 
 /**
- * Deletes rows that have expired and serve nothing, at most `limit` of each table, and returns how many. Table files
- * export such functions (`deleteExpired…`); `server/jobs.ts` lists them. Rows that somebody has locked are skipped: the
- * next sweep deletes them.
+ * Deletes expired rows of a table, at most `limit`, and returns how many. Table files export such functions
+ * (`deleteExpired…`); `server/jobs.ts` lists them. Locked rows are skipped: the next sweep deletes them.
  */
 export type DeleteExpired = (db: Queryable, limit: number) => Promise<number>
 

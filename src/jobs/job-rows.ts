@@ -31,7 +31,7 @@ export async function insertJob(
   )
 }
 
-/** Notes the schedules that are new, and brings forward those that became shorter. */
+/** Stores new schedules. Runs a job earlier when its interval became shorter. */
 export async function noteSchedules(db: Queryable, schedules: ReadonlyMap<string, number>): Promise<void> {
   await db.query(
     `insert into job_kind as k (name, next_at)
@@ -104,7 +104,7 @@ export async function claimJobs(
   return rows
 }
 
-/** Extends the leases. Returns the ids of the jobs that are still this process's. */
+/** Extends the leases. Returns the ids of the jobs that this process still holds. */
 export async function extendLeases(db: Queryable, jobs: readonly ClaimedJob[]): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
     `update job j set run_at = now() + $3 * interval '1 second'
@@ -116,7 +116,7 @@ export async function extendLeases(db: Queryable, jobs: readonly ClaimedJob[]): 
   return rows.map(({ id }) => id)
 }
 
-/** Removes a job that is done, and notes the success. */
+/** Removes a completed job, and stores the time of the success. */
 export async function completeJob(db: Queryable, { id, attempts }: ClaimedJob): Promise<void> {
   await db.query(
     `with done as (
@@ -129,7 +129,7 @@ export async function completeJob(db: Queryable, { id, attempts }: ClaimedJob): 
   )
 }
 
-/** Notes a failed attempt: the job waits for the next one, or has failed for good after the last. */
+/** Stores a failed attempt. The job waits for the next attempt, or is marked as failed after the last one. */
 export async function failJob(
   db: Queryable,
   { id, attempts }: ClaimedJob,
@@ -154,7 +154,7 @@ export async function releaseJob(db: Queryable, { id, attempts }: ClaimedJob): P
   )
 }
 
-/** How many jobs of one name there are in each state, and when one last succeeded (Unix seconds, null: never). */
+/** The number of jobs of one name in each state, and the time of the last success (Unix seconds; null: never). */
 export interface JobCount {
   name: string
   queued: number

@@ -12,19 +12,19 @@ export interface UsedToken {
   authorizationId: string | null
 }
 
-/** Notes when authorizations and personal access tokens were last used. */
+/** Stores when authorizations and personal access tokens were last used. */
 export interface LastUse {
-  /** Remembers the use and returns at once: no request ever waits for it. */
+  /** Remembers the use and returns at once, so that no request waits for the database. */
   note: (token: UsedToken) => void
-  /** The same for an application that got a token: a resource server may be the only one that sees that token later. */
+  /** The same for an application that got a token. Later uses may be visible to a resource server only. */
   noteAuthorization: (authorizationId: string) => void
-  /** Writes what was noted so far. */
+  /** Writes the remembered uses. */
   flush: () => Promise<void>
 }
 
 /**
- * Uses are gathered in the process and written together, for each token at most once a minute. What is lost
- * when a process dies is a few seconds of "last used".
+ * Opens the collection of uses. They are gathered in the process and written together, at most once a minute for each
+ * token. A process that dies loses a few seconds of "last used".
  */
 export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
   let authorizations = new Set<string>()
@@ -41,7 +41,7 @@ export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
     try {
       await touch(db, ...used)
     } catch (error) {
-      log.warn({ err: error }, 'the last use of some tokens could not be noted')
+      log.warn({ err: error }, 'the last use of some tokens could not be stored')
     }
   }
 
@@ -63,7 +63,7 @@ export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
   }
 }
 
-/** Sets the last use to now, where it is older than a minute. Who holds a row is not waited for: the next use tells. */
+/** Sets the last use to now if it is older than a minute. Skips locked rows: the next use updates them. */
 async function touch(
   db: Queryable,
   authorizationIds: readonly string[],

@@ -17,7 +17,7 @@ import {
 
 /** How often an idle process looks for jobs: one short statement. */
 const pollMilliseconds = 1_000
-/** The schedule is read once in so many polls. */
+/** The number of polls between two reads of the schedule. */
 const pollsPerSchedule = 5
 /** How many jobs one process runs at once, so that most of the pool stays free for requests. */
 const maxRunning = 5
@@ -63,7 +63,7 @@ export function runJobs(
     }
   }
 
-  /** The names of which this process can take one more job, in random order, so that each gets its turn. */
+  /** Returns the names of jobs that this process can take now, in random order, so that each gets its turn. */
   function freeNames(): string[] {
     const counts = new Map<string, number>()
     for (const { name } of running.keys()) counts.set(name, (counts.get(name) ?? 0) + 1)
@@ -102,7 +102,7 @@ export function runJobs(
     const rows = [...running.keys()]
     try {
       const kept = new Set(await extendLeases(db, rows))
-      // Another process took these: two runs of one job must not go on.
+      // Another process took these jobs: two runs of one job must not continue.
       for (const row of rows) if (!kept.has(row.id)) running.get(row)?.lease.abort()
     } catch (error) {
       log.warn({ err: error }, 'the leases of running jobs could not be extended')
@@ -169,7 +169,7 @@ interface Run {
   signal: AbortSignal
 }
 
-/** Runs a job and writes the outcome. Never throws: a result that cannot be written leads to one more run. */
+/** Runs a job and writes the outcome. Never throws: if the outcome cannot be written, the job runs again. */
 async function runOnce({ context, job, row, log, signal }: Run): Promise<void> {
   const { db } = context
   const retry = job.retry ?? usualRetry

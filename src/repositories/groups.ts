@@ -9,7 +9,7 @@ export interface Group {
   name: string
 }
 
-/** Null when there is no group of that name. */
+/** Finds a group by name. Null when there is none. */
 export async function findGroup(db: Queryable, name: string): Promise<Group | null> {
   const { rows } = await db.query<Group>('select id, name from repository_group where name = $1', [name])
   return rows[0] ?? null
@@ -47,7 +47,7 @@ export async function findVisibleGroup(
 }
 
 /**
- * Makes a group, and its owner its first admin. Throws with the constraint `group_name_is_taken`,
+ * Creates a group. Its owner becomes its first admin. Throws with the constraint `group_name_is_taken`,
  * `group_name_is_well_formed` or `group_name_is_not_the_first_segment_of_another_url`.
  */
 export async function insertGroup(db: Queryable, name: string, ownerId: string): Promise<Group> {
@@ -60,7 +60,7 @@ export async function insertGroup(db: Queryable, name: string, ownerId: string):
   return rows[0] as Group
 }
 
-/** The groups the account is a member of, by name. */
+/** Lists the groups that the account is a member of, by name. */
 export async function listGroupsOf(db: Queryable, accountId: string): Promise<Group[]> {
   const { rows } = await db.query<Group>(
     `select g.id, g.name
@@ -72,15 +72,15 @@ export async function listGroupsOf(db: Queryable, accountId: string): Promise<Gr
   return rows
 }
 
-/** A group with what an operator wants to know of it. */
+/** A group with details for the operator. */
 export interface ListedGroup extends Group {
   createdAt: Date
   repositories: number
-  /** Usernames of its admins, whose accounts are not disabled. */
+  /** The usernames of its admins with enabled accounts. */
   admins: string[]
 }
 
-/** All groups by name; `after` is a name. */
+/** Lists all groups by name; `after` is a name. */
 export async function listGroups(db: Queryable, { after, limit }: ListPart): Promise<ListedGroup[]> {
   const { rows } = await db.query<ListedGroup>(
     `select g.id, g.name, g.created_at as "createdAt",

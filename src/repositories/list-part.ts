@@ -1,4 +1,4 @@
-/** Which part of a list is read: so many rows, after a key in the list's order. */
+/** A part of a list: at most `limit` rows after a key, in the order of the list. */
 export interface ListPart {
   /** Null for the beginning. */
   after: string | null

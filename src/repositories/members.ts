@@ -13,12 +13,12 @@ export interface Member {
   repositoryRole: Role | null
 }
 
-/** How a change of a group's member ended. `last-admin`: refused, the group would have no admin. */
+/** The outcome of a change of a group's member. `last-admin`: refused, because the group would have no admin. */
 export type GroupMemberOutcome = 'changed' | 'unchanged' | 'last-admin'
 
 /**
- * The group's row is locked before anything is decided, so changes of one group's members take turns: of two admins
- * who remove each other at the same time, one stays. An admin whose account is disabled does not count.
+ * Locks the group's row first, so that changes of its members run one after another. If two admins remove each other at
+ * the same time, one stays. An admin whose account is disabled does not count.
  */
 const lockedAdmins = `locked as materialized (
     select id from repository_group where id = $1 for no key update
@@ -32,8 +32,8 @@ const lockedAdmins = `locked as materialized (
 const anotherAdmin = 'exists (select from admins where account_id <> $2 and is_active)'
 
 /**
- * Makes the account a member of the group, or changes its role there. Refuses to demote the group's last admin,
- * unless forced.
+ * Makes the account a member of the group, or changes its role. Refuses to demote the group's last admin, unless
+ * forced.
  */
 export async function setGroupMember(
   db: Queryable,
@@ -56,7 +56,7 @@ export async function setGroupMember(
   return rows[0]?.outcome ?? 'last-admin'
 }
 
-/** Ends a membership of the group. Refuses to remove the group's last admin, unless forced. */
+/** Removes an account from the group. Refuses to remove the group's last admin, unless forced. */
 export async function removeGroupMember(
   db: Queryable,
   groupId: string,
@@ -93,7 +93,7 @@ export async function setRepositoryMember(
   )
 }
 
-/** Ends a membership of the repository; one of its group stays. False when there was none. */
+/** Removes an account from the repository, but not from its group. False when it was not a member. */
 export async function removeRepositoryMember(
   db: Queryable,
   repositoryId: string,
@@ -115,7 +115,7 @@ const memberTables = `repository r
 const isMember = `a.id in (select account_id from group_member where group_id = r.group_id
                      union select account_id from repository_member where repository_id = r.id)`
 
-/** Everyone with a role on the repository, through it or its group, by username. */
+/** Lists all accounts with a role on the repository or its group, by username. */
 export async function listMembers(
   db: Queryable,
   repositoryId: string,
@@ -130,7 +130,7 @@ export async function listMembers(
   return rows
 }
 
-/** A member of the repository, through it or its group. Null when the account has no role. */
+/** Finds a member of the repository or its group. Null when the account has no role. */
 export async function findMember(
   db: Queryable,
   repositoryId: string,
@@ -151,7 +151,7 @@ export interface GroupMember {
   role: Role
 }
 
-/** The members of a group by username; `after` is a username. */
+/** Lists the members of a group by username; `after` is a username. */
 export async function listGroupMembers(
   db: Queryable,
   groupId: string,
@@ -168,8 +168,8 @@ export async function listGroupMembers(
 }
 
 /**
- * The groups whose only admin, among accounts that are not disabled, is this one. They are locked, so that none of them
- * loses or gets an admin until the transaction ends.
+ * Lists the groups whose only enabled admin is this account. Locks them, so that their admins do not change until the
+ * transaction ends.
  */
 export async function listGroupsOnlyAdministeredBy(
   tx: pg.PoolClient,

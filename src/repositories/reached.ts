@@ -4,24 +4,24 @@ import type { ListPart } from './list-part.ts'
 import type { Repository } from './repositories.ts'
 
 /*
- * Every list of repositories and groups of an account is read here. The rule is the one of domain/permissions.ts: a
- * role on the repository, and a token that reaches it. A test compares both for every combination.
+ * All lists of an account's repositories and groups. The rule is that of domain/permissions.ts: a role on the
+ * repository, and a token whose resource scope includes it. A test compares both for every combination.
  */
 
-/** Whose repositories are listed: an account's, as far as its token reaches (DESIGN §1). */
+/** The account whose repositories are listed, and the limits of its token (DESIGN §1). */
 export interface Reach extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
   /** Null for a visitor who is not signed in. */
   accountId: string | null
 }
 
-/** What a signed-in account reaches without a token. */
+/** Returns the reach of a signed-in account without a token. */
 export function reachOf(accountId: string | null): Reach {
   return { accountId, resourceScope: 'all', repositoryIds: [] }
 }
 
 /** A repository and the account's role on it. */
 export interface ReachedRepository extends Repository {
-  /** Null for a public repository of which the account is no member. */
+  /** Null for a public repository if the account is not a member. */
   role: Role | null
   createdAt: Date
 }
@@ -29,7 +29,7 @@ export interface ReachedRepository extends Repository {
 /** A group and the account's role on it. */
 export interface ReachedGroup {
   name: string
-  /** Null for one of which the account is no member, but of some repository in it. */
+  /** Null if the account is a member of a repository in the group, but not of the group. */
   role: Role | null
   createdAt: Date
 }
@@ -48,7 +48,7 @@ const memberIds = `(select repository_id from repository_member where account_id
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
 const tokenReaches = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
   or ($2 = 'specified' and r.id = any($3::bigint[])))`
-/** For a row of a list that is not read by membership. */
+/** The condition for lists that are not read by membership. */
 const isReached = `(${tokenReaches}
   and (exists (select from repository_member where repository_id = r.id and account_id = $1)
        or exists (select from group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
@@ -56,8 +56,8 @@ const isReached = `(${tokenReaches}
 const repositoryColumns = 'r.id, g.name as group_name, r.name, r.visibility, r.description, r.created_at'
 
 /**
- * Lists the repositories on which the account has a role and which the token reaches: by group and name, with the text
- * in path or description. A site administrator's list is read in its order, a member's by its memberships: neither
+ * Lists the repositories on which the account has a role and that the token may access, by group and name, with the text
+ * in path or description. A site administrator's list is read in its order, a member's by its memberships. So neither
  * reads all repositories.
  */
 export async function listReachedRepositories(
@@ -132,7 +132,7 @@ const isGroupReached = `(
    and (${isSiteAdmin} or exists (select from group_member where group_id = g.id and account_id = $1)))
   or exists (select from repository r where r.group_id = g.id and ${isReached}))`
 
-/** Lists the groups of which the account is a member, or which have a repository that the token reaches, by name. */
+/** Lists the groups with the account as a member, or with a repository that the token may access, by name. */
 export async function listReachedGroups(
   db: Queryable,
   reach: Reach,
@@ -157,7 +157,7 @@ export async function listReachedGroups(
   return rows
 }
 
-/** True when the token may see that a group of this name exists. */
+/** Returns whether the token may see that a group of this name exists. */
 export async function isGroupSeen(db: Queryable, reach: Reach, groupName: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `select from repository_group g

@@ -15,12 +15,12 @@ export interface Repository {
 const columns = `r.id, g.name || '/' || r.name as path, r.visibility, r.description`
 const tables = 'repository r join repository_group g on g.id = r.group_id'
 
-/** {registry_url} of SPEC: the address of a repository's registry, with the slash at its end. */
+/** Returns {registry_url} of SPEC: the URL of a repository's registry, with a slash at the end. */
 export function registryUrl(baseUrl: string, path: string): string {
   return `${baseUrl}/${path}/-/packages/`
 }
 
-/** Null when there is none at that path, such as `acme/php`. Whether the caller may see it is another question. */
+/** Finds the repository with a path such as `acme/php`. Null when there is none. It checks no permission. */
 export async function findRepositoryByPath(db: Queryable, path: string): Promise<Repository | null> {
   const [group, name, ...rest] = path.split('/')
   if (rest.length > 0) return null
@@ -32,7 +32,7 @@ export async function findRepositoryByPath(db: Queryable, path: string): Promise
   return rows[0] ?? null
 }
 
-/** The repository of an id, with the moment it was made. Null when it is gone. */
+/** Finds a repository by id, with its creation time. Null when it was deleted. */
 export async function findRepository(
   db: Queryable,
   id: string,
@@ -44,7 +44,7 @@ export async function findRepository(
   return rows[0] ?? null
 }
 
-/** Changes what is not null. Null when the repository is gone. */
+/** Changes the values that are not null. Null when the repository was deleted. */
 export async function changeRepository(
   db: Queryable,
   id: string,
@@ -61,15 +61,15 @@ export async function changeRepository(
   return rows[0] ?? null
 }
 
-/** Removes a repository with its packages; the archives' bytes are garbage then. False when it was gone already. */
+/** Deletes a repository with its packages. Garbage collection removes their archives. False when it was deleted before. */
 export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
-  // Packages before their repository, as every change of one locks them: two who lock the other way round wait for ever.
+  // Lock packages before their repository, in the order of every other change. Another order would cause deadlocks.
   await tx.query('select from package where repository_id = $1 order by id for update', [id])
   const { rowCount } = await tx.query('delete from repository where id = $1', [id])
   return rowCount === 1
 }
 
-/** What a new repository is made of. */
+/** A repository to insert. */
 export interface NewRepository {
   groupId: string
   name: string
@@ -78,7 +78,7 @@ export interface NewRepository {
 }
 
 /**
- * Makes a repository. Throws with the constraint `repository_name_is_taken`, `repository_name_is_well_formed` or
+ * Creates a repository. Throws with the constraint `repository_name_is_taken`, `repository_name_is_well_formed` or
  * `repository_description_max_350_characters`.
  */
 export async function insertRepository(db: Queryable, repository: NewRepository): Promise<Repository> {
@@ -94,7 +94,7 @@ export async function insertRepository(db: Queryable, repository: NewRepository)
   return rows[0] as Repository
 }
 
-/** All repositories by path, or those of one group; `after` is a path. */
+/** Lists all repositories by path, or those of one group; `after` is a path. */
 export async function listRepositories(
   db: Queryable,
   groupId: string | null,

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { isOutage } from '../database/database.ts'
-import { sayRule } from '../database/rules.ts'
+import { describeRule } from '../database/rules.ts'
 
 /** One clear line (more only for a list of mistakes) for whoever started a program that cannot go on. Never a stack. */
 export function explainFailure(error: unknown): string {
@@ -17,7 +17,7 @@ function explainDatabaseError(error: pg.DatabaseError): string {
   if (missingSchema.has(error.code ?? '')) {
     return `The database lacks migrations (${error.message}): run svc migrate.`
   }
-  return error.constraint ? sayRule(error.constraint) : `The database refused: ${error.message}.`
+  return error.constraint ? describeRule(error.constraint) : `The database refused: ${error.message}.`
 }
 
 function explainSystemError(

@@ -145,11 +145,11 @@ describe('svc group, repository and member', () => {
   })
 
   it.each([
-    ['group create acme --owner ann', 'There is a group of this name already.'],
-    ['group create oauth2 --owner ann', 'A group cannot have this name: other addresses begin with it.'],
+    ['group create acme --owner ann', 'A group with this name already exists.'],
+    ['group create oauth2 --owner ann', 'A group cannot have this name, because other URLs of svc start with it.'],
     ['group create A --owner ann', 'A group’s name has at most 64 characters'],
     ['group create other --owner eve', 'There is no account "eve".'],
-    ['repository create acme/php', 'There is a repository of this name in the group already.'],
+    ['repository create acme/php', 'The group already has a repository with this name.'],
     ['repository create acme/x --description Two\nlines', 'description has no control characters.'],
     ['group rename acme Acme', 'A group’s name has at most 64 characters'],
     ['group rename none acme2', 'There is no group "none".'],

@@ -107,7 +107,7 @@ describe('the limits that PostgreSQL enforces', () => {
   })
 })
 
-describe('a database that went away without a word', () => {
+describe('a database whose connections are cut silently', () => {
   const database = useDatabase()
 
   it('is waited for no longer than a statement may take, and then asked over a new connection', async () => {

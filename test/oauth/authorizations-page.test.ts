@@ -54,7 +54,7 @@ describe('/settings/authorizations', () => {
       application.website,
       'See and change the members and settings of your repositories',
       'Can change who has access',
-      'Everything your account can reach',
+      'Everything your account can access',
       `<time datetime="${new Date().toISOString().slice(0, 10)}`,
       'Never',
       'Withdraw',

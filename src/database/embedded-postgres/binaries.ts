@@ -13,7 +13,7 @@ const platforms = ['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64']
 /** A folder that every system user can enter. Used when the packages are below root's home. */
 const sharedFolder = '/var/lib/svc'
 
-/** Returns PostgreSQL's `native` folder (`bin`, `lib`, `share`), complete, and one from which `runAs` can execute. */
+/** Returns a complete `native` folder of PostgreSQL (`bin`, `lib`, `share`) that `runAs` can execute. */
 export async function preparePostgresBinaries(runAs: RunAs): Promise<string> {
   const packageFolder = findPostgresPackage(`${process.platform}-${process.arch}`)
   const installed = join(packageFolder, 'native')
@@ -45,7 +45,7 @@ export function findPostgresPackage(platform: string): string {
   }
 }
 
-/** Makes the library links that the package's post-install script makes. npm may be told not to run such scripts. */
+/** Creates the library links of the package's post-install script, because npm can be configured to skip scripts. */
 export async function linkLibraries(native: string): Promise<void> {
   const listed = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]')
   const links = JSON.parse(listed) as { source: string; target: string }[]
@@ -53,7 +53,7 @@ export async function linkLibraries(native: string): Promise<void> {
     const link = join(native, '..', target)
     if (await isThere(link)) continue
     await symlink(relative(dirname(target), source), link).catch((error: NodeJS.ErrnoException) => {
-      // Another start, at the same time, made it.
+      // Another start created it at the same time.
       if (error.code !== 'EEXIST') throw error
     })
   }
@@ -89,7 +89,7 @@ async function copyToSharedFolder(packageFolder: string): Promise<string> {
     await cp(join(packageFolder, 'native'), staging, { recursive: true, verbatimSymlinks: true })
     await openToAll(staging)
     await rename(staging, folder).catch((error: NodeJS.ErrnoException) => {
-      // Another start was faster; its copy is as good.
+      // Another start was faster. Its copy is the same.
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
     })
   } finally {
@@ -98,7 +98,7 @@ async function copyToSharedFolder(packageFolder: string): Promise<string> {
   return folder
 }
 
-/** Lets everybody read and execute, whatever umask npm had when it unpacked the files. */
+/** Makes the files readable and executable for everybody, because npm may have unpacked them with a strict umask. */
 async function openToAll(folder: string): Promise<void> {
   await chmod(folder, 0o755)
   for (const entry of await readdir(folder, { withFileTypes: true })) {

@@ -6,13 +6,13 @@ import { type ClusterPaths, clusterArgument } from './layout.ts'
 import { isAlive } from './postmaster.ts'
 import type { RunAs } from './run-as.ts'
 
-/** The superuser that initdb makes; it owns svc's tables. */
+/** The superuser that initdb creates. It owns svc's tables. */
 export const clusterUser = 'svc'
 
-/** Staging folders carry the process id of their maker, so that others can tell a leftover. */
+/** The name of a staging folder contains the process id of its creator, so that leftovers can be recognized. */
 const stagingPrefix = 'postgres-staging-'
 
-/** The generated password of the cluster's superuser. */
+/** Returns the generated password of the cluster's superuser. */
 export async function readPassword(paths: ClusterPaths): Promise<string> {
   return (await readFile(paths.password, 'utf8')).trim()
 }
@@ -23,7 +23,7 @@ export async function readClusterMajor(paths: ClusterPaths): Promise<string> {
 }
 
 /**
- * Makes the cluster in a staging folder and moves it into place by one rename: it appears whole or not at all, and one of
+ * Creates the cluster in a staging folder and moves it into place by one rename. So it is never incomplete, and one of
  * several concurrent first starts wins.
  */
 export async function createCluster(
@@ -39,13 +39,13 @@ export async function createCluster(
     await rename(staging, paths.folder).catch(async (error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
       const winner = await stat(paths.cluster).catch(() => null)
-      if (winner === null) throw new Error(`${paths.folder} holds no PostgreSQL cluster, but is not empty.`)
+      if (winner === null) throw new Error(`${paths.folder} is not empty, but contains no PostgreSQL cluster.`)
     })
     if (sync) {
-      // initdb has synced what is inside; the names above it are ours to sync.
+      // initdb has synced the files. Sync the folders above too.
       await syncFolder(dataDir)
       await syncFolder(dirname(dataDir)).catch((error: NodeJS.ErrnoException) => {
-        // A folder such as /srv that we may enter but not read. It existed before, so it needs no sync.
+        // This user may enter but not read a folder such as /srv. It existed before, so it needs no sync.
         if (error.code !== 'EACCES') throw error
       })
     }
@@ -66,7 +66,7 @@ async function initialize(
     await password.sync()
     if (runAs.ids !== null) {
       await chown(cluster, runAs.ids.uid, runAs.ids.gid)
-      // initdb opens it once more through /dev/fd, which asks for the right to read.
+      // initdb opens it again through /dev/fd, which requires read permission.
       await password.chown(runAs.ids.uid, runAs.ids.gid)
     }
     await runInitdb(cluster, password.fd, { native, runAs, sync })
@@ -115,20 +115,20 @@ async function runInitdb(
   })
 }
 
-/** Removes what a start that was killed during initdb left behind. */
+/** Removes the leftovers of a start that was killed during initdb. */
 async function removeLeftovers(dataDir: string): Promise<void> {
   for (const name of await readdir(dataDir)) {
     if (!name.startsWith(stagingPrefix)) continue
     const path = join(dataDir, name)
     if (await hasMaker(path, Number.parseInt(name.slice(stagingPrefix.length), 10))) continue
-    // Its initdb may still be writing for a moment.
+    // Its initdb may still write for a moment.
     await rm(path, { recursive: true, force: true, maxRetries: 10 })
   }
 }
 
 async function hasMaker(staging: string, pid: number): Promise<boolean> {
   if (pid !== process.pid) return isAlive(pid)
-  // In a container every start may get the same process id. Ours is what was made since we started.
+  // In a container every start may get the same process id. Only folders that are newer than this process are its own.
   const made = await stat(staging).catch(() => null)
   return made !== null && made.mtimeMs >= Date.now() - process.uptime() * 1000
 }

@@ -14,7 +14,7 @@ import {
 } from './postmaster.ts'
 import { chooseRunAs, findClusterOwner } from './run-as.ts'
 
-/** How to reach an embedded PostgreSQL: usable as (part of) a pg.PoolConfig, plain enough to be sent to a worker. */
+/** The connection settings of an embedded PostgreSQL, as part of a pg.PoolConfig. They can be sent to a worker. */
 export interface PostgresConnection {
   /** The folder of the Unix socket. */
   host: string
@@ -27,18 +27,18 @@ export interface PostgresConnection {
 /** A PostgreSQL that this process holds until it calls `stop`. */
 export interface EmbeddedPostgres {
   connection: PostgresConnection
-  /** Resolves with what happened if PostgreSQL ends before `stop` is called. */
+  /** Resolves with the cause if PostgreSQL ends before `stop` is called. */
   exited: Promise<Error>
   /** Stops PostgreSQL; every connection to it ends. May be called more than once. */
   stop: () => Promise<void>
 }
 
-/** What to start. */
+/** How to start an embedded PostgreSQL. */
 export interface EmbeddedPostgresOptions {
   dataDir: string
   log?: Pick<FastifyBaseLogger, 'info'>
   purpose?: Purpose
-  /** How long to wait for another holder to let go. */
+  /** How long to wait for another holder to release it. */
   patienceSeconds?: number
   /** PostgreSQL's own parameters, for tests. */
   settings?: Settings
@@ -46,13 +46,13 @@ export interface EmbeddedPostgresOptions {
 
 const fastShutdownSeconds = 30
 
-/** How much longer to wait when nobody holds it: PostgreSQL is starting, recovering or stopping. */
+/** The additional time to wait while nobody holds it: PostgreSQL is starting, recovering or stopping. */
 const passingSeconds = 30
 
 /**
- * Starts the PostgreSQL of a DATA_DIR and holds it: makes the cluster when there is none, adopts the server that a
- * killed svc left running, and throws when another svc holds it. PostgreSQL itself decides this by an advisory lock, which
- * ends with its holder's connection.
+ * Starts the PostgreSQL of a DATA_DIR and holds it. Creates the cluster if there is none, and adopts the server of a
+ * killed svc. Throws when another svc holds it: an advisory lock of PostgreSQL decides, and ends with the holder's
+ * connection.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const { dataDir, purpose = 'server', patienceSeconds = 5 } = options
@@ -61,7 +61,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   for (;;) {
     const attempt = await tryStart(paths, options, purpose)
     if ('connection' in attempt) return attempt
-    // Making the cluster may take long. Patience only counts while something is in the way.
+    // Creating the cluster may take long. Count only the time in which something blocks the start.
     deadline = Math.min(deadline, Date.now() + patienceSeconds * 1000)
     const limit = attempt.holder === null ? deadline + passingSeconds * 1000 : deadline
     if (Date.now() >= limit) throw attempt.problem ?? inUse(dataDir, attempt.holder)
@@ -70,8 +70,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
 }
 
 /**
- * The PostgreSQL that a running server holds for this DATA_DIR, or null. One that a command holds does not count, as
- * it ends with that command.
+ * Returns the PostgreSQL that a running server holds for this DATA_DIR, or null. One that a command holds does not count,
+ * because it ends with that command.
  */
 export async function findEmbeddedPostgres(dataDir: string): Promise<PostgresConnection | null> {
   const paths = clusterPaths(dataDir)
@@ -89,7 +89,7 @@ export async function findEmbeddedPostgres(dataDir: string): Promise<PostgresCon
   }
 }
 
-/** Why an attempt may succeed later: somebody holds the cluster, or PostgreSQL is starting or stopping. */
+/** Why an attempt failed that may succeed later: another process holds the cluster, or PostgreSQL starts or stops. */
 interface Refusal {
   holder: Holder | null
   problem?: unknown
@@ -107,7 +107,7 @@ async function tryStart(
   if (client === null) return { holder: null }
   try {
     const held = await tryHold(client)
-    // A stop, or PostgreSQL's death, frees the lock a moment before it ends our connection, too.
+    // When PostgreSQL stops or dies, the lock is free a moment before this connection ends.
     const now = await readPostmaster(paths.cluster)
     const isStaying = now !== null && now.pid === found.pid && now.running && now.ready
     if (held && isStaying) return hold(paths, found, connection, client)
@@ -115,13 +115,13 @@ async function tryStart(
     await client.end()
     return { holder }
   } catch (problem) {
-    // Somebody stopped it meanwhile.
+    // Another process stopped it in the meantime.
     await client.end().catch(() => {})
     return { holder: null, problem }
   }
 }
 
-/** The running server of a cluster, started when there is none. */
+/** Returns the running server of a cluster. Starts one if there is none. */
 async function findOrStart(
   paths: ClusterPaths,
   { log, settings = {} }: EmbeddedPostgresOptions,
@@ -133,7 +133,7 @@ async function findOrStart(
   const runAs = await chooseRunAs(owner)
   const native = await preparePostgresBinaries(runAs)
   if (owner === null) {
-    log?.info(`making a PostgreSQL cluster in ${paths.folder}`)
+    log?.info(`creating a PostgreSQL cluster in ${paths.folder}`)
     await createCluster(paths, { native, runAs, sync: settings['fsync'] !== 'off' })
   }
   try {
@@ -158,12 +158,12 @@ async function refuseOtherMajor(paths: ClusterPaths): Promise<void> {
   )
 }
 
-/** Returns when another try is worthwhile, else throws the failure. */
+/** Returns when a retry may succeed, else throws the failure. */
 async function explainFailure(paths: ClusterPaths, problem: unknown): Promise<Refusal> {
-  // Another start was faster, and PostgreSQL accepts only one.
+  // Another start was faster, and PostgreSQL accepts only one. Or the postmaster was killed, and its last backends
   const other = await readPostmaster(paths.cluster)
   if (other?.running) return { holder: null, problem }
-  // Or the postmaster was killed, and its last backends have not noticed yet.
+  // are still running.
   const passing = /lock file "postmaster\.pid"|pre-existing shared memory block/
   if (passing.test(String(problem))) return { holder: null, problem }
   throw problem
@@ -180,7 +180,7 @@ function hold(
     const report = (error?: Error) => {
       if (stopped !== null) return
       resolve(
-        new Error(`The embedded PostgreSQL went away: ${error?.message ?? 'it ended'}. See ${paths.log}.`),
+        new Error(`The embedded PostgreSQL has stopped: ${error?.message ?? 'it ended'}. See ${paths.log}.`),
       )
     }
     client.on('error', report)
@@ -190,7 +190,7 @@ function hold(
     connection,
     exited,
     stop() {
-      // The lock is kept to the end, so that nobody adopts a server that is about to stop.
+      // Keep the lock to the end, so that no other process adopts a server that is about to stop.
       stopped ??= stopAndLeave(postmaster, client)
       return stopped
     },

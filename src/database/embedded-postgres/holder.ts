@@ -1,6 +1,6 @@
 import pg from 'pg'
 
-/** What a process holds the cluster for. A command's hold is short; others do not rely on it. */
+/** Why a process holds the cluster. A command holds it only for a short time. */
 export type Purpose = 'server' | 'command'
 
 /** The process that holds a cluster. */
@@ -9,16 +9,16 @@ export interface Holder {
   pid: number
 }
 
-/** Who has this session-level advisory lock holds the cluster. The key is "svc" in ASCII, and 1. */
+/** The process with this session-level advisory lock holds the cluster. The key is "svc" in ASCII, and 1. */
 const lockKey = [0x737663, 1]
 
-/** Refusals that only say "not now": PostgreSQL starts, recovers, or stops. */
+/** Errors while PostgreSQL starts, recovers or stops. */
 const passingErrors = ['57P01', '57P03', 'ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE']
 
-/** Connects under a name that tells others who holds the cluster. Null while PostgreSQL starts or stops. */
+/** Connects with a name that shows other processes who holds the cluster. Null while PostgreSQL starts or stops. */
 export async function connectAsHolder(config: pg.ClientConfig, purpose: Purpose): Promise<pg.Client | null> {
   const client = new pg.Client({ ...config, application_name: `svc ${purpose} pid ${process.pid}` })
-  // pg throws an 'error' nobody listens to; who keeps the client listens as well.
+  // pg throws an 'error' without a listener. The caller that keeps the client listens too.
   client.on('error', () => {})
   try {
     await client.connect()
@@ -31,7 +31,7 @@ export async function connectAsHolder(config: pg.ClientConfig, purpose: Purpose)
   }
 }
 
-/** Takes the cluster for as long as the client stays connected. False when another has it. */
+/** Takes the cluster until the client disconnects. False when another process has it. */
 export async function tryHold(client: pg.Client): Promise<boolean> {
   const { rows } = await client.query<{ held: boolean }>(
     'select pg_try_advisory_lock($1, $2) as held',
@@ -40,7 +40,7 @@ export async function tryHold(client: pg.Client): Promise<boolean> {
   return rows[0]?.held === true
 }
 
-/** Who holds the cluster, as PostgreSQL knows it. Null when nobody does. */
+/** Returns the holder of the cluster. Null when there is none. */
 export async function findHolder(client: pg.Client): Promise<Holder | null> {
   const { rows } = await client.query<{ name: string }>(
     `select activity.application_name as name

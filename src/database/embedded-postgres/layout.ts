@@ -1,6 +1,6 @@
 import { join, resolve } from 'node:path'
 
-/** Where a DATA_DIR keeps its PostgreSQL. */
+/** The paths of the embedded PostgreSQL in a DATA_DIR. */
 export interface ClusterPaths {
   folder: string
   cluster: string
@@ -8,7 +8,7 @@ export interface ClusterPaths {
   log: string
 }
 
-/** The paths below DATA_DIR/postgres, absolute. */
+/** Returns the absolute paths below DATA_DIR/postgres. */
 export function clusterPaths(dataDir: string): ClusterPaths {
   const folder = join(resolve(dataDir), 'postgres')
   return {
@@ -20,8 +20,8 @@ export function clusterPaths(dataDir: string): ClusterPaths {
 }
 
 /**
- * The path by which PostgreSQL finds its cluster when started in it. On Linux that is its working directory, so that
- * it never walks the folders above, which its user may not be allowed to enter (a DATA_DIR below /root).
+ * Returns the path of the cluster for PostgreSQL's command line. PostgreSQL starts in the cluster's folder. On Linux the
+ * path is the working directory: its user may not be allowed to enter the folders above, such as /root.
  */
 export function clusterArgument(cluster: string): string {
   return process.platform === 'linux' ? '/proc/self/cwd' : cluster

@@ -10,14 +10,14 @@ import type { RunAs } from './run-as.ts'
 export interface Postmaster {
   pid: number
   socketFolder: string
-  /** Its cluster's folder, which it still has as working directory after somebody deleted it. */
+  /** The folder of its cluster. It stays the working directory of the server even when it is deleted. */
   folder: { dev: number; ino: number }
 }
 
 /** PostgreSQL's parameters by name. */
 export type Settings = Record<string, string>
 
-/** What differs from PostgreSQL's own defaults, which suit a small server. */
+/** The parameters that differ from PostgreSQL's defaults. The defaults fit a small server. */
 const ownSettings: Settings = {
   listen_addresses: '',
   unix_socket_permissions: '0700',
@@ -32,12 +32,12 @@ const socketPrefix = 'svc-postgres-'
 /** Linux allows 107 bytes for a socket's path, macOS 103; `/.s.PGSQL.5432.lock` follows. */
 const maxSocketFolderBytes = 80
 
-/** The log starts anew at a start that finds it larger. */
+/** A start empties a log that is larger. */
 const maxLogBytes = 10 * 1024 * 1024
 
 const recoverySeconds = 120
 
-/** What postmaster.pid says: a running server, a dead one's leftover, or null when there is no such file. */
+/** Reads postmaster.pid: a running server, or the leftover of a dead one. Null when there is no such file. */
 export async function readPostmaster(
   cluster: string,
 ): Promise<(Postmaster & { running: boolean; ready: boolean }) | null> {
@@ -52,7 +52,7 @@ export async function readPostmaster(
   }
 }
 
-/** True while a process has this id, whoever owns it. */
+/** Returns whether a process has this id, also one of another user. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0)
@@ -63,8 +63,9 @@ export function isAlive(pid: number): boolean {
 }
 
 /**
- * After a machine's crash the id may belong to a stranger; a postmaster works in its cluster's folder. Nothing alive
- * may be taken for dead here, not even one that has only begun to write its postmaster.pid.
+ * Returns whether the postmaster runs. After a crash of the machine another process may have its id, so the working
+ * directory is compared with the cluster's folder. A running postmaster must never count as dead, not even one that is
+ * still writing its postmaster.pid.
  */
 async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boolean> {
   if (!(pid > 0) || !isAlive(pid)) return false
@@ -75,12 +76,12 @@ async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boo
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EACCES') return false
   }
-  // Root in a container may lack the right to see another user's working directory (CAP_SYS_PTRACE).
+  // Root in a container may not be allowed to read another user's working directory (CAP_SYS_PTRACE).
   const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
   return /^[^\0]*\bpostgres\0/.test(command) && command.includes(socketFolder)
 }
 
-/** Starts PostgreSQL, in a session of its own so that Ctrl-C does not reach it, and waits until it is ready. */
+/** Starts PostgreSQL and waits until it is ready. It gets a separate session, so that Ctrl-C does not stop it. */
 export async function startPostmaster(
   paths: ClusterPaths,
   { native, runAs, settings }: { native: string; runAs: RunAs; settings: Settings },
@@ -98,7 +99,7 @@ export async function startPostmaster(
         PATH: process.env['PATH'],
         LC_ALL: 'C',
         TZ: 'UTC',
-        // A process id that PostgreSQL takes for stale in postmaster.pid: we know that it is a stranger's.
+        // PostgreSQL treats this process id in postmaster.pid as stale. Its real process is not a postmaster.
         ...(leftover !== null && !leftover.running ? { PG_GRANDPARENT_PID: String(leftover.pid) } : {}),
       },
       stdio: ['ignore', log.fd, log.fd],
@@ -114,11 +115,11 @@ export async function startPostmaster(
   if (leftover !== null) await removeSocketFolder(leftover.socketFolder)
 }
 
-/** A machine's crash may leave the lock file without its content, which PostgreSQL refuses to judge. */
+/** Removes an empty lock file, which a crash of the machine may leave. PostgreSQL does not start with one. */
 async function removeEmptyLock(cluster: string): Promise<void> {
   const path = join(cluster, 'postmaster.pid')
   const { size, mtimeMs } = await stat(path)
-  // A younger one is just being written.
+  // A newer one is just being written.
   if (size === 0 && Date.now() - mtimeMs > 2000) await rm(path)
 }
 
@@ -153,7 +154,7 @@ async function waitUntilReady(child: ChildProcess, paths: ClusterPaths, logFrom:
   throw new Error(`The embedded PostgreSQL did not start (${ended}). From ${paths.log}:\n${tail}`)
 }
 
-/** Stops PostgreSQL: fast shutdown, then, should that take too long, an immediate one (the next start recovers). */
+/** Stops PostgreSQL with a fast shutdown. If that takes too long, with an immediate one: the next start recovers. */
 export async function stopPostmaster(postmaster: Postmaster, fastSeconds: number): Promise<void> {
   if (!(await signalAndWait(postmaster, 'SIGINT', fastSeconds))) {
     await signalAndWait(postmaster, 'SIGQUIT', 10)
@@ -183,9 +184,9 @@ function sendSignal(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-/** A private folder with a short path: sockets' paths are limited, DATA_DIR's is not. */
+/** Creates a private folder with a short path, because the path of a socket is limited and DATA_DIR may be long. */
 async function makeSocketFolder(runAs: RunAs): Promise<string> {
-  // Root's own TMPDIR may be closed to the user who runs PostgreSQL.
+  // The user who runs PostgreSQL may not be allowed to enter root's TMPDIR.
   const parent = runAs.ids !== null || tmpdir().length > maxSocketFolderBytes ? '/tmp' : tmpdir()
   const folder = await mkdtemp(join(parent, socketPrefix))
   if (runAs.ids !== null) await chown(folder, runAs.ids.uid, runAs.ids.gid)
@@ -193,7 +194,7 @@ async function makeSocketFolder(runAs: RunAs): Promise<string> {
 }
 
 async function removeSocketFolder(folder: string): Promise<void> {
-  // The name may come from a postmaster.pid: nothing else is ours to remove.
+  // The name may come from a postmaster.pid. Remove only folders that svc creates.
   if (!basename(folder).startsWith(socketPrefix) || !['/tmp', tmpdir()].includes(dirname(folder))) return
   await rm(folder, { recursive: true, force: true })
 }

@@ -10,18 +10,18 @@ export interface UserIds {
   gid: number
 }
 
-/** Who runs PostgreSQL: `ids` is null when that is simply the user of this process. */
+/** The user who runs PostgreSQL: `ids` is null for the user of this process. */
 export interface RunAs {
   ids: UserIds | null
 }
 
-/** Made when we are root and the machine has no user `postgres`. */
+/** The user that is created when svc runs as root and the machine has no user `postgres`. */
 const ownUser = 'svc-postgres'
 
 /**
- * Chooses the user that runs PostgreSQL, which refuses to run as root: the cluster's owner when there is one, else
- * ourselves, else (we are root) a system user, made when the machine has none. A bare number would not do, because
- * initdb looks its user up in /etc/passwd.
+ * Chooses the user that runs PostgreSQL, which refuses to run as root. It is the owner of the cluster, or the user of
+ * this process. For root it is a system user, which is created if necessary. It must be in /etc/passwd, because initdb
+ * looks its user up there.
  */
 export async function chooseRunAs(owner: UserIds | null): Promise<RunAs> {
   if (process.geteuid?.() !== 0) return { ids: null }
@@ -33,7 +33,7 @@ export async function chooseRunAs(owner: UserIds | null): Promise<RunAs> {
   return { ids: owner ?? (await findUser('postgres')) ?? (await findUser(ownUser)) ?? (await addUser()) }
 }
 
-/** The owner of a DATA_DIR's cluster, null when there is no cluster. Throws when it is none that we can act for. */
+/** Returns the owner of a DATA_DIR's cluster. Null when there is no cluster. Throws when svc cannot run as the owner. */
 export async function findClusterOwner(cluster: string): Promise<UserIds | null> {
   const found = await stat(cluster).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null
@@ -43,8 +43,8 @@ export async function findClusterOwner(cluster: string): Promise<UserIds | null>
   const ownUid = process.geteuid?.()
   if (ownUid !== 0 && found.uid !== ownUid) throw belongsToAnother(cluster)
   if (found.uid === 0) {
-    // A copy made by root, say: PostgreSQL would refuse it, and whose it was only the operator knows.
-    throw new Error(`${cluster} belongs to root, as whom PostgreSQL does not run. Give it to another user.`)
+    // For example a copy that root made. PostgreSQL would refuse it, and only the operator knows the right owner.
+    throw new Error(`${cluster} belongs to root, but PostgreSQL does not run as root. Change its owner to another user.`)
   }
   return { uid: found.uid, gid: found.gid }
 }
@@ -67,16 +67,16 @@ async function findUser(name: string): Promise<UserIds | null> {
 
 async function addUser(): Promise<UserIds> {
   const attributes = ['--system', '--user-group', '--no-create-home', '--home-dir=/nonexistent']
-  // After a plain `su`, root's PATH lacks useradd's folder.
+  // After a plain `su`, the PATH of root lacks the folder of useradd.
   const env = { ...process.env, PATH: `${process.env['PATH'] ?? '/usr/bin:/bin'}:/usr/sbin:/sbin` }
   const failure = await run('useradd', [...attributes, '--shell=/usr/sbin/nologin', ownUser], { env }).then(
     () => null,
     (error: Error) => error,
   )
-  // Whether or not we made it: another start may have been faster.
+  // Look it up even if useradd failed: another start may have been faster.
   const user = await findUser(ownUser)
   if (user !== null) return user
   throw new Error(
-    `PostgreSQL does not run as root, and making a user for it failed (${failure?.message.trim()}). Run svc as an ordinary user, or set DATABASE_URL.`,
+    `PostgreSQL does not run as root, and creating a user for it failed (${failure?.message.trim()}). Run svc as an ordinary user, or set DATABASE_URL.`,
   )
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { brokenConstraint, transaction } from '../../database/database.ts'
-import { sayRule } from '../../database/rules.ts'
+import { describeRule } from '../../database/rules.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
@@ -177,7 +177,7 @@ async function explainRule<T>(work: () => Promise<T>): Promise<T> {
     if (constraint === 'upstream_name_is_taken') {
       throw new RegistryError(errcode.alreadyExists, 'the repository already has an upstream with this name')
     }
-    if (constraint?.startsWith('upstream_')) throw invalid(sayRule(constraint))
+    if (constraint?.startsWith('upstream_')) throw invalid(describeRule(constraint))
     throw error
   }
 }

@@ -185,7 +185,7 @@ describe('startEmbeddedPostgres', () => {
   it('refuses a DATA_DIR/postgres with something else in it', async () => {
     const dataDir = await aDataDir()
     await mkdir(join(dataDir, 'postgres/photos'), { recursive: true })
-    await expect(start(dataDir)).rejects.toThrow('holds no PostgreSQL cluster, but is not empty')
+    await expect(start(dataDir)).rejects.toThrow('is not empty, but contains no PostgreSQL cluster')
   })
 })
 
@@ -267,7 +267,7 @@ describe('when PostgreSQL dies', () => {
     await query(postgres.connection, 'create table kept as select 7 as n')
     const postmaster = await postmasterOf(dataDir)
     process.kill(postmaster?.pid ?? 0, 'SIGKILL')
-    expect((await postgres.exited).message).toContain('The embedded PostgreSQL went away')
+    expect((await postgres.exited).message).toContain('The embedded PostgreSQL has stopped')
     await postgres.stop()
     const next = await start(dataDir, { patienceSeconds: 5 })
     expect(await query(next.connection, 'select n from kept')).toEqual([{ n: 7 }])

@@ -228,7 +228,7 @@ export async function describeMirror(
            select repository_id as "repositoryId" from changed where is_flagged_anew`,
     values: [packageId, description, JSON.stringify(flags)],
   })
-  // In another statement, which sees the change.
+  // A separate statement, because it must see the change.
   for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
 }
 
@@ -294,6 +294,6 @@ export async function saveSummaryFlags(
      select distinct repository_id as "repositoryId" from changed`,
     [upstreamId, flags.map(([name]) => name), flags.map(([, constraints]) => constraints)],
   )
-  // In another statement, which sees the change.
+  // A separate statement, because it must see the change.
   for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
 }
