@@ -20,14 +20,14 @@ import {
 /** An application after a change. */
 export interface ChangedApplication {
   application: Application
-  /** The path of the migration that was written; null when none was. */
+  /** The path of the written migration. Null when none was written. */
   migration: string | null
 }
 
 /**
- * Sets an application's status at once. Token checks read the status, so a suspended application stops on every
- * process. With `isMigration` the change is written as a migration as well, before it counts, so that a database
- * rebuilt from the migrations has the same state. Returns null for an unknown client id.
+ * Sets an application's status. Token checks read the status, so the tokens of a suspended application stop working in
+ * every process at once. With `isMigration` it first writes the change as a migration, so that a database rebuilt from
+ * the migrations has the same state. Returns null for an unknown client id.
  */
 export async function changeApplicationStatus(
   db: pg.Pool,
@@ -47,12 +47,12 @@ export async function changeApplicationStatus(
   return application && { application, migration: null }
 }
 
-/** A change of an application breaks a bound of SPEC 2.1. */
+/** Thrown when a change of an application breaks a limit of SPEC 2.1. */
 export class UnacceptableChange extends Error {}
 
 /**
- * Changes an application by a migration that is written and applied at once. Grants that exist keep what was granted.
- * Returns null for an unknown client id. Throws `UnacceptableChange` with a sentence for each bound that is broken.
+ * Changes an application by a migration that is written and applied at once. Existing grants stay as they are. Returns
+ * null for an unknown client id. Throws `UnacceptableChange` with a message for each broken limit.
  */
 export async function changeApplication(
   db: pg.Pool,
@@ -74,8 +74,8 @@ export async function changeApplication(
 }
 
 /**
- * Deletes an application with its authorizations and tokens, by a migration that is written and applied at once: its
- * seed would bring it back into a database that is rebuilt. Returns null for an unknown client id.
+ * Deletes an application with its authorizations and tokens, by a migration that is written and applied at once. Without
+ * it, a rebuilt database would get the application again from its seed. Returns null for an unknown client id.
  */
 export async function deleteApplication(
   db: pg.Pool,

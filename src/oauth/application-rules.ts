@@ -1,7 +1,7 @@
 import { isPlainText } from '../domain/plain-text.ts'
 import { checkRedirectUri } from './redirect-uri.ts'
 
-/** The parts of a registration that SPEC 2.1 and §8 bound. */
+/** The parts of a registration that SPEC 2.1 and §8 limit. */
 export interface Registration {
   name: string
   description: string | null
@@ -17,7 +17,7 @@ const maxWebsiteCharacters = 128
 /** "1 MB" of SPEC 2.1, read as 1 MiB. */
 export const maxLogoBytes = 1_048_576
 
-/** Returns a sentence for each bound of SPEC 2.1 and §8 that the registration breaks. */
+/** Returns a message for each limit of SPEC 2.1 and §8 that the registration breaks. */
 export function listMistakes({ name, description, website, redirectUri, logo }: Registration): string[] {
   const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false })
   return [
@@ -47,7 +47,7 @@ function isWebUrl(text: string): boolean {
   return /^https?:\/\/[^\s\p{Cc}/?#"<>]+[^\s\p{Cc}"<>]*$/u.test(text) && URL.canParse(text)
 }
 
-/** What stands before an @ looks like the host: https://example.com@elsewhere.example. */
+/** Returns whether a URL has userinfo, which looks like the host: https://example.com@elsewhere.example. */
 function hasUserinfo(text: string): boolean {
   return /^https?:\/\/[^/?#]*@/.test(text)
 }

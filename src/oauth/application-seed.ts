@@ -1,8 +1,8 @@
 import type { Application, ApplicationStatus, NewApplication } from './applications.ts'
 
 /**
- * The seeding migration of an application (SPEC 2.1). An operator reviews it, keeps it under version control and ships
- * it with every installation. It holds only the SHA-256 of the client secret.
+ * Returns the seeding migration of an application (SPEC 2.1). An operator reviews it, keeps it under version control and
+ * ships it with every installation. It contains only the SHA-256 of the client secret.
  */
 export function renderSeed(application: NewApplication): string {
   return `-- The application ${JSON.stringify(application.name)} (SPEC 2.1), written by "svc application new".
@@ -32,14 +32,14 @@ select id, '\\x${application.secretHash.toString('hex')}' from registered;
 `
 }
 
-/** The migration that sets an application's status, for databases that are rebuilt from the migrations. */
+/** Returns the migration that sets an application's status, for databases that are rebuilt from the migrations. */
 export function renderStatusSeed({ clientId, name }: Application, status: ApplicationStatus): string {
   return `-- The application ${JSON.stringify(name)} is ${status}, written by "svc application".
 update application set status = ${quote(status)} where client_id = ${quote(clientId)};
 `
 }
 
-/** What can be changed of an application; what is left out stays as it is. */
+/** The changes of an application. Missing members stay as they are. */
 export type ApplicationChanges = Partial<
   Pick<
     NewApplication,
@@ -55,7 +55,7 @@ export type ApplicationChanges = Partial<
   >
 >
 
-/** The migration that changes an application. At least one change must be given. */
+/** Returns the migration that changes an application. At least one change is required. */
 export function renderChangeSeed({ clientId, name }: Application, changes: ApplicationChanges): string {
   const lines = Object.entries(changes)
     .filter(([, value]) => value !== undefined)
@@ -85,14 +85,14 @@ function literal(value: string | boolean | string[] | Buffer | null): string {
   return typeof value === 'string' ? quote(value) : String(value)
 }
 
-/** The migration that deletes an application, with its authorizations and tokens. */
+/** Returns the migration that deletes an application, with its authorizations and tokens. */
 export function renderDeletionSeed({ clientId, name }: Application): string {
   return `-- The application ${JSON.stringify(name)} is deleted, written by "svc application delete".
 delete from application where client_id = ${quote(clientId)};
 `
 }
 
-/** The name in letters, digits and underscores for a file name; the client id when the name has none of them. */
+/** Returns the name for a file name: letters, digits and underscores. If nothing is left, it is the client id. */
 export function slugOf({ name, clientId }: Pick<Application, 'name' | 'clientId'>): string {
   const plain = name
     .normalize('NFKD')
@@ -101,7 +101,7 @@ export function slugOf({ name, clientId }: Pick<Application, 'name' | 'clientId'
   return plain.replaceAll(/^_|_$/g, '') || clientId
 }
 
-/** A string literal of SQL. A backslash is an ordinary character in it. */
+/** Returns an SQL string literal. A backslash is an ordinary character in it. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", "''")}'`
 }

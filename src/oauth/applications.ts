@@ -14,7 +14,7 @@ export interface Application {
   description: string | null
   website: string
   redirectUri: string
-  /** True: only the registered Redirect URL itself; false: any address on its host (SPEC 4.1). */
+  /** True: only the registered Redirect URL is allowed. False: any URL on its host (SPEC 4.1). */
   exactRedirect: boolean
   scopes: string[]
   resourceScope: ResourceScope
@@ -24,14 +24,14 @@ export interface Application {
   createdAt: Date
 }
 
-/** What a registration brings along. The schema's constraints check every bound of SPEC 2.1. */
+/** An application to insert. The schema's constraints check every limit of SPEC 2.1. */
 export type NewApplication = Omit<Application, 'id' | 'createdAt'> & { logo: Buffer; secretHash: SecretHash }
 
 const columns = `id, client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
   exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status,
   is_resource_server as "isResourceServer", created_at as "createdAt"`
 
-/** Registers an application together with its first client secret. Throws when a bound of SPEC 2.1 is broken. */
+/** Registers an application with its first client secret. Throws when a limit of SPEC 2.1 is broken. */
 export async function insertApplication(db: Queryable, application: NewApplication): Promise<Application> {
   const { rows } = await db.query<Application>(
     `with registered as (
@@ -61,7 +61,7 @@ export async function insertApplication(db: Queryable, application: NewApplicati
   return rows[0] as Application
 }
 
-/** The application of that client identifier, whatever its status; null when there is none. */
+/** Finds an application by client identifier, with any status. Null when there is none. */
 export async function findApplicationByClientId(
   db: Queryable,
   clientId: string,
@@ -74,7 +74,7 @@ export async function findApplicationByClientId(
   return rows[0] ?? null
 }
 
-/** All applications, oldest first; `after` is the client id of one of them. */
+/** Lists all applications, oldest first; `after` is the client id of one of them. */
 export async function listApplications(
   db: Queryable,
   { after, limit }: ListPart = { after: null, limit: 1000 },
@@ -88,7 +88,7 @@ export async function listApplications(
   return rows
 }
 
-/** Approves or suspends: a token check asks for the status, so it counts at once. Null when there is no such application. */
+/** Sets the status. Token checks read it, so it takes effect at once. Null when there is no such application. */
 export async function setApplicationStatus(
   db: Queryable,
   clientId: string,
@@ -102,8 +102,8 @@ export async function setApplicationStatus(
 }
 
 /**
- * Adds a client secret; the ones before it work for `overlapSeconds` more, and never longer than they would have.
- * Null when there is no such application.
+ * Adds a client secret. The earlier ones work for `overlapSeconds` more, but not longer than before the call. Null when
+ * there is no such application.
  */
 export async function rotateClientSecret(
   db: Queryable,
@@ -128,11 +128,11 @@ export async function rotateClientSecret(
   return rows[0] ?? null
 }
 
-/** What is known of a logo without its bytes. */
+/** The facts about a logo, without its bytes. */
 export interface LogoHead {
-  /** In lower-case hex. */
+  /** SHA-256 in lower-case hex. */
   sha256: string
-  /** Its content type, by its first bytes. */
+  /** The content type, from the first bytes. */
   type: string
   /** In bytes. */
   size: number
@@ -145,7 +145,7 @@ export interface Logo extends LogoHead {
 
 const logoHeadColumns = `encode(sha256(logo), 'hex') as sha256, image_type(logo) as type, octet_length(logo) as size`
 
-/** The logo of an application that has been approved at some time; null for any other. */
+/** Finds the logo of an application that was approved at some time. Null for other applications. */
 export async function findLogo(db: Queryable, clientId: string): Promise<Logo | null> {
   const { rows } = await db.query<Logo>({
     name: 'find-logo',
@@ -156,7 +156,7 @@ export async function findLogo(db: Queryable, clientId: string): Promise<Logo | 
   return rows[0] ?? null
 }
 
-/** `findLogo` without the bytes. */
+/** Like `findLogo`, without the bytes. */
 export async function findLogoHead(db: Queryable, clientId: string): Promise<LogoHead | null> {
   const { rows } = await db.query<LogoHead>({
     name: 'find-logo-head',

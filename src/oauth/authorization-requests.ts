@@ -2,14 +2,14 @@ import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
-/** How long a consent page may stand open. SPEC shows no bound; an hour outlasts every honest hesitation. */
+/** How long a consent page may stay open. SPEC shows no limit; an hour is long enough for every decision. */
 const lifetimeSeconds = 3600
 
-/** A proven authorization request that a consent page is shown for. */
+/** An authorization request whose consent page is shown. Its application and redirect URI are proven. */
 export interface NewAuthorizationRequest {
   accountId: string
   applicationId: string
-  /** Path and query that led here. */
+  /** Path and query of the authorization request. */
   link: string
   redirectUri: string
   /** Percent-encoded; null when the request had none. */
@@ -19,7 +19,7 @@ export interface NewAuthorizationRequest {
   codeChallenge: string | null
 }
 
-/** A request whose consent page may still be open, with what that page says about its application. */
+/** A stored request, with the application as its consent page shows it. */
 export interface AuthorizationRequest {
   accountId: string
   link: string
@@ -30,7 +30,7 @@ export interface AuthorizationRequest {
   application: ConsentApplication
 }
 
-/** What people are told about an application (SPEC 2.1); its logo has an address of its own. */
+/** The application as people see it (SPEC 2.1). Its logo has a separate URL. */
 export interface ConsentApplication {
   clientId: string
   name: string
@@ -38,14 +38,14 @@ export interface ConsentApplication {
   website: string
 }
 
-/** Where an answered request sends the browser. */
+/** The redirect after a decision. */
 export interface Answer {
   redirectUri: string
   /** Percent-encoded. */
   state: string | null
 }
 
-/** Keeps a request until it is answered or expires. */
+/** Stores a request until it is decided or expires. */
 export async function insertAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,
@@ -70,7 +70,7 @@ export async function insertAuthorizationRequest(
   )
 }
 
-/** The request of that id, answered or not; null when it is unknown, expired, or its application not approved. */
+/** Finds a request, decided or not. Null when it is unknown or expired, or its application is not approved. */
 export async function findAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,
@@ -89,8 +89,8 @@ export async function findAuthorizationRequest(
 }
 
 /**
- * Approves the request, with the repositories chosen by path, and issues the code. Null when this answer does
- * not count: only the first one does, and only the account's own, in time, with a choice where one is asked for.
+ * Approves the request, with the chosen repositories by path, and issues the code. Null when the decision is invalid: it
+ * is not the first one, is another account's, is too late, or lacks the required choice of repositories.
  */
 export async function approveAuthorizationRequest(
   db: Queryable,
@@ -107,7 +107,7 @@ export async function approveAuthorizationRequest(
   return rows[0] ?? null
 }
 
-/** Denies the request. Null when this answer does not count: only the account's own, in time, and the first one does. */
+/** Denies the request. Null when the decision is not the first one, is another account's, or is too late. */
 export async function denyAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,

@@ -27,7 +27,7 @@ interface DescribedAuthorization extends Omit<Authorization, 'access'> {
 const AuthorizationsQuery = z.object({ withdrawn: text })
 const WithdrawForm = z.object({ authorization: text })
 
-/** The user authorization management page of SPEC 2.1: what all live grants allow together, and how to withdraw them. */
+/** The user authorization management page of SPEC 2.1: lists what the live grants allow, and withdraws them. */
 export async function authorizationsPage(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
 
@@ -53,7 +53,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
   })
 }
 
-/** Returns null for text that cannot be the id of an authorization. */
+/** Returns the id of an authorization. Null for text that cannot be one. */
 function readId(text: string): string | null {
   return /^\d{1,18}$/.test(text) ? text : null
 }

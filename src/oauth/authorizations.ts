@@ -16,9 +16,9 @@ export interface Authorization {
   clientId: string
   name: string
   website: string
-  /** What its live grants allow, one element for each set of repositories. */
+  /** The access that its live grants allow, one element for each set of repositories. */
   access: GrantedAccess[]
-  /** The last consent. */
+  /** The time of the last consent. */
   grantedAt: Date
   /** When a token was last issued or used; null when the application never fetched one. */
   lastUsedAt: Date | null
@@ -53,8 +53,8 @@ export async function listAuthorizations(db: Queryable, accountId: string): Prom
 }
 
 /**
- * Ends an authorization of the account, and with it its grants: every check of a code or token reads whether its grant
- * has ended. Does nothing when the account has no such authorization, or it has ended before.
+ * Ends an authorization of the account and its grants. Every check of a code or token reads whether its grant has ended.
+ * Does nothing when the account has no such authorization, or it has ended before.
  */
 export async function endAuthorization(db: Queryable, id: string, accountId: string): Promise<void> {
   await db.query(

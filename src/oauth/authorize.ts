@@ -15,7 +15,7 @@ import {
 } from './authorize-request.ts'
 import { showConsent } from './consent.ts'
 
-/** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. Its answer is given in consent.ts. */
+/** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. The decision is handled in consent.ts. */
 export async function authorizeRoute(app: FastifyInstance, context: AppContext): Promise<void> {
   // A link preview's HEAD must do none of what the GET does (OAUTH 49).
   app.head('/oauth2/auth', async (_request, reply) => reply.type('text/html; charset=utf-8').send())
@@ -24,14 +24,14 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
     const link = await proveLink(context.db, request.url)
     const asked = readAuthorizeRequest(link)
     const session = await readSession(context, request)
-    if (session) return await answerOrAsk(context, request, reply, session, link, asked)
+    if (session) return await redirectOrAsk(context, request, reply, session, link, asked)
     if (asked.prompt !== 'none') return await redirectLinkToSignIn(context, request, reply, request.url)
     throw new AuthorizationError(link.target, 'login_required', 'Nobody is signed in.')
   })
 }
 
-/** Sends the browser straight back where consent was given before (OAUTH 47), and asks for it otherwise. */
-async function answerOrAsk(
+/** Sends the browser back to the application if an earlier consent covers the request (OAUTH 47). Else asks for it. */
+async function redirectOrAsk(
   { config, db }: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,

@@ -7,7 +7,7 @@ import { decodeFormText } from '../http/forms.ts'
 import { invalidClient, OAuthError } from './errors.ts'
 import type { Form } from './form.ts'
 
-/** How many failures a minute get `invalid_client`; further ones get 429. SPEC does not show rate limits. */
+/** The failures in a minute that get `invalid_client`. More failures get 429. SPEC does not show rate limits. */
 const failuresPerClientAndNetwork = 30
 const failuresPerNetwork = 120
 const windowSeconds = 60
@@ -21,8 +21,8 @@ export interface PresentedClient {
 }
 
 /**
- * Reads the client's credentials from HTTP Basic or from the form (SPEC 5.1, RFC 6749 §2.3.1). Throws
- * `invalid_client` when there are none that can be read, `invalid_request` when both ways are used.
+ * Reads the client's credentials from HTTP Basic or from the form (SPEC 5.1, RFC 6749 §2.3.1). Throws `invalid_client`
+ * when they are missing or unreadable, and `invalid_request` when both methods are used.
  */
 export function readClient(request: FastifyRequest, form: Form): PresentedClient {
   const isInHeader = request.headers.authorization !== undefined
@@ -32,12 +32,12 @@ export function readClient(request: FastifyRequest, form: Form): PresentedClient
 
 /**
  * Counts a failed authentication and throws its error: `invalid_client`, or 429 when there were too many. Only failures
- * are limited: 256 random bits need no guard against guessing, so a right secret always passes, and nobody can lock out
- * an application by failing in its name.
+ * are limited. A secret has 256 random bits and cannot be guessed, so a right secret always passes. So nobody can lock
+ * out an application by sending wrong secrets for it.
  */
 export async function refuseClient(db: Queryable, client: PresentedClient): Promise<never> {
   const network = networkOf(client.address)
-  // The network first: one that is blocked writes no more rows, whatever client identifiers it makes up.
+  // The network first: a blocked network writes no more rows, however many client identifiers it invents.
   const blockedSeconds = await countAttempt(db, [
     { subject: `clients from ${network}`, attempts: failuresPerNetwork, windowSeconds },
     {
@@ -75,7 +75,7 @@ function fromBasic(request: FastifyRequest, form: Form): IdAndSecret {
   return [clientId, secret]
 }
 
-/** Both parts are form-decoded: clients that percent-encode `_` or `-` and those that send them raw mean the same. */
+/** Form-decodes both parts, so that percent-encoded and raw `_` and `-` mean the same. */
 function decodeBasic(request: FastifyRequest): IdAndSecret {
   const sent = basicCredentialsOf(request)
   const clientId = sent && decodeFormText(sent.username)

@@ -22,15 +22,15 @@ import {
 } from './authorization-requests.ts'
 import { LinkError, sendBack } from './authorize-request.ts'
 
-/** More repositories than any account will tick; each costs a look-up. */
+/** The maximum number of chosen repositories. Each costs a look-up. */
 const maxChosen = 500
 const maxSearchCharacters = 200
 
 const ConsentForm = z.object({ decision: text, request: text, search: text, repository: texts })
 
-/** What a consent page asks for. */
+/** The content of a consent page. */
 interface Question {
-  /** The id of the stored request: the form has nothing else of it. */
+  /** The id of the stored request. The form contains no other part of the request. */
   id: string
   application: ConsentApplication
   scopes: readonly string[]
@@ -38,7 +38,7 @@ interface Question {
   redirectUri: string
 }
 
-/** What the person has entered so far. */
+/** The choices on the page so far. */
 interface Draft {
   search: string
   /** Paths of the repositories ticked. */
@@ -56,7 +56,7 @@ const consentPage = page<{
   problem: string | null
 }>('oauth/consent')
 
-/** Sends the page that asks for consent: exactly what the new grant will allow. `reply` may have a status already. */
+/** Sends the consent page. It shows exactly what the new grant will allow. `reply` may have a status already. */
 export async function showConsent(
   db: Queryable,
   reply: FastifyReply,
@@ -76,7 +76,7 @@ export async function showConsent(
   })
 }
 
-/** The consent page's answers: approve, deny, search for repositories, or sign in as someone else. */
+/** Handles the forms of the consent page: approve, deny, search for repositories, or switch the account. */
 export async function consentRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
@@ -91,7 +91,7 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
       case 'search':
         return await askAgain(context, request, reply, session)
       default:
-        throw new PageError(400, 'The form came without an answer. Go back and choose one of its buttons.')
+        throw new PageError(400, 'The form was sent without a decision. Go back and choose one of its buttons.')
     }
   })
 
@@ -145,7 +145,7 @@ async function deny(
   })
 }
 
-/** The page once more, with what was ticked and searched for. */
+/** Shows the page again, with the chosen repositories and the search. */
 async function askAgain(
   context: AppContext,
   request: FastifyRequest,
@@ -160,7 +160,7 @@ async function askAgain(
   return await showConsent(context.db, reply, session, question, draft)
 }
 
-/** The request that the form is about, while its answer would count. Throws the page that says why it would not. */
+/** Returns the request of the form if it can still be decided. Throws a page with the reason if it cannot. */
 async function findOpenRequest(
   { db }: AppContext,
   request: FastifyRequest,
@@ -169,16 +169,16 @@ async function findOpenRequest(
   const pending = await findAuthorizationRequest(db, hashSecret(readForm(ConsentForm, request).request))
   if (!pending) throw new LinkError('The request has expired. Start again from the application.')
   if (pending.accountId !== session.account.id) {
-    throw new PageError(403, 'This question was put to another account. Start again from the application.')
+    throw new PageError(403, 'This request belongs to another account. Start again from the application.')
   }
   if (pending.isAnswered) {
-    // Whoever clicked twice has lost the first answer on the way, and may go on from here.
+    // After a double click the response to the first click is lost. The page links to the request again.
     throw new LinkError('The request was already answered.', pending.link)
   }
   return pending
 }
 
-/** The session has ended while the page was open: sends the browser through the sign-in to the same question. */
+/** Handles a session that ended while the page was open: after the sign-in the browser returns to the same page. */
 async function redirectToSignInAgain(
   context: AppContext,
   request: FastifyRequest,

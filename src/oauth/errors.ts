@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { isOutage } from '../database/database.ts'
 
-/** The status of each error of RFC 6749 §5.2, and of those of §4.1.2.1 that these endpoints borrow. */
+/** The status of each error of RFC 6749 §5.2, and of the errors of §4.1.2.1 that these endpoints use. */
 const statuses = {
   invalid_request: 400,
   invalid_client: 401,
@@ -14,7 +14,7 @@ const statuses = {
 
 export type OAuthErrorCode = keyof typeof statuses
 
-/** A refusal that the client may read: RFC 6749 §5.2. The description must stay within that section's characters. */
+/** An error that the client may read: RFC 6749 §5.2. That section limits the characters of the description. */
 export class OAuthError extends Error {
   readonly code: OAuthErrorCode
   readonly status: number
@@ -33,22 +33,22 @@ export class OAuthError extends Error {
   }
 }
 
-/** The one description for every failure of client authentication: it tells nothing about which part was wrong. */
+/** Returns the error for every failure of client authentication. It does not show which part was wrong. */
 export function invalidClient(): OAuthError {
   return new OAuthError('invalid_client', 'Client authentication failed.')
 }
 
-/** No answer of these endpoints may be stored: RFC 6749 §5.1. */
+/** Forbids storing the response: RFC 6749 §5.1. */
 export function forbidStoring(reply: FastifyReply): void {
   reply.header('cache-control', 'no-store').header('pragma', 'no-cache')
 }
 
-/** Sends JSON with the content type as SPEC 4.2 spells it. */
+/** Sends JSON with the exact content type of SPEC 4.2. */
 export function sendJson(reply: FastifyReply, body: object): FastifyReply {
   return reply.header('content-type', 'application/json;charset=UTF-8').send(JSON.stringify(body))
 }
 
-/** Answers whatever was thrown in OAuth's dialect. What is no refusal is a fault of ours: logged once, told to nobody. */
+/** Sends any thrown error in the format of OAuth. Anything but an OAuthError is a bug: logged once, sent without detail. */
 export function sendOAuthError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const error = thrown instanceof OAuthError ? thrown : translate(thrown)
   if (error.status >= 500) request.log.error({ err: thrown }, 'a request to the OAuth endpoints failed')
@@ -57,7 +57,7 @@ export function sendOAuthError(thrown: Error, request: FastifyRequest, reply: Fa
   return sendJson(reply, { error: error.code, error_description: error.message })
 }
 
-/** What Fastify or the database threw, in words that obey RFC 6749 §5.2. */
+/** Turns an error of Fastify or the database into an OAuthError. */
 function translate(thrown: Error & Partial<FastifyError>): OAuthError {
   if (thrown.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
     return new OAuthError('invalid_request', 'The request body is too large.', { status: 413 })
@@ -69,9 +69,9 @@ function translate(thrown: Error & Partial<FastifyError>): OAuthError {
     const options = { status: 503, headers: { 'retry-after': '5' } }
     return new OAuthError(
       'temporarily_unavailable',
-      'The server cannot answer now. Try again later.',
+      'The server is temporarily unavailable. Try again later.',
       options,
     )
   }
-  return new OAuthError('server_error', 'The server failed to answer this request.')
+  return new OAuthError('server_error', 'The server failed to process this request.')
 }

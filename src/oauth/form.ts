@@ -22,7 +22,7 @@ const OAuthForm = z.object({
 /** The parameters of a request; an empty one counts as omitted. */
 export type Form = z.output<typeof OAuthForm>
 
-/** Lets the scope read forms and nothing else: any other body, or none, is `invalid_request` (RFC 6749 §3.2). */
+/** Lets the scope read forms only. Any other body, or none, is `invalid_request` (RFC 6749 §3.2). */
 export async function acceptOnlyForms(scope: FastifyInstance): Promise<void> {
   scope.removeAllContentTypeParsers()
   await acceptForms(scope)
@@ -32,8 +32,8 @@ export async function acceptOnlyForms(scope: FastifyInstance): Promise<void> {
 }
 
 /**
- * Reads the form of a request. Throws `invalid_request` when there is none, one without parameters, one that is not
- * well-formed, or one that repeats a parameter.
+ * Reads the form of a request. Throws `invalid_request` when the form is missing, empty or not well-formed, or repeats a
+ * parameter.
  */
 export function formOf(request: FastifyRequest): Form {
   try {
@@ -46,12 +46,12 @@ export function formOf(request: FastifyRequest): Form {
   throw notAForm()
 }
 
-/** A parameter's value; undefined when it is omitted or empty. */
+/** Returns a parameter's value. Undefined when it is omitted or empty. */
 export function readOptional(form: Form, name: keyof Form): string | undefined {
   return form[name]
 }
 
-/** A parameter's value. Throws `invalid_request` when it is omitted or empty. */
+/** Returns a parameter's value. Throws `invalid_request` when it is omitted or empty. */
 export function readRequired(form: Form, name: keyof Form): string {
   const value = form[name]
   if (value === undefined) throw new OAuthError('invalid_request', `The parameter ${name} is missing.`)

@@ -21,13 +21,13 @@ export async function introspectRoute(app: FastifyInstance, { db, config }: AppC
   })
 }
 
-/** Returns the response of RFC 7662 §2.2, and what a resource server needs to respect the token's resource scope (SPEC 2.1). */
+/** Returns the response of RFC 7662 §2.2. It includes the token's resource scope for resource servers (SPEC 2.1). */
 function describe(token: SeenToken, issuer: string): object {
   return {
     active: true,
     scope: token.scopes.join(' '),
     ...(token.clientId !== null && { client_id: token.clientId }),
-    // Named differently, so that no server takes a refresh token for a bearer token.
+    // A different name, so that no server accepts a refresh token as a bearer token.
     token_type: token.kind === 'refresh' ? 'refresh_token' : 'bearer',
     ...(token.expiresAt !== null && { exp: token.expiresAt }),
     iat: token.issuedAt,

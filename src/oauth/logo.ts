@@ -3,8 +3,8 @@ import type { AppContext } from '../context.ts'
 import { findLogo, findLogoHead, type LogoHead } from './applications.ts'
 
 /**
- * An application's logo (SPEC 2.1). It comes from outside: the browser must take it as the image it is, and
- * nothing in it may run when its URL is opened by itself.
+ * An application's logo (SPEC 2.1). The file is untrusted: the browser must treat it as an image, and nothing in it may
+ * run when somebody opens its URL.
  */
 export async function logoRoute(app: FastifyInstance, { db }: AppContext): Promise<void> {
   const url = '/applications/:clientId/logo'
@@ -19,7 +19,7 @@ export async function logoRoute(app: FastifyInstance, { db }: AppContext): Promi
     return reply.send(logo.image)
   })
 
-  // Fastify's own HEAD would fetch the image from the database, and drop it.
+  // Fastify's own HEAD would read the image from the database for nothing.
   app.head<Route>(url, async (request, reply) => {
     const { clientId } = request.params
     const logo = isClientId(clientId) ? await findLogoHead(db, clientId) : null
@@ -41,7 +41,7 @@ function setLogoHeaders(reply: FastifyReply, { sha256, type }: LogoHead): Fastif
   })
 }
 
-/** False for texts that cannot be a client identifier; PostgreSQL refuses some of them, such as NUL. */
+/** Returns whether a text can be a client identifier. PostgreSQL refuses some texts, such as NUL. */
 function isClientId(text: string): boolean {
   return /^[a-z0-9]{8,64}$/.test(text)
 }

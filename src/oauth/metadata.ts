@@ -3,12 +3,12 @@ import type { AppContext } from '../context.ts'
 import { allScopes } from '../domain/scopes.ts'
 import { sendJson } from './errors.ts'
 
-/** Some clients take the first one. */
+/** Some clients use the first one. */
 const clientAuthenticationMethods = ['client_secret_basic', 'client_secret_post']
 
 const wellKnown = '/.well-known/oauth-authorization-server'
 
-/** Where the metadata is found: for an issuer with a path also at the address that RFC 8414 §3.1 makes of it. */
+/** Returns the paths of the metadata. An issuer with a path also has the path of RFC 8414 §3.1. */
 function metadataPaths(authUrl: string): string[] {
   const { pathname } = new URL(authUrl)
   return pathname === '/' ? [wellKnown] : [wellKnown, wellKnown + pathname]

@@ -1,27 +1,27 @@
-/** What an application's registration says about its redirects. */
+/** The redirect rules of a registered application. */
 export interface RedirectRegistration {
   redirectUri: string
-  /** Only the registered Redirect URL itself, instead of any address on its host. */
+  /** Allow only the registered Redirect URL, instead of any URL on its host. */
   exactRedirect: boolean
 }
 
-/** The string that was checked, to be emitted as it is; or why not, in words for the application's author. */
+/** The checked redirect URI, to be used as it is; or the reason of a refusal, for the application's author. */
 export type RedirectVerdict = { uri: string; refusal?: never } | { uri?: never; refusal: string }
 
-/** Bounds what is stored, and leaves room for code, state and iss in what browsers take as an address. */
+/** Limits what is stored, and leaves room for code, state and iss in a URL that browsers accept. */
 const maxCharacters = 2000
-/** Parsers strip or rewrite everything else silently, each in its own way: printable ASCII without the space, and without \ " < > ^ ` { | }. */
+/** Printable ASCII without space and \ " < > ^ ` { | }. Parsers strip or rewrite other characters in different ways. */
 const safeCharacters = /^[!#-;=?-[\]_a-z~]+$/
-/** Percent signs in a host are refused with the userinfo: only some programs decode them. */
+/** An absolute URL without userinfo and without percent signs in its host, which only some programs decode. */
 const absolute = /^https?:\/\/[^/?#@%]+(?:[/?#]|$)/
-/** Parameters of the authorization response, which the redirect itself must not bring along. */
+/** Parameters of the authorization response. The redirect URI must not contain them. */
 const ownParameters = ['code', 'state', 'error', 'iss']
 const loopback = /^(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])$/
 
 /**
- * Judges the redirect_uri of an authorization request (SPEC 4.1, OAUTH §10): any path and query on the
- * registered scheme, host and port is accepted, on loopback any port (RFC 8252 §7.3). Refusals never repeat
- * what is registered.
+ * Checks the redirect_uri of an authorization request (SPEC 4.1, OAUTH §10). It accepts any path and query on the
+ * registered scheme, host and port, and any port on loopback (RFC 8252 §7.3). A refusal never contains the registered
+ * URL.
  */
 export function checkRedirectUri(asked: string, registration: RedirectRegistration): RedirectVerdict {
   const refusal = refuse(asked, registration)
@@ -29,8 +29,8 @@ export function checkRedirectUri(asked: string, registration: RedirectRegistrati
 }
 
 /**
- * The redirect with its response parameters. Values come percent-encoded, and are appended as text: a URL
- * object would re-encode the application's own query (OAUTH 27).
+ * Returns the redirect URI with the response parameters. It appends the percent-encoded values as text, because a URL
+ * object would re-encode the application's query (OAUTH 27).
  */
 export function redirectTo(uri: string, parameters: Record<string, string | null>): string {
   const pairs = Object.entries(parameters).flatMap(([name, value]) =>
