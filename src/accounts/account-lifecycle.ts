@@ -7,7 +7,7 @@ import { hashPassword } from './passwords.ts'
 import { deleteSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
 
-/** Sets an account's password, whatever it was, and ends its sessions. Only for operators and administrators. */
+/** Sets an account's password without checking the old one, and ends its sessions. For operators and administrators. */
 export async function resetPassword(
   db: pg.Pool,
   actor: Actor,
@@ -35,7 +35,7 @@ export async function disableAccount(db: pg.Pool, actor: Actor, accountId: strin
   await transaction(
     db,
     async (tx) => {
-      // First the account, which a sign-in under way locks: its session is then seen by the next statement.
+      // Update the account first: it waits for a running sign-in, so that the next statement sees its session.
       await setDisabled(tx, accountId, true)
       await deleteSessions(tx, accountId)
     },
@@ -48,10 +48,10 @@ export async function enableAccount(db: pg.Pool, actor: Actor, accountId: string
   await transaction(db, (tx) => setDisabled(tx, accountId, false), actor)
 }
 
-/** What happens to groups that only the deleted account administers: another account's, or nobody's. */
+/** What happens to groups that only the deleted account administers: an heir gets them, or nobody. */
 export type OrphanedGroups = { heir: { id: string; username: string } } | 'leave' | 'refuse'
 
-/** How a deletion ended: `refused` names the groups that only this account administers. */
+/** The outcome of a deletion. With `refused`, `groups` are the groups that only this account administers. */
 export type AccountDeletion = { outcome: 'deleted' | 'refused'; groups: string[] }
 
 /**

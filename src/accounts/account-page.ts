@@ -24,7 +24,7 @@ const accountPage = page<{
 const AccountQuery = z.object({ changed: text })
 const PasswordForm = z.object({ current_password: text, new_password: text, repeated_password: text })
 
-/** `/settings/account`: the password, and signing out everywhere. */
+/** `/settings/account`: changes the password and signs out everywhere. */
 export async function accountRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
@@ -83,8 +83,8 @@ async function showAccount(
 }
 
 /**
- * Sets the password and ends every session of the account. No browser or network counts as known any more. Returns the
- * new credentials; null when the password was changed in the meantime.
+ * Sets the password, ends every session of the account, and forgets its known browsers and networks. Returns the new
+ * credentials. Null when the password was changed in the meantime.
  */
 async function changePassword(
   db: pg.Pool,

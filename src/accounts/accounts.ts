@@ -31,7 +31,7 @@ export async function insertAccount(db: Queryable, account: NewAccount): Promise
   return (rows[0] as { id: string }).id
 }
 
-/** The account with that username, disabled or not; null when there is none. */
+/** Finds an account by username, disabled or not. Null when there is none. */
 export async function findAccountByUsername(db: Queryable, username: string): Promise<Account | null> {
   const { rows } = await db.query<Account>(
     `select id, username, display_name as "displayName", email, is_admin as "isAdmin"
@@ -42,7 +42,7 @@ export async function findAccountByUsername(db: Queryable, username: string): Pr
   return rows[0] ?? null
 }
 
-/** Whether nobody has an account: a new database. */
+/** Returns whether there is no account. This is so in a new database. */
 export async function hasNoAccounts(db: Queryable): Promise<boolean> {
   const { rows } = await db.query<{ isEmpty: boolean }>(
     `select not exists (select from account) as "isEmpty"`,
@@ -50,13 +50,13 @@ export async function hasNoAccounts(db: Queryable): Promise<boolean> {
   return rows[0]?.isEmpty === true
 }
 
-/** What a password is checked against. */
+/** The account and hash that a password is checked against. */
 export interface Credentials {
   accountId: string
   passwordHash: string
 }
 
-/** The credentials of the account with that username or email; null when there is none or it is disabled. */
+/** Finds credentials by username or email. Null when there is no such account or it is disabled. */
 export async function findCredentials(db: Queryable, login: string): Promise<Credentials | null> {
   const { rows } = await db.query<Credentials>({
     name: 'find-credentials',
@@ -68,7 +68,7 @@ export async function findCredentials(db: Queryable, login: string): Promise<Cre
   return rows[0] ?? null
 }
 
-/** The credentials of an account that is signed in; null when it was disabled. */
+/** Finds the credentials of a signed-in account. Null when it was disabled. */
 export async function findCredentialsById(db: Queryable, accountId: string): Promise<Credentials | null> {
   const { rows } = await db.query<Credentials>(
     `select id as "accountId", password_hash as "passwordHash"
@@ -79,7 +79,7 @@ export async function findCredentialsById(db: Queryable, accountId: string): Pro
   return rows[0] ?? null
 }
 
-/** Replaces the password that was checked. False when it was changed in the meantime. */
+/** Replaces the hash of the checked password. False when the password was changed in the meantime. */
 export async function replacePasswordHash(
   db: Queryable,
   { accountId, passwordHash }: Credentials,
@@ -106,7 +106,7 @@ export async function renewHash(
   return rowCount === 1
 }
 
-/** Sets an account's password, whatever it was: only for an operator or administrator. */
+/** Sets an account's password without checking the old one. For operators and administrators. */
 export async function setPasswordHash(db: Queryable, accountId: string, newHash: string): Promise<void> {
   await db.query('update account set password_hash = $2 where id = $1', [accountId, newHash])
 }
@@ -118,18 +118,18 @@ export interface AccountDetails extends Account {
   disabledAt: Date | null
   /** When one of its sessions was last used; null when it has none. */
   lastSeenAt: Date | null
-  /** How many sessions and personal access tokens of it work now, if it is enabled. */
+  /** The number of its live sessions. */
   sessions: number
   tokens: number
   groups: string[]
 }
 
-/** All accounts by username; `after` is a username. */
+/** Lists all accounts by username; `after` is a username. */
 export async function listAccounts(db: Queryable, { after, limit }: ListPart): Promise<AccountDetails[]> {
   return selectDetails(db, 'a.username > $1 order by a.username limit $2', [after ?? '', limit])
 }
 
-/** An account with its details. Null when there is none. */
+/** Finds an account with its details. Null when there is none. */
 export async function findAccountDetails(db: Queryable, username: string): Promise<AccountDetails | null> {
   return (await selectDetails(db, 'a.username = $1', [username]))[0] ?? null
 }
@@ -151,7 +151,7 @@ async function selectDetails(db: Queryable, condition: string, values: unknown[]
   return rows
 }
 
-/** What can be changed of an account; what is left out stays as it is. */
+/** The changes of an account. Missing members stay as they are. */
 export interface AccountChanges {
   username?: string
   displayName?: string
@@ -172,7 +172,7 @@ export async function changeAccount(db: Queryable, id: string, changes: AccountC
   )
 }
 
-/** Disables or enables an account. The time of the first disabling is kept. */
+/** Disables or enables an account. Disabling it again keeps the first time. */
 export async function setDisabled(db: Queryable, id: string, isDisabled: boolean): Promise<void> {
   await db.query(
     'update account set disabled_at = case when $2 then coalesce(disabled_at, now()) end where id = $1',
@@ -180,7 +180,7 @@ export async function setDisabled(db: Queryable, id: string, isDisabled: boolean
   )
 }
 
-/** Deletes an account, and with it all rows that belong to it, and reserves its username for 90 days. */
+/** Deletes an account with all its rows, and reserves its username for 90 days. */
 export async function deleteAccountRow(tx: pg.PoolClient, id: string): Promise<void> {
   await tx.query(
     `with expired as (delete from reserved_username where reserved_until < now()),

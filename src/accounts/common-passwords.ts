@@ -1,6 +1,6 @@
 /*
  * The passwords of at least 12 characters in the lists of zxcvbn 4.4.2 and @zxcvbn-ts/language-common 3.0.4, in lower
- * case: about 50,000 common passwords, of which most are shorter. The lists have this license:
+ * case. Most of the about 50,000 common passwords in the lists are shorter. The lists have this license:
  *
  * Copyright (c) 2012-2016 Dan Wheeler and Dropbox, Inc.
  *
@@ -24,7 +24,7 @@
  * WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
  */
 
-/** Common passwords that are long enough to be chosen, in lower case. */
+/** Common passwords that the minimum length allows, in lower case. */
 export const commonPasswords: ReadonlySet<string> = new Set(
   `
   010203040506 012345678910 014702580369 01telemike01 050605rostik 102030405060 1111111111zz 111222333000

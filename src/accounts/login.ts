@@ -18,7 +18,7 @@ const loginPage = page<{ returnId: string; login: string; problem: string | null
 const LoginQuery = z.object({ return: text, page: text })
 const LoginForm = z.object({ return: text, username: text.transform((name) => name.trim()), password: text })
 
-/** `/login` and `/logout`: signing in and out (DESIGN §4, §8). */
+/** `/login` and `/logout`: sign in and out (DESIGN §4, §8). */
 export async function loginRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
@@ -55,7 +55,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   })
 }
 
-/** The sign-in form, with what was typed and why it was refused. */
+/** Shows the sign-in form, with the typed name and the problem. */
 function showForm(
   { config }: AppContext,
   request: FastifyRequest,
@@ -73,7 +73,7 @@ async function endSession({ config, db }: AppContext, request: FastifyRequest): 
   await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
 }
 
-/** To the page that asked for the sign-in, or home. */
+/** Redirects to the page that required the sign-in, or to the home page. */
 async function goOn({ db }: AppContext, reply: FastifyReply, returnId: string): Promise<FastifyReply> {
   return reply.redirect((await findReturn(db, returnId)) ?? '/', 303)
 }

@@ -9,7 +9,7 @@ import type { Expiry } from './personal-tokens.ts'
 /** Lifetimes that the form offers, in days. */
 export const lifetimesInDays = [7, 30, 90, 365] as const
 const dayMilliseconds = 86_400_000
-/** More repositories than anybody ticks. */
+/** The maximum number of chosen repositories. */
 const maxChosen = 500
 
 /** The query that fills the form in: `?preset=pull&repository=acme/php`. */
@@ -26,21 +26,21 @@ const NewTokenForm = z.object({
   never_expires: text,
 })
 
-/** What the form holds, as it was sent or as a preset fills it. */
+/** The values of the form, as they were sent or as a preset fills them. */
 export interface TokenForm {
   name: string
   scopes: string[]
   resourceScope: string
   /** Paths, such as `acme/php`. */
   repositories: string[]
-  /** What the list of repositories is searched for. */
+  /** The search in the list of repositories. */
   search: string
   lifetimeInDays: string
   expiresOn: string
   neverExpires: boolean
 }
 
-/** A form that holds together. */
+/** The values of a valid form. */
 export interface TokenChoice {
   name: string
   scopes: string[]
@@ -49,13 +49,13 @@ export interface TokenChoice {
   expiry: Expiry
 }
 
-/** Tasks that a token is usually made for; a link opens the form filled in for one. */
+/** Common tasks of tokens. A link opens the form with the values of a task. */
 export const presets: Record<string, { title: string; scopes: string[] }> = {
   pull: { title: 'Pull packages', scopes: ['registry-package:r'] },
   publish: { title: 'Publish packages', scopes: ['registry-package:rw'] },
 }
 
-/** The form as the query asks for it: `?preset=pull&repository=acme/php`. */
+/** Returns the form with the values of a query: `?preset=pull&repository=acme/php`. */
 export function presetForm(query: z.output<typeof PresetQuery>): TokenForm {
   const repositories = query.repository.slice(0, maxChosen)
   const preset = presets[query.preset]
@@ -71,7 +71,7 @@ export function presetForm(query: z.output<typeof PresetQuery>): TokenForm {
   }
 }
 
-/** The form as it was sent, whatever it holds. */
+/** Returns the form as it was sent, without validation. */
 export function sentForm(request: FastifyRequest): TokenForm {
   const form = readForm(NewTokenForm, request)
   return {
@@ -86,7 +86,7 @@ export function sentForm(request: FastifyRequest): TokenForm {
   }
 }
 
-/** What was chosen, or in a sentence why it cannot be. `chosen` are the form's repositories that the account may choose. */
+/** Validates the form, or returns the problem as a sentence. `chosen` are its repositories that the account may choose. */
 export function readChoice(
   form: TokenForm,
   chosen: readonly { id: string; path: string }[],
@@ -97,12 +97,12 @@ export function readChoice(
   if (scopes.length === 0) return 'Choose at least one permission.'
   if (!scopes.every(isScope)) return 'One of the permissions does not exist.'
   const resourceScope = resourceScopes.find((one) => one === form.resourceScope)
-  if (!resourceScope) return 'Choose which repositories the token reaches.'
+  if (!resourceScope) return 'Choose which repositories the token can access.'
   const isSpecified = resourceScope === 'specified'
   if (isSpecified && chosen.length === 0) return 'Choose at least one repository.'
-  // Never wider than what somebody may have meant.
+  // Refuse the contradiction: the token must never get more access than was meant.
   if (!isSpecified && chosen.length > 0) {
-    return 'You chose repositories: choose also that the token reaches only those, or none of them.'
+    return 'You selected repositories. Also choose “Only the repositories you choose”, or clear the selection.'
   }
   const expiry = readExpiry(form)
   if (typeof expiry === 'object' && 'problem' in expiry) return expiry.problem
@@ -110,29 +110,29 @@ export function readChoice(
   return { name, scopes: withoutCovered(scopes), resourceScope, repositoryIds, expiry }
 }
 
-/** When the token ends. A date, which counts to its end in UTC, goes before a number of days. */
+/** Returns when the token expires. A date takes precedence over a number of days, and counts until its end in UTC. */
 function readExpiry({ lifetimeInDays, expiresOn, neverExpires }: TokenForm): Expiry | { problem: string } {
   if (neverExpires) {
     if (expiresOn === '') return 'never'
-    return { problem: 'Either give the token an end or let it work without one, not both.' }
+    return { problem: 'Choose either an expiration date or no expiration, not both.' }
   }
   if (expiresOn !== '') {
     const end = new Date(`${expiresOn}T23:59:59Z`)
-    // 31 February would be read as a day of March.
+    // JavaScript would read 31 February as a day of March.
     const isDay = !Number.isNaN(end.getTime()) && end.toISOString().slice(0, 10) === expiresOn
-    if (!isDay) return { problem: 'The date cannot be read: write it as year-month-day, such as 2027-01-31.' }
+    if (!isDay) return { problem: 'The date is not valid. Write it as year-month-day, such as 2027-01-31.' }
     return end.getTime() > Date.now() ? { at: end } : { problem: 'The date is in the past.' }
   }
   const inDays = lifetimesInDays.find((days) => `${days}` === lifetimeInDays)
-  return inDays ? { inDays } : { problem: 'Choose when the token ends.' }
+  return inDays ? { inDays } : { problem: 'Choose when the token expires.' }
 }
 
-/** The first day that the form's date field offers, as it spells days. */
+/** Returns tomorrow in the format of the form's date field. */
 export function tomorrow(): string {
   return new Date(Date.now() + dayMilliseconds).toISOString().slice(0, 10)
 }
 
-/** A `:r` beside its `:rw` says nothing. */
+/** Removes each `:r` scope whose `:rw` is present. */
 function withoutCovered(scopes: readonly string[]): string[] {
   const different = [...new Set(scopes)]
   return different.filter(

@@ -31,7 +31,7 @@ import {
 import type { Session } from './sessions.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
-/** As many as one page takes well; the next ones are behind a link. */
+/** The number of tokens on a page. A link leads to the next ones. */
 const tokensPerPage = 50
 
 const tokensPage = page<{
@@ -45,7 +45,7 @@ const tokensPage = page<{
   choices: ReturnType<typeof scopeChoices>
   resourceScopes: typeof resourceScopeChoices
   picker: RepositoryPicker
-  /** The id that the next page of tokens starts after; null on the last one. */
+  /** The id after which the next page starts. Null on the last page. */
   next: string | null
 }>('accounts/tokens')
 
@@ -53,7 +53,7 @@ const newTokenPage = page<{
   name: string
   token: string
   expiresAt: Date | null
-  /** Composer keeps credentials by host and port, netrc by host alone. */
+  /** Composer stores credentials by host and port, netrc by host only. */
   host: string
   hostname: string
 }>('accounts/new-token')
@@ -136,12 +136,12 @@ async function showTokens(
   })
 }
 
-/** Null for what no token's id can be. */
+/** Returns the id of a token. Null for text that cannot be one. */
 function readId(text: string): string | null {
   return /^\d{1,18}$/.test(text) ? text : null
 }
 
-/** The new token, which is shown this once, or why it cannot be. */
+/** Creates a token, which is shown only once. Returns the problem as a sentence if it cannot. */
 async function makeToken(
   { db }: AppContext,
   actor: Actor,
@@ -160,7 +160,7 @@ async function makeToken(
   }
 }
 
-/** Every scope in words, in groups: a read permission before the read-write one that covers it. */
+/** Returns descriptions of all scopes in groups. A read permission comes before its read-write permission. */
 function scopeChoices() {
   const read = describeScopes(allScopes.filter((scope) => scope.endsWith(':r'))).flatMap(
     ({ scopes }) => scopes,

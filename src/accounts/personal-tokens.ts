@@ -3,17 +3,17 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { ListPart } from '../repositories/list-part.ts'
 
-/** When a personal access token ends. */
+/** When a personal access token expires. */
 export type Expiry = { inDays: number } | { at: Date } | 'never'
 
-/** A personal access token to be: the plain token stays with who made it. */
+/** A personal access token to insert. Only the hash of the token is stored. */
 export interface NewPersonalToken {
   accountId: string
   name: string
   tokenHash: SecretHash
   scopes: readonly string[]
   resourceScope: ResourceScope
-  /** The repositories it reaches when its resource scope is `specified`. */
+  /** The repositories that it may access when its resource scope is `specified`. */
   repositoryIds: readonly string[]
   expiry: Expiry
 }
@@ -28,13 +28,13 @@ export interface PersonalToken {
   repositories: string[]
   createdAt: Date
   lastUsedAt: Date | null
-  /** Null: it has no end. */
+  /** Null when it does not expire. */
   expiresAt: Date | null
   isExpired: boolean
 }
 
 /**
- * Adds a token and answers when it ends, null for never. Throws with the constraint
+ * Adds a token and returns its expiration, null for never. Throws with the constraint
  * `personal_token_name_is_taken`, `personal_token_name_1_to_100_characters` or
  * `personal_token_scopes_are_predefined`.
  */
@@ -66,8 +66,8 @@ const tokenColumns = `t.id, t.name, t.scopes, t.resource_scope as "resourceScope
             nullif(t.expires_at, 'infinity') as "expiresAt", t.expires_at <= now() as "isExpired"`
 
 /**
- * Lists the account's tokens that are not revoked, the newest first; an expired one is still listed. `after` is the id
- * of one of them. Of the chosen repositories it lists at most 100.
+ * Lists the account's tokens that are not revoked, the newest first. Expired ones are included. `after` is the id of one
+ * of them. Each has at most 100 of its chosen repositories.
  */
 export async function listPersonalTokens(
   db: Queryable,
@@ -84,7 +84,7 @@ export async function listPersonalTokens(
   return rows
 }
 
-/** Revokes one of the account's tokens at once. Answers its name; null when the account has no such token. */
+/** Revokes one of the account's tokens at once. Returns its name. Null when the account has no such token. */
 export async function revokePersonalToken(
   db: Queryable,
   accountId: string,
@@ -99,7 +99,7 @@ export async function revokePersonalToken(
   return rows[0]?.name ?? null
 }
 
-/** As `revokePersonalToken`, by name. False when the account has no such token. */
+/** Like `revokePersonalToken`, by name. False when the account has no such token. */
 export async function revokePersonalTokenByName(
   db: Queryable,
   accountId: string,
@@ -113,13 +113,13 @@ export async function revokePersonalTokenByName(
   return rowCount === 1
 }
 
-/** A point in time, a number of days from now, or neither. */
+/** Returns the parameters of an expiration: a time, a number of days from now, or neither. */
 function expiryValues(expiry: Expiry): [Date | null, number | null] {
   if (expiry === 'never') return [null, null]
   return 'at' in expiry ? [expiry.at, null] : [null, expiry.inDays]
 }
 
-/** The tokens of an account, or of all, that are not revoked, the oldest first; `after` is the id of one of them. */
+/** Lists tokens of an account, or of all accounts, that are not revoked, the oldest first; `after` is an id. */
 export async function listTokensOf(
   db: Queryable,
   accountId: string | null,

@@ -8,10 +8,10 @@ import { adminEventRoutes, securityRoutes } from './event-pages.ts'
 import { loginRoutes } from './login.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
 
-/** Accounts: signing in, and the settings of one's own account. */
+/** Accounts: sign-in, and the settings of the signed-in account. */
 export async function accounts(app: FastifyInstance, context: AppContext): Promise<void> {
   await app.register(async (scope) => {
-    // A sign-in may lead through a consent that was given before, straight on to the application.
+    // After a sign-in, an earlier consent may redirect the browser to the application at once.
     await servePages(scope, context.config, leavingPagePolicy)
     await refuseOtherMethods(scope, wrongMethod, () => loginRoutes(scope, context))
   })

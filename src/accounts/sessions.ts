@@ -4,16 +4,16 @@ import { csrfTokenOf } from '../http/csrf.ts'
 import type { ListPart } from '../repositories/list-part.ts'
 import type { Credentials } from './accounts.ts'
 
-/** A session ends after this long without a request… */
+/** A session ends after this time without a request. */
 const idleLifetimeSeconds = 7 * 86_400
-/** …and this long after its sign-in, whatever happens. */
+/** A session ends at the latest this long after its sign-in. */
 const lifetimeSeconds = 30 * 86_400
 
 /** A signed-in browser. */
 export interface Session {
   idHash: SecretHash
   account: SessionAccount
-  /** For every form on the pages of this session. */
+  /** The token of all forms on the pages of this session. */
   csrfToken: string
 }
 
@@ -25,9 +25,8 @@ export interface SessionAccount {
 }
 
 /**
- * Starts a session from a network, as `networkOf` names it, and returns its id, which only the browser keeps. Null when
- * the password is no longer the one that was checked, or the account was disabled: a sign-in under way does not survive
- * either. Expired sessions are removed on the way.
+ * Starts a session from a network (see `networkOf`), and returns its id, which only the browser stores. Null when the
+ * password was changed after its check, or the account was disabled. It also deletes expired sessions.
  */
 export async function insertSession(
   db: Queryable,
@@ -37,7 +36,7 @@ export async function insertSession(
 ): Promise<string | null> {
   const id = makeOpaqueId()
   const { rowCount } = await db.query(
-    // The lock makes a change of the password that is under way finish first, and lets a later one find this session.
+    // The lock waits for a running change of the password. A later change finds this session and ends it.
     `with expired as (delete from session where expires_at < now()),
           signed_in as (select id from account
                          where id = $2 and password_hash = $3 and disabled_at is null for share)
@@ -98,9 +97,9 @@ export async function deleteExpiredSessions(db: Queryable, limit: number): Promi
   return rowCount ?? 0
 }
 
-/** A session as its owner or an administrator sees it. */
+/** A session, for its owner or an administrator. */
 export interface ListedSession {
-  /** Hexadecimal; says nothing of the id that the browser keeps. */
+  /** Hexadecimal. The id in the browser cannot be derived from it. */
   key: string
   username: string
   network: string
@@ -112,7 +111,7 @@ export interface ListedSession {
   expiresAt: Date
 }
 
-/** The sessions of an account, or of all, by key; `after` is a key. */
+/** Lists the sessions of an account, or of all accounts, by key; `after` is a key. */
 export async function listSessions(
   db: Queryable,
   accountId: string | null,
@@ -131,7 +130,7 @@ export async function listSessions(
   return rows
 }
 
-/** Ends the sessions of an account whose key begins so; all of them for an empty one. Returns how many ended. */
+/** Ends the sessions of an account whose key has this prefix. An empty prefix ends all. Returns how many ended. */
 export async function deleteSessionsByKey(db: Queryable, accountId: string, key: string): Promise<number> {
   const { rowCount } = await db.query(
     `delete from session where account_id = $1 and starts_with(encode(id_hash, 'hex'), $2)`,

@@ -7,10 +7,10 @@ import { networkOf } from '../http/failure-limit.ts'
 
 /** How long a browser or a network counts as known after its last sign-in. */
 export const originLifetimeSeconds = 180 * 86_400
-/** How many an account keeps: the most recent ones. */
+/** How many origins are stored for an account: the most recent ones. */
 const maxOrigins = 50
 
-/** Where a sign-in comes from. */
+/** The origin of a sign-in: browser and network. */
 export interface SignInOrigin {
   network: string
   networkHash: SecretHash
@@ -18,7 +18,7 @@ export interface SignInOrigin {
   deviceHash: SecretHash | null
 }
 
-/** The origin of a request. */
+/** Returns the origin of a request. */
 export function originOf(request: FastifyRequest, config: Config): SignInOrigin {
   const network = networkOf(request.ip)
   const device = readCookie(request, config, 'device')
@@ -29,7 +29,7 @@ export function originOf(request: FastifyRequest, config: Config): SignInOrigin 
   }
 }
 
-/** Whether the account has signed in from this browser, and from this network. */
+/** Returns whether the account has signed in from this browser, and from this network. */
 export async function findKnownOrigin(
   db: Queryable,
   accountId: string,
@@ -47,7 +47,7 @@ export async function findKnownOrigin(
   return rows[0] ?? { isKnownNetwork: false, isKnownDevice: false }
 }
 
-/** Remembers the browser and the network of a sign-in. The account's oldest ones are forgotten. */
+/** Stores the browser and the network of a sign-in. Deletes the account's oldest ones. */
 export async function rememberOrigin(
   db: Queryable,
   accountId: string,
@@ -69,7 +69,7 @@ export async function rememberOrigin(
   )
 }
 
-/** Forgets every browser and network of the account, as after a change of the password. */
+/** Deletes all known browsers and networks of the account, for example after a change of the password. */
 export async function forgetOrigins(db: Queryable, accountId: string): Promise<void> {
   await db.query('delete from sign_in_origin where account_id = $1', [accountId])
 }

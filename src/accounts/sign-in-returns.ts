@@ -1,27 +1,27 @@
 import type { Queryable } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 
-/** How long a sign-in page may stay open and still lead back. */
+/** How long a sign-in page may stay open and still return to the original page. */
 const lifetimeSeconds = 3600
-/** How many places wait for one network: anyone can make them. The oldest ones go first. */
+/** How many pages are stored for one network, because anyone can create them. The oldest ones are deleted first. */
 const maxReturnsPerNetwork = 100
 const maxPathCharacters = 1024
-/** As long as a link to the authorization endpoint may be (OAUTH 50). */
+/** The maximum length of a link to the authorization endpoint (OAUTH 50). */
 const maxLinkCharacters = 8192
 
-/** A path of ours: neither `//host` nor `/\host`, and no character that a browser drops to make one. */
+/** A path on this server. It excludes `//host`, `/\host`, and characters that a browser drops to get one of them. */
 const ownPath = /^\/(?![/\\])[!-~]*$/
 
 /**
- * Keeps a page until its visitor has signed in, and returns an id for it. A path that is too long is kept without its
- * query. Null when there is nothing to keep: the sign-in leads to the home page.
+ * Stores the path of a page until its visitor has signed in, and returns an id for it. A path that is too long is stored
+ * without its query. Null when there is no path to store: then the sign-in leads to the home page.
  */
 export async function rememberPage(db: Queryable, network: string, path: string): Promise<string | null> {
   const kept = path.length <= maxPathCharacters ? path : path.replace(/\?.*/s, '')
   return kept.length <= maxPathCharacters ? insertReturn(db, network, kept) : null
 }
 
-/** The same for a link to the authorization endpoint whose client and redirect URI are proven: it may be longer. */
+/** Like `rememberPage`, for a link to the authorization endpoint with a proven client and redirect URI. It may be longer. */
 export async function rememberAuthorizationLink(
   db: Queryable,
   network: string,
@@ -30,7 +30,7 @@ export async function rememberAuthorizationLink(
   return link.length <= maxLinkCharacters ? insertReturn(db, network, link) : null
 }
 
-/** The path that was kept under the id; null when it is unknown or expired. */
+/** Returns the stored path of an id. Null when the id is unknown or expired. */
 export async function findReturn(db: Queryable, id: string): Promise<string | null> {
   const { rows } = await db.query<{ path: string }>(
     `select path from sign_in_return where id_hash = $1 and expires_at > now()`,
@@ -56,7 +56,7 @@ async function insertReturn(db: Queryable, network: string, path: string): Promi
   return id
 }
 
-/** Deletes places that no sign-in leads back to any more. At most `limit`; returns how many. */
+/** Deletes expired paths. At most `limit`; returns how many. */
 export async function deleteExpiredReturns(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from sign_in_return

@@ -17,7 +17,7 @@ import {
   type SignInOrigin,
 } from './sign-in-origins.ts'
 
-/** Why a password is not accepted, for the page and its status. */
+/** The problem with a sign-in, for the page and its status. */
 export interface SignInRefusal {
   status: 403 | 429
   headers: Readonly<Record<string, string>>
@@ -47,7 +47,7 @@ export async function checkSignIn(
   return checkPassword(db, credentials, password, limits)
 }
 
-/** Checks the current password of an account that is signed in. Nobody but its own sessions can use up this limit. */
+/** Checks the current password of a signed-in account. Only its own sessions can use up this limit. */
 export async function confirmPassword(
   db: Queryable,
   accountId: string,
@@ -59,8 +59,8 @@ export async function confirmPassword(
 }
 
 /**
- * Starts a session for the password that was checked, and remembers the browser and its network. False when the
- * password was changed in the meantime: then nothing is started.
+ * Starts a session after the check of the password, and stores the browser and its network. False when the password was
+ * changed in the meantime: then there is no session.
  */
 export async function startSession(
   { config, db }: AppContext,
@@ -95,7 +95,7 @@ export async function noteRefusedSignIn(
   if (isLocked) await insertSignInLock(db, actor, login, networkOf(request.ip))
 }
 
-/** Hashes the password again if its hash was made with other parameters than today's. */
+/** Hashes the password again if its hash has other parameters than the current ones. */
 export async function renewPasswordHash(
   db: Queryable,
   credentials: Credentials,
@@ -105,12 +105,12 @@ export async function renewPasswordHash(
   try {
     await renewHash(db, credentials, await hashPassword(password))
   } catch (error) {
-    // It can wait for the next sign-in.
+    // The next sign-in tries again.
     if (!(error instanceof HashQueueFullError)) throw error
   }
 }
 
-/** The limits of one attempt, the broadest first. A right password clears `own`. */
+/** The limits of one attempt, the broadest first. A correct password resets `own`. */
 interface SignInLimits {
   network?: AttemptLimit
   own: AttemptLimit
@@ -140,12 +140,12 @@ async function checkPassword(
   return credentials
 }
 
-/** How many passwords may be tried for one name from one network or browser. SPEC §8 shows no limits. */
+/** The attempts for one name from one network or browser. SPEC §8 shows no limits. */
 const attemptsForOne = 10
 
 /**
- * A browser that has signed in to the account before has a limit of its own: nobody else can use it up, not even
- * somebody on the same network.
+ * The limit of a browser that has signed in to the account before. It is separate, so that nobody else can use it up, not
+ * even on the same network.
  */
 function limitOfDevice(accountId: string, { deviceHash }: SignInOrigin): AttemptLimit {
   const device = deviceHash?.toString('hex')
@@ -154,9 +154,9 @@ function limitOfDevice(accountId: string, { deviceHash }: SignInOrigin): Attempt
 }
 
 /**
- * The limits of everybody else, the broadest first. They count the name as typed, whether or not it is an account's:
- * were a username and the email of its account counted together, the limit would tell that they belong together.
- * `everywhere` is counted only while `own` allows it, so one network cannot use it up.
+ * The limits of other browsers, the broadest first. They count the typed name, also if there is no such account. If
+ * username and email shared a count, the limit would show that they belong to one account. `everywhere` is counted only
+ * while `own` allows the attempt, so one network cannot use it up.
  */
 function limitsOfName(login: string, { network }: SignInOrigin): Required<SignInLimits> {
   const name = login.toLowerCase()

@@ -5,7 +5,7 @@ import { networkOf } from '../http/failure-limit.ts'
 import { findSession, type Session } from './sessions.ts'
 import { rememberAuthorizationLink, rememberPage } from './sign-in-returns.ts'
 
-/** The session of the browser that sent the request; null when nobody is signed in. */
+/** Returns the session of the request's browser. Null when nobody is signed in. */
 export async function readSession(
   { config, db }: AppContext,
   request: FastifyRequest,
@@ -15,8 +15,8 @@ export async function readSession(
 }
 
 /**
- * Sends the browser to sign in, and then to the page. For a POST, name the page that its form is on: after the sign-in
- * the browser sends a GET.
+ * Redirects the browser to the sign-in, and then to the page. For a POST, pass the page of its form, because the browser
+ * sends a GET after the sign-in.
  */
 export async function redirectToSignIn(
   { db }: AppContext,
@@ -28,7 +28,7 @@ export async function redirectToSignIn(
   return reply.redirect(signInUrl(id), 303)
 }
 
-/** The same for a link to the authorization endpoint whose client and redirect URI are proven. */
+/** Like `redirectToSignIn`, for a link to the authorization endpoint with a proven client and redirect URI. */
 export async function redirectLinkToSignIn(
   { db }: AppContext,
   request: FastifyRequest,

@@ -20,7 +20,9 @@ export async function unlessBackupRuns<T>(
       await tx.query('lock table installation in row exclusive mode nowait')
     } catch (error) {
       if (!(error instanceof pg.DatabaseError) || error.code !== '55P03') throw error
-      throw new Error('A backup is running. Try again when it has ended: archives cannot be removed until then.')
+      throw new Error(
+        'A backup is running. Try again when it has ended: archives cannot be removed until then.',
+      )
     }
     return work(tx)
   })

@@ -91,7 +91,10 @@ export async function consentRoutes(app: FastifyInstance, context: AppContext): 
       case 'search':
         return await askAgain(context, request, reply, session)
       default:
-        throw new PageError(400, 'The form was sent without a decision. Go back and choose one of its buttons.')
+        throw new PageError(
+          400,
+          'The form was sent without a decision. Go back and choose one of its buttons.',
+        )
     }
   })
 

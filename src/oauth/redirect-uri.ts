@@ -44,11 +44,11 @@ function refuse(asked: string, { redirectUri, exactRedirect }: RedirectRegistrat
   if (asked.length > maxCharacters) return `redirect_uri is longer than ${maxCharacters} characters.`
   if (!safeCharacters.test(asked)) return 'redirect_uri contains characters that must be percent-encoded.'
   if (!absolute.test(asked)) {
-    return 'redirect_uri must be an absolute http or https address without user name or password.'
+    return 'redirect_uri must be an absolute http or https URL without username or password.'
   }
   if (asked.includes('#')) return 'redirect_uri must not have a fragment (#…).'
   const url = URL.parse(asked)
-  if (!url) return 'redirect_uri is not a valid address.'
+  if (!url) return 'redirect_uri is not a valid URL.'
   if (ownParameters.some((name) => url.searchParams.has(name))) {
     return 'redirect_uri already has a code, state, error or iss parameter in its query.'
   }

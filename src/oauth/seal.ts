@@ -11,7 +11,7 @@ const ivLength = 12
 const tagLength = 16
 
 /**
- * Encrypts a refresh token's successor, so that only whoever presents that refresh token can open it (DESIGN §5).
+ * Encrypts the successor of a refresh token. Only a request with that refresh token can open it (DESIGN §5).
  * The database has only the token's hash, so neither the database nor the server has the key.
  */
 export function sealPair(pair: TokenPair, refreshToken: string): Buffer {
@@ -37,7 +37,7 @@ const firstBlock = 'svc sealed successor\x01'
 
 /**
  * HKDF-SHA-256 (RFC 5869) for one block of output. A refresh token holds 256 random bits, so it needs no salt. Two HMACs
- * take 13 µs; Node's hkdfSync makes a key object and a job of it, and takes 62 µs at every refresh.
+ * take 13 µs. Node's hkdfSync creates a key object and a job, and takes 62 µs.
  */
 function keyFrom(refreshToken: string): Buffer {
   const pseudoRandomKey = createHmac('sha256', noSalt).update(refreshToken).digest()

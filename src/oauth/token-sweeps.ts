@@ -7,7 +7,7 @@ import type { Queryable } from '../database/database.ts'
  */
 export async function wipeSeals(db: Queryable, limit: number): Promise<number> {
   return sweepInSteps(db, limit, {
-    // A minute, so that no pair with a smaller id is still about to be committed.
+    // A minute, so that all pairs with smaller ids are committed.
     text: `with step as materialized (
              select p.id, p.predecessor_id,
                     p.created_at > now() - interval '1 minute'
@@ -63,7 +63,7 @@ export async function deleteExpiredPairs(db: Queryable, limit: number): Promise<
   return deleted + (await deleteRemainingPairs(db, limit))
 }
 
-/** Once a day, looks again at the pairs that were still alive when `deleteExpiredPairs` passed them. */
+/** Once a day, checks the pairs again that were still alive when `deleteExpiredPairs` passed them. */
 function deleteRemainingPairs(db: Queryable, limit: number): Promise<number> {
   return sweepInSteps(db, limit, {
     text: `with step as materialized (

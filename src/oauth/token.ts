@@ -20,7 +20,7 @@ export interface TokenResponse {
   scope: string
 }
 
-/** What the token endpoints need. */
+/** The parts that the token endpoints need. */
 export interface OAuthContext extends AppContext {
   lastUse: LastUse
 }
@@ -130,7 +130,7 @@ function readScope(form: Form): string | null {
   const scope = readOptional(form, 'scope')
   if (scope === undefined) return null
   const names = new Set(scope.split(' '))
-  // An empty name is refused with the others: no scope is named like that.
+  // An empty name is refused like every unknown scope.
   return names.has('') ? scope : [...names].join(' ')
 }
 

@@ -4,14 +4,14 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { PresentedClient } from './client-auth.ts'
 
-/** How long new tokens live, and a superseded pair works. */
+/** The lifetimes of new tokens, and the grace period of a superseded pair. */
 export interface TokenLifetimes {
   accessSeconds: number
   refreshSeconds: number
   graceSeconds: number
 }
 
-/** A code with everything that it must be bound to, and the hashes of the pair to store for it. */
+/** A code with the values that it must be bound to, and the hashes of the pair to store. */
 export interface CodeExchange {
   client: PresentedClient
   codeHash: SecretHash
@@ -64,7 +64,7 @@ export interface PairRefresh {
   scope: string | null
   accessHash: SecretHash
   nextRefreshHash: SecretHash
-  /** The new pair, readable for whoever presents the old refresh token. */
+  /** The new pair, encrypted so that only the old refresh token can open it. */
   sealedSuccessor: Buffer
 }
 
@@ -104,7 +104,7 @@ export async function refreshPairs(
   return inOrder(rows)
 }
 
-/** A client, and a token to revoke or to look at. */
+/** A client, and a token to revoke or introspect. */
 export interface PresentedToken {
   client: PresentedClient
   tokenHash: SecretHash

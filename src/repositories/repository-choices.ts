@@ -11,7 +11,7 @@ export interface RepositoryChoice {
   isChosen: boolean
 }
 
-/** The repositories that a form offers to choose from. */
+/** The repositories in a picker. */
 export interface RepositoryPicker {
   search: string
   /** The chosen ones first. */
@@ -20,7 +20,7 @@ export interface RepositoryPicker {
   hasMore: boolean
 }
 
-/** Nobody reads through more than this: the form then offers a search. */
+/** A longer list is hard to read, so the form also offers a search. */
 const maxChoices = 50
 
 /**

@@ -146,7 +146,10 @@ describe('svc group, repository and member', () => {
 
   it.each([
     ['group create acme --owner ann', 'A group with this name already exists.'],
-    ['group create oauth2 --owner ann', 'A group cannot have this name, because other URLs of svc start with it.'],
+    [
+      'group create oauth2 --owner ann',
+      'A group cannot have this name, because other URLs of svc start with it.',
+    ],
     ['group create A --owner ann', 'A group’s name has at most 64 characters'],
     ['group create other --owner eve', 'There is no account "eve".'],
     ['repository create acme/php', 'The group already has a repository with this name.'],

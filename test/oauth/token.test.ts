@@ -247,7 +247,7 @@ describe('a fault of the server', () => {
       })
       expect(answer.json()).toEqual({
         error: 'server_error',
-        error_description: 'The server failed to answer this request.',
+        error_description: 'The server failed to process this request.',
       })
     }
     expect(t.log().match(/"level":50/g)).toHaveLength(3)

@@ -39,7 +39,8 @@ export async function createCluster(
     await rename(staging, paths.folder).catch(async (error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
       const winner = await stat(paths.cluster).catch(() => null)
-      if (winner === null) throw new Error(`${paths.folder} is not empty, but contains no PostgreSQL cluster.`)
+      if (winner === null)
+        throw new Error(`${paths.folder} is not empty, but contains no PostgreSQL cluster.`)
     })
     if (sync) {
       // initdb has synced the files. Sync the folders above too.

@@ -44,7 +44,9 @@ export async function findClusterOwner(cluster: string): Promise<UserIds | null>
   if (ownUid !== 0 && found.uid !== ownUid) throw belongsToAnother(cluster)
   if (found.uid === 0) {
     // For example a copy that root made. PostgreSQL would refuse it, and only the operator knows the right owner.
-    throw new Error(`${cluster} belongs to root, but PostgreSQL does not run as root. Change its owner to another user.`)
+    throw new Error(
+      `${cluster} belongs to root, but PostgreSQL does not run as root. Change its owner to another user.`,
+    )
   }
   return { uid: found.uid, gid: found.gid }
 }

@@ -199,9 +199,7 @@ async function receive(
   }
   if (shasum === null || shasum === received.sha1) return received
   await discardArchive(received)
-  throw new UpstreamError(
-    `its archive has the SHA-1 ${received.sha1}, but the registry announces ${shasum}`,
-  )
+  throw new UpstreamError(`its archive has the SHA-1 ${received.sha1}, but the registry announces ${shasum}`)
 }
 
 /** Returns the publication date in the other registry. Null when it is invalid or in the future. */

@@ -72,7 +72,10 @@ export function openUpstreamQueries(
       } catch (error) {
         if (!(error instanceof UpstreamError)) throw error
         if (old.some((name) => !advisories.has(keyOf(name)))) throw unavailable(error)
-        log.warn({ err: error, upstream: upstream.name }, 'the advisories of an upstream could not be read: older ones are served')
+        log.warn(
+          { err: error, upstream: upstream.name },
+          'the advisories of an upstream could not be read: older ones are served',
+        )
       }
     }
     return names.map((name) => [name, advisories.get(keyOf(name))?.advisories ?? []])
