@@ -6,6 +6,7 @@ import { measureLarge } from './large.ts'
 import { measureMemory } from './memory.ts'
 import { measurePulls } from './pulls.ts'
 import { measurePushes } from './pushes.ts'
+import { measureRolling } from './rolling.ts'
 import { seedCrowd } from './seed.ts'
 import { type Server, startServer } from './server.ts'
 import { measureTokens } from './tokens.ts'
@@ -13,7 +14,7 @@ import { measureUpstream } from './upstream.ts'
 
 /**
  * `npm run bench`: measures the built server on this machine and prints Markdown tables. `--quick` takes fewer
- * requests; names of parts (pulls, composer, tokens, pushes, upstream, memory) leave the others out. `large` is measured only
+ * requests; names of parts (pulls, composer, tokens, pushes, upstream, memory, rolling) leave the others out. `large` is measured only
  * when it is named.
  */
 const words = process.argv.slice(2)
@@ -25,6 +26,7 @@ const parts: Record<string, (server: Server, folder: string) => Promise<string>>
   pushes: (server) => measurePushes(server, isQuick ? 3 : 11),
   upstream: (server, folder) => measureUpstream(server, folder, isQuick ? 3 : 7),
   memory: (server, folder) => measureMemory(server, folder),
+  rolling: (server, folder) => measureRolling(server, folder, isQuick ? 1 : 5),
 }
 const chosen = Object.entries(parts).filter(
   ([name]) => words.includes(name) || !words.some((word) => word in parts || word === 'large'),

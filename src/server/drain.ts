@@ -1,4 +1,6 @@
-import type { Socket } from 'node:net'
+import type { ServerResponse } from 'node:http'
+import { Server, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
 /** How long a connection without a running request is left to its client, so that it reads what was answered. */
@@ -47,5 +49,27 @@ export function drainOnClose(app: FastifyInstance, seconds: number): void {
   app.addHook('onClose', async () => {
     clearTimeout(cutIdle)
     clearTimeout(cutAll)
+  })
+}
+
+/**
+ * Accepts no new connection, and lets clients finish with those that are open: every response now says
+ * `Connection: close`. Resolves when none is left, after a second at the latest; `app.close()` comes next. A proxy keeps
+ * connections open between requests. It would lose a request that it sends at the moment when its connection is closed,
+ * and it must not repeat a POST.
+ */
+export async function letConnectionsEnd({ server }: FastifyInstance): Promise<void> {
+  server.prependListener('request', (_request: unknown, response: ServerResponse) => {
+    response.setHeader('connection', 'close')
+  })
+  // The method of HTTP servers also closes idle connections at once.
+  Server.prototype.close.call(server)
+  const deadline = Date.now() + idleSeconds * 1000
+  while (Date.now() < deadline && (await countConnections(server)) > 0) await sleep(20)
+}
+
+function countConnections(server: Server): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.getConnections((error, count) => (error ? reject(error) : resolve(count)))
   })
 }

@@ -12,6 +12,7 @@ import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { buildApp } from './app.ts'
 import { type Demo, makeDemo } from './demo.ts'
 import { describeWalk } from './demo-walk.ts'
+import { letConnectionsEnd } from './drain.ts'
 import { openLog } from './log.ts'
 
 /** Running requests get half of it, the database the rest. Supervisors wait about as long. */
@@ -51,6 +52,7 @@ async function run(config: Config, log: FastifyBaseLogger, stopRequested: Promis
     const failure = await Promise.race([stopRequested, database.gone])
     log.info('stopping')
     await stopRendering()
+    await letConnectionsEnd(app)
     await app.close()
     if (failure instanceof Error) throw failure
   } finally {

@@ -1,60 +1,20 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { aCaller } from '../support/api-actors.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
+import { startNginxProxy } from '../support/nginx-proxy.ts'
 import { aPackageZip, basic, type Publisher } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
 
 const [port, proxyPort] = [await freePort(), await freePort()]
 const proxy = `http://127.0.0.1:${proxyPort}`
 
-/** The configuration of docs/nginx.md, without its certificate, for this machine. */
-async function configurationFor(folder: string, dataDir: string): Promise<string> {
-  const text = await readFile(new URL('../../docs/nginx.md', import.meta.url), 'utf8')
-  const [, documented = ''] = /^```nginx\n(.*?)^```/ms.exec(text) ?? []
-  const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
-  return `
-    daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/error.log;
-    events { worker_connections 256; }
-    http {
-      access_log off; ${kinds.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
-      ${documented
-        .replace('listen 443 ssl;', `listen 127.0.0.1:${proxyPort};`)
-        .replace(/^ *ssl_.*\n/gm, '')
-        .replace('127.0.0.1:3000', `127.0.0.1:${port}`)
-        .replace('/var/cache/nginx/svc', `${folder}/cache`)
-        .replace('/var/lib/svc/archives/', `${dataDir}/archives/`)}
-    }`
-}
-
 describe.skipIf(!has('nginx'))('behind nginx as docs/nginx.md configures it', () => {
   const t = useListeningApp(port, { BASE_URL: proxy, ACCEL_REDIRECT_PREFIX: '/svc-archives/' })
-  let folder: string
-  let nginx: ChildProcess
-
+  let stopNginx: () => Promise<void>
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'svc-test-nginx-'))
-    const file = join(folder, 'nginx.conf')
-    await writeFile(file, await configurationFor(folder, t.config.dataDir))
-    nginx = spawn('nginx', ['-c', file, '-p', folder], { stdio: 'inherit' })
-    await vi.waitUntil(
-      () =>
-        fetch(`${proxy}/healthz`).then(
-          ({ ok }) => ok,
-          () => false,
-        ),
-      { timeout: 10_000 },
-    )
+    stopNginx = await startNginxProxy({ port: proxyPort, processPorts: [port], dataDir: t.config.dataDir })
   })
-  afterAll(async () => {
-    nginx.kill()
-    if (nginx.exitCode === null) await once(nginx, 'exit')
-    await rm(folder, { recursive: true })
-  })
+  afterAll(() => stopNginx())
 
   const get = (path: string, headers: Record<string, string> = {}) => fetch(`${proxy}${path}`, { headers })
 
