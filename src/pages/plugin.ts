@@ -2,11 +2,15 @@ import type { FastifyInstance } from 'fastify'
 import { pageNotFound, wrongMethod } from '../http/page-error.ts'
 import { pagePolicy, servePages } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
+import { activityRoutes } from './activity.ts'
 import type { PagesContext } from './context.ts'
 import { groupRoutes } from './group.ts'
 import { homeRoutes } from './home.ts'
+import { membersRoutes } from './members.ts'
+import { newRoutes } from './new.ts'
 import { packageRoutes } from './package.ts'
 import { repositoryRoutes } from './repository.ts'
+import { repositorySettingsRoutes } from './repository-settings.ts'
 import { searchRoutes } from './search.ts'
 
 /** The pages for people who use the registries (DESIGN §4). */
@@ -19,7 +23,11 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
   await refuseOtherMethods(app, wrongMethod, async () => {
     await homeRoutes(app, context)
     await searchRoutes(app, context)
+    await newRoutes(app, context)
     await groupRoutes(app, context)
+    await membersRoutes(app, context)
+    await repositorySettingsRoutes(app, context)
+    await activityRoutes(app, context)
     await repositoryRoutes(app, context)
     await packageRoutes(app, context)
   })

@@ -1,0 +1,70 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { readQuery, text } from '../http/forms.ts'
+import { page } from '../http/pages.ts'
+import { listEvents, type RegistryAction, type RegistryEvent } from '../registry/tables/events.ts'
+import type { VisibleRepository } from '../repositories/repositories.ts'
+import type { PagesContext } from './context.ts'
+import { permittedRepository } from './permit.ts'
+
+const eventsPerPage = 50
+
+const activityPage = page<{
+  repository: VisibleRepository
+  events: (RegistryEvent & { sentence: string })[]
+  isContinued: boolean
+  /** The event that the next page starts after; null on the last one. */
+  next: string | null
+}>('pages/activity')
+
+const ActivityQuery = z.object({ after: text })
+
+/** `GET /<group>/<name>/-/activity`: what was done in a repository, the latest first. */
+export async function activityRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const url = '/:group/:name/-/activity'
+  app.get<{ Params: { group: string; name: string } }>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const repository = await permittedRepository(context.db, request.params, session, 'readSettings')
+    const { after } = readQuery(ActivityQuery, request)
+    const found = await listEvents(context.db, repository.id, { after, limit: eventsPerPage + 1 })
+    const events = found.slice(0, eventsPerPage)
+    return activityPage(reply, session, {
+      repository,
+      events: events.map((event) => ({ ...event, sentence: describeEvent(event) })),
+      isContinued: after !== '',
+      next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
+    })
+  })
+}
+
+/** What was done, for the actions whose name does not say it. */
+const sentences: Partial<Record<RegistryAction, string>> = {
+  publish: 'published',
+  delete: 'deleted',
+  restore: 'restored',
+  purge: 'purged',
+  abandon: 'marked as abandoned',
+  unabandon: 'marked as maintained',
+  quarantine: 'quarantined',
+  release: 'released from quarantine',
+  advise: 'published an advisory for',
+  withdraw: 'withdrew an advisory for',
+  'set-member': 'gave a role in this repository',
+  'remove-member': 'took away a role in this repository',
+  'set-group-member': 'gave a role in the group',
+  'remove-group-member': 'took away a role in the group',
+  'change-repository': 'changed the settings',
+  'rename-group': 'renamed the group',
+}
+
+/** What was done, such as `published` or `gave a role in the group: ann is admin`. */
+function describeEvent({ action, details }: RegistryEvent): string {
+  const said = sentences[action] ?? action.replaceAll('-', ' ')
+  const { username, role, reason, from, to, title } = details
+  if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`
+  if (from && to) return `${said}: ${from} is now ${to}`
+  if (reason) return `${said} (${reason})`
+  return title ? `${said} (${title})` : said
+}

@@ -1,0 +1,169 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { findAccountByUsername } from '../accounts/accounts.ts'
+import type { Session } from '../accounts/sessions.ts'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { type Act, type Role, roles } from '../domain/permissions.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
+import { page } from '../http/pages.ts'
+import { changeMember, type MemberChange } from '../registry/membership.ts'
+import { listGroupMembers, listMembers } from '../repositories/members.ts'
+import type { VisibleRepository } from '../repositories/repositories.ts'
+import { confirmationPage } from './confirmation.ts'
+import type { PagesContext } from './context.ts'
+import { authorOf, managedGroup, permittedRepository } from './permit.ts'
+
+const membersPerPage = 100
+
+/** A group or a repository whose members are shown. */
+interface Place {
+  /** `acme` or `acme/php`. */
+  path: string
+  /** Null for a group. */
+  repository: VisibleRepository | null
+  target: MemberChange['place']
+}
+
+interface ShownMember {
+  username: string
+  displayName: string
+  role: Role
+  /** The role that is changed here; null for a member of the group on a repository's page. */
+  ownRole: Role | null
+}
+
+const membersPage = page<{
+  place: Place
+  repository: VisibleRepository | null
+  members: ShownMember[]
+  roles: readonly Role[]
+  form: { username: string; role: Role }
+  problem: string | null
+  next: string | null
+}>('pages/members')
+
+const MembersQuery = z.object({ after: text })
+const UsernameQuery = z.object({ username: text })
+const username = text.transform((name) => name.trim())
+const MemberForm = z.object({ username, role: z.enum(roles) })
+const RemovalForm = z.object({ username })
+
+type MembersRequest = FastifyRequest<{ Params: { group: string; name?: string } }>
+
+/** `/<group>/-/members` and `/<group>/<name>/-/members`: roles on a whole group, and on one repository. */
+export async function membersRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db } = context
+
+  for (const url of ['/:group/-/members', '/:group/:name/-/members']) {
+    app.get<{ Params: MembersRequest['params'] }>(url, async (request, reply) => {
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply)
+      const place = await placeOf(request, session, 'readSettings')
+      const { after } = readQuery(MembersQuery, request)
+      const form = { username: '', role: 'guest' as const }
+      return showMembers(reply, session, place, { after, form, problem: null })
+    })
+
+    app.post<{ Params: MembersRequest['params'] }>(url, async (request, reply) => {
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply, membersUrl(request.params))
+      const place = await placeOf(request, session, 'manage')
+      const form = readForm(MemberForm, request)
+      const problem = await change(request, session, place, form.username, form.role)
+      if (problem !== null) {
+        return showMembers(reply.code(400), session, place, { after: '', form, problem })
+      }
+      leaveNotice(request, reply, config, `${form.username} is now ${form.role} of ${place.path}.`)
+      return reply.redirect(membersUrl(request.params), 303)
+    })
+
+    app.get<{ Params: MembersRequest['params'] }>(`${url}/remove`, async (request, reply) => {
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply)
+      const place = await placeOf(request, session, 'manage')
+      const { username } = readQuery(UsernameQuery, request)
+      const back = membersUrl(request.params)
+      return confirmationPage(reply, session, {
+        title: `Remove ${username} from ${place.path}?`,
+        explanation: 'The role ends at once, also for tokens and applications of this account.',
+        action: `${back}/remove`,
+        fields: { username },
+        button: 'Remove',
+        ask: null,
+        back,
+      })
+    })
+
+    app.post<{ Params: MembersRequest['params'] }>(`${url}/remove`, async (request, reply) => {
+      const session = await readSession(context, request)
+      const back = membersUrl(request.params)
+      if (!session) return redirectToSignIn(context, request, reply, back)
+      const place = await placeOf(request, session, 'manage')
+      const { username } = readForm(RemovalForm, request)
+      const problem = await change(request, session, place, username, 'none')
+      const form = { username: '', role: 'guest' as const }
+      if (problem !== null) return showMembers(reply.code(400), session, place, { after: '', form, problem })
+      leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
+      // Who removed the own role may not see the page any more.
+      return reply.redirect(username === session.account.username ? '/' : back, 303)
+    })
+  }
+
+  async function placeOf({ params }: MembersRequest, session: Session, act: Act): Promise<Place> {
+    const { group, name } = params
+    if (name === undefined) {
+      const { id } = await managedGroup(db, group, session)
+      return { path: group, repository: null, target: { groupId: id } }
+    }
+    const repository = await permittedRepository(db, { group, name }, session, act)
+    return { path: repository.path, repository, target: { repositoryId: repository.id } }
+  }
+
+  /** Changes a role. Returns why it was refused, or null. */
+  async function change(
+    request: FastifyRequest,
+    session: Session,
+    { path, target }: Place,
+    name: string,
+    role: Role | 'none',
+  ): Promise<string | null> {
+    const account = await findAccountByUsername(db, name)
+    if (!account) return `There is no account “${name}”.`
+    const outcome = await changeMember(db, authorOf(request, session), { place: target, account, role })
+    if (outcome === 'last-admin')
+      return `${name} is the last admin of ${path}. Make someone else admin first.`
+    return outcome === 'unchanged' ? `${name} has no role of its own in ${path}.` : null
+  }
+
+  async function showMembers(
+    reply: FastifyReply,
+    session: Session,
+    place: Place,
+    shown: { after: string; form: { username: string; role: Role }; problem: string | null },
+  ): Promise<FastifyReply> {
+    const found = await list(place, { after: shown.after, limit: membersPerPage + 1 })
+    const members = found.slice(0, membersPerPage)
+    return membersPage(reply, session, {
+      ...shown,
+      place,
+      repository: place.repository,
+      members,
+      roles,
+      next: found.length > membersPerPage ? (members.at(-1)?.username ?? null) : null,
+    })
+  }
+
+  async function list({ target }: Place, part: { after: string; limit: number }): Promise<ShownMember[]> {
+    if ('groupId' in target) {
+      const found = await listGroupMembers(db, target.groupId, part)
+      return found.map((member) => ({ ...member, ownRole: member.role }))
+    }
+    const found = await listMembers(db, target.repositoryId, part)
+    return found.map((member) => ({ ...member, ownRole: member.repositoryRole }))
+  }
+}
+
+function membersUrl({ group, name }: MembersRequest['params']): string {
+  return name === undefined ? `/${group}/-/members` : `/${group}/${name}/-/members`
+}

@@ -1,0 +1,99 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../accounts/sessions.ts'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { brokenConstraint } from '../database/database.ts'
+import { sayRule } from '../database/rules.ts'
+import { isAtLeast, visibilities } from '../domain/permissions.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
+import { page } from '../http/pages.ts'
+import { insertGroup } from '../repositories/groups.ts'
+import { listReachedGroups, reachOf } from '../repositories/reached.ts'
+import { insertRepository } from '../repositories/repositories.ts'
+import type { PagesContext } from './context.ts'
+import { managedGroup } from './permit.ts'
+
+/** As many groups as are suggested; others can be typed. */
+const maxSuggested = 200
+
+const newGroupPage = page<{ name: string; problem: string | null }>('pages/new-group')
+const newRepositoryPage = page<{
+  form: z.output<typeof RepositoryForm>
+  groups: string[]
+  problem: string | null
+}>('pages/new-repository')
+
+const GroupForm = z.object({ name: text.transform((name) => name.trim()) })
+const RepositoryQuery = z.object({ group: text })
+const RepositoryForm = z.object({
+  group: text.transform((name) => name.trim()),
+  name: text.transform((name) => name.trim()),
+  visibility: z.enum(visibilities),
+  description: text.transform((description) => description.trim()),
+})
+
+/** `/new/group` and `/new/repository`: everyone may create groups, and admins of a group create repositories in it. */
+export async function newRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db } = context
+
+  app.get('/new/group', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    return newGroupPage(reply, session, { name: '', problem: null })
+  })
+
+  app.post('/new/group', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/new/group')
+    const { name } = readForm(GroupForm, request)
+    const problem = await whyRefused(() => insertGroup(db, name, session.account.id))
+    if (problem !== null) return newGroupPage(reply.code(400), session, { name, problem })
+    leaveNotice(request, reply, config, `Group ${name} created. You are its admin.`)
+    return reply.redirect(`/${name}`, 303)
+  })
+
+  app.get('/new/repository', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { group } = readQuery(RepositoryQuery, request)
+    const form = { group, name: '', visibility: 'private' as const, description: '' }
+    return showRepositoryForm(reply, session, form, null)
+  })
+
+  app.post('/new/repository', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/new/repository')
+    const form = readForm(RepositoryForm, request)
+    const { id: groupId } = await managedGroup(db, form.group, session)
+    const { name, visibility, description } = form
+    const problem = await whyRefused(() => insertRepository(db, { groupId, name, visibility, description }))
+    if (problem !== null) return showRepositoryForm(reply.code(400), session, form, problem)
+    leaveNotice(request, reply, config, `Repository ${form.group}/${name} created.`)
+    return reply.redirect(`/${form.group}/${name}`, 303)
+  })
+
+  async function showRepositoryForm(
+    reply: FastifyReply,
+    session: Session,
+    form: z.output<typeof RepositoryForm>,
+    problem: string | null,
+  ): Promise<FastifyReply> {
+    const part = { after: null, limit: maxSuggested }
+    const reached = await listReachedGroups(db, reachOf(session.account.id), part)
+    const groups = reached.filter(({ role }) => session.account.isAdmin || isAtLeast(role, 'admin'))
+    return newRepositoryPage(reply, session, { form, groups: groups.map(({ name }) => name), problem })
+  }
+}
+
+/** The rule of the schema that refuses an insertion, as a sentence; null when it succeeds. */
+async function whyRefused(insert: () => Promise<unknown>): Promise<string | null> {
+  try {
+    await insert()
+    return null
+  } catch (error) {
+    const constraint = brokenConstraint(error)
+    if (constraint === null) throw error
+    return sayRule(constraint)
+  }
+}

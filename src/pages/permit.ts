@@ -1,0 +1,58 @@
+import type { FastifyRequest } from 'fastify'
+import type { Session } from '../accounts/sessions.ts'
+import type { Queryable } from '../database/database.ts'
+import { type Act, isAtLeast, judge, type TokenGrant } from '../domain/permissions.ts'
+import { allScopes } from '../domain/scopes.ts'
+import { PageError, pageNotFound } from '../http/page-error.ts'
+import { RegistryError } from '../registry/errors.ts'
+import type { Author } from '../registry/tables/events.ts'
+import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
+import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
+
+/** A browser acts with everything that its account may do. */
+const browserGrant: TokenGrant = { scopes: allScopes, resourceScope: 'all', repositoryIds: [] }
+
+/** Whether the account of a session may do something, by the rule that also judges tokens (DESIGN §1). */
+export function may(repository: VisibleRepository, session: Session | null, act: Act): boolean {
+  return judge(session && browserGrant, repository, act) === 'allowed'
+}
+
+/** The repository of a URL. Throws 404 when the account may not see it, and 403 when its role does not allow the act. */
+export async function permittedRepository(
+  db: Queryable,
+  path: { group: string; name: string },
+  session: Session,
+  act: Act,
+): Promise<VisibleRepository> {
+  const repository = await findVisibleRepository(db, path, session.account.id)
+  if (!repository) throw pageNotFound()
+  if (!may(repository, session, act)) throw forbidden()
+  return repository
+}
+
+/** The group of a URL for its admins. Throws 404 when the account may not see it, and 403 when it is not an admin. */
+export async function managedGroup(db: Queryable, name: string, session: Session): Promise<VisibleGroup> {
+  const group = await findVisibleGroup(db, name, session.account.id)
+  if (!group) throw pageNotFound()
+  if (!isAtLeast(group.role, 'admin')) throw forbidden()
+  return group
+}
+
+/** Who acts, for the events. */
+export function authorOf({ ip }: FastifyRequest, session: Session): Author {
+  return { accountId: session.account.id, token: null, address: ip }
+}
+
+/** Runs a change of a package. What the registry refuses becomes an error page. */
+export async function changing<T>(change: () => Promise<T>): Promise<T> {
+  try {
+    return await change()
+  } catch (error) {
+    if (!(error instanceof RegistryError)) throw error
+    throw new PageError(error.status, `Nothing was changed: ${error.warning ?? error.errmsg}.`)
+  }
+}
+
+function forbidden(): PageError {
+  return new PageError(403, 'Your role does not allow this. Ask an admin of the group or the repository.')
+}

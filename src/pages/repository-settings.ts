@@ -1,0 +1,80 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../accounts/sessions.ts'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { brokenConstraint } from '../database/database.ts'
+import { sayRule } from '../database/rules.ts'
+import { visibilities } from '../domain/permissions.ts'
+import { readForm, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
+import { pageNotFound } from '../http/page-error.ts'
+import { page } from '../http/pages.ts'
+import { removeRepository, setRepository } from '../registry/tenancy.ts'
+import type { VisibleRepository } from '../repositories/repositories.ts'
+import type { PagesContext } from './context.ts'
+import { authorOf, permittedRepository } from './permit.ts'
+
+const settingsPage = page<{ repository: VisibleRepository; problem: string | null }>(
+  'pages/repository-settings',
+)
+
+const SettingsForm = z.object({
+  description: text.transform((description) => description.trim()),
+  visibility: z.enum(visibilities),
+})
+const DeletionForm = z.object({ path: text.transform((path) => path.trim()) })
+
+interface Route {
+  Params: { group: string; name: string }
+}
+
+/** `/<group>/<name>/-/settings`: description, visibility, and deleting the repository. */
+export async function repositorySettingsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db } = context
+  const url = '/:group/:name/-/settings'
+
+  app.get<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const repository = await permittedRepository(db, request.params, session, 'manage')
+    return settingsPage(reply, session, { repository, problem: null })
+  })
+
+  app.post<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
+    const repository = await permittedRepository(db, request.params, session, 'manage')
+    const form = readForm(SettingsForm, request)
+    try {
+      const changed = await setRepository(db, authorOf(request, session), repository.id, form)
+      if (!changed) throw pageNotFound()
+    } catch (error) {
+      const constraint = brokenConstraint(error)
+      if (constraint === null) throw error
+      return refuse(reply, session, { ...repository, ...form }, sayRule(constraint))
+    }
+    leaveNotice(request, reply, config, 'The settings were saved.')
+    return reply.redirect(settingsUrl(request.params), 303)
+  })
+
+  app.post<Route>(`${url}/delete`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
+    const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
+    if (readForm(DeletionForm, request).path !== repository.path) {
+      return refuse(reply, session, repository, `Nothing was deleted: type ${repository.path} to delete it.`)
+    }
+    const isDeleted = await removeRepository(db, authorOf(request, session), repository)
+    if (!isDeleted) throw pageNotFound()
+    leaveNotice(request, reply, config, `Repository ${repository.path} deleted.`)
+    return reply.redirect('/', 303)
+  })
+}
+
+function refuse(reply: FastifyReply, session: Session, repository: VisibleRepository, problem: string) {
+  return settingsPage(reply.code(400), session, { repository, problem })
+}
+
+function settingsUrl({ group, name }: Route['Params']): string {
+  return `/${group}/${name}/-/settings`
+}

@@ -1,0 +1,208 @@
+import { describe, expect, it } from 'vitest'
+import type { Role } from '../../src/domain/permissions.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aMember,
+  aName,
+  anAccount,
+  aRepository,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+const t = useApp()
+const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
+
+/** Someone who is signed in, with the token of the forms. */
+async function aVisitor() {
+  const account = await anAccount(t.db)
+  const cookie = await signIn(t.app, account)
+  const csrf_token = csrfTokenIn(await look('/settings/account', cookie))
+  const send = (url: string, form: Record<string, string>) =>
+    post(t.app, url, cookie, { csrf_token, ...form })
+  return { account, cookie, send, open: (url: string) => look(url, cookie) }
+}
+
+/** A member of a repository. */
+async function aRepositoryMember(role: Role) {
+  const visitor = await aVisitor()
+  const repository = await aRepository(t.db)
+  await aMember(t.db, visitor.account, repository, role)
+  return { ...visitor, repository, url: `/${repository.path}` }
+}
+
+const roleOf = async (account: { id: string }, repository: { id: string }) =>
+  (await t.db.query('select role_of($1, $2) as role', [account.id, repository.id])).rows[0].role
+const lastEvent = async (repository: { id: string }) =>
+  (
+    await t.db.query(
+      'select action, account_id as "accountId", details from registry_event where repository_id = $1 order by id desc limit 1',
+      [repository.id],
+    )
+  ).rows[0]
+
+describe('/new/group', () => {
+  it('creates a group whose first admin is its creator, and says so once', async () => {
+    const { cookie, send, open } = await aVisitor()
+    const name = aName('team')
+    const created = await send('/new/group', { name })
+    expect([created.statusCode, created.headers.location]).toEqual([303, `/${name}`])
+    const notice = created.cookies.find(({ name }) => name === 'svc_notice')?.value
+    const shown = await look(`/${name}`, `${cookie}; svc_notice=${notice}`)
+    expect(shown.body).toContain(`Group ${name} created`)
+    expect(shown.cookies.find(({ name }) => name === 'svc_notice')?.value).toBe('')
+    expect((await open(`/${name}/-/members`)).statusCode).toBe(200)
+  })
+
+  it.each(['', 'A', 'a b', 'search', `${'a'.repeat(65)}`])(
+    'refuses the name “%s” with a reason',
+    async (name) => {
+      const { send } = await aVisitor()
+      const answer = await send('/new/group', { name })
+      expect(answer.statusCode).toBe(400)
+      expect(answer.body).toContain('role="alert"')
+    },
+  )
+
+  it('needs a session and the token of its form', async () => {
+    const { cookie } = await aVisitor()
+    expect((await look('/new/group')).headers.location).toMatch(/^\/login/)
+    expect((await post(t.app, '/new/group', cookie, { name: 'x' })).statusCode).toBe(403)
+  })
+})
+
+it('does not show a notice that this session did not leave', async () => {
+  const [one, two] = [await aVisitor(), await aVisitor()]
+  const left = await one.send('/new/group', { name: aName('team') })
+  const notice = left.cookies.find(({ name }) => name === 'svc_notice')?.value
+  expect((await look('/', `${two.cookie}; svc_notice=${notice}`)).body).not.toContain('You are its admin')
+  expect((await look('/', `${one.cookie}; svc_notice=${'a'.repeat(60)}`)).statusCode).toBe(200)
+})
+
+describe('/new/repository', () => {
+  it('creates one in a group for its admins only', async () => {
+    const { account, send } = await aVisitor()
+    const group = await aGroup(t.db)
+    const form = { group: group.name, name: 'php', visibility: 'private', description: 'Ours' }
+    expect((await send('/new/repository', form)).statusCode).toBe(404)
+    await aGroupMember(t.db, account, group, 'developer')
+    expect((await send('/new/repository', form)).statusCode).toBe(403)
+    await aGroupMember(t.db, account, group, 'admin')
+    expect((await send('/new/repository', form)).headers.location).toBe(`/${group.name}/php`)
+    const again = await send('/new/repository', form)
+    expect([again.statusCode, again.body.includes('in the group already')]).toEqual([400, true])
+    for (const wrong of [{ name: 'A b' }, { visibility: 'secret' }, { description: 'x'.repeat(351) }]) {
+      expect((await send('/new/repository', { ...form, name: 'other', ...wrong })).statusCode).toBe(400)
+    }
+  })
+})
+
+describe('/<group>/<name>/-/members', () => {
+  it('gives, changes and takes away a role, each with its event', async () => {
+    const { account, repository, url, send, open } = await aRepositoryMember('admin')
+    const other = await anAccount(t.db)
+    const given = await send(`${url}/-/members`, { username: other.username, role: 'guest' })
+    expect(given.headers.location).toBe(`${url}/-/members`)
+    expect(await roleOf(other, repository)).toBe('guest')
+    expect(await lastEvent(repository)).toMatchObject({
+      action: 'set-member',
+      accountId: account.id,
+      details: { username: other.username, role: 'guest' },
+    })
+    expect((await open(`${url}/-/members`)).body).toContain(other.username)
+    const question = await open(`${url}/-/members/remove?username=${other.username}`)
+    expect(question.body).toContain(`Remove ${other.username} from`)
+    await send(`${url}/-/members/remove`, { username: other.username })
+    expect(await roleOf(other, repository)).toBeNull()
+    expect(await lastEvent(repository)).toMatchObject({ action: 'remove-member' })
+  })
+
+  it.each([
+    [{ username: 'nobody-here', role: 'guest' }, 400],
+    [{ username: 'nobody-here', role: 'owner' }, 400],
+    [{ username: '' }, 400],
+  ])('refuses %j', async (form, status) => {
+    const { url, send } = await aRepositoryMember('admin')
+    expect((await send(`${url}/-/members`, form as Record<string, string>)).statusCode).toBe(status)
+  })
+
+  it('keeps the last admin of a group', async () => {
+    const { account, send } = await aVisitor()
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    const { username } = account
+    const refused = await send(`/${group.name}/-/members/remove`, { username })
+    expect([refused.statusCode, refused.body.includes('is the last admin')]).toEqual([400, true])
+    const demoted = await send(`/${group.name}/-/members`, { username, role: 'guest' })
+    expect(demoted.statusCode).toBe(400)
+  })
+})
+
+describe('the management pages of a repository', () => {
+  const pages = ['members', 'settings', 'activity']
+
+  it.each(['guest', 'developer'] as const)('are refused to a %s', async (role) => {
+    const { url, open, send, repository } = await aRepositoryMember(role)
+    for (const page of pages) expect((await open(`${url}/-/${page}`)).statusCode).toBe(403)
+    const forms = { members: { username: 'x', role: 'guest' }, 'settings/delete': { path: repository.path } }
+    for (const [page, form] of Object.entries(forms)) {
+      expect((await send(`${url}/-/${page}`, form as Record<string, string>)).statusCode).toBe(403)
+    }
+    expect((await open(url)).body).not.toContain('/-/settings')
+  })
+
+  it('do not exist for others, and lead a visitor to the sign-in', async () => {
+    const { path } = await aRepository(t.db)
+    const { open } = await aVisitor()
+    for (const page of pages) {
+      expect((await open(`/${path}/-/${page}`)).statusCode).toBe(404)
+      expect((await look(`/${path}/-/${page}`)).headers.location).toMatch(/^\/login/)
+    }
+  })
+
+  it('change description and visibility, with the event', async () => {
+    const { repository, url, send, open } = await aRepositoryMember('admin')
+    const saved = await send(`${url}/-/settings`, { description: 'New <one>', visibility: 'public' })
+    expect(saved.statusCode).toBe(303)
+    expect((await open(`${url}/-/settings`)).body).toContain('value="New &lt;one&gt;"')
+    expect(await lastEvent(repository)).toMatchObject({
+      action: 'change-repository',
+      details: { description: 'New <one>', visibility: 'public' },
+    })
+    await send(`${url}/-/settings`, { visibility: 'public' })
+    expect((await open(`${url}/-/settings`)).body).toContain('name="description" value=""')
+    const long = await send(`${url}/-/settings`, { description: 'x'.repeat(351), visibility: 'public' })
+    expect([long.statusCode, long.body.includes('at most 350 characters')]).toEqual([400, true])
+  })
+
+  it('delete the repository after its path is typed', async () => {
+    const { repository, url, send, open } = await aRepositoryMember('admin')
+    expect((await send(`${url}/-/settings/delete`, { path: 'wrong' })).statusCode).toBe(400)
+    expect((await open(url)).statusCode).toBe(200)
+    expect((await send(`${url}/-/settings/delete`, { path: repository.path })).headers.location).toBe('/')
+    expect((await open(url)).statusCode).toBe(404)
+    expect(await lastEvent(repository)).toMatchObject({ action: 'delete-repository' })
+  })
+
+  it('show what was done, page by page', async () => {
+    const { repository, url, open, account } = await aRepositoryMember('admin')
+    const { push } = await aPublisher(t, { repository })
+    await push('1.0.0')
+    await t.db.query(
+      `insert into registry_event (repository_id, action, account_id, details)
+       select $1, 'change-repository', $2, '{}' from generate_series(1, 60)`,
+      [repository.id, account.id],
+    )
+    const first = await open(`${url}/-/activity`)
+    expect(first.body.match(/changed the settings/g)).toHaveLength(50)
+    const [, next] = /href="([^"]+)">Older events/.exec(first.body) ?? []
+    const second = await open(String(next))
+    expect(second.body).toContain('published')
+    expect(second.body).toContain('<code>1.0.0</code>')
+    expect(second.body).toContain('personal token')
+  })
+})
