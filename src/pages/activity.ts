@@ -62,7 +62,7 @@ const sentences: Partial<Record<RegistryAction, string>> = {
 /** What was done, such as `published` or `gave a role in the group: ann is admin`. */
 function describeEvent({ action, details }: RegistryEvent): string {
   const said = sentences[action] ?? action.replaceAll('-', ' ')
-  const { username, role, reason, from, to, title } = details
+  const { username, role, reason, from, to, title } = details as Partial<Record<string, string>>
   if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`
   if (from && to) return `${said}: ${from} is now ${to}`
   if (reason) return `${said} (${reason})`

@@ -9,6 +9,8 @@ import { homeRoutes } from './home.ts'
 import { membersRoutes } from './members.ts'
 import { newRoutes } from './new.ts'
 import { packageRoutes } from './package.ts'
+import { advisoryRoutes } from './package-advisories.ts'
+import { packageChangeRoutes } from './package-changes.ts'
 import { repositoryRoutes } from './repository.ts'
 import { repositorySettingsRoutes } from './repository-settings.ts'
 import { searchRoutes } from './search.ts'
@@ -30,5 +32,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await activityRoutes(app, context)
     await repositoryRoutes(app, context)
     await packageRoutes(app, context)
+    await packageChangeRoutes(app, context)
+    await advisoryRoutes(app, context)
   })
 }

@@ -1,0 +1,160 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../accounts/sessions.ts'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import type { Act } from '../domain/permissions.ts'
+import { isPlainText } from '../domain/plain-text.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
+import { pageNotFound } from '../http/page-error.ts'
+import { nobody, page } from '../http/pages.ts'
+import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/advise.ts'
+import { isConstraint } from '../registry/manifest/constraint.ts'
+import { type Advisory, listAdvisories, severities } from '../registry/tables/advisories.ts'
+import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
+import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
+import { confirmationPage } from './confirmation.ts'
+import type { PagesContext } from './context.ts'
+import { authorOf, changing, may, permittedRepository } from './permit.ts'
+
+const advisoriesPage = page<{
+  repository: VisibleRepository
+  about: ListedPackage
+  advisories: Advisory[]
+  severities: readonly string[]
+  mayAdvise: boolean
+  mayWithdraw: boolean
+  form: z.output<typeof AdvisoryForm>
+  problem: string | null
+}>('pages/advisories')
+
+const trimmed = text.transform((value) => value.trim())
+const AdvisoryForm = z.object({
+  title: trimmed,
+  affected_versions: trimmed,
+  cve: trimmed,
+  link: trimmed,
+  severity: z.enum(['', ...severities]).default(''),
+})
+const WithdrawForm = z.object({ advisory: text })
+
+const emptyForm = { title: '', affected_versions: '', cve: '', link: '', severity: '' as const }
+
+interface Route {
+  Params: { group: string; name: string; vendor: string; package: string }
+}
+
+/** `…/packages/<vendor>/<package>/-/advisories`: who may push warns, and an admin withdraws a warning (DESIGN §6). */
+export async function advisoryRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db, changes } = context
+  const url = '/:group/:name/packages/:vendor/:package/-/advisories'
+
+  app.get<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
+    if (!repository) throw pageNotFound()
+    const about = await aboutOf(request, repository)
+    return show(reply, session, repository, about, { form: emptyForm, problem: null })
+  })
+
+  app.post<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, urlOf(request.params))
+    const { repository, about, change } = await changeFor(request, session, 'push')
+    const form = readForm(AdvisoryForm, request)
+    const problem = problemOf(form)
+    if (problem !== null) return show(reply.code(400), session, repository, about, { form, problem })
+    const advisory = await changing(() =>
+      publishAdvisory(changes, change, {
+        title: form.title,
+        affectedVersions: form.affected_versions,
+        cve: form.cve || null,
+        link: form.link || null,
+        severity: form.severity || null,
+      }),
+    )
+    leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
+    return reply.redirect(urlOf(request.params), 303)
+  })
+
+  app.get<Route>(`${url}/withdraw`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { about } = await changeFor(request, session, 'manage')
+    const { advisory } = readQuery(WithdrawForm, request)
+    const known = (await listAdvisories(db, about.id)).find(({ advisoryId }) => advisoryId === advisory)
+    if (!known) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `Withdraw ${advisory}?`,
+      explanation: `Composer no longer warns about “${known.title}”.`,
+      action: `${urlOf(request.params)}/withdraw`,
+      fields: { advisory },
+      button: 'Withdraw',
+      ask: null,
+      back: urlOf(request.params),
+    })
+  })
+
+  app.post<Route>(`${url}/withdraw`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, urlOf(request.params))
+    const { change } = await changeFor(request, session, 'manage')
+    const { advisory } = readForm(WithdrawForm, request)
+    await changing(() => withdrawAdvisory(changes, change, advisory))
+    leaveNotice(request, reply, config, `Advisory ${advisory} withdrawn.`)
+    return reply.redirect(urlOf(request.params), 303)
+  })
+
+  async function aboutOf({ params }: FastifyRequest<Route>, repository: VisibleRepository) {
+    const about = await findPackage(db, repository.id, `${params.vendor}/${params.package}`)
+    if (!about) throw pageNotFound()
+    return about
+  }
+
+  async function changeFor(request: FastifyRequest<Route>, session: Session, act: Act) {
+    const repository = await permittedRepository(db, request.params, session, act)
+    const about = await aboutOf(request, repository)
+    const author = authorOf(request, session)
+    const { baseUrl } = config
+    const change = { repositoryId: repository.id, packageName: about.name, author, baseUrl }
+    return { repository, about, change }
+  }
+
+  async function show(
+    reply: FastifyReply,
+    session: Session | null,
+    repository: VisibleRepository,
+    about: ListedPackage,
+    shown: { form: z.output<typeof AdvisoryForm>; problem: string | null },
+  ): Promise<FastifyReply> {
+    return advisoriesPage(reply, session ?? nobody, {
+      ...shown,
+      repository,
+      about,
+      advisories: await listAdvisories(db, about.id),
+      severities,
+      mayAdvise: may(repository, session, 'push'),
+      mayWithdraw: may(repository, session, 'manage'),
+    })
+  }
+}
+
+/** Why an advisory is refused, by the rules of the API; null when it is not. */
+function problemOf({ title, affected_versions, cve, link }: z.output<typeof AdvisoryForm>): string | null {
+  if (title === '' || Array.from(title).length > 255 || !isPlainText(title)) {
+    return 'Give a title of at most 255 characters.'
+  }
+  // A constraint that Composer cannot parse would break every project that loads the package.
+  if (affected_versions === '' || !isConstraint(affected_versions)) {
+    return 'The affected versions are a version constraint, such as <1.2.3 or ^2.0.'
+  }
+  if (cve !== '' && !/^CVE-\d{4}-\d{4,19}$/.test(cve)) return 'A CVE is named such as CVE-2026-12345.'
+  if (link !== '' && (link.length > 2000 || !/^https?:\/\/[!-~]+$/.test(link))) {
+    return 'The link is an http or https URL.'
+  }
+  return null
+}
+
+function urlOf({ group, name, vendor, package: own }: Route['Params']): string {
+  return `/${group}/${name}/packages/${vendor}/${own}/-/advisories`
+}

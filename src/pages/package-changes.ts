@@ -1,0 +1,205 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../accounts/sessions.ts'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import type { Act } from '../domain/permissions.ts'
+import { isPlainText } from '../domain/plain-text.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
+import { PageError, pageNotFound } from '../http/page-error.ts'
+import { page } from '../http/pages.ts'
+import { setAbandoned } from '../registry/lifecycle/abandonment.ts'
+import type { VersionChange } from '../registry/lifecycle/change.ts'
+import { deleteVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
+import { liftQuarantine, quarantineVersion } from '../registry/lifecycle/quarantine.ts'
+import { isPackageName } from '../registry/manifest/package-name.ts'
+import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
+import { findVersion, type ListedVersion, listVersions } from '../registry/tables/listed-versions.ts'
+import type { VisibleRepository } from '../repositories/repositories.ts'
+import { confirmationPage } from './confirmation.ts'
+import type { PagesContext } from './context.ts'
+import { authorOf, changing, may, permittedRepository } from './permit.ts'
+
+const versionsPerPage = 100
+
+const versionsPage = page<{
+  repository: VisibleRepository
+  about: ListedPackage
+  versions: ListedVersion[]
+  mayDelete: boolean
+  mayManage: boolean
+  next: string | null
+}>('pages/versions')
+
+interface PackageParams {
+  group: string
+  name: string
+  vendor: string
+  package: string
+}
+interface Route {
+  Params: PackageParams
+}
+
+/** An act on one version: who may do it, what is asked first, and what is done. */
+interface VersionAct {
+  act: Act
+  title: (version: string) => string
+  explanation: string
+  button: string
+  done: (version: string) => string
+  asksReason?: true
+  run: (pool: PagesContext['changes'], change: VersionChange, reason: string) => Promise<void>
+}
+
+const maxReasonCharacters = 500
+
+/** The roles are those of the API: who may push can warn, and removing a warning needs an admin (DESIGN §6). */
+const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', VersionAct> = {
+  delete: {
+    act: 'deletePackage',
+    title: (version) => `Delete version ${version}?`,
+    explanation:
+      'Composer no longer finds the version. Lock files can still install it, and its number stays taken. You can restore it.',
+    button: 'Delete',
+    done: (version) => `Version ${version} deleted.`,
+    run: deleteVersion,
+  },
+  restore: {
+    act: 'deletePackage',
+    title: (version) => `Restore version ${version}?`,
+    explanation: 'Composer finds the version again.',
+    button: 'Restore',
+    done: (version) => `Version ${version} restored.`,
+    run: restoreVersion,
+  },
+  quarantine: {
+    act: 'push',
+    title: (version) => `Quarantine version ${version}?`,
+    explanation:
+      'No client can install the version, not even from a lock file. Only an admin can release it again.',
+    button: 'Quarantine',
+    done: (version) => `Version ${version} is quarantined.`,
+    asksReason: true,
+    run: quarantineVersion,
+  },
+  release: {
+    act: 'manage',
+    title: (version) => `Release version ${version} from quarantine?`,
+    explanation: 'Clients can install the version again.',
+    button: 'Release',
+    done: (version) => `Version ${version} is no longer quarantined.`,
+    run: liftQuarantine,
+  },
+}
+
+const VersionsQuery = z.object({ after: text })
+const VersionForm = z.object({ version: text, reason: text.transform((reason) => reason.trim()) })
+const AbandonForm = z.object({
+  abandoned: z.enum(['yes', 'no']),
+  replacement: text.transform((name) => name.trim().toLowerCase()),
+})
+
+/** `…/packages/<vendor>/<package>/-/versions`: all versions with what can be done with them, and abandoning. */
+export async function packageChangeRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+  const { config, db, changes } = context
+  const url = '/:group/:name/packages/:vendor/:package/-/versions'
+
+  app.get<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { repository, about } = await packageOf(request, session, 'push')
+    const { after } = readQuery(VersionsQuery, request)
+    const found = await listVersions(db, about.id, 'all', { after, limit: versionsPerPage + 1 })
+    const versions = found.slice(0, versionsPerPage)
+    return versionsPage(reply, session, {
+      repository,
+      about,
+      versions,
+      mayDelete: may(repository, session, 'deletePackage'),
+      mayManage: may(repository, session, 'manage'),
+      next: found.length > versionsPerPage ? (versions.at(-1)?.id ?? null) : null,
+    })
+  })
+
+  for (const [name, known] of Object.entries(versionActs)) {
+    app.get<Route>(`${url}/${name}`, async (request, reply) => {
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply)
+      const { about } = await packageOf(request, session, known.act)
+      const { version } = readQuery(VersionForm, request)
+      if (!(await findVersion(db, about.id, version))) throw pageNotFound()
+      return confirmationPage(reply, session, {
+        title: known.title(version),
+        explanation: known.explanation,
+        action: `${versionsUrl(request.params)}/${name}`,
+        fields: { version },
+        button: known.button,
+        ask: known.asksReason
+          ? {
+              name: 'reason',
+              label: 'Reason, shown to everyone who installs it',
+              maxLength: maxReasonCharacters,
+            }
+          : null,
+        back: versionsUrl(request.params),
+      })
+    })
+
+    app.post<Route>(`${url}/${name}`, async (request, reply) => {
+      const session = await readSession(context, request)
+      const back = versionsUrl(request.params)
+      if (!session) return redirectToSignIn(context, request, reply, back)
+      const { repository, about } = await packageOf(request, session, known.act)
+      const { version, reason } = readForm(VersionForm, request)
+      if (known.asksReason && !isReason(reason)) {
+        throw new PageError(400, `Give a reason of at most ${maxReasonCharacters} characters, on one line.`)
+      }
+      const change = { ...changeOf(request, session, repository, about), version }
+      await changing(() => known.run(changes, change, reason))
+      leaveNotice(request, reply, config, known.done(version))
+      return reply.redirect(back, 303)
+    })
+  }
+
+  app.post<Route>(`${url}/abandon`, async (request, reply) => {
+    const session = await readSession(context, request)
+    const back = versionsUrl(request.params)
+    if (!session) return redirectToSignIn(context, request, reply, back)
+    const { repository, about } = await packageOf(request, session, 'push')
+    const { abandoned, replacement } = readForm(AbandonForm, request)
+    const isAbandoned = abandoned === 'yes'
+    if (isAbandoned && replacement !== '' && (!isPackageName(replacement) || replacement === about.name)) {
+      throw new PageError(400, 'The replacement is the name of another package, such as acme/greeter.')
+    }
+    const change = changeOf(request, session, repository, about)
+    await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))
+    const state = isAbandoned ? 'marked as abandoned' : 'marked as maintained'
+    leaveNotice(request, reply, config, `Package ${about.name} is ${state}.`)
+    return reply.redirect(back, 303)
+  })
+
+  async function packageOf({ params }: FastifyRequest<Route>, session: Session, act: Act) {
+    const repository = await permittedRepository(db, params, session, act)
+    const about = await findPackage(db, repository.id, `${params.vendor}/${params.package}`)
+    if (!about) throw pageNotFound()
+    return { repository, about }
+  }
+
+  function changeOf(
+    request: FastifyRequest,
+    session: Session,
+    { id: repositoryId }: VisibleRepository,
+    { name: packageName }: ListedPackage,
+  ) {
+    return { repositoryId, packageName, author: authorOf(request, session), baseUrl: config.baseUrl }
+  }
+}
+
+function isReason(reason: string): boolean {
+  return reason !== '' && Array.from(reason).length <= maxReasonCharacters && isPlainText(reason)
+}
+
+function versionsUrl({ group, name, vendor, package: own }: PackageParams): string {
+  return `/${group}/${name}/packages/${vendor}/${own}/-/versions`
+}

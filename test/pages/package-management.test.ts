@@ -1,0 +1,133 @@
+import { describe, expect, it } from 'vitest'
+import type { Role } from '../../src/domain/permissions.ts'
+import { csrfTokenIn, post, signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+const t = useApp()
+
+/** A member of a repository in which acme/lib has version 1.0.0. */
+async function aMaintainer(role: Role = 'admin') {
+  const owner = await aPublisher(t)
+  await owner.push('1.0.0')
+  const member = await aPublisher(t, { repository: owner.repository, role })
+  const cookie = await signIn(t.app, member.account)
+  const open = (url: string) => t.app.inject({ url, headers: { cookie } })
+  const csrf_token = csrfTokenIn(await open('/settings/account'))
+  const home = `/${owner.repository.path}/packages/acme/lib`
+  const send = (below: string, form: Record<string, string>, token = csrf_token) =>
+    post(t.app, `${home}/-/${below}`, cookie, { csrf_token: token, ...form })
+  const events = async () =>
+    (
+      await t.db.query<{ action: string; account: string }>(
+        'select action, account_id as account from registry_event where repository_id = $1 order by id',
+        [owner.repository.id],
+      )
+    ).rows.map(({ action }) => action)
+  const offered = async () => (await owner.ask('p2/acme/lib.json')).body.includes('"1.0.0"')
+  return { ...member, home, open, send, events, offered, ask: owner.ask }
+}
+
+const version = '1.0.0'
+
+describe('…/-/versions', () => {
+  it('deletes and restores a version after a question, with the events', async () => {
+    const { open, home, send, events, offered } = await aMaintainer()
+    const list = await open(`${home}/-/versions`)
+    const [, link] = /href="([^"]+\/delete\?[^"]+)"/.exec(list.body) ?? []
+    expect((await open(String(link))).body).toContain('Delete version 1.0.0?')
+    expect(await offered()).toBe(true)
+    expect((await send('versions/delete', { version })).headers.location).toBe(`${home}/-/versions`)
+    expect(await offered()).toBe(false)
+    expect((await open(`${home}/-/versions`)).body).toContain('/restore?')
+    await send('versions/restore', { version })
+    expect(await offered()).toBe(true)
+    expect(await events()).toEqual(['publish', 'delete', 'restore'])
+    expect((await send('versions/restore', { version })).statusCode).toBe(409)
+    expect((await send('versions/delete', { version: '9.9.9' })).statusCode).toBe(404)
+    expect((await open(`${home}/-/versions/delete?version=9.9.9`)).statusCode).toBe(404)
+  })
+
+  it('quarantines with a reason, and releases', async () => {
+    const { send, offered, events } = await aMaintainer()
+    for (const reason of ['', 'x'.repeat(501), 'two\nlines']) {
+      expect((await send('versions/quarantine', { version, reason })).statusCode).toBe(400)
+    }
+    await send('versions/quarantine', { version, reason: 'A backdoor' })
+    expect(await offered()).toBe(false)
+    await send('versions/release', { version })
+    expect(await offered()).toBe(true)
+    expect(await events()).toEqual(['publish', 'quarantine', 'release'])
+  })
+
+  it('lets a developer quarantine and abandon, but not delete, restore or release', async () => {
+    const { open, home, send, offered, events } = await aMaintainer('developer')
+    for (const act of ['delete', 'restore', 'release']) {
+      expect((await open(`${home}/-/versions/${act}?version=1.0.0`)).statusCode).toBe(403)
+      expect((await send(`versions/${act}`, { version })).statusCode).toBe(403)
+    }
+    expect((await open(`${home}/-/versions`)).body).not.toContain('/delete?')
+    await send('versions/abandon', { abandoned: 'yes', replacement: 'acme/better' })
+    expect((await open(home)).body).toContain('acme/better')
+    await send('versions/abandon', { abandoned: 'no', replacement: '' })
+    await send('versions/quarantine', { version, reason: 'A backdoor' })
+    expect(await offered()).toBe(false)
+    expect(await events()).toEqual(['publish', 'abandon', 'unabandon', 'quarantine'])
+  })
+
+  it.each(['acme/lib', 'no name', 'A//b'])('refuses the replacement %s', async (replacement) => {
+    const { send } = await aMaintainer('developer')
+    expect((await send('versions/abandon', { abandoned: 'yes', replacement })).statusCode).toBe(400)
+  })
+
+  it('refuses a guest, a visitor and a form without its token', async () => {
+    const guest = await aMaintainer('guest')
+    expect((await guest.open(`${guest.home}/-/versions`)).statusCode).toBe(403)
+    const visitor = await t.app.inject(`${guest.home}/-/versions`)
+    expect(visitor.headers.location).toMatch(/^\/login/)
+    const admin = await aMaintainer()
+    expect((await admin.send('versions/delete', { version }, 'wrong')).statusCode).toBe(403)
+    expect(await admin.offered()).toBe(true)
+  })
+})
+
+describe('…/-/advisories', () => {
+  const form = { title: 'Path <traversal>', affected_versions: '<1.2.3', severity: 'high' }
+
+  it('publishes one, which Composer gets, and withdraws it after a question', async () => {
+    const { open, home, send, ask, events } = await aMaintainer()
+    expect((await send('advisories', form)).statusCode).toBe(303)
+    const list = await open(`${home}/-/advisories`)
+    expect(list.body).toContain('Path &lt;traversal&gt;')
+    expect((await ask('p2/acme/lib.json')).body).toContain('Path <traversal>')
+    const [, id] = /advisory=([\w-]+)"/.exec(list.body) ?? []
+    const question = await open(`${home}/-/advisories/withdraw?advisory=${id}`)
+    expect(question.body).toContain(`Withdraw ${id}?`)
+    await send('advisories/withdraw', { advisory: String(id) })
+    expect((await open(`${home}/-/advisories`)).body).not.toContain('traversal')
+    expect(await events()).toEqual(['publish', 'advise', 'withdraw'])
+    expect((await send('advisories/withdraw', { advisory: String(id) })).statusCode).toBe(404)
+  })
+
+  it.each([
+    { title: '' },
+    { affected_versions: '' },
+    { affected_versions: 'not > a < constraint' },
+    { cve: 'CVE-1' },
+    { link: 'javascript:alert(1)' },
+    { severity: 'worst' },
+  ])('refuses %j', async (wrong) => {
+    const { send, events } = await aMaintainer('developer')
+    expect((await send('advisories', { ...form, ...wrong })).statusCode).toBe(400)
+    expect(await events()).toEqual(['publish'])
+  })
+
+  it('lets a developer publish and not withdraw, and a guest read', async () => {
+    const developer = await aMaintainer('developer')
+    expect((await developer.send('advisories', form)).statusCode).toBe(303)
+    expect((await developer.send('advisories/withdraw', { advisory: 'x' })).statusCode).toBe(403)
+    const guest = await aMaintainer('guest')
+    expect((await guest.open(`${guest.home}/-/advisories`)).statusCode).toBe(200)
+    expect((await guest.send('advisories', form)).statusCode).toBe(403)
+  })
+})
