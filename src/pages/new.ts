@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import { brokenConstraint } from '../database/database.ts'
-import { sayRule } from '../database/rules.ts'
+import { describeRule } from '../database/rules.ts'
 import { isAtLeast, visibilities } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
@@ -94,6 +94,6 @@ async function whyRefused(insert: () => Promise<unknown>): Promise<string | null
   } catch (error) {
     const constraint = brokenConstraint(error)
     if (constraint === null) throw error
-    return sayRule(constraint)
+    return describeRule(constraint)
   }
 }

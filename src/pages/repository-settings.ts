@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import { brokenConstraint } from '../database/database.ts'
-import { sayRule } from '../database/rules.ts'
+import { describeRule } from '../database/rules.ts'
 import { visibilities } from '../domain/permissions.ts'
 import { readForm, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
@@ -51,7 +51,7 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     } catch (error) {
       const constraint = brokenConstraint(error)
       if (constraint === null) throw error
-      return refuse(reply, session, { ...repository, ...form }, sayRule(constraint))
+      return refuse(reply, session, { ...repository, ...form }, describeRule(constraint))
     }
     leaveNotice(request, reply, config, 'The settings were saved.')
     return reply.redirect(settingsUrl(request.params), 303)

@@ -94,7 +94,7 @@ describe('/new/repository', () => {
     await aGroupMember(t.db, account, group, 'admin')
     expect((await send('/new/repository', form)).headers.location).toBe(`/${group.name}/php`)
     const again = await send('/new/repository', form)
-    expect([again.statusCode, again.body.includes('in the group already')]).toEqual([400, true])
+    expect([again.statusCode, again.body.includes('already has a repository')]).toEqual([400, true])
     for (const wrong of [{ name: 'A b' }, { visibility: 'secret' }, { description: 'x'.repeat(351) }]) {
       expect((await send('/new/repository', { ...form, name: 'other', ...wrong })).statusCode).toBe(400)
     }
