@@ -76,9 +76,12 @@ export async function distRoute(
   ): Promise<FastifyReply> {
     const [, reference, type] = /^([0-9a-f]{7,64})\.(\w{2,4})$/.exec(param(request, 'file')) ?? []
     if (reference === undefined || type === undefined) throw registryNotFound('archive not found')
-    const served = await archiveMirror.serve({ ...wanted, reference, type })
+    const archive = { ...wanted, reference, type }
+    const isHead = request.method === 'HEAD'
+    const served = isHead ? await archiveMirror.peek(archive) : await archiveMirror.serve(archive)
     if (!served) throw registryNotFound('archive not found')
     setArchiveCaching(reply, 'private')
+    if (served === 'absent') return reply.header('content-type', 'application/zip').send()
     if (served.kind === 'stored') {
       const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.versionPath}.${type}`
       setArchiveHeaders(reply, served.sha256, fileName)

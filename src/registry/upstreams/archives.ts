@@ -51,6 +51,11 @@ export interface ArchiveMirror {
    * when it is denied, 14 when the upstream fails, and 15 when the upstream serves other bytes than before.
    */
   serve: (wanted: WantedArchive) => Promise<ServedArchive | null>
+  /**
+   * Returns what `serve` would serve, but fetches nothing: for HEAD requests. `absent` is an archive that the upstream
+   * offers and that nobody has requested yet. Throws errcode 9 with 410 when it is denied.
+   */
+  peek: (wanted: WantedArchive) => Promise<Extract<ServedArchive, { kind: 'stored' }> | 'absent' | null>
   /** Fetches an archive into the store, unless it is stored. Throws the same errors as `serve`. */
   store: (archive: MirroredArchive) => Promise<'fetched' | 'known'>
   /** Resolves when no fetch runs. */
@@ -197,6 +202,14 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       if (fetched?.sha256 == null || fetched.size === null)
         throw readable(new UpstreamError('the archive is gone'))
       return { kind: 'stored', sha256: fetched.sha256, size: fetched.size }
+    },
+
+    async peek(wanted) {
+      const archive = await find(wanted)
+      if (!archive) return null
+      const { sha256, size, isStored, verdict } = archive
+      if (isStored && sha256 !== null && size !== null) return { kind: 'stored', sha256, size }
+      return verdict === 'upstream' ? 'absent' : null
     },
 
     async store(archive) {

@@ -79,6 +79,17 @@ describe('an archive of an upstream', () => {
     expect(fetched()).toBe(1)
   })
 
+  it('is not fetched for a HEAD request', async () => {
+    const { ask, dist, distPath, fetched } = await aMirroredPackage('ar/head')
+    const head = await ask(distPath, { method: 'HEAD' })
+    expect([head.statusCode, head.headers['content-type'], head.body]).toEqual([200, 'application/zip', ''])
+    expect(fetched()).toBe(0)
+    const { rawPayload } = await dist()
+    const again = await ask(distPath, { method: 'HEAD' })
+    expect(again.headers['content-length']).toBe(String(rawPayload.length))
+    expect(fetched()).toBe(1)
+  })
+
   it('has one flight for many requests on many processes', async () => {
     const { authorization, path, distPath, fetched } = await aMirroredPackage('ar/flight')
     const get = (app: typeof t.app) => app.inject({ url: path + distPath, headers: { authorization } })
