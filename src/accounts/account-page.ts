@@ -7,32 +7,37 @@ import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
-import { type Account, type Credentials, findAccountByUsername, replacePasswordHash } from './accounts.ts'
+import { type AccountDetails, type Credentials, findAccountDetails, replacePasswordHash } from './accounts.ts'
 import { findPasswordProblem, hashPassword, minPasswordCharacters } from './passwords.ts'
+import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
 import { deleteSessions, type Session } from './sessions.ts'
 import { confirmPassword, startSession } from './sign-in.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
 const accountPage = page<{
-  about: Account | null
+  about: AccountDetails | null
   problem: string | null
   wasChanged: boolean
+  /** Problem of another form than the password's. */
+  profileProblem: ProfileProblem | null
+  wasSaved: boolean
   minPasswordCharacters: number
 }>('accounts/account')
 
-const AccountQuery = z.object({ changed: text })
+const AccountQuery = z.object({ changed: text, saved: text })
 const PasswordForm = z.object({ current_password: text, new_password: text, repeated_password: text })
 
-/** `/settings/account`: changes the password and signs out everywhere. */
+/** `/settings/account`: profile, password, signing out everywhere, export and deletion. */
 export async function accountRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
   app.get('/settings/account', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const wasChanged = readQuery(AccountQuery, request).changed !== ''
-    return showAccount(db, reply, session, { problem: null, wasChanged })
+    const { changed, saved } = readQuery(AccountQuery, request)
+    const shown = { problem: null, wasChanged: changed !== '', wasSaved: saved !== '' }
+    return showAccount(db, reply, session, shown)
   })
 
   app.post('/settings/account/password', async (request, reply) => {
@@ -61,6 +66,10 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     return reply.redirect('/settings/account?changed=1', 303)
   })
 
+  await profileRoutes(app, context, (reply, session, profileProblem) =>
+    showAccount(db, reply, session, { problem: null, wasChanged: false, profileProblem }),
+  )
+
   app.post('/settings/account/sign-out-everywhere', async (request, reply) => {
     const session = await readSession(context, request)
     if (session) {
@@ -76,10 +85,21 @@ async function showAccount(
   db: pg.Pool,
   reply: FastifyReply,
   session: Session,
-  shown: { problem: string | null; wasChanged: boolean },
+  shown: {
+    problem: string | null
+    wasChanged: boolean
+    profileProblem?: ProfileProblem
+    wasSaved?: boolean
+  },
 ): Promise<FastifyReply> {
-  const about = await findAccountByUsername(db, session.account.username)
-  return accountPage(reply, session, { ...shown, about, minPasswordCharacters })
+  const about = await findAccountDetails(db, session.account.username)
+  return accountPage(reply, session, {
+    profileProblem: null,
+    wasSaved: false,
+    ...shown,
+    about,
+    minPasswordCharacters,
+  })
 }
 
 /**

@@ -114,6 +114,8 @@ export async function setPasswordHash(db: Queryable, accountId: string, newHash:
 /** An account as administrators see it. */
 export interface AccountDetails extends Account {
   createdAt: Date
+  /** When its email was verified; null when it was not. */
+  emailVerifiedAt: Date | null
   /** Null while it is enabled. */
   disabledAt: Date | null
   /** When one of its sessions was last used; null when it has none. */
@@ -137,7 +139,7 @@ export async function findAccountDetails(db: Queryable, username: string): Promi
 async function selectDetails(db: Queryable, condition: string, values: unknown[]): Promise<AccountDetails[]> {
   const { rows } = await db.query<AccountDetails>(
     `select a.id, a.username, a.display_name as "displayName", a.email, a.is_admin as "isAdmin",
-            a.created_at as "createdAt", a.disabled_at as "disabledAt", s.seen as "lastSeenAt", s.sessions,
+            a.email_verified_at as "emailVerifiedAt", a.created_at as "createdAt", a.disabled_at as "disabledAt", s.seen as "lastSeenAt", s.sessions,
             (select count(*)::int from personal_token t
               where t.account_id = a.id and t.revoked_at is null and t.expires_at > now()) as tokens,
             array(select g.name from group_member m join repository_group g on g.id = m.group_id

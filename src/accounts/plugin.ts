@@ -7,6 +7,7 @@ import { accountRoutes } from './account-page.ts'
 import { adminEventRoutes, securityRoutes } from './event-pages.ts'
 import { loginRoutes } from './login.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
+import { sessionRoutes } from './sessions-page.ts'
 
 /** Accounts: sign-in, and the settings of the signed-in account. */
 export async function accounts(app: FastifyInstance, context: AppContext): Promise<void> {
@@ -21,6 +22,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
       scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
       await accountRoutes(scope, context)
       await personalTokenRoutes(scope, context)
+      await sessionRoutes(scope, context)
       await securityRoutes(scope, context)
       await adminEventRoutes(scope, context)
     })

@@ -93,7 +93,15 @@ describe.skipIf(!hasBrowser)(
         prompt: 'consent',
       })
       const paths = [
-        ...['/', '/settings/tokens', '/settings/account', '/settings/authorizations', '/no/where'],
+        ...[
+          '/',
+          '/settings/tokens',
+          '/settings/account',
+          '/settings/sessions',
+          '/settings/security',
+          '/settings/authorizations',
+          '/no/where',
+        ],
         `/${repository.path}`,
         `/${repository.path}/packages/acme/lib?version=${encodeURIComponent(long)}`,
         `/oauth2/auth?${ask}`,

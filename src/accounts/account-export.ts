@@ -1,0 +1,45 @@
+import type { Queryable } from '../database/database.ts'
+
+/** The latest events in an export; the others are at `/settings/security`. */
+const maxEvents = 10_000
+
+/** All that svc stores about an account, without secrets: one JSON document. Null when the account is gone. */
+export async function exportAccount(db: Queryable, accountId: string): Promise<object | null> {
+  const { rows } = await db.query<{ exported: object }>(
+    `select json_build_object(
+       'exported_at', now(),
+       'account', json_build_object(
+         'id', a.id, 'username', a.username, 'name', a.display_name, 'email', a.email,
+         'email_verified_at', a.email_verified_at, 'admin', a.is_admin, 'created_at', a.created_at),
+       'groups', (select coalesce(json_agg(json_build_object('group', g.name, 'role', m.role) order by g.name), '[]')
+                    from group_member m join repository_group g on g.id = m.group_id where m.account_id = a.id),
+       'repositories', (select coalesce(json_agg(json_build_object('repository', g.name || '/' || r.name, 'role', m.role)
+                                                 order by g.name, r.name), '[]')
+                          from repository_member m join repository r on r.id = m.repository_id
+                          join repository_group g on g.id = r.group_id where m.account_id = a.id),
+       'sessions', (select coalesce(json_agg(json_build_object(
+                             'network', s.network, 'last_network', s.last_network, 'user_agent', s.user_agent,
+                             'created_at', s.created_at, 'last_seen_at', s.last_seen_at) order by s.created_at), '[]')
+                      from session s where s.account_id = a.id and s.expires_at > now()),
+       'tokens', (select coalesce(json_agg(json_build_object(
+                           'name', t.name, 'scopes', t.scopes, 'resource_scope', t.resource_scope,
+                           'created_at', t.created_at, 'last_used_at', t.last_used_at,
+                           'expires_at', nullif(t.expires_at, 'infinity'), 'revoked_at', t.revoked_at) order by t.id), '[]')
+                    from personal_token t where t.account_id = a.id),
+       'authorizations', (select coalesce(json_agg(json_build_object(
+                                   'application', c.name, 'client_id', c.client_id, 'scopes', h.scopes,
+                                   'resource_scope', h.resource_scope, 'granted_at', h.granted_at,
+                                   'ended_at', h.ended_at) order by h.id), '[]')
+                            from authorization_grant h join application c on c.id = h.application_id
+                           where h.account_id = a.id),
+       'events', (select coalesce(json_agg(json_build_object(
+                           'happened_at', e.happened_at, 'action', e.action, 'via', e.via, 'ip', host(e.address),
+                           'user_agent', e.user_agent, 'details', e.details) order by e.id desc), '[]')
+                    from (select * from identity_event where account_id = a.id order by id desc limit $2) e)
+     ) as exported
+       from account a
+      where a.id = $1`,
+    [accountId, maxEvents],
+  )
+  return rows[0]?.exported ?? null
+}

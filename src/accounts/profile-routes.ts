@@ -1,0 +1,129 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../context.ts'
+import { brokenConstraint, transaction } from '../database/database.ts'
+import { isPlainText } from '../domain/plain-text.ts'
+import { actorOf } from '../http/actor.ts'
+import { clearCookie } from '../http/cookies.ts'
+import { readForm, text } from '../http/forms.ts'
+import { exportAccount } from './account-export.ts'
+import { deleteAccount } from './account-lifecycle.ts'
+import { type AccountChanges, changeAccount } from './accounts.ts'
+import type { Session } from './sessions.ts'
+import { confirmPassword } from './sign-in.ts'
+import { readSession, redirectToSignIn } from './visitor.ts'
+
+/** What a form did not accept, and which form it was. */
+export interface ProfileProblem {
+  form: 'profile' | 'sign-in' | 'delete'
+  problem: string
+}
+
+/** Shows the account page with a problem. */
+type ShowProblem = (reply: FastifyReply, session: Session, problem: ProfileProblem) => Promise<FastifyReply>
+
+const trimmed = text.transform((value) => value.trim())
+const ProfileForm = z.object({ display_name: trimmed })
+const SignInForm = z.object({ username: trimmed, email: trimmed, current_password: text })
+const DeleteForm = z.object({ username: trimmed, current_password: text })
+
+/** What a person reads when a value breaks a rule of the schema. */
+const problems: Record<string, string> = {
+  username_is_taken: 'This username is taken.',
+  username_is_reserved: 'This username is taken.',
+  username_is_well_formed:
+    'A username has at most 39 lower-case letters and digits, with single . _ or - between them.',
+  email_is_taken: 'Another account has this email address.',
+  email_is_an_address_max_254_characters: 'This is no email address.',
+  display_name_max_100_characters: 'A name has at most 100 characters.',
+}
+
+/** The parts of `/settings/account` that are not the password: profile, export and deletion. */
+export async function profileRoutes(
+  app: FastifyInstance,
+  context: AppContext,
+  showProblem: ShowProblem,
+): Promise<void> {
+  const { config, db } = context
+
+  app.post('/settings/account/profile', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    const { display_name: displayName } = readForm(ProfileForm, request)
+    const isPlain = isPlainText(displayName)
+    const problem = isPlain ? await change(request, session, { displayName }) : 'A name is one line of text.'
+    if (problem) return showProblem(reply.code(400), session, { form: 'profile', problem })
+    return reply.redirect('/settings/account?saved=1', 303)
+  })
+
+  app.post('/settings/account/sign-in', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    const { username, email, current_password: password } = readForm(SignInForm, request)
+    const refused = await refuseWithoutPassword(reply, session, password)
+    if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
+    const problem = await change(request, session, { username: username.toLowerCase(), email: email || null })
+    if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem })
+    return reply.redirect('/settings/account?saved=1', 303)
+  })
+
+  app.get('/settings/account/export', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const exported = await exportAccount(db, session.account.id)
+    return reply
+      .header('content-disposition', 'attachment; filename="account.json"')
+      .type('application/json')
+      .send(Buffer.from(`${JSON.stringify(exported, null, 2)}\n`))
+  })
+
+  app.post('/settings/account/delete', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    const { account } = session
+    const form = readForm(DeleteForm, request)
+    if (form.username !== account.username) {
+      const problem = 'Type your username to confirm that you want to delete your account.'
+      return showProblem(reply.code(400), session, { form: 'delete', problem })
+    }
+    const refused = await refuseWithoutPassword(reply, session, form.current_password)
+    if (refused) return showProblem(reply, session, { form: 'delete', problem: refused })
+    const actor = actorOf(request, account.id)
+    const author = { accountId: account.id, token: null, address: actor.ip }
+    const { outcome, groups } = await deleteAccount(db, actor, author, account, 'refuse')
+    if (outcome === 'refused') {
+      const problem = `You are the only admin of ${groups.join(', ')}. Make somebody else admin there first, or delete the group.`
+      return showProblem(reply.code(409), session, { form: 'delete', problem })
+    }
+    clearCookie(reply, config, 'session')
+    return reply.redirect('/', 303)
+  })
+
+  /** Changes the account. Returns why it could not. */
+  async function change(
+    request: FastifyRequest,
+    { account }: Session,
+    changes: AccountChanges,
+  ): Promise<string | null> {
+    try {
+      await transaction(db, (tx) => changeAccount(tx, account.id, changes), actorOf(request, account.id))
+      return null
+    } catch (error) {
+      const problem = problems[brokenConstraint(error) ?? '']
+      if (problem === undefined) throw error
+      return problem
+    }
+  }
+
+  /** Returns why the current password is not accepted, with the reply's status set; null when it is right. */
+  async function refuseWithoutPassword(
+    reply: FastifyReply,
+    { account }: Session,
+    password: string,
+  ): Promise<string | null> {
+    const checked = await confirmPassword(db, account.id, password)
+    if (!('problem' in checked)) return null
+    reply.code(checked.status).headers(checked.headers)
+    return checked.status === 403 ? 'Your current password is not right.' : checked.problem
+  }
+}

@@ -1,0 +1,64 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../context.ts'
+import { transaction } from '../database/database.ts'
+import { actorOf } from '../http/actor.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
+import { page } from '../http/pages.ts'
+import { describeBrowser } from './event-words.ts'
+import { deleteOtherSessions, deleteSessionsByKey, type ListedSession, listSessions } from './sessions.ts'
+import { readSession, redirectToSignIn } from './visitor.ts'
+
+/** More than anybody has; ending all others ends the rest too. */
+const maxShown = 200
+
+interface ShownSession extends ListedSession {
+  browser: string
+  isCurrent: boolean
+}
+
+const sessionsPage = page<{ sessions: ShownSession[]; ended: number | null }>('accounts/sessions')
+
+const SessionsQuery = z.object({ ended: text })
+const EndForm = z.object({ session: text })
+
+/** `/settings/sessions`: the browsers that are signed in, and how to end one or all others. */
+export async function sessionRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { db } = context
+
+  app.get('/settings/sessions', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const current = session.idHash.toString('hex')
+    const listed = await listSessions(db, session.account.id, { after: null, limit: maxShown })
+    const sessions = listed
+      .map((one) => ({ ...one, browser: describeBrowser(one.userAgent), isCurrent: one.key === current }))
+      .sort((one, other) => Number(other.lastSeenAt) - Number(one.lastSeenAt))
+    const { ended } = readQuery(SessionsQuery, request)
+    return sessionsPage(reply, session, { sessions, ended: /^\d{1,6}$/.test(ended) ? Number(ended) : null })
+  })
+
+  app.post('/settings/sessions/end', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/sessions')
+    const { session: key } = readForm(EndForm, request)
+    const accountId = session.account.id
+    const isKey = /^[0-9a-f]{64}$/.test(key)
+    const ended = isKey
+      ? await transaction(db, (tx) => deleteSessionsByKey(tx, accountId, key), actorOf(request, accountId))
+      : 0
+    return reply.redirect(`/settings/sessions?ended=${ended}`, 303)
+  })
+
+  app.post('/settings/sessions/end-others', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/sessions')
+    const accountId = session.account.id
+    const ended = await transaction(
+      db,
+      (tx) => deleteOtherSessions(tx, accountId, session.idHash),
+      actorOf(request, accountId),
+    )
+    return reply.redirect(`/settings/sessions?ended=${ended}`, 303)
+  })
+}

@@ -1,0 +1,190 @@
+import { describe, expect, it } from 'vitest'
+import { findAccountDetails } from '../../src/accounts/accounts.ts'
+import { describeBrowser } from '../../src/accounts/event-words.ts'
+import {
+  aGroup,
+  aGroupMember,
+  anAccount,
+  aPersonalToken,
+  csrfTokenIn,
+  password,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+
+const t = useApp()
+
+/** A signed-in browser. `send` posts a form of an account page. */
+async function aVisitor(about: Parameters<typeof anAccount>[1] = {}) {
+  const account = await anAccount(t.db, about)
+  const cookie = await signIn(t.app, account)
+  const open = (url: string) => t.app.inject({ url, headers: { cookie } })
+  const csrf_token = csrfTokenIn(await open('/settings/account'))
+  const send = (url: string, form: Record<string, string>) =>
+    post(t.app, url, cookie, { csrf_token, ...form })
+  return { account, cookie, open, send }
+}
+
+const isSignedIn = async (cookie: string) =>
+  (await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode === 200
+
+describe('/settings/sessions', () => {
+  it('shows each browser in words with its network, and ends one or all others', async () => {
+    const { account, cookie, open, send } = await aVisitor()
+    const [second, third] = [await signIn(t.app, account), await signIn(t.app, account)]
+    await t.db.query(
+      `update session set user_agent = $2, last_network = '198.51.100.7'
+        where created_at = (select max(created_at) from session where account_id = $1)`,
+      [account.id, 'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile Safari/604.1'],
+    )
+    const page = await open('/settings/sessions')
+    expect(page.body).toContain('Safari on iPhone')
+    expect(page.body).toContain('from 198.51.100.7')
+    expect(page.body.match(/This browser/g)).toHaveLength(1)
+    const keys = Array.from(
+      page.body.matchAll(/name="session" value="([0-9a-f]{64})"/g),
+      ([, key]) => key ?? '',
+    )
+    expect(keys).toHaveLength(2)
+
+    const ended = await send('/settings/sessions/end', { session: keys[0] ?? '' })
+    expect(ended.headers.location).toBe('/settings/sessions?ended=1')
+    expect([await isSignedIn(second), await isSignedIn(third)].filter(Boolean)).toHaveLength(1)
+    expect((await send('/settings/sessions/end-others', {})).headers.location).toBe(
+      '/settings/sessions?ended=1',
+    )
+    expect(await Promise.all([second, third, cookie].map(isSignedIn))).toEqual([false, false, true])
+  })
+
+  it('does not end the session of somebody else', async () => {
+    const ann = await aVisitor()
+    const ben = await aVisitor()
+    const { rows } = await t.db.query<{ key: string }>(
+      `select encode(id_hash, 'hex') as key from session where account_id = $1`,
+      [ben.account.id],
+    )
+    for (const session of [rows[0]?.key ?? '', '', 'nonsense']) {
+      const answer = await ann.send('/settings/sessions/end', { session })
+      expect(answer.headers.location).toBe('/settings/sessions?ended=0')
+    }
+    expect(await isSignedIn(ben.cookie)).toBe(true)
+    expect(await isSignedIn(ann.cookie)).toBe(true)
+  })
+
+  it('notes the network that a session was last used from', async () => {
+    const { account, cookie } = await aVisitor()
+    await t.db.query(`update session set last_seen_at = now() - interval '2 minutes' where account_id = $1`, [
+      account.id,
+    ])
+    await t.app.inject({ url: '/settings/sessions', headers: { cookie }, remoteAddress: '203.0.113.9' })
+    const { rows } = await t.db.query('select network, last_network from session where account_id = $1', [
+      account.id,
+    ])
+    expect(rows).toEqual([{ network: '127.0.0.1', last_network: '203.0.113.9' }])
+  })
+})
+
+it.each([
+  ['Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0', 'Firefox on Linux'],
+  [
+    'Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0',
+    'Edge on Windows',
+  ],
+  [
+    'Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0 Mobile Safari/537.36',
+    'Chrome on Android',
+  ],
+  ['Mozilla/5.0 (Macintosh; Intel Mac OS X 15_0) Version/18.0 Safari/605.1.15', 'Safari on macOS'],
+  ['curl/8.14', 'curl'],
+  ['x'.repeat(100), 'x'.repeat(60)],
+  [null, 'Unknown browser'],
+])('describes the browser %s as %s', (userAgent, words) => {
+  expect(describeBrowser(userAgent)).toBe(words)
+})
+
+describe('the profile at /settings/account', () => {
+  it('changes the display name', async () => {
+    const { account, send, open } = await aVisitor()
+    expect((await send('/settings/account/profile', { display_name: ' Ann <Lee> ' })).statusCode).toBe(303)
+    expect((await open('/settings/account?saved=1')).body).toContain('value="Ann &lt;Lee&gt;"')
+    expect(await findAccountDetails(t.db, account.username)).toMatchObject({ displayName: 'Ann <Lee>' })
+    const long = await send('/settings/account/profile', { display_name: 'x'.repeat(101) })
+    expect([long.statusCode, long.body.includes('at most 100 characters')]).toEqual([400, true])
+    const lines = await send('/settings/account/profile', { display_name: 'a\nb' })
+    expect([lines.statusCode, lines.body.includes('one line of text')]).toEqual([400, true])
+  })
+
+  it('changes username and email with the password, and a new email is not verified', async () => {
+    const { account, send, open } = await aVisitor()
+    const [username, email] = [`${account.username}-new`, `${account.username}@example.com`]
+    const form = { username, email, current_password: password }
+    const wrong = await send('/settings/account/sign-in', { ...form, current_password: 'wrong' })
+    expect([wrong.statusCode, wrong.body.includes('password is not right')]).toEqual([403, true])
+    expect((await send('/settings/account/sign-in', form)).statusCode).toBe(303)
+    expect((await open('/settings/account')).body).toContain('Not verified')
+    await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])
+    expect((await open('/settings/account')).body).not.toContain('Not verified')
+    await send('/settings/account/sign-in', { ...form, email: `other-${email}` })
+    expect(await findAccountDetails(t.db, username)).toMatchObject({
+      email: `other-${email}`,
+      emailVerifiedAt: null,
+    })
+  })
+
+  it.each([
+    ['a username of somebody else', { username: 'taken' }, 'This username is taken'],
+    ['no username', { username: 'no spaces' }, 'A username has'],
+    ['an email of somebody else', { email: 'TAKEN@example.com' }, 'Another account has'],
+    ['no email', { email: 'nonsense' }, 'no email address'],
+  ])('refuses %s', async (_what, change, problem) => {
+    await anAccount(t.db, { username: 'taken', email: 'taken@example.com' }).catch(() => {})
+    const { account, send } = await aVisitor()
+    const form = { username: account.username, email: '', current_password: password, ...change }
+    const refused = await send('/settings/account/sign-in', form)
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain(problem)
+  })
+})
+
+describe('the data and the deletion of an account at /settings/account', () => {
+  it('exports all that is stored, without secrets and without other accounts', async () => {
+    const { account, open } = await aVisitor({ email: `export@example.com`, displayName: 'Ann' })
+    const token = await aPersonalToken(t.db, account, { name: 'laptop' })
+    await aGroupMember(t.db, account, await aGroup(t.db, 'exported-group'), 'developer')
+    await aPersonalToken(t.db, await anAccount(t.db), { name: 'of somebody else' })
+    const answer = await open('/settings/account/export')
+    expect(answer.headers['content-disposition']).toBe('attachment; filename="account.json"')
+    expect(answer.json()).toMatchObject({
+      account: { username: account.username, name: 'Ann', email: 'export@example.com' },
+      groups: [{ group: 'exported-group', role: 'developer' }],
+      sessions: [{ network: '127.0.0.1' }],
+      tokens: [{ name: 'laptop' }],
+      authorizations: [],
+      events: [{ action: 'token-created' }, { action: 'sign-in' }, { action: 'account-created' }],
+    })
+    for (const secret of [token, 'argon2', 'of somebody else']) expect(answer.body).not.toContain(secret)
+    expect((await t.app.inject('/settings/account/export')).statusCode).toBe(303)
+  })
+
+  it('deletes the account after username and password, unless a group would lose its only admin', async () => {
+    const { account, cookie, send } = await aVisitor()
+    const form = { username: account.username, current_password: password }
+    const unconfirmed = await send('/settings/account/delete', { ...form, username: '' })
+    expect([unconfirmed.statusCode, unconfirmed.body.includes('Type your username to confirm')]).toEqual([
+      400,
+      true,
+    ])
+    expect((await send('/settings/account/delete', { ...form, current_password: 'wrong' })).statusCode).toBe(
+      403,
+    )
+    const group = await aGroup(t.db, 'only-mine')
+    await aGroupMember(t.db, account, group, 'admin')
+    const refused = await send('/settings/account/delete', form)
+    expect([refused.statusCode, refused.body.includes('the only admin of only-mine')]).toEqual([409, true])
+    await aGroupMember(t.db, await anAccount(t.db), group, 'admin')
+    expect((await send('/settings/account/delete', form)).statusCode).toBe(303)
+    expect(await findAccountDetails(t.db, account.username)).toBeNull()
+    expect(await isSignedIn(cookie)).toBe(false)
+  })
+})
