@@ -4,6 +4,7 @@ COPY package.json package-lock.json ./
 RUN npm ci
 COPY tsconfig.json ./
 COPY bin ./bin
+COPY docs ./docs
 COPY src ./src
 RUN npm run build
 

@@ -17,7 +17,7 @@ function metadataPaths(authUrl: string): string[] {
 /** Authorization server metadata: RFC 8414, with RFC 9207 §3. */
 export async function metadataRoute(
   app: FastifyInstance,
-  { config: { authUrl } }: AppContext,
+  { config: { authUrl, baseUrl } }: AppContext,
 ): Promise<void> {
   const metadata = {
     issuer: authUrl,
@@ -32,6 +32,7 @@ export async function metadataRoute(
     revocation_endpoint_auth_methods_supported: clientAuthenticationMethods,
     introspection_endpoint_auth_methods_supported: clientAuthenticationMethods,
     code_challenge_methods_supported: ['S256'],
+    service_documentation: `${baseUrl}/docs`,
     scopes_supported: allScopes,
     authorization_response_iss_parameter_supported: true,
   }

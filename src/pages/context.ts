@@ -7,4 +7,6 @@ export interface PagesContext extends AppContext {
   readmes: ReadmeRenderer
   /** For changes of packages: a few connections of their own, because they wait for locks. */
   changes: pg.Pool
+  /** The OpenAPI document of the API. */
+  describeApi: () => Promise<Record<string, unknown>>
 }

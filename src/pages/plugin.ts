@@ -4,6 +4,7 @@ import { pagePolicy, servePages } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { activityRoutes } from './activity.ts'
 import type { PagesContext } from './context.ts'
+import { docsRoutes } from './docs.ts'
 import { groupRoutes } from './group.ts'
 import { homeRoutes } from './home.ts'
 import { membersRoutes } from './members.ts'
@@ -26,6 +27,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await homeRoutes(app, context)
     await searchRoutes(app, context)
     await newRoutes(app, context)
+    await docsRoutes(app, context)
     await groupRoutes(app, context)
     await membersRoutes(app, context)
     await repositorySettingsRoutes(app, context)

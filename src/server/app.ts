@@ -114,7 +114,12 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     await mirror.settle()
   })
   await app.register(api, { ...context, changes, lastUse, upstreamClient })
-  await app.register(peoplesPages, { ...context, changes, readmes })
+  await app.register(peoplesPages, {
+    ...context,
+    changes,
+    readmes,
+    describeApi: async () => (await app.inject('/api/openapi.json')).json<Record<string, unknown>>(),
+  })
   await app.register(registry, {
     ...context,
     changes,

@@ -22,6 +22,7 @@ describe('GET /.well-known/oauth-authorization-server', () => {
       revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
       introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
       code_challenge_methods_supported: ['S256'],
+      service_documentation: 'http://svc.test/docs',
       scopes_supported: expect.arrayContaining(['repo-code:r', 'repo-code:rw', 'mission-manage:rw']),
       authorization_response_iss_parameter_supported: true,
     })

@@ -1,0 +1,138 @@
+/** A part of an OpenAPI document. */
+interface Node {
+  [name: string]: unknown
+}
+
+/** A member of a body, or a parameter, as the reference shows it. */
+export interface DescribedField {
+  name: string
+  /** Such as `string`, `integer`, `one of a, b`, `list of Version`. */
+  type: string
+  isRequired: boolean
+  description: string
+}
+
+/** An endpoint of the API. */
+export interface Operation {
+  id: string
+  method: string
+  path: string
+  summary: string
+  description: string
+  parameters: (DescribedField & { place: string })[]
+  body: DescribedField[]
+  responses: { status: string; description: string; type: string; fields: DescribedField[] }[]
+}
+
+/** The endpoints of one section. */
+export interface OperationGroup {
+  title: string
+  description: string
+  operations: Operation[]
+}
+
+const methods = ['get', 'put', 'post', 'patch', 'delete']
+
+/** Reads from an OpenAPI document what people look up: endpoints by section, with parameters, bodies and responses. */
+export function describeOperations(document: Node): OperationGroup[] {
+  const all = Object.entries(nodeOf(document['paths'])).flatMap(([path, operations]) =>
+    methods.flatMap((method) => {
+      const operation = nodeOf(operations)[method]
+      return operation === undefined ? [] : [{ path, method, operation: nodeOf(operation) }]
+    }),
+  )
+  return listOf(document['tags']).map((tag) => ({
+    title: textOf(tag['name']),
+    description: textOf(tag['description']),
+    operations: all
+      .filter(({ operation }) => textsOf(operation['tags']).includes(textOf(tag['name'])))
+      .map(({ path, method, operation }) => describeOperation(document, path, method, operation)),
+  }))
+}
+
+function describeOperation(document: Node, path: string, method: string, operation: Node): Operation {
+  const body = schemaOf(nodeOf(operation['requestBody']))
+  return {
+    id: textOf(operation['operationId']) || `${method}${path.replace(/[^\w]+/g, '-')}`,
+    method: method.toUpperCase(),
+    path,
+    summary: textOf(operation['summary']),
+    description: textOf(operation['description']),
+    parameters: listOf(operation['parameters']).map((parameter) => ({
+      name: textOf(parameter['name']),
+      place: textOf(parameter['in']),
+      type: typeOf(nodeOf(parameter['schema'])),
+      isRequired: parameter['required'] === true,
+      description: textOf(parameter['description']) || textOf(nodeOf(parameter['schema'])['description']),
+    })),
+    body: fieldsOf(document, body),
+    responses: Object.entries(nodeOf(operation['responses'])).map(([status, response]) => {
+      const schema = schemaOf(nodeOf(response))
+      return {
+        status,
+        description: textOf(nodeOf(response)['description']),
+        type: schema ? typeOf(schema) : '',
+        // Every error has the same form, which the page explains once.
+        fields: status.startsWith('2') ? fieldsOf(document, schema) : [],
+      }
+    }),
+  }
+}
+
+/** The JSON schema of a request or a response; null without one. */
+function schemaOf(message: Node): Node | null {
+  const json = nodeOf(message['content'])['application/json']
+  return json === undefined ? null : nodeOf(nodeOf(json)['schema'])
+}
+
+/** The members of an object, or of the objects of a list. */
+function fieldsOf(document: Node, schema: Node | null): DescribedField[] {
+  if (!schema) return []
+  const resolved = resolveSchema(document, schema)
+  if (resolved['type'] === 'array') return fieldsOf(document, nodeOf(resolved['items']))
+  const required = textsOf(resolved['required'])
+  return Object.entries(nodeOf(resolved['properties'])).map(([name, member]) => ({
+    name,
+    type: typeOf(nodeOf(member)),
+    isRequired: required.includes(name),
+    description: textOf(nodeOf(member)['description']),
+  }))
+}
+
+function resolveSchema(document: Node, schema: Node): Node {
+  const reference = textOf(schema['$ref'])
+  if (reference === '') return schema
+  const schemas = nodeOf(nodeOf(document['components'])['schemas'])
+  return nodeOf(schemas[nameOf(reference)])
+}
+
+function nameOf(reference: string): string {
+  return reference.slice(reference.lastIndexOf('/') + 1)
+}
+
+function typeOf(schema: Node): string {
+  const { enum: values, type, anyOf, oneOf, items, $ref: reference } = schema
+  if (typeof reference === 'string') return nameOf(reference)
+  if (Array.isArray(values)) return `one of ${values.map(String).join(', ')}`
+  const choices = listOf(anyOf ?? oneOf)
+  if (choices.length > 0) return [...new Set(choices.map(typeOf))].join(' or ')
+  if (type === 'array') return `list of ${typeOf(nodeOf(items))}`
+  if (Array.isArray(type)) return textsOf(type).join(' or ')
+  return textOf(type) || 'any'
+}
+
+function nodeOf(value: unknown): Node {
+  return typeof value === 'object' && value !== null ? (value as Node) : {}
+}
+
+function listOf(value: unknown): Node[] {
+  return Array.isArray(value) ? value.map(nodeOf) : []
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
+}
+
+function textsOf(value: unknown): string[] {
+  return Array.isArray(value) ? value.filter((text) => typeof text === 'string') : []
+}

@@ -1,0 +1,112 @@
+import { readFile } from 'node:fs/promises'
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
+import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
+import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+
+const port = await freePort()
+const baseURL = `http://127.0.0.1:${port}`
+
+describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is needed)', () => {
+  const t = useListeningApp(port)
+  const browser = useBrowser()
+
+  /** An admin of a repository with one version, signed in. */
+  async function anAdmin(options: { javaScriptEnabled?: boolean } = {}) {
+    const account = await anAccount(t.db)
+    const repository = await aRepository(t.db)
+    await aMember(t.db, account, repository, 'admin')
+    const { push } = await aPublisher(t, { repository })
+    await push('1.0.0')
+    const page = await browser.newPage({ baseURL, viewport: { width: 1280, height: 800 }, ...options })
+    await page.goto(`/${repository.path}/packages/acme/lib`)
+    await page.getByRole('link', { name: 'Sign in' }).first().click()
+    await page.getByLabel('Username or email').fill(account.username)
+    await page.getByLabel('Password').fill(password)
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+    await page.getByRole('heading', { name: 'acme/lib' }).waitFor()
+    return { page, repository }
+  }
+
+  for (const javaScriptEnabled of [false, true]) {
+    it(`deletes a version after a question, ${javaScriptEnabled ? 'in a dialog' : 'without JavaScript'}`, async () => {
+      const { page } = await anAdmin({ javaScriptEnabled })
+      await page.getByRole('link', { name: 'Manage versions' }).click()
+      await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
+      const dialog = page.getByRole('dialog')
+      if (javaScriptEnabled) {
+        await dialog.getByRole('link', { name: 'Cancel' }).click()
+        await dialog.waitFor({ state: 'detached' })
+        await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
+      }
+      const question = javaScriptEnabled ? dialog : page
+      await question.getByRole('button', { name: 'Delete', exact: true }).click()
+      await page.getByText('Version 1.0.0 deleted.').waitFor()
+      await page.reload()
+      expect(await page.getByText('Version 1.0.0 deleted.').count()).toBe(0)
+    })
+  }
+
+  it('copies a command, focuses the search with /, and shows relative times', async () => {
+    const { page } = await anAdmin()
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: baseURL })
+    await page.getByRole('button', { name: 'Copy' }).first().click()
+    await page.getByRole('button', { name: 'Copied' }).waitFor()
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toContain('composer require acme/lib')
+    await page.keyboard.press('/')
+    await page.keyboard.type('lib')
+    expect(await page.locator('#find').inputValue()).toBe('lib')
+    const time = page.locator('time').first()
+    expect(await time.textContent()).toMatch(/now|ago/)
+    expect(await time.getAttribute('title')).toMatch(/\d{4}/)
+  })
+
+  it('passes axe in both colour schemes and fits a phone, page by page', async () => {
+    const { page, repository } = await anAdmin()
+    const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
+    const own = `/${repository.path}`
+    const below = ['', '/-/members', '/-/activity', '/-/settings', '/packages/acme/lib']
+    const more = ['/packages/acme/lib/-/versions', '/packages/acme/lib/-/advisories']
+    const asks = ['/packages/acme/lib/-/versions/quarantine?version=1.0.0']
+    const [group] = repository.path.split('/')
+    const others = ['/', `/${group}`, '/new/group', '/new/repository', '/search?q=lib', '/docs', '/docs/api']
+    const paths = [
+      ...others,
+      '/docs/operations',
+      '/no/where',
+      ...[...below, ...more, ...asks].map((path) => own + path),
+    ]
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme })
+      for (const path of paths) {
+        await page.goto(path)
+        expect(await violations(page, axe), `${path} in ${colorScheme}`).toEqual([])
+        await shoot(page, `${path}-${colorScheme}-1280`)
+        await page.setViewportSize({ width: 375, height: 740 })
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+        expect(overflow, `${path} at 375 px`).toBeLessThanOrEqual(0)
+        await shoot(page, `${path}-${colorScheme}-375`)
+        await page.setViewportSize({ width: 1280, height: 800 })
+      }
+    }
+  }, 180_000)
+})
+
+async function violations(page: Page, axe: string): Promise<string[]> {
+  await page.evaluate(axe)
+  return page.evaluate(async () => {
+    const { axe: checker } = window as unknown as {
+      axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> }
+    }
+    const { violations } = await checker.run()
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
+  })
+}
+
+/** Keeps a screenshot for people, in the folder that SCREENSHOTS names. */
+async function shoot(page: Page, name: string): Promise<void> {
+  const folder = process.env['SCREENSHOTS']
+  if (folder) await page.screenshot({ path: `${folder}/${name.replace(/\W+/g, '_')}.png`, fullPage: true })
+}
