@@ -157,10 +157,12 @@ export function brokenConstraint(error: unknown): string | null {
 
 /**
  * Returns whether a retry may help: the database cannot be reached, is shutting down, has no connection left, or a
- * server-side limit of time ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03).
+ * server-side limit of time ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03). A
+ * standby that is not promoted yet refuses to write (25006).
  */
 export function isOutage(thrown: NodeJS.ErrnoException): boolean {
-  if (thrown instanceof pg.DatabaseError) return /^(?:08|53|57P|57014|55P03|25P03)/.test(thrown.code ?? '')
+  if (thrown instanceof pg.DatabaseError)
+    return /^(?:08|53|57P|57014|55P03|25P03|25006)/.test(thrown.code ?? '')
   return (
     ['connect', 'getaddrinfo'].includes(thrown.syscall ?? '') ||
     ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'ETIMEDOUT', 'EPIPE'].includes(thrown.code ?? '') ||

@@ -1,0 +1,113 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openDatabase } from '../../src/database/database.ts'
+import { findPostgresPrograms, type PostgresPair, startPostgresPair } from '../support/postgres-pair.ts'
+import { type Server, startServer, stopServer } from '../support/program.ts'
+import { aRemoteUser, type Tokens } from '../support/remote-user.ts'
+
+const programs = findPostgresPrograms()
+
+describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', () => {
+  let folder: string
+  let pair: PostgresPair
+  let server: Server
+  let db: pg.Pool
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'svc-test-failover-'))
+    pair = await startPostgresPair(programs ?? '')
+    server = await startServer({ DATABASE_URL: pair.url, DATA_DIR: folder, HOST: '127.0.0.1' })
+    db = openDatabase({ connectionString: pair.url }, () => {})
+  })
+  afterAll(async () => {
+    await stopServer(server)
+    await db.end()
+    await pair.stop()
+    await rm(folder, { recursive: true })
+  })
+
+  it('is replaced by it: nothing that svc acknowledged is lost, and svc goes on by itself', async () => {
+    const { url } = server
+    const user = await aRemoteUser(db)
+    expect((await user.push(url, '1.0.0')).status).toBe(201)
+    const [toRevoke, chains] = await Promise.all(
+      [300, 4].map((count) => Promise.all(Array.from({ length: count }, () => user.tokens(url)))),
+    )
+    const kinds = ['pull', 'push', 'refresh', 'revoke'] as const
+    const lastSuccess = new Map<string, number>()
+    const refused: { what: string; status: number; retryAfter: string | null }[] = []
+    const pushed: string[] = []
+    const revoked: string[] = []
+    let isOver = false
+
+    /** Returns the body; null when the request was refused, as it may be in the gap. */
+    async function send(what: (typeof kinds)[number], request: Promise<Response>): Promise<string | null> {
+      const response = await request
+      const body = await response.text()
+      if (response.ok) {
+        lastSuccess.set(what, Date.now())
+        return body
+      }
+      refused.push({ what, status: response.status, retryAfter: response.headers.get('retry-after') })
+      await sleep(20)
+      return null
+    }
+    async function refresh(chain: number): Promise<void> {
+      while (!isOver) {
+        const token = chains?.[chain]?.refresh_token ?? ''
+        const body = await send('refresh', user.refresh(url, token))
+        if (body !== null && chains) chains[chain] = JSON.parse(body) as Tokens
+      }
+    }
+    async function push(): Promise<void> {
+      for (let i = 1; !isOver; i += 1) {
+        const version = `1.0.${i}`
+        if ((await send('push', user.push(url, version))) !== null) pushed.push(version)
+      }
+    }
+    async function revoke(): Promise<void> {
+      for (const { access_token } of toRevoke ?? []) {
+        if ((await send('revoke', user.revoke(url, access_token))) !== null) revoked.push(access_token)
+        if (isOver) return
+        await sleep(20)
+      }
+    }
+    async function pull(): Promise<void> {
+      while (!isOver) await send('pull', user.pull(url))
+    }
+    const load = Promise.all([pull(), pull(), push(), revoke(), ...(chains ?? []).map((_, i) => refresh(i))])
+
+    await expect.poll(() => lastSuccess.size, { timeout: 10_000 }).toBe(kinds.length)
+    await pair.killPrimary()
+    await sleep(500)
+    // Now it may be read, and not yet written.
+    pair.moveAddress()
+    await sleep(300)
+    await pair.promoteStandby()
+    const promotedAt = Date.now()
+    const isBack = (kind: string) => (lastSuccess.get(kind) ?? 0) > promotedAt
+    await expect.poll(() => kinds.filter(isBack), { timeout: 5000, interval: 20 }).toEqual(kinds)
+    isOver = true
+    await load
+
+    expect(new Set(refused.map(({ what }) => what))).toEqual(new Set(kinds))
+    expect(refused.filter(({ status, retryAfter }) => status !== 503 || retryAfter === null)).toEqual([])
+
+    for (const { access_token } of chains ?? [])
+      expect((await user.check(url, access_token)).status).toBe(200)
+    for (const token of revoked) expect((await user.check(url, token)).status).toBe(401)
+    const document = await (await user.pull(url)).text()
+    for (const version of pushed) expect(document).toContain(`"${version}"`)
+    expect([revoked.length > 1, pushed.length > 1]).toEqual([true, true])
+
+    await db.query(`insert into job (name, key) values ('delete-expired-rows', '')`)
+    const isDone = async () =>
+      (await db.query(`select from job_kind where name = 'delete-expired-rows' and succeeded_at is not null`))
+        .rowCount
+    await expect.poll(isDone, { timeout: 10_000 }).toBe(1)
+  }, 60_000)
+})
