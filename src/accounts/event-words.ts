@@ -8,6 +8,7 @@ const words: Record<IdentityAction, string> = {
   'sign-out': 'Signed out',
   'session-ended': 'Session ended',
   'password-changed': 'Password changed',
+  'reset-link-created': 'Link for a new password made',
   'email-changed': 'Email address changed',
   'email-verified': 'Email address verified',
   'account-created': 'Account created',

@@ -12,6 +12,7 @@ export const identityActions = [
   'sign-out',
   'session-ended',
   'password-changed',
+  'reset-link-created',
   'email-changed',
   'email-verified',
   'account-created',

@@ -6,6 +6,7 @@ import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { accountRoutes } from './account-page.ts'
 import { adminEventRoutes, securityRoutes } from './event-pages.ts'
 import { loginRoutes } from './login.ts'
+import { passwordResetRoutes } from './password-reset-page.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
 import { sessionRoutes } from './sessions-page.ts'
 
@@ -21,6 +22,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
     await refuseOtherMethods(scope, wrongMethod, async () => {
       scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
       await accountRoutes(scope, context)
+      await passwordResetRoutes(scope, context)
       await personalTokenRoutes(scope, context)
       await sessionRoutes(scope, context)
       await securityRoutes(scope, context)

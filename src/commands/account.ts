@@ -14,6 +14,7 @@ import {
   insertAccount,
   listAccounts,
 } from '../accounts/accounts.ts'
+import { makeResetToken, resetLifetimeSeconds } from '../accounts/password-resets.ts'
 import { findPasswordProblem, hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
 import { commandActor, type Queryable, transaction } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
@@ -45,6 +46,7 @@ export function accountCommand(): Command {
     .addCommand(listCommand())
     .addCommand(showCommand())
     .addCommand(setPasswordCommand())
+    .addCommand(resetLinkCommand())
     .addCommand(setEmailCommand())
     .addCommand(renameCommand())
     .addCommand(setAdminCommand())
@@ -131,6 +133,21 @@ function setPasswordCommand(): Command {
       const text = `Password of ${username} changed.${tellPassword(options, password)}`
       answer(options, { username, password }, text)
     })
+}
+
+function resetLinkCommand(): Command {
+  return onAccount(
+    'reset-link',
+    'Make a link that sets a new password: it works once, for an hour. Give it to the person over a channel that you trust.',
+  ).action(async (username: string, options: JsonOptions) => {
+    const url = await withDatabase(async (db, { baseUrl }) => {
+      const { id } = await theAccount(db, username)
+      const token = await makeResetToken(db, commandActor, id)
+      if (token === null) throw new Error(`${username} is disabled.`)
+      return `${baseUrl}/password-reset?token=${token}`
+    })
+    answer(options, { username, url, expires_in: resetLifetimeSeconds }, url)
+  })
 }
 
 function setEmailCommand(): Command {

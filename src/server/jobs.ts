@@ -1,4 +1,5 @@
 import { logIdentityEventsJob, sweepIdentityEventsJob } from '../accounts/identity-event-jobs.ts'
+import { deleteExpiredResets } from '../accounts/password-resets.ts'
 import { deleteExpiredSessions } from '../accounts/sessions.ts'
 import { deleteExpiredReturns } from '../accounts/sign-in-returns.ts'
 import { deleteExpiredAttempts } from '../http/failure-limit.ts'
@@ -20,6 +21,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredRequests,
     deleteExpiredReturns,
     deleteExpiredSessions,
+    deleteExpiredResets,
     deleteExpiredAttempts,
     deleteExpiredMisses,
   ]),

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { findResetAccount } from '../../src/accounts/password-resets.ts'
 import { anAccount } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
 
@@ -29,5 +30,21 @@ describe('svc event list', () => {
     expect(await svc.fail('event', 'list', '--account', 'nobody')).toContain('There is no account "nobody"')
     expect(await svc.fail('event', 'list', '--action', 'dance')).toContain('sign-in')
     expect(await svc.fail('event', 'list', '--ip', 'nonsense')).toContain('IP address')
+  })
+})
+
+describe('svc account reset-link', () => {
+  it('prints a link that works once, for an hour', async () => {
+    const { id, username } = await anAccount(svc.db)
+    const made = await svc.json('account', 'reset-link', username)
+    expect(made).toEqual({
+      username,
+      url: expect.stringMatching(/^https:\/\/svc\.example\.com\/password-reset\?token=[\w-]{43}$/),
+      expires_in: 3600,
+    })
+    const token = new URL(made['url'] ?? '').searchParams.get('token') ?? ''
+    expect(await findResetAccount(svc.db, token)).toEqual({ id, username })
+    await svc.json('account', 'disable', username)
+    expect(await svc.fail('account', 'reset-link', username)).toContain('disabled')
   })
 })

@@ -1,0 +1,91 @@
+import type pg from 'pg'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
+import { setPasswordHash } from './accounts.ts'
+import { hashPassword } from './passwords.ts'
+import { deleteSessions } from './sessions.ts'
+import { forgetOrigins } from './sign-in-origins.ts'
+
+/** How long a link works. */
+export const resetLifetimeSeconds = 3600
+
+/**
+ * Makes a link's token for an account and returns it. The token of an earlier link stops working. Null for a disabled
+ * account.
+ */
+export async function makeResetToken(db: pg.Pool, actor: Actor, accountId: string): Promise<string | null> {
+  const token = makeOpaqueId()
+  const { rowCount } = await transaction(
+    db,
+    (tx) =>
+      tx.query(
+        `with made as (
+           insert into password_reset (account_id, token_hash, credential_hash, expires_at)
+           select id, $2, sha256(convert_to(password_hash, 'UTF8')), now() + make_interval(secs => $3)
+             from account where id = $1 and disabled_at is null
+               on conflict (account_id) do update
+              set token_hash = excluded.token_hash, credential_hash = excluded.credential_hash,
+                  expires_at = excluded.expires_at
+           returning account_id
+         )
+         select note_identity_event('reset-link-created', account_id, null, '{}') from made`,
+        [accountId, hashSecret(token), resetLifetimeSeconds],
+      ),
+    actor,
+  )
+  return rowCount === 1 ? token : null
+}
+
+/** Returns the account of a link that still works; null for any other. */
+export async function findResetAccount(
+  db: Queryable,
+  token: string,
+): Promise<{ id: string; username: string } | null> {
+  const { rows } = await db.query<{ id: string; username: string }>(
+    `select a.id, a.username
+       from password_reset r join account a on a.id = r.account_id
+      where r.token_hash = $1 and r.expires_at > now() and a.disabled_at is null
+        and r.credential_hash = sha256(convert_to(a.password_hash, 'UTF8'))`,
+    [hashSecret(token)],
+  )
+  return rows[0] ?? null
+}
+
+/** Sets a new password by a link, once, and ends all sessions. False when the link does not work any more. */
+export async function spendResetToken(
+  db: pg.Pool,
+  actor: Actor,
+  token: string,
+  password: string,
+): Promise<boolean> {
+  const passwordHash = await hashPassword(password)
+  return transaction(
+    db,
+    async (tx) => {
+      const account = await findResetAccount(tx, token)
+      if (!account) return false
+      // Of two racing requests only one deletes the row.
+      const { rowCount } = await tx.query(
+        'delete from password_reset where account_id = $1 and token_hash = $2',
+        [account.id, hashSecret(token)],
+      )
+      if (rowCount !== 1) return false
+      await setPasswordHash(tx, account.id, passwordHash)
+      await deleteSessions(tx, account.id)
+      await forgetOrigins(tx, account.id)
+      return true
+    },
+    actor,
+  )
+}
+
+/** Deletes expired links. At most `limit`; returns how many. */
+export async function deleteExpiredResets(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from password_reset
+      where account_id in (select account_id from password_reset where expires_at < now() limit $1
+                              for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}
