@@ -126,9 +126,36 @@ export interface AccountDetails extends Account {
   groups: string[]
 }
 
-/** Lists all accounts by username; `after` is a username. */
-export async function listAccounts(db: Queryable, { after, limit }: ListPart): Promise<AccountDetails[]> {
-  return selectDetails(db, 'a.username > $1 order by a.username limit $2', [after ?? '', limit])
+/**
+ * Lists the accounts by username; `after` is a username. With a search, only those whose username, name or email
+ * contains it.
+ */
+export async function listAccounts(
+  db: Queryable,
+  { after, limit }: ListPart,
+  search = '',
+): Promise<AccountDetails[]> {
+  const condition = `a.username > $1 and ($3 = '' or strpos(a.username, lower($3)) > 0
+        or strpos(lower(a.display_name), lower($3)) > 0 or strpos(lower(a.email), lower($3)) > 0)
+      order by a.username limit $2`
+  return selectDetails(db, condition, [after ?? '', limit, search])
+}
+
+/** How many accounts there are, and how many of them are disabled or site administrators. */
+export interface AccountCounts {
+  all: number
+  disabled: number
+  administrators: number
+}
+
+/** Counts the accounts. */
+export async function countAccounts(db: Queryable): Promise<AccountCounts> {
+  const { rows } = await db.query<AccountCounts>(
+    `select count(*)::int as all, count(disabled_at)::int as disabled,
+            (count(*) filter (where is_admin and disabled_at is null))::int as administrators
+       from account`,
+  )
+  return rows[0] as AccountCounts
 }
 
 /** Finds an account with its details. Null when there is none. */

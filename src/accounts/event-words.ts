@@ -28,6 +28,7 @@ const words: Record<IdentityAction, string> = {
   'application-pending': 'Application waits for review',
   'application-approved': 'Application approved',
   'application-suspended': 'Application suspended',
+  'application-declined': 'Application declined',
   'application-changed': 'Application changed',
   'application-secret-rotated': 'Client secret rotated',
 }

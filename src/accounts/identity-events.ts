@@ -32,6 +32,7 @@ export const identityActions = [
   'application-pending',
   'application-approved',
   'application-suspended',
+  'application-declined',
   'application-changed',
   'application-secret-rotated',
 ] as const

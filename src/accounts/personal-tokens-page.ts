@@ -2,8 +2,12 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { type Actor, brokenConstraint, transaction } from '../database/database.ts'
-import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
-import { allScopes } from '../domain/scopes.ts'
+import {
+  type DescribedScopes,
+  describeResourceScope,
+  describeScopes,
+  scopeChoices,
+} from '../domain/scope-descriptions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
@@ -158,15 +162,4 @@ async function makeToken(
     if (brokenConstraint(error) !== 'personal_token_name_is_taken') throw error
     return `You already have a token named “${choice.name}”.`
   }
-}
-
-/** Returns descriptions of all scopes in groups. A read permission comes before its read-write permission. */
-function scopeChoices() {
-  const read = describeScopes(allScopes.filter((scope) => scope.endsWith(':r'))).flatMap(
-    ({ scopes }) => scopes,
-  )
-  return describeScopes(allScopes).map(({ title, scopes }) => ({
-    title,
-    scopes: scopes.flatMap((widest) => [...read.filter(({ scope }) => `${scope}w` === widest.scope), widest]),
-  }))
 }

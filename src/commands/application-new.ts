@@ -6,10 +6,8 @@ import { readConfig } from '../config.ts'
 import { migrate } from '../database/migrate.ts'
 import { findMigrationsDir, writeMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import { hashSecret, makeClientId, makeSecret } from '../domain/secrets.ts'
-import { listMistakes, maxLogoBytes } from '../oauth/application-rules.ts'
-import { renderSeed, slugOf } from '../oauth/application-seed.ts'
-import type { NewApplication } from '../oauth/applications.ts'
+import { prepareRegistration } from '../oauth/application-changes.ts'
+import { maxLogoBytes } from '../oauth/application-rules.ts'
 import { jsonOption, resourceScopeOption, scopeOption, scopesHelp } from './options.ts'
 import { answer, withBareDatabase } from './run.ts'
 
@@ -57,9 +55,7 @@ export function newCommand(): Command {
 }
 
 async function registerApplication(options: NewOptions): Promise<void> {
-  const secret = makeSecret('client')
-  const application: NewApplication = {
-    clientId: makeClientId(),
+  const { clientId, clientSecret, what, sql } = prepareRegistration({
     name: options.name,
     description: options.description || null,
     website: options.website,
@@ -70,19 +66,15 @@ async function registerApplication(options: NewOptions): Promise<void> {
     resourceScope: options.resourceScope,
     status: options.pending ? 'pending' : 'approved',
     isResourceServer: options.resourceServer ?? false,
-    secretHash: hashSecret(secret),
-  }
-  const mistakes = listMistakes(application)
-  if (mistakes.length > 0) throw new Error(`The application cannot be registered: ${mistakes.join('; ')}.`)
-  const what = `application_${slugOf(application)}`
-  const path = await writeMigration(readConfig(process.env), what, renderSeed(application))
+  })
+  const path = await writeMigration(readConfig(process.env), what, sql)
   if (options.apply) await applyMigration(path)
   answer(
     options,
-    { client_id: application.clientId, client_secret: secret, migration: path },
+    { client_id: clientId, client_secret: clientSecret, migration: path },
     `The migration ${path} ${options.apply ? 'is applied' : 'waits for svc migrate or the next start'}.
-client_id      ${application.clientId}
-client_secret  ${secret}  (shown only now)`,
+client_id      ${clientId}
+client_secret  ${clientSecret}  (shown only now)`,
   )
 }
 

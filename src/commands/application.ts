@@ -40,7 +40,16 @@ export function applicationCommand(): Command {
     .addCommand(deleteCommand())
     .addCommand(statusCommand('approve', 'approved', 'Publish an application: people can authorize it.'))
     .addCommand(
-      statusCommand('suspend', 'suspended', 'Stop an application: none of its tokens works any more.'),
+      statusCommand('suspend', 'suspended', 'Stop an application: none of its tokens works any more.').option(
+        ...reasonOption,
+      ),
+    )
+    .addCommand(
+      statusCommand(
+        'decline',
+        'declined',
+        'Refuse an application that waits for review, or withdraw its approval.',
+      ).requiredOption(...reasonOption),
     )
     .addCommand(rotateCommand())
 }
@@ -67,6 +76,7 @@ function describeApplication(application: Application): Record<string, unknown> 
     name: application.name,
     description: application.description,
     status: application.status,
+    status_reason: application.statusReason,
     website: application.website,
     redirect_uri: application.redirectUri,
     scopes: application.scopes,
@@ -132,7 +142,9 @@ function setCommand(): Command {
     .action(async (clientId: string, options: SetOptions) => {
       const changes = await readChanges(options)
       if (Object.keys(changes).length === 0) throw new Error('Nothing to change: --help lists the options.')
-      const changed = await withDatabase((db, config) => changeApplication(db, config, clientId, changes))
+      const changed = await withDatabase((db, config) =>
+        changeApplication(db, config, commandActor, clientId, changes),
+      )
       if (!changed) throw unknownApplication(clientId)
       const { application, migration } = changed
       const json = { ...describeApplication(application), migration }
@@ -162,7 +174,9 @@ function deleteCommand(): Command {
     .argument('<client_id>', 'as svc application list shows it')
     .addOption(jsonOption())
     .action(async (clientId: string, options: JsonOptions) => {
-      const deleted = await withDatabase((db, config) => deleteApplication(db, config, clientId))
+      const deleted = await withDatabase((db, config) =>
+        deleteApplication(db, config, commandActor, clientId),
+      )
       if (!deleted) throw unknownApplication(clientId)
       const { application, migration } = deleted
       answer(
@@ -173,7 +187,10 @@ function deleteCommand(): Command {
     })
 }
 
+const reasonOption = ['--reason <text>', 'why, for other administrators; at most 350 characters'] as const
+
 interface StatusOptions {
+  reason?: string
   migration: boolean
   json?: boolean
 }
@@ -189,6 +206,7 @@ function statusCommand(verb: string, status: ApplicationStatus, description: str
         changeApplicationStatus(db, config, commandActor, clientId, {
           verb,
           status,
+          reason: options.reason || null,
           isMigration: options.migration,
         }),
       ).catch(explainUnwritable)

@@ -129,7 +129,7 @@ export async function transaction<T>(
 }
 
 /** Part of the statement that begins the transaction, so that it costs no round trip. */
-function setActor(actor: Actor): string {
+export function setActor(actor: Actor): string {
   return `select set_config('svc.actor', ${pg.escapeLiteral(JSON.stringify(actor))}, true)`
 }
 

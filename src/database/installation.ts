@@ -27,3 +27,29 @@ export async function unlessBackupRuns<T>(
     return work(tx)
   })
 }
+
+/** The database as an administrator sees it. */
+export interface DatabaseState {
+  /** Of the installation: a UUID. */
+  id: string
+  /** Of PostgreSQL: `17.4`. */
+  version: string
+  bytes: number
+  connections: number
+  maxConnections: number
+  /** The latest migration that is applied. */
+  migration: string
+}
+
+/** Reads the state of the database. */
+export async function findDatabaseState(db: Queryable): Promise<DatabaseState> {
+  const { rows } = await db.query<DatabaseState>(
+    `select id, split_part(current_setting('server_version'), ' ', 1) as version,
+            pg_database_size(current_database())::float8 as bytes,
+            (select count(*)::int from pg_stat_activity where datname = current_database()) as connections,
+            current_setting('max_connections')::int as "maxConnections",
+            (select max(name) from applied_migration) as migration
+       from installation`,
+  )
+  return rows[0] as DatabaseState
+}

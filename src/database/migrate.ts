@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import type pg from 'pg'
 import { projectRoot } from '../config.ts'
-import { withOwnConnection } from './database.ts'
+import { type Actor, setActor, withOwnConnection } from './database.ts'
 import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 import { applyFunctions, isNewText, listFunctionTexts, readFunctions } from './sql-functions.ts'
 import { withoutTimeouts } from './table-copy.ts'
@@ -64,10 +64,16 @@ export async function migrate(
   })
 }
 
-/** Applies one of the operator's migrations now, whatever else is pending. Does nothing when it is applied already. */
-export async function applyMigration(pool: pg.Pool, path: string): Promise<void> {
+/**
+ * Applies one of the operator's migrations now, whatever else is pending. Does nothing when it is applied already.
+ * Identity events of it name the actor.
+ */
+export async function applyMigration(pool: pg.Pool, path: string, actor: Actor): Promise<void> {
   const migration = await readSqlFile(path, basename(path))
-  await withMigrationLock(pool, (client) => applyIfMissing(client, migration))
+  await withMigrationLock(pool, async (client) => {
+    await client.query(setActor(actor))
+    await applyIfMissing(client, migration)
+  })
 }
 
 /**

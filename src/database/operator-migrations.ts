@@ -2,6 +2,7 @@ import { access, mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
+import type { Actor } from './database.ts'
 import {
   applyMigration,
   firstOperatorNumber,
@@ -62,12 +63,13 @@ export async function writeMigration(
 export async function writeAndApplyMigration(
   db: pg.Pool,
   config: Folder,
+  actor: Actor,
   what: string,
   sql: string,
 ): Promise<string> {
   const path = await writeMigration(config, what, sql, await listAppliedMigrations(db))
   try {
-    await applyMigration(db, path)
+    await applyMigration(db, path, actor)
   } catch (error) {
     await rm(path)
     throw error

@@ -24,6 +24,18 @@ const acts = {
 
 export type Act = keyof typeof acts
 
+/**
+ * The scopes that this product itself checks (SPEC 2.4): those of the registries, and those of `/api/user` and
+ * `/api/groups`. The others are for other services, which introspect the token.
+ */
+export const enforcedScopes: readonly string[] = [
+  ...new Set(Object.values(acts).map(({ scope }) => scope)),
+  'account-profile:r',
+  'account-profile:rw',
+  'account-email:r',
+  'group-resource:r',
+]
+
 /** The permissions of an OAuth access token or a personal access token. */
 export interface TokenGrant {
   scopes: readonly string[]

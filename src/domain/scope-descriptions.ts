@@ -1,4 +1,5 @@
 import type { ResourceScope } from './permissions.ts'
+import { allScopes } from './scopes.ts'
 
 /** A scope in words. */
 export interface DescribedScope {
@@ -104,6 +105,17 @@ export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
       scopes: Object.entries(wordings).flatMap(([name, wording]) => describeScope(name, wording, scopes)),
     }))
     .filter((group) => group.scopes.length > 0)
+}
+
+/** Returns all scopes in the groups and the order of `describeScopes`: the read-only one of each name before the read-write one. */
+export function scopeChoices(): DescribedScopes[] {
+  const read = describeScopes(allScopes.filter((scope) => scope.endsWith(':r'))).flatMap(
+    ({ scopes }) => scopes,
+  )
+  return describeScopes(allScopes).map(({ title, scopes }) => ({
+    title,
+    scopes: scopes.flatMap((widest) => [...read.filter(({ scope }) => `${scope}w` === widest.scope), widest]),
+  }))
 }
 
 /** Describes a resource scope (SPEC 2.1, Authorization Resource Scope). */

@@ -2,11 +2,14 @@ import type pg from 'pg'
 import type { Config } from '../config.ts'
 import { type Actor, transaction } from '../database/database.ts'
 import { writeAndApplyMigration } from '../database/operator-migrations.ts'
+import { isPlainText } from '../domain/plain-text.ts'
+import { hashSecret, makeClientId, makeSecret } from '../domain/secrets.ts'
 import { listMistakes } from './application-rules.ts'
 import {
   type ApplicationChanges,
   renderChangeSeed,
   renderDeletionSeed,
+  renderSeed,
   renderStatusSeed,
   slugOf,
 } from './application-seed.ts'
@@ -14,6 +17,7 @@ import {
   type Application,
   type ApplicationStatus,
   findApplicationByClientId,
+  type NewApplication,
   setApplicationStatus,
 } from './applications.ts'
 
@@ -24,30 +28,48 @@ export interface ChangedApplication {
   migration: string | null
 }
 
+/** A new state of an application. `verb` is what the file name of the migration begins with. */
+export interface StatusChange {
+  verb: string
+  status: ApplicationStatus
+  reason?: string | null
+  isMigration: boolean
+}
+
+export const maxReasonCharacters = 350
+
+function isReason(text: string): boolean {
+  return Array.from(text).length <= maxReasonCharacters && isPlainText(text)
+}
+
 /**
  * Sets an application's status. Token checks read the status, so the tokens of a suspended application stop working in
  * every process at once. With `isMigration` it first writes the change as a migration, so that a database rebuilt from
  * the migrations has the same state. Returns null for an unknown client id.
+ * Throws `UnacceptableChange` for a reason that is too long.
  */
 export async function changeApplicationStatus(
   db: pg.Pool,
   config: Config,
   actor: Actor,
   clientId: string,
-  { verb, status, isMigration }: { verb: string; status: ApplicationStatus; isMigration: boolean },
+  { verb, status, reason = null, isMigration }: StatusChange,
 ): Promise<ChangedApplication | null> {
+  if (reason !== null && !isReason(reason)) {
+    throw new UnacceptableChange(`A reason has at most ${maxReasonCharacters} characters on one line.`)
+  }
   const before = await findApplicationByClientId(db, clientId)
   if (before === null) return null
   if (isMigration) {
-    const sql = renderStatusSeed(before, status)
-    const migration = await writeAndApplyMigration(db, config, `${verb}_${slugOf(before)}`, sql)
-    return { application: { ...before, status }, migration }
+    const sql = renderStatusSeed(before, status, reason)
+    const migration = await writeAndApplyMigration(db, config, actor, `${verb}_${slugOf(before)}`, sql)
+    return { application: { ...before, status, statusReason: reason }, migration }
   }
-  const application = await transaction(db, (tx) => setApplicationStatus(tx, clientId, status), actor)
+  const application = await transaction(db, (tx) => setApplicationStatus(tx, clientId, status, reason), actor)
   return application && { application, migration: null }
 }
 
-/** Thrown when a change of an application breaks a limit of SPEC 2.1. */
+/** Thrown when a registration or a change of an application breaks a limit of SPEC 2.1. */
 export class UnacceptableChange extends Error {}
 
 /**
@@ -57,6 +79,7 @@ export class UnacceptableChange extends Error {}
 export async function changeApplication(
   db: pg.Pool,
   config: Config,
+  actor: Actor,
   clientId: string,
   changes: ApplicationChanges,
 ): Promise<ChangedApplication | null> {
@@ -68,7 +91,7 @@ export async function changeApplication(
     throw new UnacceptableChange(`The application cannot be changed: ${mistakes.join('; ')}.`)
   }
   const sql = renderChangeSeed(before, changes)
-  const migration = await writeAndApplyMigration(db, config, `set_${slugOf(before)}`, sql)
+  const migration = await writeAndApplyMigration(db, config, actor, `set_${slugOf(before)}`, sql)
   const application = await findApplicationByClientId(db, clientId)
   return application && { application, migration }
 }
@@ -80,11 +103,44 @@ export async function changeApplication(
 export async function deleteApplication(
   db: pg.Pool,
   config: Config,
+  actor: Actor,
   clientId: string,
 ): Promise<ChangedApplication | null> {
   const application = await findApplicationByClientId(db, clientId)
   if (application === null) return null
   const sql = renderDeletionSeed(application)
-  const migration = await writeAndApplyMigration(db, config, `delete_${slugOf(application)}`, sql)
+  const migration = await writeAndApplyMigration(db, config, actor, `delete_${slugOf(application)}`, sql)
   return { application, migration }
+}
+
+/** What is known of an application before it is registered. */
+export type RegistrationForm = Omit<NewApplication, 'clientId' | 'secretHash'>
+
+/** A registration that keeps every bound, and is not yet stored. */
+export interface PreparedRegistration {
+  clientId: string
+  /** Shown once. */
+  clientSecret: string
+  /** The seeding migration: what its file name ends with, and its SQL. */
+  what: string
+  sql: string
+}
+
+/**
+ * Makes a client id, a client secret and the seeding migration of a new application. Throws `UnacceptableChange` with a
+ * sentence for each bound that is broken.
+ */
+export function prepareRegistration(form: RegistrationForm): PreparedRegistration {
+  const clientSecret = makeSecret('client')
+  const application = { ...form, clientId: makeClientId(), secretHash: hashSecret(clientSecret) }
+  const mistakes = listMistakes(application)
+  if (mistakes.length > 0) {
+    throw new UnacceptableChange(`The application cannot be registered: ${mistakes.join('; ')}.`)
+  }
+  return {
+    clientId: application.clientId,
+    clientSecret,
+    what: `application_${slugOf(application)}`,
+    sql: renderSeed(application),
+  }
 }

@@ -1,4 +1,5 @@
 import { isPlainText } from '../domain/plain-text.ts'
+import { isScope } from '../domain/scopes.ts'
 import { checkRedirectUri } from './redirect-uri.ts'
 
 /** The parts of a registration that SPEC 2.1 and §8 limit. */
@@ -7,6 +8,7 @@ export interface Registration {
   description: string | null
   website: string
   redirectUri: string
+  scopes: readonly string[]
   /** Null when it is not changed. */
   logo: Buffer | null
 }
@@ -17,8 +19,15 @@ const maxWebsiteCharacters = 128
 /** "1 MB" of SPEC 2.1, read as 1 MiB. */
 export const maxLogoBytes = 1_048_576
 
-/** Returns a message for each limit of SPEC 2.1 and §8 that the registration breaks. */
-export function listMistakes({ name, description, website, redirectUri, logo }: Registration): string[] {
+/** Returns a sentence for each bound of SPEC 2.1 and §8 that the registration breaks. */
+export function listMistakes({
+  name,
+  description,
+  website,
+  redirectUri,
+  scopes,
+  logo,
+}: Registration): string[] {
   const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false })
   return [
     name.trim() === '' && 'the name is empty',
@@ -33,6 +42,8 @@ export function listMistakes({ name, description, website, redirectUri, logo }: 
     !isWebUrl(website) && 'the website is not an http or https URL',
     hasUserinfo(website) && 'the website has a username or password before its host',
     redirect.refusal?.replace('redirect_uri', 'the Redirect URL').replace(/\.$/, '') ?? false,
+    scopes.length === 0 && 'no scope is chosen',
+    !scopes.every(isScope) && 'a scope is not known',
     logo !== null && logo.length > maxLogoBytes && `the logo has more than ${maxLogoBytes} bytes (1 MB)`,
     logo !== null && !isImage(logo) && 'the logo is not a PNG, JPEG, GIF or WebP image',
   ].filter((mistake) => typeof mistake === 'string')

@@ -32,10 +32,14 @@ select id, '\\x${application.secretHash.toString('hex')}' from registered;
 `
 }
 
-/** Returns the migration that sets an application's status, for databases that are rebuilt from the migrations. */
-export function renderStatusSeed({ clientId, name }: Application, status: ApplicationStatus): string {
+/** The migration that sets an application's status, for databases that are rebuilt from the migrations. */
+export function renderStatusSeed(
+  { clientId, name }: Application,
+  status: ApplicationStatus,
+  reason: string | null = null,
+): string {
   return `-- The application ${JSON.stringify(name)} is ${status}, written by "svc application".
-update application set status = ${quote(status)} where client_id = ${quote(clientId)};
+update application set status = ${quote(status)}, status_reason = ${literal(reason)} where client_id = ${quote(clientId)};
 `
 }
 

@@ -4,7 +4,8 @@ import type { SecretHash } from '../domain/secrets.ts'
 import type { ListPart } from '../repositories/list-part.ts'
 
 /** Approval states; SPEC does not show them. Only an approved application can be authorized or hold a working token. */
-export type ApplicationStatus = 'pending' | 'approved' | 'suspended'
+export const applicationStatuses = ['pending', 'approved', 'suspended', 'declined'] as const
+export type ApplicationStatus = (typeof applicationStatuses)[number]
 
 /** A registered third-party application (SPEC 2.1), without its logo and its secrets. */
 export interface Application {
@@ -19,16 +20,21 @@ export interface Application {
   scopes: string[]
   resourceScope: ResourceScope
   status: ApplicationStatus
+  /** Why it was suspended or declined; null when no reason was given. */
+  statusReason: string | null
   /** May introspect every token, not only its own (RFC 7662). */
   isResourceServer: boolean
   createdAt: Date
 }
 
 /** An application to insert. The schema's constraints check every limit of SPEC 2.1. */
-export type NewApplication = Omit<Application, 'id' | 'createdAt'> & { logo: Buffer; secretHash: SecretHash }
+export type NewApplication = Omit<Application, 'id' | 'createdAt' | 'statusReason'> & {
+  logo: Buffer
+  secretHash: SecretHash
+}
 
 const columns = `id, client_id as "clientId", name, description, website, redirect_uri as "redirectUri",
-  exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status,
+  exact_redirect as "exactRedirect", scopes, resource_scope as "resourceScope", status, status_reason as "statusReason",
   is_resource_server as "isResourceServer", created_at as "createdAt"`
 
 /** Registers an application with its first client secret. Throws when a limit of SPEC 2.1 is broken. */
@@ -74,29 +80,43 @@ export async function findApplicationByClientId(
   return rows[0] ?? null
 }
 
-/** Lists all applications, oldest first; `after` is the client id of one of them. */
+/** All applications, or those in one state, oldest first; `after` is the client id of one of them. */
 export async function listApplications(
   db: Queryable,
   { after, limit }: ListPart = { after: null, limit: 1000 },
+  status: ApplicationStatus | null = null,
 ): Promise<Application[]> {
   const { rows } = await db.query<Application>(
     `select ${columns} from application
-      where $1::text is null or id > (select id from application where client_id = $1)
+      where ($1::text is null or id > (select id from application where client_id = $1))
+        and ($3::text is null or status = $3)
       order by id limit $2`,
-    [after, limit],
+    [after, limit, status],
   )
   return rows
 }
 
-/** Sets the status. Token checks read it, so it takes effect at once. Null when there is no such application. */
+/** Counts the applications in each state; a state without one is left out. */
+export async function countApplications(db: Queryable): Promise<Partial<Record<ApplicationStatus, number>>> {
+  const { rows } = await db.query<{ status: ApplicationStatus; count: number }>(
+    'select status, count(*)::int as count from application group by status',
+  )
+  return Object.fromEntries(rows.map(({ status, count }) => [status, count]))
+}
+
+/**
+ * Sets the state and its reason. Every token check reads the state, so it counts at once. Null when there is no such
+ * application.
+ */
 export async function setApplicationStatus(
   db: Queryable,
   clientId: string,
   status: ApplicationStatus,
+  reason: string | null = null,
 ): Promise<Application | null> {
   const { rows } = await db.query<Application>(
-    `update application set status = $2 where client_id = $1 returning ${columns}`,
-    [clientId, status],
+    `update application set status = $2, status_reason = $3 where client_id = $1 returning ${columns}`,
+    [clientId, status, reason],
   )
   return rows[0] ?? null
 }
@@ -150,7 +170,7 @@ export async function findLogo(db: Queryable, clientId: string): Promise<Logo | 
   const { rows } = await db.query<Logo>({
     name: 'find-logo',
     text: `select logo as image, ${logoHeadColumns}
-             from application where client_id = $1 and status <> 'pending'`,
+             from application where client_id = $1 and status in ('approved', 'suspended')`,
     values: [clientId],
   })
   return rows[0] ?? null
@@ -160,8 +180,44 @@ export async function findLogo(db: Queryable, clientId: string): Promise<Logo | 
 export async function findLogoHead(db: Queryable, clientId: string): Promise<LogoHead | null> {
   const { rows } = await db.query<LogoHead>({
     name: 'find-logo-head',
-    text: `select ${logoHeadColumns} from application where client_id = $1 and status <> 'pending'`,
+    text: `select ${logoHeadColumns} from application where client_id = $1 and status in ('approved', 'suspended')`,
     values: [clientId],
   })
   return rows[0] ?? null
+}
+
+/** The logo of an application in any state, for administrators. Null when there is no such application. */
+export async function findLogoForReview(db: Queryable, clientId: string): Promise<Logo | null> {
+  const { rows } = await db.query<Logo>(
+    `select logo as image, ${logoHeadColumns} from application where client_id = $1`,
+    [clientId],
+  )
+  return rows[0] ?? null
+}
+
+/** Who uses an application, and its client secrets. */
+export interface ApplicationUse {
+  /** How many accounts have authorized it now. */
+  accounts: number
+  /** When a token was last issued or used; null: never. */
+  lastUsedAt: Date | null
+  /** The secrets that work, newest first; `expiresAt` is null for one that works until it is rotated. */
+  secrets: { createdAt: Date; expiresAt: Date | null }[]
+}
+
+/** Reads who uses an application, and when its secrets expire. */
+export async function findApplicationUse(db: Queryable, applicationId: string): Promise<ApplicationUse> {
+  const { rows } = await db.query<Omit<ApplicationUse, 'secrets'>>(
+    `select (count(*) filter (where ended_at is null))::int as accounts, max(last_used_at) as "lastUsedAt"
+       from account_authorization where application_id = $1`,
+    [applicationId],
+  )
+  const secrets = await db.query<ApplicationUse['secrets'][number]>(
+    `select created_at as "createdAt", nullif(expires_at, 'infinity') as "expiresAt"
+       from application_secret
+      where application_id = $1 and expires_at > now()
+      order by created_at desc limit 20`,
+    [applicationId],
+  )
+  return { ...(rows[0] as Omit<ApplicationUse, 'secrets'>), secrets: secrets.rows }
 }

@@ -32,7 +32,8 @@ interface Route {
   Params: { clientId: string }
 }
 
-function setLogoHeaders(reply: FastifyReply, { sha256, type }: LogoHead): FastifyReply {
+/** Sets the headers of a logo, which comes from outside. */
+export function setLogoHeaders(reply: FastifyReply, { sha256, type }: LogoHead): FastifyReply {
   return reply.type(type).headers({
     'cache-control': 'public, max-age=3600',
     'content-security-policy': "default-src 'none'; sandbox",
@@ -42,6 +43,6 @@ function setLogoHeaders(reply: FastifyReply, { sha256, type }: LogoHead): Fastif
 }
 
 /** Returns whether a text can be a client identifier. PostgreSQL refuses some texts, such as NUL. */
-function isClientId(text: string): boolean {
+export function isClientId(text: string): boolean {
   return /^[a-z0-9]{8,64}$/.test(text)
 }

@@ -96,6 +96,18 @@ export async function listGroups(db: Queryable, { after, limit }: ListPart): Pro
   return rows
 }
 
+/** Counts groups, repositories and packages. */
+export async function countGroups(
+  db: Queryable,
+): Promise<{ groups: number; repositories: number; packages: number }> {
+  const { rows } = await db.query<{ groups: number; repositories: number; packages: number }>(
+    `select (select count(*)::int from repository_group) as groups,
+            (select count(*)::int from repository) as repositories,
+            (select count(*)::int from package) as packages`,
+  )
+  return rows[0] as { groups: number; repositories: number; packages: number }
+}
+
 /** Renames a group. Throws with a rule of group names, such as `group_name_is_taken`. */
 export async function renameGroup(tx: pg.PoolClient, id: string, newName: string): Promise<void> {
   await tx.query('update repository_group set name = $2 where id = $1', [id, newName])

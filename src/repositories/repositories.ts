@@ -110,6 +110,31 @@ export async function listRepositories(
   return rows
 }
 
+/** A repository with its number of packages and of members of its own. */
+export interface CountedRepository extends Repository {
+  packages: number
+  members: number
+}
+
+/** Lists the repositories of a group by path; `after` is a path. */
+export async function listCountedRepositories(
+  db: Queryable,
+  groupId: string,
+  { after, limit }: ListPart,
+): Promise<CountedRepository[]> {
+  const [, name = ''] = (after ?? '').split('/')
+  const { rows } = await db.query<CountedRepository>(
+    `select ${columns},
+            (select count(*)::int from package p where p.repository_id = r.id) as packages,
+            (select count(*)::int from repository_member m where m.repository_id = r.id) as members
+       from ${tables}
+      where r.group_id = $1 and r.name > $2
+      order by r.name limit $3`,
+    [groupId, name, limit],
+  )
+  return rows
+}
+
 /** Locks a group, so that it gets no new repository, and returns the ids of those it has. */
 export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Promise<string[]> {
   await tx.query('select from repository_group where id = $1 for update', [groupId])

@@ -31,6 +31,7 @@ import { type RunningJobs, runJobs } from '../jobs/run-jobs.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
 import { oauthPages } from '../oauth/pages-plugin.ts'
 import { noSuchEndpoint, oauth } from '../oauth/plugin.ts'
+import { administration } from '../pages/admin/plugin.ts'
 import { peoplesPages } from '../pages/plugin.ts'
 import { registry } from '../registry/plugin.ts'
 import { registryNotFound, sendRegistryError } from '../registry/protocol/responses.ts'
@@ -114,6 +115,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     await mirror.settle()
   })
   await app.register(api, { ...context, changes, lastUse, upstreamClient })
+  await app.register(administration, context)
   await app.register(peoplesPages, {
     ...context,
     changes,

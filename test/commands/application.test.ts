@@ -222,6 +222,27 @@ describe('svc application', () => {
     const third = await svc.json('application', 'rotate-secret', id, '--overlap-seconds', '0')
     expect(await workingSecrets(id)).toEqual([hashSecret(third['client_secret'] ?? '')])
   })
+
+  it('decline needs a reason and keeps it, and the migration has both', async () => {
+    const made = await register(...registration(), '--pending', '--apply')
+    const clientId = made['client_id'] ?? ''
+    const refused = await svc.run('application', 'decline', clientId)
+    expect(refused.code).toBe(1)
+    const declined = await svc.json<{ migration: string }>(
+      'application',
+      'decline',
+      clientId,
+      '--reason',
+      "It's unclear who runs it",
+    )
+    expect(await stored(clientId)).toMatchObject({
+      status: 'declined',
+      status_reason: "It's unclear who runs it",
+    })
+    expect(await readFile(declined.migration, 'utf8')).toContain(
+      "status_reason = 'It''s unclear who runs it'",
+    )
+  })
 })
 
 describe('a database that is rebuilt from the migrations', () => {

@@ -2,7 +2,7 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openDatabase } from '../../src/database/database.ts'
+import { commandActor, openDatabase } from '../../src/database/database.ts'
 import {
   builtInMigrations,
   isMigrated,
@@ -134,16 +134,30 @@ describe('the operator’s migrations', () => {
   })
 
   it('never get the name of one that was applied, even when its file is gone', async () => {
-    const first = await writeAndApplyMigration(database.db, config(), 'gone', 'create table gone ()')
+    const first = await writeAndApplyMigration(
+      database.db,
+      config(),
+      commandActor,
+      'gone',
+      'create table gone ()',
+    )
     await rm(first)
-    const second = await writeAndApplyMigration(database.db, config(), 'gone', 'drop table gone')
+    const second = await writeAndApplyMigration(
+      database.db,
+      config(),
+      commandActor,
+      'gone',
+      'drop table gone',
+    )
     expect(numberOf(basename(second))).toBe(numberOf(basename(first)) + 1)
     expect(await migrate(database.db, folder)).not.toContain(basename(second))
   })
 
   it('leave no file when the database refuses it', async () => {
     const before = await readdir(folder)
-    await expect(writeAndApplyMigration(database.db, config(), 'bad', 'nonsense')).rejects.toThrow('failed')
+    await expect(
+      writeAndApplyMigration(database.db, config(), commandActor, 'bad', 'nonsense'),
+    ).rejects.toThrow('failed')
     expect(await readdir(folder)).toEqual(before)
   })
 })

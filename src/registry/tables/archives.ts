@@ -124,3 +124,11 @@ export async function listArchivesAfter(db: Queryable, sha256: string): Promise<
   )
   return rows.map((row) => ({ ...row, size: Number(row.size) }))
 }
+
+/** Counts the archives that the database knows, and their bytes. */
+export async function countArchives(db: Queryable): Promise<{ archives: number; bytes: number }> {
+  const { rows } = await db.query<{ archives: number; bytes: number }>(
+    'select count(*)::int as archives, coalesce(sum(size), 0)::float8 as bytes from archive',
+  )
+  return rows[0] as { archives: number; bytes: number }
+}

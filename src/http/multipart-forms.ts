@@ -1,0 +1,66 @@
+import type { Readable } from 'node:stream'
+import { Busboy } from '@fastify/busboy'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { SentForm } from './forms.ts'
+
+const limits = { fields: 200, fieldSize: 8192, fieldNameSize: 100, files: 1, parts: 210, headerPairs: 20 }
+
+/** A form with files as it was sent. `form` is null when it cannot be read. */
+interface MultipartBody {
+  form: SentForm | null
+  files: ReadonlyMap<string, Buffer>
+}
+
+/**
+ * Lets the scope read forms with one file, whose fields `readForm` reads. Of a file that is larger than `maxFileBytes`,
+ * one byte more than that is kept, which is enough to refuse it.
+ */
+export function acceptMultipart(scope: FastifyInstance, { maxFileBytes }: { maxFileBytes: number }): void {
+  scope.addContentTypeParser('multipart/form-data', ({ headers }: FastifyRequest, body: Readable) =>
+    readMultipart(body, headers['content-type'] ?? '', maxFileBytes + 1),
+  )
+}
+
+/** Returns the file of a form's field; null when none was chosen. */
+export function readFile(request: FastifyRequest, field: string): Buffer | null {
+  const { files } = request.body as Partial<MultipartBody>
+  const file = files?.get(field)
+  return file && file.length > 0 ? file : null
+}
+
+async function readMultipart(body: Readable, contentType: string, fileSize: number): Promise<MultipartBody> {
+  const form = new Map<string, string[]>()
+  const files = new Map<string, Buffer>()
+  let isReadable = true
+  const fail = () => {
+    isReadable = false
+  }
+  try {
+    // Throws for a content type without a boundary.
+    const parser = new Busboy({ headers: { 'content-type': contentType }, limits: { ...limits, fileSize } })
+    parser.on('field', (name, value, isNameCut, isValueCut) => {
+      if (isNameCut || isValueCut || /[\0\ufffd]/.test(name + value)) fail()
+      // A field without a value counts as left out, as in other forms.
+      if (value !== '') form.set(name, [...(form.get(name) ?? []), value])
+    })
+    parser.on('file', (name, file) => {
+      const chunks: Buffer[] = []
+      file.on('data', (chunk: Buffer) => chunks.push(chunk))
+      file.on('end', () => files.set(name, Buffer.concat(chunks)))
+      file.on('error', fail)
+    })
+    for (const event of ['partsLimit', 'filesLimit', 'fieldsLimit'] as const) parser.on(event, fail)
+    await new Promise<void>((resolve, reject) => {
+      parser.on('finish', resolve)
+      parser.on('error', reject)
+      body.on('error', reject)
+      body.pipe(parser)
+    })
+  } catch {
+    fail()
+    // The rest is read, so that the browser gets to see the response.
+    body.unpipe()
+    body.resume()
+  }
+  return isReadable ? { form, files } : { form: null, files: new Map() }
+}

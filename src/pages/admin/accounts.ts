@@ -1,0 +1,165 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import type pg from 'pg'
+import { z } from 'zod'
+import { disableAccount, enableAccount, resetPassword } from '../../accounts/account-lifecycle.ts'
+import {
+  type AccountDetails,
+  changeAccount,
+  findAccountDetails,
+  insertAccount,
+  listAccounts,
+} from '../../accounts/accounts.ts'
+import { hashPassword } from '../../accounts/passwords.ts'
+import { type Actor, transaction } from '../../database/database.ts'
+import { makePassword } from '../../domain/secrets.ts'
+import { actorOf } from '../../http/actor.ts'
+import { readForm, readQuery, text } from '../../http/forms.ts'
+import { PageError, pageNotFound } from '../../http/page-error.ts'
+import { page } from '../../http/pages.ts'
+import { type AdminContext, goOn, orProblem } from './administrator.ts'
+
+const accountsPerPage = 50
+
+const AccountsQuery = z.object({ q: text, after: text })
+const checkbox = z.literal('yes').optional()
+const NewAccountForm = z.object({
+  username: text,
+  display_name: text,
+  email: text,
+  admin: checkbox,
+})
+const ActForm = z.object({ act: z.enum(['disable', 'enable', 'make-admin', 'unmake-admin']) })
+
+const accountsPage = page<{
+  accounts: AccountDetails[]
+  search: string
+  /** True when the list starts after another page. */
+  isContinued: boolean
+  /** The username that the next page starts after; null on the last one. */
+  next: string | null
+  form: z.output<typeof NewAccountForm>
+  problem: string | null
+}>('admin/accounts')
+const accountPage = page<{ about: AccountDetails; isOneself: boolean }>('admin/account')
+const passwordPage = page<{ username: string; password: string; isNew: boolean }>('admin/password')
+
+const emptyForm = { username: '', display_name: '', email: '', admin: undefined }
+
+interface Route {
+  Params: { username: string }
+}
+
+/** `/admin/accounts`: search and make accounts; `/admin/accounts/<username>`: one of them, and what can be done to it. */
+export async function adminAccountRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+  const { db, sessionOf } = context
+
+  app.get('/admin/accounts', (request, reply) => {
+    const { q, after } = readQuery(AccountsQuery, request)
+    return showAccounts(context, reply, {
+      search: q.trim().slice(0, 254),
+      after,
+      form: emptyForm,
+      problem: null,
+    })
+  })
+
+  app.post('/admin/accounts', async (request, reply) => {
+    const session = sessionOf(request)
+    const form = readForm(NewAccountForm, request)
+    const password = makePassword()
+    const passwordHash = await hashPassword(password)
+    const made = await orProblem(async () => ({
+      id: await transaction(
+        db,
+        (tx) =>
+          insertAccount(tx, {
+            username: form.username,
+            displayName: form.display_name,
+            email: form.email || null,
+            isAdmin: form.admin === 'yes',
+            passwordHash,
+          }),
+        actorOf(request, session.account.id),
+      ),
+    }))
+    if (typeof made === 'string') {
+      return showAccounts(context, reply.code(400), { search: '', after: '', form, problem: made })
+    }
+    return passwordPage(reply, session, { username: form.username, password, isNew: true })
+  })
+
+  app.get<Route>('/admin/accounts/:username', async (request, reply) => {
+    const session = sessionOf(request)
+    const about = await theAccount(context, request.params.username)
+    return accountPage(reply, session, { about, isOneself: about.id === session.account.id })
+  })
+
+  app.post<Route>('/admin/accounts/:username', async (request, reply) => {
+    const { act } = readForm(ActForm, request)
+    const { id, username } = await theAccount(context, request.params.username)
+    const own = sessionOf(request).account
+    if (id === own.id) {
+      throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')
+    }
+    await acts[act].run(db, actorOf(request, own.id), id)
+    return goOn(context, reply, `/admin/accounts/${username}`, `${username} ${acts[act].done}`)
+  })
+
+  app.post<Route>('/admin/accounts/:username/password', async (request, reply) => {
+    const { id, username } = await theAccount(context, request.params.username)
+    const password = makePassword()
+    const session = sessionOf(request)
+    await resetPassword(db, actorOf(request, session.account.id), id, password)
+    return passwordPage(reply, session, { username, password, isNew: false })
+  })
+}
+
+const acts = {
+  disable: {
+    run: (db: pg.Pool, actor: Actor, id: string) => disableAccount(db, actor, id),
+    done: 'is disabled. Its sessions have ended, and its tokens do not work any more.',
+  },
+  enable: {
+    run: (db: pg.Pool, actor: Actor, id: string) => enableAccount(db, actor, id),
+    done: 'is enabled. Its tokens work again.',
+  },
+  'make-admin': {
+    run: (db: pg.Pool, actor: Actor, id: string) =>
+      transaction(db, (tx) => changeAccount(tx, id, { isAdmin: true }), actor),
+    done: 'is a site administrator.',
+  },
+  'unmake-admin': {
+    run: (db: pg.Pool, actor: Actor, id: string) =>
+      transaction(db, (tx) => changeAccount(tx, id, { isAdmin: false }), actor),
+    done: 'is no site administrator any more.',
+  },
+} as const
+
+async function theAccount({ db }: AdminContext, username: string): Promise<AccountDetails> {
+  // PostgreSQL's texts know no NUL.
+  const found = username.includes('\0') ? null : await findAccountDetails(db, username)
+  if (!found) throw pageNotFound()
+  return found
+}
+
+async function showAccounts(
+  { db, sessionOf }: AdminContext,
+  reply: FastifyReply,
+  shown: {
+    search: string
+    after: string
+    form: z.output<typeof NewAccountForm>
+    problem: string | null
+  },
+): Promise<FastifyReply> {
+  const { search, after, ...rest } = shown
+  const found = await listAccounts(db, { after, limit: accountsPerPage + 1 }, search)
+  const accounts = found.slice(0, accountsPerPage)
+  return accountsPage(reply, sessionOf(reply.request), {
+    ...rest,
+    accounts,
+    search,
+    isContinued: after !== '',
+    next: found.length > accountsPerPage ? (accounts.at(-1)?.username ?? null) : null,
+  })
+}

@@ -1,0 +1,60 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Session } from '../../accounts/sessions.ts'
+import { readSession } from '../../accounts/visitor.ts'
+import type { AppContext } from '../../context.ts'
+import { brokenConstraint } from '../../database/database.ts'
+import { UnwritableMigration } from '../../database/operator-migrations.ts'
+import { describeRule } from '../../database/rules.ts'
+import { leaveNotice } from '../../http/notice.ts'
+import { pageNotFound } from '../../http/page-error.ts'
+import { UnacceptableChange } from '../../oauth/application-changes.ts'
+
+/** Returns the session of the administrator who sent a request. */
+export type SessionOf = (request: FastifyRequest) => Session
+
+/** What the pages of the administration are built from. */
+export interface AdminContext extends AppContext {
+  sessionOf: SessionOf
+}
+
+/**
+ * Makes every URL of the scope an unknown page for everybody but site administrators, before a body is read. Returns a
+ * function for the session of a request that passed.
+ */
+export function onlyAdministrators(scope: FastifyInstance, context: AppContext): SessionOf {
+  const sessions = new WeakMap<FastifyRequest, Session>()
+  scope.addHook('onRequest', async (request) => {
+    const session = await readSession(context, request)
+    if (!session?.account.isAdmin) throw pageNotFound()
+    sessions.set(request, session)
+  })
+  return (request) => {
+    const session = sessions.get(request)
+    if (!session) throw pageNotFound()
+    return session
+  }
+}
+
+/** Redirects to a page that shows the sentence once. */
+export function goOn(
+  { config }: AppContext,
+  reply: FastifyReply,
+  url: string,
+  sentence: string,
+): FastifyReply {
+  leaveNotice(reply.request, reply, config, sentence)
+  return reply.redirect(url, 303)
+}
+
+/** Runs a change that writes a migration. Returns its result, or a sentence about what is wrong; then nothing changed. */
+export async function orProblem<Result>(change: () => Promise<Result>): Promise<Result | string> {
+  try {
+    return await change()
+  } catch (error) {
+    if (error instanceof UnacceptableChange || error instanceof UnwritableMigration) return error.message
+    // The error of a migration names the file; its cause is the database's own.
+    const rule = brokenConstraint(error) ?? (error instanceof Error ? brokenConstraint(error.cause) : null)
+    if (rule === null) throw error
+    return describeRule(rule)
+  }
+}

@@ -1,0 +1,213 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { transaction } from '../../database/database.ts'
+import { enforcedScopes } from '../../domain/permissions.ts'
+import {
+  type DescribedScope,
+  describeResourceScope,
+  describeScopes,
+} from '../../domain/scope-descriptions.ts'
+import { covers } from '../../domain/scopes.ts'
+import { hashSecret, makeSecret } from '../../domain/secrets.ts'
+import { actorOf } from '../../http/actor.ts'
+import { readForm, readQuery, text } from '../../http/forms.ts'
+import { pageNotFound } from '../../http/page-error.ts'
+import { page } from '../../http/pages.ts'
+import { changeApplicationStatus, maxReasonCharacters } from '../../oauth/application-changes.ts'
+import {
+  type Application,
+  type ApplicationStatus,
+  type ApplicationUse,
+  applicationStatuses,
+  countApplications,
+  findApplicationByClientId,
+  findApplicationUse,
+  findLogoForReview,
+  listApplications,
+  rotateClientSecret,
+} from '../../oauth/applications.ts'
+import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
+import { type AdminContext, goOn, orProblem } from './administrator.ts'
+
+const applicationsPerPage = 50
+
+/** How long the old secret may work after a rotation, in seconds. */
+const overlaps = {
+  '0': 'not at all',
+  '3600': '1 hour',
+  '86400': '1 day',
+  '604800': '7 days',
+  '2592000': '30 days',
+}
+
+const statuses = z.enum(applicationStatuses)
+const ApplicationsQuery = z.object({ state: statuses.optional(), after: text })
+const MigrationQuery = z.object({ migration: text })
+const ReviewForm = z.object({
+  act: z.enum(['approve', 'suspend', 'decline']),
+  reason: text,
+  only_here: z.literal('yes').optional(),
+})
+const RotationForm = z.object({
+  overlap_seconds: z.enum(Object.keys(overlaps) as [keyof typeof overlaps, ...(keyof typeof overlaps)[]]),
+})
+
+const applicationsPage = page<{
+  applications: Application[]
+  state: ApplicationStatus | null
+  counts: Partial<Record<ApplicationStatus, number>>
+  isContinued: boolean
+  /** The client id that the next page starts after; null on the last one. */
+  next: string | null
+}>('admin/applications')
+
+interface ReviewContent {
+  application: Application
+  use: ApplicationUse
+  scopeGroups: { title: string; scopes: (DescribedScope & { enforcement: string })[] }[]
+  resourceScope: string
+  redirectHost: string
+  overlaps: typeof overlaps
+  maxReasonCharacters: number
+  /** The migration that the last change has written. */
+  migration: string | null
+  reason: string
+  problem: string | null
+}
+
+const applicationPage = page<ReviewContent>('admin/application')
+const secretPage = page<{
+  name: string
+  clientId: string
+  clientSecret: string
+  migration: null
+  overlap: string
+}>('admin/client-secret')
+
+const states = { approve: 'approved', suspend: 'suspended', decline: 'declined' } as const
+const done = {
+  approved: 'is approved. People can authorize it.',
+  suspended: 'is suspended. None of its tokens works any more.',
+  declined: 'is declined. Nobody can authorize it.',
+} as const
+
+interface Route {
+  Params: { clientId: string }
+}
+
+/** `/admin/applications`: by state; `/admin/applications/<client_id>`: the review of one (SPEC 1.6, 2.1). */
+export async function adminApplicationRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+  const { config, db, sessionOf } = context
+
+  app.get('/admin/applications', async (request, reply) => {
+    const { state = null, after } = readQuery(ApplicationsQuery, request)
+    const part = { after: after || null, limit: applicationsPerPage + 1 }
+    const found = await listApplications(db, part, state)
+    const applications = found.slice(0, applicationsPerPage)
+    return applicationsPage(reply, sessionOf(request), {
+      applications,
+      state,
+      counts: await countApplications(db),
+      isContinued: after !== '',
+      next: found.length > applicationsPerPage ? (applications.at(-1)?.clientId ?? null) : null,
+    })
+  })
+
+  app.get<Route>('/admin/applications/:clientId', async (request, reply) => {
+    const application = await theApplication(context, request.params.clientId)
+    const { migration } = readQuery(MigrationQuery, request)
+    const shown = { migration: /^\d{4}_\w{1,120}\.sql$/.test(migration) ? migration : null }
+    return applicationPage(reply, sessionOf(request), await describe(context, application, shown))
+  })
+
+  app.get<Route>('/admin/applications/:clientId/logo', async (request, reply) => {
+    const { clientId } = await theApplication(context, request.params.clientId)
+    const logo = await findLogoForReview(db, clientId)
+    if (!logo) throw pageNotFound()
+    return setLogoHeaders(reply, logo).header('cache-control', 'no-store').send(logo.image)
+  })
+
+  app.post<Route>('/admin/applications/:clientId', async (request, reply) => {
+    const application = await theApplication(context, request.params.clientId)
+    const { clientId, name } = application
+    const { act, reason, only_here } = readForm(ReviewForm, request)
+    const status = states[act]
+    const actor = actorOf(request, sessionOf(request).account.id)
+    const isUnexplained = act === 'decline' && reason.trim() === ''
+    const changed = isUnexplained
+      ? 'Say why the application is declined.'
+      : await orProblem(() =>
+          changeApplicationStatus(db, config, actor, clientId, {
+            verb: act,
+            status,
+            reason: (act === 'approve' ? '' : reason.trim()) || null,
+            isMigration: only_here !== 'yes',
+          }),
+        )
+    if (changed === null) throw pageNotFound()
+    if (typeof changed === 'string') {
+      const content = await describe(context, application, { reason, problem: changed })
+      return applicationPage(reply.code(400), sessionOf(request), content)
+    }
+    return goOn(context, reply, applicationUrl(clientId, changed.migration), `${name} ${done[status]}`)
+  })
+
+  app.post<Route>('/admin/applications/:clientId/secret', async (request, reply) => {
+    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { overlap_seconds } = readForm(RotationForm, request)
+    const clientSecret = makeSecret('client')
+    const session = sessionOf(request)
+    const isRotated = await transaction(
+      db,
+      (tx) => rotateClientSecret(tx, clientId, hashSecret(clientSecret), Number(overlap_seconds)),
+      actorOf(request, session.account.id),
+    )
+    if (!isRotated) throw pageNotFound()
+    const overlap = overlaps[overlap_seconds]
+    return secretPage(reply, session, { name, clientId, clientSecret, migration: null, overlap })
+  })
+}
+
+/** The URL of an application's page, which offers the migration that a change has written. */
+export function applicationUrl(clientId: string, migration: string | null): string {
+  const name = migration?.split(/[/\\]/).at(-1)
+  return `/admin/applications/${clientId}${name ? `?${new URLSearchParams({ migration: name })}` : ''}`
+}
+
+/** Throws the page for what does not exist when there is no application with the client id. */
+export async function theApplication({ db }: AdminContext, clientId: string): Promise<Application> {
+  const application = isClientId(clientId) ? await findApplicationByClientId(db, clientId) : null
+  if (!application) throw pageNotFound()
+  return application
+}
+
+async function describe(
+  { db }: AdminContext,
+  application: Application,
+  shown: Partial<Pick<ReviewContent, 'migration' | 'reason' | 'problem'>>,
+): Promise<ReviewContent> {
+  return {
+    migration: null,
+    reason: '',
+    problem: null,
+    ...shown,
+    application,
+    use: await findApplicationUse(db, application.id),
+    scopeGroups: describeScopes(application.scopes).map(({ title, scopes }) => ({
+      title,
+      scopes: scopes.map((scope) => ({ ...scope, enforcement: describeEnforcement(scope.scope) })),
+    })),
+    resourceScope: describeResourceScope(application.resourceScope),
+    redirectHost: new URL(application.redirectUri).host,
+    overlaps,
+    maxReasonCharacters,
+  }
+}
+
+/** Tells whether this product itself checks a scope, or a service that introspects the token. */
+function describeEnforcement(scope: string): string {
+  if (enforcedScopes.includes(scope)) return 'Enforced here'
+  return enforcedScopes.some((enforced) => covers([scope], enforced))
+    ? 'Reading is enforced here'
+    : 'For other services'
+}

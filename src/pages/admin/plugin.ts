@@ -1,0 +1,27 @@
+import type { FastifyInstance } from 'fastify'
+import type { AppContext } from '../../context.ts'
+import { acceptMultipart } from '../../http/multipart-forms.ts'
+import { wrongMethod } from '../../http/page-error.ts'
+import { pagePolicy, servePages } from '../../http/page-scope.ts'
+import { refuseOtherMethods } from '../../http/unmatched-requests.ts'
+import { maxLogoBytes } from '../../oauth/application-rules.ts'
+import { adminAccountRoutes } from './accounts.ts'
+import { onlyAdministrators } from './administrator.ts'
+import { applicationEditingRoutes } from './application-editing.ts'
+import { adminApplicationRoutes } from './applications.ts'
+import { adminGroupRoutes } from './groups.ts'
+import { systemRoutes } from './system.ts'
+
+/** `/admin`: what commands do, in the browser, for site administrators. For everybody else there is no such page. */
+export async function administration(app: FastifyInstance, context: AppContext): Promise<void> {
+  await servePages(app, context.config, pagePolicy)
+  acceptMultipart(app, { maxFileBytes: maxLogoBytes })
+  const admin = { ...context, sessionOf: onlyAdministrators(app, context) }
+  await refuseOtherMethods(app, wrongMethod, async () => {
+    await systemRoutes(app, admin)
+    await adminAccountRoutes(app, admin)
+    await adminApplicationRoutes(app, admin)
+    await applicationEditingRoutes(app, admin)
+    await adminGroupRoutes(app, admin)
+  })
+}

@@ -1,0 +1,224 @@
+import { describe, expect, it } from 'vitest'
+import {
+  aGroup,
+  aGroupMember,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  cookiesOf,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../../support/actors.ts'
+import { anAdministrator } from '../../support/admin-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { open } from '../../support/browse.ts'
+import { anApplication } from '../../support/oauth-actors.ts'
+
+describe('/admin', () => {
+  const t = useApp()
+
+  it('is an unknown page for everybody but site administrators, whatever the method', async () => {
+    const { account, cookie } = await anAdministrator(t)
+    const { clientId } = await anApplication(t.db)
+    const ordinary = await signIn(t.app, await anAccount(t.db))
+    const unknown = await open(t, '/no/where', ordinary)
+    const pages = [
+      ...['/admin', '/admin/accounts', `/admin/accounts/${account.username}`, '/admin/applications'],
+      ...['/admin/applications/new', `/admin/applications/${clientId}`, '/admin/groups', '/admin/system'],
+      ...[`/admin/applications/${clientId}/edit`, `/admin/applications/${clientId}/logo`],
+    ]
+    const sentence = 'This page does not exist, or you may not see it.'
+    expect(unknown.body).toContain(sentence)
+    for (const url of pages) {
+      for (const visitor of ['', ordinary]) {
+        const answer = await open(t, url, visitor)
+        expect(answer.statusCode, url).toBe(404)
+        expect(answer.body).toContain(sentence)
+        const sent = await post(t.app, url, visitor, { act: 'enable' })
+        expect(sent.statusCode, url).toBe(404)
+      }
+      expect((await open(t, url, cookie)).statusCode, url).toBe(200)
+    }
+  })
+
+  it('shows counts and what waits', async () => {
+    const { cookie } = await anAdministrator(t)
+    await anApplication(t.db, { status: 'pending' })
+    await t.db.query(`insert into job (name, key, failed_at) values ('collect-garbage', 'x', now())`)
+    const { body } = await open(t, '/admin', cookie)
+    expect(body).toContain('1 application waits')
+    expect(body).toContain('1 background job has failed')
+  })
+
+  it('/admin/system shows version, database, store, jobs and disk', async () => {
+    const { cookie } = await anAdministrator(t)
+    await t.db.query(`insert into job_kind (name, succeeded_at) values ('collect-garbage', '2026-01-02 03:04Z')
+                      on conflict (name) do update set succeeded_at = excluded.succeeded_at`)
+    const { body } = await open(t, '/admin/system', cookie)
+    expect(body).toContain('svc 0.1.0')
+    const { rows } = await t.db.query('select id from installation')
+    expect(body).toContain(rows[0].id)
+    expect(body).toContain(t.config.dataDir)
+    expect(body).toContain('<h3 class="title">collect-garbage</h3>')
+    expect(body.split('2 Jan 2026, 03:04 UTC')).toHaveLength(3)
+    expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kM]B of/)
+  })
+
+  it('/admin/groups lists groups and the repositories of one, with counts, in pages', async () => {
+    const { account, cookie } = await anAdministrator(t)
+    const group = await aGroup(t.db, 'zeta')
+    await aGroupMember(t.db, account, group, 'admin')
+    for (let i = 0; i < 51; i += 1) {
+      await aRepository(t.db, { group, name: `repo-${String(i).padStart(2, '0')}` })
+      await aGroup(t.db, `many-${String(i).padStart(2, '0')}`)
+    }
+    const first = await open(t, '/admin/groups', cookie)
+    const next = /href="(\/admin\/groups\?after=[^"]+)"/.exec(first.body)?.[1] ?? ''
+    const second = await open(t, next, cookie)
+    expect(second.body).toContain('51 repositories')
+    expect(second.body).toContain(`Administrators: ${account.username}`)
+    expect(first.body).not.toContain('51 repositories')
+    const of = await open(t, '/admin/groups?group=zeta', cookie)
+    expect(of.body).toContain('zeta/repo-00')
+    expect(of.body).toContain('0 packages')
+    expect(of.body).not.toContain('zeta/repo-50')
+    const rest = await open(t, '/admin/groups?group=zeta&after=zeta%2Frepo-49', cookie)
+    expect(rest.body).toContain('zeta/repo-50')
+    expect(rest.body).not.toContain('zeta/repo-49')
+    expect((await open(t, '/admin/groups?group=nobody', cookie)).statusCode).toBe(404)
+  })
+})
+
+describe('/admin/accounts', () => {
+  const t = useApp()
+
+  it('finds accounts by username, name and email, page by page', async () => {
+    const { cookie } = await anAdministrator(t)
+    for (let i = 0; i < 51; i += 1) {
+      await anAccount(t.db, { username: `worker-${String(i).padStart(2, '0')}` })
+    }
+    await anAccount(t.db, { username: 'zoe', displayName: 'Zoë <b>', email: 'Found@example.com' })
+    const first = await open(t, '/admin/accounts?q=WORKER', cookie)
+    expect(first.body).toContain('worker-49')
+    expect(first.body).not.toContain('worker-50')
+    const next = /href="(\/admin\/accounts\?q=WORKER[^"]+)"/.exec(first.body)?.[1] ?? ''
+    expect((await open(t, next.replaceAll('&amp;', '&'), cookie)).body).toContain('worker-50')
+    for (const q of ['zoe', 'zoë', 'found@']) {
+      const { body } = await open(t, `/admin/accounts?q=${encodeURIComponent(q)}`, cookie)
+      expect(body).toContain('Zoë &lt;b&gt;')
+      expect(body).not.toContain('worker-')
+    }
+    expect((await open(t, '/admin/accounts?q=nobody-at-all', cookie)).body).toContain('No account was found')
+  })
+
+  it('makes an account, whose password is shown once and works', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const form = {
+      csrf_token,
+      username: 'newcomer',
+      display_name: 'New',
+      email: 'n@example.com',
+      admin: 'yes',
+    }
+    const made = await post(t.app, '/admin/accounts', cookie, form)
+    expect(made.statusCode).toBe(200)
+    const password = /<code id="password">(\w+)</.exec(made.body)?.[1] ?? ''
+    expect(await signsIn('newcomer', password)).toBe(true)
+    const { rows } = await t.db.query(`select email, is_admin from account where username = 'newcomer'`)
+    expect(rows).toEqual([{ email: 'n@example.com', is_admin: true }])
+  })
+
+  it.each([
+    ['a taken username', { username: 'taken' }, 'This username is taken.'],
+    ['a bad username', { username: 'Not Good' }, 'A username has at most 39 characters'],
+    ['a bad email', { email: 'no address' }, 'An email is an address'],
+    ['a value that the form does not have', { admin: 'no' }, 'has a value that is not allowed'],
+  ])('makes no account with %s', async (_what, difference, words) => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    await t.db.query('delete from account where username = $1', ['taken'])
+    await anAccount(t.db, { username: 'taken' })
+    const before = await t.db.query('select from account')
+    const form = { csrf_token, username: 'somebody', ...difference }
+    const answer = await post(t.app, '/admin/accounts', cookie, form)
+    expect(answer.statusCode).toBe(400)
+    expect(answer.body).toContain(words)
+    expect((await t.db.query('select from account')).rowCount).toBe(before.rowCount)
+  })
+
+  it('disables and enables an account', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const theirs = await signIn(t.app, account)
+    const authorization = `Bearer ${await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })}`
+    const user = () => t.app.inject({ url: '/api/user', headers: { authorization } })
+    const url = `/admin/accounts/${account.username}`
+
+    const disabled = await post(t.app, url, cookie, { csrf_token, act: 'disable' })
+    expect([disabled.statusCode, disabled.headers.location]).toEqual([303, url])
+    expect((await open(t, '/settings/account', theirs)).statusCode).toBe(303)
+    expect((await user()).statusCode).toBe(401)
+    const page = await open(t, url, `${cookie}; ${cookiesOf(disabled)}`)
+    expect(page.body).toContain('This account is disabled since')
+    expect(page.body).toContain(`${account.username} is disabled.`)
+
+    await post(t.app, url, cookie, { csrf_token, act: 'enable' })
+    expect((await user()).statusCode).toBe(200)
+  })
+
+  it('makes a site administrator, and an ordinary account again', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const theirs = await signIn(t.app, account)
+    const url = `/admin/accounts/${account.username}`
+    await post(t.app, url, cookie, { csrf_token, act: 'make-admin' })
+    expect((await open(t, '/admin', theirs)).statusCode).toBe(200)
+    await post(t.app, url, cookie, { csrf_token, act: 'unmake-admin' })
+    expect((await open(t, '/admin', theirs)).statusCode).toBe(404)
+  })
+
+  it('sets a new password, which ends the sessions', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const theirs = await signIn(t.app, account)
+    const answer = await post(t.app, `/admin/accounts/${account.username}/password`, cookie, { csrf_token })
+    const password = /<code id="password">(\w+)</.exec(answer.body)?.[1] ?? ''
+    expect((await open(t, '/settings/account', theirs)).statusCode).toBe(303)
+    expect(await signsIn(account.username, password)).toBe(true)
+  })
+
+  it('lets nobody lock out themselves', async () => {
+    const { account, cookie, csrf_token } = await anAdministrator(t)
+    for (const act of ['disable', 'unmake-admin']) {
+      const answer = await post(t.app, `/admin/accounts/${account.username}`, cookie, { csrf_token, act })
+      expect(answer.statusCode).toBe(409)
+    }
+    expect((await open(t, '/admin', cookie)).statusCode).toBe(200)
+  })
+
+  it('refuses forms that another site sent, unknown acts and unknown accounts', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const url = `/admin/accounts/${account.username}`
+    const forms: [string, Record<string, string>, number][] = [
+      [url, { csrf_token: 'guessed', act: 'disable' }, 403],
+      [`${url}/password`, {}, 403],
+      ['/admin/accounts', { username: 'forged' }, 403],
+      [url, { csrf_token, act: 'promote' }, 400],
+      [url, { csrf_token }, 400],
+      ['/admin/accounts/nobody-at-all', { csrf_token, act: 'disable' }, 404],
+      ['/admin/accounts/%00', { csrf_token, act: 'disable' }, 404],
+    ]
+    for (const [to, form, status] of forms) {
+      expect((await post(t.app, to, cookie, form)).statusCode, `${to} ${JSON.stringify(form)}`).toBe(status)
+    }
+    await signIn(t.app, account)
+    expect((await t.db.query(`select from account where username = 'forged'`)).rowCount).toBe(0)
+  })
+
+  async function signsIn(username: string, password: string): Promise<boolean> {
+    const form = await t.app.inject('/login')
+    const fields = { csrf_token: csrfTokenIn(form), username, password }
+    return (await post(t.app, '/login', cookiesOf(form), fields)).statusCode === 303
+  }
+})
