@@ -171,7 +171,7 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
 /** The URL of an application's page, which offers the migration that a change has written. */
 export function applicationUrl(clientId: string, migration: string | null): string {
   const name = migration?.split(/[/\\]/).at(-1)
-  return `/admin/applications/${clientId}${name ? `?${new URLSearchParams({ migration: name })}` : ''}`
+  return `/admin/applications/${clientId}${name ? `?migration=${encodeURIComponent(name)}` : ''}`
 }
 
 /** Throws the page for what does not exist when there is no application with the client id. */
