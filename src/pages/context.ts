@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
+import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
 
 /** What the pages of registries are built from. */
 export interface PagesContext extends AppContext {
@@ -9,4 +10,5 @@ export interface PagesContext extends AppContext {
   changes: pg.Pool
   /** The OpenAPI document of the API. */
   describeApi: () => Promise<Record<string, unknown>>
+  upstreamClient: UpstreamClient
 }

@@ -15,6 +15,7 @@ import { packageChangeRoutes } from './package-changes.ts'
 import { repositoryRoutes } from './repository.ts'
 import { repositorySettingsRoutes } from './repository-settings.ts'
 import { searchRoutes } from './search.ts'
+import { upstreamRoutes } from './upstreams.ts'
 
 /** The pages for people who use the registries (DESIGN §4). */
 export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
@@ -32,6 +33,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await membersRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await activityRoutes(app, context)
+    await upstreamRoutes(app, context)
     await repositoryRoutes(app, context)
     await packageRoutes(app, context)
     await packageChangeRoutes(app, context)

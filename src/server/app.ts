@@ -120,6 +120,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     ...context,
     changes,
     readmes,
+    upstreamClient,
     describeApi: async () => (await app.inject('/api/openapi.json')).json<Record<string, unknown>>(),
   })
   await app.register(registry, {

@@ -1,5 +1,6 @@
 import type { Queryable } from '../../../database/database.ts'
 import type { ListPart } from '../../../repositories/list-part.ts'
+import type { UpstreamMode } from './upstreams.ts'
 
 /** Why a package may or may not come from an upstream; the function `package_origin` decides it. */
 export type Verdict = 'own' | 'claimed' | 'denied' | 'unapproved' | 'upstream'
@@ -154,6 +155,9 @@ export interface ListedMirror {
   name: string
   /** Null when no upstream has served it yet. */
   upstream: string | null
+  /** The mode of that upstream. */
+  mode: UpstreamMode | null
+  isUpstreamRemoved: boolean
   description: string
   firstSeenAt: Date | null
   lastFetchedAt: Date | null
@@ -167,14 +171,18 @@ export interface ListedMirror {
   alarm: string | null
 }
 
-/** Lists the mirrored packages of a repository, and the names that wait for approval, by name. */
+/**
+ * Lists the mirrored packages of a repository, and the names that wait for approval, by name. `isWaiting`: true for
+ * only the names that wait, false for all names but those that only wait.
+ */
 export async function listMirrors(
   db: Queryable,
   repositoryId: string,
-  { search = '', after, limit }: ListPart & { search?: string },
+  { search = '', isWaiting = null, after, limit }: ListPart & { search?: string; isWaiting?: boolean | null },
 ): Promise<ListedMirror[]> {
   const { rows } = await db.query<ListedMirror>(
-    `select m.name, u.name as upstream, m.description, m.first_seen_at as "firstSeenAt", m.approved_at as "approvedAt",
+    `select m.name, u.name as upstream, u.mode, u.removed_at is not null as "isUpstreamRemoved", m.description,
+            m.first_seen_at as "firstSeenAt", m.approved_at as "approvedAt",
             m.requested_at as "requestedAt", a.username as requester, m.gone_at as "goneAt",
             coalesce(u.minimum_age_hours, 0) as "minimumAgeHours",
             (select max(d.checked_at) from upstream_document d where d.upstream_id = u.id and d.name = m.name)
@@ -185,8 +193,12 @@ export async function listMirrors(
        left join upstream u on u.id = m.upstream_id
        left join account a on a.id = m.requester_id
       where m.repository_id = $1 and m.name > $2 and strpos(m.name, $3) > 0
+        and case $5::boolean
+              when true then m.requested_at is not null and m.approved_at is null
+              when false then m.upstream_id is not null or m.first_seen_at is not null or m.approved_at is not null
+              else true end
       order by m.name limit $4`,
-    [repositoryId, after ?? '', search.toLowerCase(), limit],
+    [repositoryId, after ?? '', search.toLowerCase(), limit, isWaiting],
   )
   return rows
 }

@@ -1,0 +1,283 @@
+import { describe, expect, it } from 'vitest'
+import type { Role } from '../../src/domain/permissions.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aMember,
+  anAccount,
+  aRepository,
+  csrfTokenIn,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { aCaller } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+
+const t = useApp(upstreamsHere)
+const upstream = useUpstream()
+const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
+
+/** A member of a repository, or of its whole group, on its page of upstreams. */
+async function aVisitor(
+  role: Role,
+  { group = null as { id: string; name: string } | null, isOfGroup = false } = {},
+) {
+  const account = await anAccount(t.db)
+  const own = group ?? (await aGroup(t.db))
+  const repository = await aRepository(t.db, { group: own })
+  if (isOfGroup) await aGroupMember(t.db, account, own, role)
+  else await aMember(t.db, account, repository, role)
+  return { account, group: own, repository, ...(await onPage(account, repository)) }
+}
+
+async function onPage(account: { id: string; username: string }, repository: { path: string }) {
+  const url = `/${repository.path}/-/upstreams`
+  const cookie = await signIn(t.app, account as Parameters<typeof signIn>[1])
+  const csrf_token = csrfTokenIn(await look('/settings/account', cookie))
+  const send = (below: string, form: Record<string, string>) =>
+    post(t.app, url + below, cookie, { csrf_token, ...form })
+  return { url, cookie, send, open: (below = '') => look(url + below, cookie) }
+}
+
+const draft = () => ({ url: upstream.url, name: 'public', mode: 'automatic' })
+const upstreamsOf = async ({ id }: { id: string }) =>
+  (
+    await t.db.query(
+      `select name, mode, allow, deny, exempt, minimum_age_hours as age, position from upstream
+        where repository_id = $1 and removed_at is null`,
+      [id],
+    )
+  ).rows
+const lastEvent = async () =>
+  (
+    await t.db.query(
+      `select action, account_id as "accountId", package, details from registry_event order by id desc limit 1`,
+    )
+  ).rows[0]
+
+describe('/<group>/<name>/-/upstreams', () => {
+  it('shows everyone who may pull where a package comes from, and its settings to admins only', async () => {
+    const caller = await aCaller(t)
+    upstream.offer('seen/lib', [{ version: '1.0.0', description: 'Counts <things>' }])
+    await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', minimum_age_hours: 72 })
+    await caller.ask('p2/seen/lib.json')
+    await t.db.query(`update mirrored_package set approved_at = '2026-01-02T03:04Z' where name = 'seen/lib'`)
+    await t.db.query(
+      `update mirrored_archive set alarm = 'other bytes', alarmed_at = now()
+        where package_id = (select id from mirrored_package where name = 'seen/lib')`,
+    )
+    const guest = await anAccount(t.db)
+    await aMember(t.db, guest, caller.repository, 'guest')
+    const { body } = await (await onPage(guest, caller.repository)).open()
+    for (const shown of ['seen/lib', 'public', 'First seen', 'Last fetched', '72 hours', '2 Jan 2026']) {
+      expect(body).toContain(shown)
+    }
+    expect(body).toContain('An archive is not served: other bytes.')
+    expect(body).not.toContain(upstream.url)
+    expect(body).not.toContain('id="add"')
+    const admin = await onPage(caller.account, caller.repository)
+    expect((await admin.open()).body).toContain(upstream.url)
+    expect((await admin.open('?q=SEEN')).body).toContain('<h3 class="title">seen/lib')
+    expect((await admin.open('?q=nothing')).body).toContain('No package from an upstream is called that')
+  })
+
+  it('leads from page to page through more packages than one takes', async () => {
+    const { repository, open } = await aVisitor('guest')
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, first_seen_at)
+       select $1, 'many/p' || to_char(i, 'fm000'), now() from generate_series(1, 120) i`,
+      [repository.id],
+    )
+    const first = await open('?q=many')
+    const [, query = ''] = /upstreams(\?[^"]+)">More packages/.exec(first.body) ?? []
+    const second = await open(query.replaceAll('&amp;', '&'))
+    const count = (body: string) => body.match(/<h3 class="title">many\//g)?.length
+    expect([count(first.body), count(second.body)]).toEqual([100, 20])
+    expect(second.body).not.toContain('More packages')
+  })
+
+  it('is public with its repository, hidden with it, and leads a visitor to the sign-in', async () => {
+    const open = await aRepository(t.db, { visibility: 'public' })
+    expect((await look(`/${open.path}/-/upstreams`)).statusCode).toBe(200)
+    expect((await look(`/${open.path}`)).body).toContain(`href="/${open.path}/-/upstreams"`)
+    const { path } = await aRepository(t.db)
+    expect((await look(`/${path}/-/upstreams`)).headers.location).toMatch(/^\/login/)
+    const stranger = await onPage(await anAccount(t.db), { path })
+    expect((await stranger.open()).statusCode).toBe(404)
+    expect((await stranger.send('/request', { package: 'a/b' })).statusCode).toBe(404)
+  })
+
+  const forms: [string, Record<string, string>][] = [
+    ['', { url: 'https://example.com', mode: 'off' }],
+    ['/set', { name: 'public', mode: 'off' }],
+    ['/remove', { name: 'public' }],
+    ['/approve', { packages: 'a/b' }],
+    ['/claim', { vendor: 'acme' }],
+    ['/release', { vendor: 'acme' }],
+  ]
+
+  it.each(forms)('refuses the form “%s” to developers, and without its token', async (below, form) => {
+    const developer = await aVisitor('developer')
+    expect((await developer.send(below, form)).statusCode).toBe(403)
+    const admin = await aVisitor('admin', { isOfGroup: true })
+    expect((await post(t.app, admin.url + below, admin.cookie, form)).statusCode).toBe(403)
+    expect(await upstreamsOf(admin.repository)).toEqual([])
+    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [admin.group.id])
+    expect(rows).toEqual([])
+  })
+})
+
+describe('requests and approvals', () => {
+  it('let a guest request a package and an admin approve it, each with its event', async () => {
+    const admin = await aVisitor('admin')
+    await admin.send('', { ...draft(), mode: 'approved' })
+    const account = await anAccount(t.db)
+    await aMember(t.db, account, admin.repository, 'guest')
+    const guest = await onPage(account, admin.repository)
+    expect((await guest.open()).body).toContain('id="request"')
+    const requested = await guest.send('/request', { package: 'wanted/lib' })
+    expect([requested.statusCode, requested.headers.location]).toEqual([303, guest.url])
+    expect(await lastEvent()).toMatchObject({
+      action: 'request-package',
+      accountId: account.id,
+      package: 'wanted/lib',
+    })
+    const waiting = (await admin.open()).body
+    expect(waiting).toContain('id="waiting"')
+    expect(waiting).toContain(`Requested by ${account.username}`)
+    expect((await admin.send('/approve', { packages: 'wanted/lib\r\nother/lib' })).statusCode).toBe(303)
+    expect(await lastEvent()).toMatchObject({ action: 'approve-package', accountId: admin.account.id })
+    const { rows } = await t.db.query(
+      'select name from mirrored_package where repository_id = $1 and approved_at is not null order by name',
+      [admin.repository.id],
+    )
+    expect(rows).toEqual([{ name: 'other/lib' }, { name: 'wanted/lib' }])
+    expect((await guest.open()).body).not.toContain('id="waiting"')
+  })
+
+  it('offer no request where no upstream needs an approval', async () => {
+    const admin = await aVisitor('admin')
+    await admin.send('', draft())
+    const account = await anAccount(t.db)
+    await aMember(t.db, account, admin.repository, 'guest')
+    expect((await (await onPage(account, admin.repository)).open()).body).not.toContain('id="request"')
+  })
+
+  it.each([
+    ['/request', { package: 'no name' }],
+    ['/request', { package: '' }],
+    ['/approve', { packages: 'good/one <bad>' }],
+    ['/approve', { packages: Array.from({ length: 1001 }, (_, i) => `a/b${i}`).join('\n') }],
+  ])('refuse %s of %j at the form', async (below, form) => {
+    const { send } = await aVisitor('admin')
+    const refused = await send(below, form as Record<string, string>)
+    expect([refused.statusCode, refused.body.includes('role="alert"')]).toEqual([400, true])
+  })
+})
+
+describe('the forms of upstreams', () => {
+  it('add, change and remove an upstream, each with its event', async () => {
+    const { repository, account, url, send, open } = await aVisitor('admin')
+    const added = await send('', {
+      ...draft(),
+      deny: 'evil/*\r\n\r\nold/lib:^1 || ^2',
+      minimum_age_hours: '24',
+    })
+    expect([added.statusCode, added.headers.location]).toEqual([303, url])
+    const before = { name: 'public', mode: 'automatic', allow: [], exempt: [], age: 24 }
+    expect(await upstreamsOf(repository)).toMatchObject([{ ...before, deny: ['evil/*', 'old/lib:^1 || ^2'] }])
+    expect(await lastEvent()).toMatchObject({ action: 'add-upstream', accountId: account.id })
+
+    const change = {
+      name: 'public',
+      mode: 'approved',
+      allow: 'symfony/*',
+      exempt: 'symfony/*',
+      position: '7',
+    }
+    expect((await send('/set', change)).statusCode).toBe(303)
+    expect(await upstreamsOf(repository)).toEqual([
+      {
+        name: 'public',
+        mode: 'approved',
+        allow: ['symfony/*'],
+        deny: [],
+        exempt: ['symfony/*'],
+        age: 0,
+        position: 7,
+      },
+    ])
+    expect(await lastEvent()).toMatchObject({ action: 'set-upstream', accountId: account.id })
+
+    const question = await open('/remove?name=public&release=true')
+    expect(question.body).toContain('Remove the upstream public?')
+    expect(question.body).toContain('name="release" value="true"')
+    expect(await upstreamsOf(repository)).toHaveLength(1)
+    expect((await open('/remove?name=other')).statusCode).toBe(404)
+    await send('/remove', { name: 'public', release: 'true' })
+    expect(await upstreamsOf(repository)).toEqual([])
+    expect(await lastEvent()).toMatchObject({
+      action: 'remove-upstream',
+      details: { upstream: 'public', released: true },
+    })
+    expect((await send('/remove', { name: 'public' })).statusCode).toBe(404)
+  })
+
+  it.each([
+    ['', { url: 'ftp://example.com' }, 'must be https or http'],
+    ['', { url: 'http://10.1.2.3/' }, 'cannot be used'],
+    ['', { name: 'Not Good' }, 'role="alert"'],
+    ['', { deny: 'no pattern' }, 'no pattern is not a valid pattern'],
+    ['', { position: '9999' }, 'role="alert"'],
+    ['', { mode: 'sometimes' }, 'has a value that is not allowed'],
+    ['', { minimum_age_hours: '-1' }, 'has a value that is not allowed'],
+    ['/set', { name: 'missing' }, 'Nothing was changed: upstream not found.'],
+  ])('refuse “%s” %j with the reason, and keep what was entered', async (below, wrong, reason) => {
+    const { send, repository } = await aVisitor('admin')
+    const refused = await send(below, { ...draft(), exempt: 'kept/*', ...(wrong as Record<string, string>) })
+    expect(refused.statusCode).toBeGreaterThanOrEqual(400)
+    expect(refused.statusCode).toBeLessThan(500)
+    expect(refused.body).toContain(reason)
+    if (below === '' && refused.body.includes('id="add"')) expect(refused.body).toContain('kept/*')
+    expect(await upstreamsOf(repository)).toEqual([])
+  })
+
+  it('shows a refused change in its own form', async () => {
+    const { send } = await aVisitor('admin')
+    await send('', draft())
+    const refused = await send('/set', { name: 'public', mode: 'automatic', allow: 'Wrong <b>' })
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toMatch(/<details open>[\s\S]*Wrong &lt;b&gt;/)
+  })
+})
+
+describe('the forms of vendors', () => {
+  it('claim and release a vendor of the group, each with its event', async () => {
+    const { group, account, send, open } = await aVisitor('admin', { isOfGroup: true })
+    await send('/claim', { vendor: 'ours', exceptions: 'ours/open-*' })
+    expect(await lastEvent()).toMatchObject({
+      action: 'claim-vendor',
+      accountId: account.id,
+      details: { vendor: 'ours', exceptions: ['ours/open-*'] },
+    })
+    const { body } = await open()
+    expect(body).toContain('claimed by hand')
+    expect(body).toContain('<code>ours/open-*</code>')
+    expect((await open('/release?vendor=ours')).body).toContain('Release the vendor ours?')
+    expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(303)
+    expect(await lastEvent()).toMatchObject({ action: 'release-vendor', details: { vendor: 'ours' } })
+    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [group.id])
+    expect(rows).toEqual([])
+    expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(404)
+  })
+
+  it('belong to admins of the group, and refuse what is no vendor', async () => {
+    const ofRepository = await aVisitor('admin')
+    expect((await ofRepository.open()).body).not.toContain('id="vendors"')
+    expect((await ofRepository.send('/claim', { vendor: 'ours' })).statusCode).toBe(403)
+    const ofGroup = await aVisitor('admin', { isOfGroup: true })
+    const refused = await ofGroup.send('/claim', { vendor: 'No/Vendor' })
+    expect([refused.statusCode, refused.body.includes('value="No/Vendor"')]).toEqual([400, true])
+  })
+})
