@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { enqueue } from '../../src/jobs/job.ts'
+import { followFeeds } from '../../src/registry/upstreams/feed.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useAnotherProcess } from '../support/app.ts'
 import {
@@ -87,6 +89,51 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
       expect(dist.url.startsWith(`${baseUrl}${caller.path}dist/`)).toBe(true)
       expect(source).toBeUndefined()
     }
+  })
+
+  it('searches its own packages and those of the upstream, which never sees a name of ours', async () => {
+    const results = [{ name: 'psr/log', description: 'Theirs' }]
+    await upstream.put('search.json', { results, total: 1 })
+    expect(await run('search', 'log')).toMatch(/psr\/log +Theirs/)
+    expect(await upstream.requests()).toContain('GET /search.json?q=log&type=')
+    const before = (await upstream.requests()).length
+    const own = await run('search', 'acme/private')
+    expect(own).toContain('acme/private')
+    expect(own).not.toContain('psr/log')
+    expect((await upstream.requests()).length).toBe(before)
+  })
+
+  it('has new versions of known packages from the change feed, without a request for the rest', async () => {
+    const feed = async () => {
+      const { rows } = await t.db.query(
+        `select feed_since, feed_from is not null as is_followed from upstream`,
+      )
+      return rows
+    }
+    const follow = async () => {
+      await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
+      await enqueue(t.db, followFeeds, undefined)
+    }
+    await follow()
+    await expect.poll(feed, { timeout: 20_000 }).toEqual([{ feed_since: '1000', is_followed: true }])
+    await run('update', '--no-progress')
+    await upstream.offer('psr/log', [{ version: '3.1.0' }, { version: '3.0.0' }, { version: '2.0.0' }])
+    const actions = [{ type: 'update', package: 'psr/log', time: 1001 }]
+    await upstream.put('changes/1000.json', { actions, timestamp: 1001 })
+    await upstream.put('changes/1001.json', { actions: [], timestamp: 1001 })
+    const before = (await upstream.requests()).length
+    await follow()
+    const asked = async () => (await upstream.requests()).slice(before)
+    await expect.poll(asked, { timeout: 20_000 }).toContain('GET /p2/psr/log.json')
+
+    // Older than UPSTREAM_FRESH_SECONDS, but the feed is followed without a gap.
+    await t.db.query(`update upstream set feed_from = now() - interval '2 hours'`)
+    await t.db.query(`update upstream_document set checked_at = now() - interval '1 hour'`)
+    await project.forget('cache')
+    await run('update', '--no-progress')
+    expect((await locked()).map(({ name, version }) => `${name} ${version}`)).toContain('psr/log 3.1.0')
+    const documents = (await asked()).filter((request) => request.includes('/p2/'))
+    expect(documents).toEqual(['GET /p2/psr/log.json'])
   })
 
   it('installs from the lock, audits, and finds what is outdated, while the upstream is stopped', async () => {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -22,12 +22,17 @@ export interface NginxUpstream {
     versions: VersionKeys[],
     about?: { isDev?: boolean; zip?: Buffer; archivePath?: string },
   ) => Promise<void>
+  /** Every request so far: `GET /p2/acme/lib.json`. */
+  requests: () => Promise<string[]>
   stop: () => Promise<void>
   start: () => Promise<void>
   remove: () => Promise<void>
 }
 
-/** Starts nginx with an empty repository, and with URLs that misbehave: see the configuration. */
+/**
+ * Starts nginx with an empty repository that has a search and a change feed, and with URLs that misbehave: see the
+ * configuration. The feed of a timestamp is the file `changes/<timestamp>.json`.
+ */
 export async function startNginxUpstream(): Promise<NginxUpstream> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-test-nginx-'))
   const [port, otherPort] = [await freePort(), await freePort()]
@@ -41,13 +46,19 @@ export async function startNginxUpstream(): Promise<NginxUpstream> {
      http {
        ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
        types { application/json json; application/zip zip; text/html html; }
-       access_log ${folder}/access.log; gzip on; gzip_types application/json; root ${folder}/root;
+       log_format asked '$request_method $request_uri';
+       access_log ${folder}/access.log asked; gzip on; gzip_types application/json; root ${folder}/root;
        server {
          listen 127.0.0.1:${port};
          location = /p2/fault/e500.json { return 500; }
          location = /p2/fault/e410.json { return 410; }
          location = /p2/fault/e429.json { add_header Retry-After 7 always; return 429; }
          location = /p2/fault/html.json { default_type text/html; return 200 "<h1>Maintenance</h1>"; }
+         location = /changes.json {
+           default_type application/json;
+           if ($arg_since = "") { return 400 '{"error":"Invalid or missing since","timestamp":1000}'; }
+           try_files /changes/$arg_since.json =404;
+         }
          location /slow/ { limit_rate 20k; }
          location /moved/ { return 302 http://127.0.0.1:${otherPort}$request_uri; }
        }
@@ -80,6 +91,10 @@ export async function startNginxUpstream(): Promise<NginxUpstream> {
       )
       await upstream.put(`p2/${name}${isDev ? '~dev' : ''}.json`, { packages: { [name]: entries } })
     },
+    async requests() {
+      const lines = await readFile(join(folder, 'access.log'), 'utf8')
+      return lines.split('\n').filter((line) => line !== '')
+    },
     async start() {
       const child = spawn('nginx', ['-c', join(folder, 'nginx.conf'), '-p', folder], { stdio: 'ignore' })
       running = { child, ended: once(child, 'exit') }
@@ -98,7 +113,13 @@ export async function startNginxUpstream(): Promise<NginxUpstream> {
       await rm(folder, { recursive: true })
     },
   }
-  await upstream.put('packages.json', { packages: [], 'metadata-url': '/p2/%package%.json' })
+  await upstream.put('packages.json', {
+    packages: [],
+    'metadata-url': '/p2/%package%.json',
+    'metadata-changes-url': '/changes.json',
+    search: '/search.json?q=%query%&type=%type%',
+  })
+  await upstream.put('changes/1000.json', { actions: [], timestamp: 1000 })
   await upstream.start()
   return upstream
 }
