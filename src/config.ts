@@ -4,7 +4,7 @@ import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 import { type BucketSettings, originOf, readBucketUrl } from './domain/bucket.ts'
 
-/** The folder that holds `migrations/` and `views/`: the same from `src/` and from `dist/`. */
+/** The folder with `migrations/` and `views/`. It is the same for `src/` and `dist/`. */
 export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
 
 const publicUrl = z
@@ -119,11 +119,11 @@ export interface Config {
   databaseUrl: string | null
   /** False: no statement has a name, for a pooler that cannot carry prepared statements. */
   preparesStatements: boolean
-  /** Public URL without a slash at its end. Everything emitted is built from it, never from the Host header. */
+  /** The public URL, without a slash at the end. All sent URLs are built from it, never from the Host header. */
   baseUrl: string
-  /** {auth_url} of SPEC: the issuer. */
+  /** {auth_url} of SPEC, the issuer. */
   authUrl: string
-  /** Which of the two URLs the environment sets itself. Commands read the others from the database. */
+  /** Which of the two URLs the environment sets. Commands read the others from the database. */
   givenUrls: { base: boolean; auth: boolean }
   host: string
   port: number
@@ -134,11 +134,11 @@ export interface Config {
   /** True when the environment sets the folder: then it must exist. */
   isMigrationsDirGiven: boolean
   maxArchiveBytes: number
-  /** nginx sends the archives, from an internal location with this path; null: svc does. */
+  /** The internal location of nginx that sends archives. Null when svc sends them. */
   accelRedirectPrefix: string | null
   /** Null: archives are in `dataDir`. */
   archiveStore: BucketSettings | null
-  /** How clients get archives from a bucket: by a redirect to it, or through this process. */
+  /** How clients get archives from a bucket: by a redirect, or through this process. */
   archiveDelivery: 'redirect' | 'proxy'
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
@@ -154,7 +154,7 @@ export interface EventSettings {
   ipDays: number
 }
 
-/** How other Composer repositories are read. */
+/** The settings for requests to other Composer repositories. */
 export interface UpstreamSettings {
   /** Credentials in the format of Composer's auth.json; null without any. */
   authFile: string | null
@@ -166,7 +166,7 @@ export interface UpstreamSettings {
   freshSeconds: number
   /** Days after which an unused archive is removed; null: never. */
   keepDays: number | null
-  /** The email address that upstreams are told; null without one. */
+  /** The email address in requests to upstreams. Null without one. */
   contact: string | null
 }
 
@@ -175,13 +175,13 @@ export interface Lifetimes {
   code: number
   accessToken: number
   refreshToken: number
-  /** How long the old pair works after a refresh. */
+  /** How long the old pair still works after a refresh. */
   grace: number
 }
 
 /**
- * Adds the variables of a file `.env` in the working directory to the process's environment. A variable that is set
- * already keeps its value. Throws when the file is there but cannot be read.
+ * Adds the variables of the file `.env` in the working directory to the process's environment. A variable that is set
+ * already keeps its value. Throws when the file exists but cannot be read.
  */
 export function loadEnvironmentFile(): void {
   try {
@@ -242,8 +242,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 }
 
 /**
- * Reads a bucket and its credentials; null for an empty text. Returns what is wrong as a text that follows the name of
- * the setting.
+ * Reads a bucket and its credentials. Null for an empty text. Returns a mistake as a text that follows the name of the
+ * setting.
  */
 export function readBucket(
   text: string,
@@ -263,7 +263,7 @@ interface Credentials {
   sessionToken: string | undefined
 }
 
-/** Reads the usual variables of AWS. */
+/** Reads credentials from the standard AWS variables. */
 export function readCredentials(env: NodeJS.ProcessEnv): Credentials {
   return {
     accessKeyId: env['AWS_ACCESS_KEY_ID'],

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Config } from './config.ts'
 
-/** What every feature is built from. */
+/** The parts that every feature needs. */
 export interface AppContext {
   config: Config
   db: pg.Pool

@@ -61,8 +61,8 @@ const QuarantineDraft = z
 const Quarantine = z.object({ version: z.string(), quarantine_reason: z.string() }).meta({ id: 'Quarantine' })
 
 /**
- * Security advisories of a package and quarantine of a version (DESIGN §6). Whoever may push can warn. Removing a
- * warning makes a package less safe, so it needs an admin: a stolen publish token must not be enough.
+ * Security advisories of a package and quarantine of a version (DESIGN §6). Everyone who may push can add a warning.
+ * Removing a warning makes a package less safe, so it requires an admin: a stolen publish token must not be enough.
  */
 export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, changes } = context

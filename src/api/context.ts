@@ -3,9 +3,9 @@ import type { AppContext } from '../context.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
 
-/** What the interfaces are built from. */
+/** The parts that the API's endpoints need. */
 export interface ApiContext extends AppContext {
-  /** For changes of packages: a few connections of their own, because they wait for locks. */
+  /** A separate small pool for changes of packages, which wait for locks. */
   changes: pg.Pool
   lastUse: LastUse
   upstreamClient: UpstreamClient

@@ -57,7 +57,7 @@ export function invalidArgument(errmsg: string): ApiError {
   return new ApiError(400, errcodes.invalidArgument, errmsg)
 }
 
-/** Something that does not exist, or that the token may not see: one error for both. */
+/** The error for everything that does not exist, and for everything that the token may not see. */
 export function notFound(errmsg: string): ApiError {
   return new ApiError(404, errcodes.notFound, errmsg)
 }

@@ -41,7 +41,7 @@ const SiteEventsQuery = PageQuery.extend({
     .meta({ description: 'Only events of repositories that have, or had, this path', example: 'acme/php' }),
 })
 
-/** Who did what, with which token, when and from which IP: `…/events` and, for site administrators, `/api/events`. */
+/** Events of a repository, `…/events`, and of the whole site for its administrators, `/api/events`. */
 export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const mayRead = guardRepository('readSettings', context)
   const mayReadAll = guardSite(context, 'registry-manage:r')

@@ -21,7 +21,7 @@ const Group = z
 
 const GroupPath = z.object({ group: z.string().meta({ description: 'Name of the group', example: 'acme' }) })
 
-/** The account's groups, as far as the token reaches: `/api/groups` (DESIGN §6). */
+/** The account's groups that the token may access: `/api/groups` (DESIGN §6). */
 export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const mayRead = guardToken(context, 'group-resource:r')

@@ -23,7 +23,7 @@ export interface Guard<Granted> {
   scope: string
   /** Throws the errors of RFC 6750, and 404 for what the token may not see. */
   preValidation: (request: FastifyRequest) => Promise<void>
-  /** What was found for a request that passed. */
+  /** Returns the result of the guard for a request that passed. */
   granted: (request: object) => Granted
 }
 
@@ -116,7 +116,7 @@ function requireScope(granted: readonly string[], scope: string): void {
   if (!covers(granted, scope)) throw insufficientScope(scope)
 }
 
-/** RFC 6750 §2: one request, one method. A token in the query is no credential, but beside the header it is a mistake. */
+/** RFC 6750 §2 allows one token in a request. A token in the query is ignored, but beside the header it is a mistake. */
 function hasSecondToken({ query, body }: FastifyRequest): boolean {
   return [query, body].some((part) => typeof part === 'object' && part !== null && 'access_token' in part)
 }

@@ -104,7 +104,7 @@ export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<
       const account = await findAccountByUsername(db, request.params.username)
       if (!account) throw notFound('account not found')
       const outcome = await changeMember(db, author, { place: { repositoryId }, account, role: 'none' })
-      if (outcome === 'unchanged') throw notFound('the account is no member of the repository itself')
+      if (outcome === 'unchanged') throw notFound('the account is not a direct member of the repository')
       return reply.code(204).send()
     },
   )

@@ -11,7 +11,7 @@ import { guardRepository, type RepositoryGrant } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
-/** The URL of a package; everything about it is below. */
+/** The URL of a package. */
 export const packageUrl = '/repositories/:group/:name/packages/:vendor/:package'
 
 export const PackagePath = RepositoryPath.extend({
@@ -166,21 +166,21 @@ export function packageChangeOf(
   return { repositoryId, packageName: packageNameOf(path), author, baseUrl }
 }
 
-/** Composer's `abandoned` after a change of either member. Throws errcode 3 when they disagree. */
+/** Returns Composer's `abandoned` after a change of either member. Throws errcode 3 when they contradict each other. */
 function abandonmentOf(
   { abandoned, replacement }: z.output<typeof PackageUpdate>,
   known: ListedPackage,
 ): true | string | null {
   if (abandoned === false && typeof replacement === 'string') {
-    throw invalidArgument('replacement: only an abandoned package has one')
+    throw invalidArgument('replacement: only an abandoned package can have one')
   }
-  if (replacement === known.name) throw invalidArgument('replacement: a package does not replace itself')
+  if (replacement === known.name) throw invalidArgument('replacement: a package cannot replace itself')
   const isAbandoned = abandoned ?? (typeof replacement === 'string' || known.isAbandoned)
   if (!isAbandoned) return null
   return (replacement === undefined ? known.replacement : replacement) ?? true
 }
 
-/** A package as `Package` has it. */
+/** Formats a package for a response. */
 export function formatPackage(listed: ListedPackage): z.input<typeof Package> {
   const { name, description, type, keywords, isAbandoned, replacement } = listed
   const { latestVersion, versionCount, downloads, createdAt } = listed

@@ -2,7 +2,7 @@ import { z } from 'zod'
 
 const maxLimit = 100
 
-/** The query of every list. A cursor is only ever one that a Link header gave. */
+/** The query of every list. Clients take the cursor from a Link header. */
 export const PageQuery = z.object({
   limit: z.coerce
     .number()
@@ -26,7 +26,7 @@ export interface ListQuery {
   limit: number
 }
 
-/** A part of a list, and the key after which the next one begins; null when there is none. */
+/** A part of a list, and the key after which the next part begins. Null on the last part. */
 export interface Page<Item> {
   items: Item[]
   next: string | null
@@ -34,7 +34,7 @@ export interface Page<Item> {
 
 /** The part that a query requests. */
 export function partOf({ limit, cursor }: z.output<typeof PageQuery>): ListQuery {
-  // A cursor that we never gave starts the list somewhere. That does no harm.
+  // An invented cursor starts the list at any place. That does no harm.
   const after = cursor === undefined ? null : Buffer.from(cursor, 'base64url').toString().replaceAll('\0', '')
   return { after, limit }
 }

@@ -38,7 +38,7 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
       scope.addHook('onRequest', async (request, reply) => {
         // A response to a token is for its holder only (RFC 6750 §5.3).
         reply.header('cache-control', 'private, no-store')
-        // PostgreSQL's texts know no NUL, so nothing is named with one.
+        // PostgreSQL cannot store NUL in text, so no name contains one.
         if (request.url.includes('%00')) throw notFound('not found')
       })
       // A missing body counts as an empty object, so that an error names the member that is required.

@@ -49,7 +49,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     endpoint(mayList, {
       operationId: 'listRepositories',
       tag: 'Repositories',
-      summary: 'List the repositories of the account that the token reaches',
+      summary: 'List the repositories of the account that the token can access',
       querystring: PageQuery,
       response: { 200: z.array(Repository) },
     }),
@@ -120,7 +120,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
   )
 }
 
-/** A repository as `Repository` has it. */
+/** Formats a repository for a response. */
 export function describeRepository(
   { path, visibility, description, role, createdAt }: Omit<ReachedRepository, 'id'>,
   baseUrl: string,

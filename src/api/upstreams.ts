@@ -27,7 +27,11 @@ const Settings = z.strictObject({
   deny: patterns.meta({ description: 'These packages are never offered' }),
   exempt: patterns.meta({ description: 'The minimum age does not apply to these packages' }),
   minimum_age_hours: z.int().min(0).max(87_600).meta({ description: 'A younger version is not offered' }),
-  position: z.int().min(1).max(1000).meta({ description: 'The lowest position is asked first' }),
+  position: z
+    .int()
+    .min(1)
+    .max(1000)
+    .meta({ description: 'The upstream with the lowest position is tried first' }),
 })
 
 const UpstreamUpdate = Settings.partial().meta({
@@ -105,7 +109,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
     endpoint(mayRead, {
       operationId: 'listUpstreams',
       tag: 'Upstreams',
-      summary: 'List the upstreams of a repository, in the order in which they are asked',
+      summary: 'List the upstreams of a repository, in the order in which they are tried',
       params: RepositoryPath,
       response: { 200: z.array(Upstream) },
     }),

@@ -21,7 +21,7 @@ import {
 } from './packages.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 
-/** The URL of a version; everything about it is below. */
+/** The URL of a version. */
 export const versionUrl = `${packageUrl}/:version`
 
 export const VersionPath = PackagePath.extend({
@@ -175,7 +175,7 @@ export function versionChangeOf(grant: RepositoryGrant, path: z.output<typeof Ve
   return { ...packageChangeOf(grant, path), version: path.version }
 }
 
-/** A version as `Version` has it. */
+/** Formats a version for a response. */
 export function formatVersion(
   listed: ListedVersion,
   { baseUrl, path }: RepositoryGrant,

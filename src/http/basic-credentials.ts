@@ -1,7 +1,7 @@
 import basicAuth from '@fastify/basic-auth'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-/** A username and password from HTTP Basic (RFC 7617), as they were sent. */
+/** A username and password from HTTP Basic (RFC 7617). */
 export interface BasicCredentials {
   username: string
   password: string
@@ -36,6 +36,6 @@ export async function readBasicCredentials(scope: FastifyInstance): Promise<void
 /** The HTTP Basic credentials of the request; null when it has none, or none that are well-formed. */
 export function basicCredentialsOf(request: FastifyRequest): BasicCredentials | null {
   const credentials = request.getDecorator<BasicCredentials | null>('basicCredentials')
-  // Bytes that were not UTF-8 have become U+FFFD.
+  // Invalid UTF-8 became U+FFFD.
   return credentials && !/\ufffd/.test(credentials.username + credentials.password) ? credentials : null
 }

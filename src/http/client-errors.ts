@@ -2,8 +2,8 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net'
 
 /**
- * How long a whole request may take to arrive, its body included: a client that sends a byte now and then is never idle.
- * Uploads have a minimum rate instead.
+ * How long a request may take to arrive, including its body. An idle timeout is not enough, because a client can send a
+ * byte now and then. Uploads have a minimum rate instead.
  */
 export const requestTimeoutMilliseconds = 30_000
 
@@ -14,10 +14,10 @@ const minBytesPerCheck = 30 * 1024
 /** How long a client may read the response before its connection is closed. */
 const lingerMilliseconds = 1_000
 
-/** Node's description of a request that it could not read. */
+/** Node's error for a request that it could not read. */
 interface ReadError extends Error {
   code?: string | undefined
-  /** The bytes it was reading: a Buffer, although Fastify's type says that it is a Buffer's JSON form. */
+  /** The unreadable bytes: a Buffer, although Fastify's type is the JSON form of a Buffer. */
   rawPacket?: unknown
 }
 
@@ -26,7 +26,7 @@ const uploading = new WeakSet<Socket>()
 
 /**
  * Responds to a request that cannot be read, is too large or arrives too slowly. No handler sees such a request, so the
- * response is in no scope's error format: a status line and its reason. A URL that is too long gets 414 (OAUTH 50).
+ * response has no error format of a scope, only a status line. A URL that is too long gets 414 (OAUTH 50).
  */
 export function handleClientError(error: ReadError, socket: Socket): void {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && uploading.has(socket)) return
@@ -65,7 +65,7 @@ function sendStatus(socket: Socket, status: number): void {
   setTimeout(() => socket.destroy(), lingerMilliseconds).unref()
 }
 
-/** Whether a handler's response is under way on the connection: nothing else may be written into it. */
+/** Returns whether a handler's response is being sent on the connection. Then nothing else may be written. */
 function hasResponse(socket: Socket): boolean {
   // Node's own handler of these errors reads the same property.
   return (socket as { _httpMessage?: ServerResponse | null })._httpMessage?.headersSent === true

@@ -2,15 +2,15 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 
 /**
- * A cookie's bare name: `session` is a signed-in browser, `visit` one whose forms need a token before that, `device` one
- * that has signed in before. `notice` is a sentence for the next page.
+ * The name of a cookie, without its prefix. `session` is for a signed-in browser. `visit` is for the form tokens of a
+ * browser that is not signed in. `device` is for a browser that has signed in before. `notice` is a sentence for the next page.
  */
 export type CookieName = 'session' | 'visit' | 'device' | 'notice'
 
-/** The part of the configuration that decides a cookie's name and flags. */
+/** The settings that decide a cookie's name and flags. */
 export type CookieConfig = Pick<Config, 'baseUrl'>
 
-/** The value that the browser sent; null when it sent none, or one that we never make. */
+/** Returns the value of a cookie. Null when it is missing or cannot be one of svc. */
 export function readCookie(request: FastifyRequest, config: CookieConfig, name: CookieName): string | null {
   const value = request.cookies[wireName(config, name)]
   return value !== undefined && /^[\w-]{43}$/.test(value) ? value : null
@@ -22,7 +22,7 @@ export function readSignedText(request: FastifyRequest, config: CookieConfig, na
   return value !== undefined && /^[\w-]{43,2000}$/.test(value) ? value : null
 }
 
-/** Gives the browser the cookie, until it closes unless `maxAge` (seconds) is given. The database decides how long it works. */
+/** Sets a cookie. The browser drops it when it closes, or after `maxAge` (seconds). The database decides how long it works. */
 export function setCookie(
   reply: FastifyReply,
   config: CookieConfig,
@@ -41,7 +41,7 @@ export function clearCookie(reply: FastifyReply, config: CookieConfig, name: Coo
   void reply.clearCookie(wireName(config, name), flags(config))
 }
 
-/** Under https the `__Host-` prefix keeps other hosts of the same domain from planting the cookie. */
+/** With https, the prefix `__Host-` prevents other hosts of the domain from setting the cookie. */
 function wireName(config: CookieConfig, name: CookieName): string {
   return isHttps(config) ? `__Host-svc_${name}` : `svc_${name}`
 }

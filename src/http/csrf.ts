@@ -9,12 +9,12 @@ import { PageError } from './page-error.ts'
 
 const CsrfForm = z.object({ csrf_token: text })
 
-/** The token for the forms of the browser that holds this cookie. Only somebody who can read the cookie can compute it. */
+/** Returns the form token of the browser with this cookie. Computing it requires the cookie. */
 export function csrfTokenOf(cookie: string): string {
   return createHmac('sha256', cookie).update('csrf').digest('base64url')
 }
 
-/** The token for a page's forms. A browser without a cookie of ours gets one. */
+/** Returns the token for a page's forms. A browser without a cookie of svc gets one. */
 export function csrfToken(request: FastifyRequest, reply: FastifyReply, config: CookieConfig): string {
   const known = readCookie(request, config, 'session') ?? readCookie(request, config, 'visit')
   if (known) return csrfTokenOf(known)
@@ -39,8 +39,9 @@ export function checkForgery(request: FastifyRequest, config: Config): void {
 }
 
 /**
- * Programs send no Origin header: for them the token decides. Browsers send `null` from pages without a referrer, as ours
- * are, but also from sandboxed frames and after redirects of other sites: then `Sec-Fetch-Site` must not say otherwise.
+ * Returns whether the request may come from a page of svc. Programs send no Origin header, so only the token counts for
+ * them. Browsers send `null` from pages without a referrer, such as those of svc, but also from sandboxed frames and
+ * after redirects of other sites. Then `Sec-Fetch-Site` must be missing or `same-origin`.
  */
 function isOwnOrigin(request: FastifyRequest, config: Config): boolean {
   const { origin } = request.headers
@@ -48,13 +49,13 @@ function isOwnOrigin(request: FastifyRequest, config: Config): boolean {
   if (origin === 'null') return [undefined, 'same-origin'].includes(request.headers['sec-fetch-site'])
   if (!URL.canParse(origin)) return false
   const { host, protocol } = new URL(origin)
-  const own = [config.baseUrl, config.authUrl].map((address) => new URL(address).origin)
+  const own = [config.baseUrl, config.authUrl].map((url) => new URL(url).origin)
   return own.includes(origin) || host === hostOf(`${protocol}//${request.host}`)
 }
 
-/** Host and port, without a port that the scheme implies; null when the Host header is no host. */
-function hostOf(address: string): string | null {
-  return URL.canParse(address) ? new URL(address).host : null
+/** Returns host and port, without the default port of the scheme. Null for an invalid URL. */
+function hostOf(url: string): string | null {
+  return URL.canParse(url) ? new URL(url).host : null
 }
 
 function isSame(sent: string, expected: string): boolean {

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { PatientResponse } from './expect-continue.ts'
 
-/** How long a client may take to notice the response, and how much it may send in the meantime. */
+/** The time for a client to notice the response, and the bytes that it may send in the meantime. */
 const lingerMilliseconds = 2_000
 const lingerBytes = 1024 * 1024
 const quietMilliseconds = 400

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import ipaddr from 'ipaddr.js'
 import type { Queryable } from '../database/database.ts'
 
-/** How many attempts a subject has. A window starts with the first attempt; when it ends, the count starts again. */
+/** The attempts of a subject in a window. The window starts with the first attempt. After it the count restarts. */
 export interface AttemptLimit {
-  /** Names the subject, its kind first: `sign-in from 192.0.2.1`. Any text, any length. */
+  /** The name of the subject, starting with its kind: `sign-in from 192.0.2.1`. Any length. */
   subject: string
   attempts: number
   windowSeconds: number
@@ -28,7 +28,7 @@ export async function countAttempt(db: Queryable, limits: readonly AttemptLimit[
   return rows[0]?.blockedSeconds ?? 0
 }
 
-/** Takes back one attempt against each subject: it succeeded, or it was not made. `cleared` subjects start again. */
+/** Removes one attempt from each subject, because it succeeded or was not made. Resets the `cleared` subjects. */
 export async function takeBackAttempt(
   db: Queryable,
   limits: readonly AttemptLimit[],
@@ -36,7 +36,7 @@ export async function takeBackAttempt(
 ): Promise<void> {
   await db.query({
     name: 'take-back-attempt',
-    // Locked in the order of count_attempt, so that the two cannot wait for each other.
+    // Lock in the order of count_attempt, so that the two cannot deadlock.
     text: `with counted as materialized (
              select key_hash, failures = 1 or key_hash = any($2) as is_over
                from auth_failure where key_hash = any($1)
@@ -50,17 +50,17 @@ export async function takeBackAttempt(
   })
 }
 
-/** The part of an IP address that one subscriber has: a whole IPv4 address, the first 64 bits of an IPv6 address. */
+/** Returns the network of a client IP: the whole IPv4, or the first 64 bits of an IPv6, which belong to one customer. */
 export function networkOf(ip: string): string {
   if (!ipaddr.isValid(ip)) return ip
-  // Also turns an IPv4 address that is written as IPv6 (::ffff:192.0.2.1) back into IPv4.
-  const address = ipaddr.process(ip)
-  if (!(address instanceof ipaddr.IPv6)) return address.toString()
-  const groups = address.parts.slice(0, 4).map((part) => part.toString(16))
+  // Also converts an IPv4 in IPv6 notation (::ffff:192.0.2.1) to IPv4.
+  const parsed = ipaddr.process(ip)
+  if (!(parsed instanceof ipaddr.IPv6)) return parsed.toString()
+  const groups = parsed.parts.slice(0, 4).map((part) => part.toString(16))
   return `${groups.join(':')}::/64`
 }
 
-/** The stored form: of one length, whatever a client sends. */
+/** Returns the stored key of a subject. All keys have the same length. */
 function keyOf({ subject }: AttemptLimit): Buffer {
   return createHash('sha256').update(subject).digest()
 }

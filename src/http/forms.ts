@@ -2,10 +2,10 @@ import formbody from '@fastify/formbody'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 
-/** A form or a query as it was sent: every name with its values, in order. */
+/** A form or a query: every name with its values, in the order of the request. */
 export type SentForm = ReadonlyMap<string, readonly string[]>
 
-/** A form that cannot be read as its schema says. Each scope's error handler turns it into its own error. */
+/** Thrown for a form that does not match its schema. The error handler of each scope formats it. */
 export class FormError extends Error {
   override readonly name = 'FormError'
 }
@@ -15,7 +15,7 @@ export const text = z.string().default('')
 /** The schema of a field that may be sent many times, such as check boxes. */
 export const texts = z.array(z.string()).default([])
 
-/** Lets the scope read forms: the body is what `readForm` takes. Other content types get what the scope has for them. */
+/** Lets the scope read forms with `readForm`. Parsers of other content types stay as they are. */
 export async function acceptForms(scope: FastifyInstance): Promise<void> {
   // The parser may not throw here. An unreadable form is null until a handler reads it.
   await scope.register(formbody, { parser: (body: string) => ({ form: parseForm(body) }) })
@@ -61,9 +61,9 @@ export function parseForm(body: string): SentForm | null {
   return form
 }
 
-/** Decodes a name or a value of a form; null when it is not well-formed. */
+/** Decodes a name or a value of a form. Null when it is not well-formed. */
 export function decodeFormText(encoded: string): string | null {
-  // U+FFFD stands for bytes that were not UTF-8: a form sends the character itself percent-encoded.
+  // A raw U+FFFD was invalid UTF-8: a form sends the character itself percent-encoded.
   if (/\0|\ufffd/.test(encoded)) return null
   try {
     const decoded = decodeURIComponent(encoded.replaceAll('+', ' '))
@@ -73,7 +73,7 @@ export function decodeFormText(encoded: string): string | null {
   }
 }
 
-/** The text before the first separator and, when there is one, the text after it. */
+/** Returns the text before the first separator and, if there is one, the text after it. */
 export function splitOnce(whole: string, separator: string): string[] {
   const at = whole.indexOf(separator)
   return at === -1 ? [whole] : [whole.slice(0, at), whole.slice(at + 1)]

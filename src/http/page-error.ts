@@ -1,4 +1,4 @@
-/** An error that a person reads as a page. `message` says what happened and what to do about it. */
+/** An error that is shown as a page. `message` says what happened and what to do. */
 export class PageError extends Error {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -11,12 +11,12 @@ export class PageError extends Error {
   }
 }
 
-/** The page for everything that does not exist, or that the visitor may not see. */
+/** Returns the error for a page that does not exist, or that the visitor may not see. */
 export function pageNotFound(): PageError {
-  return new PageError(404, 'This page does not exist, or you may not see it.')
+  return new PageError(404, 'This page does not exist, or you do not have access to it.')
 }
 
-/** The page for a method that the URL does not have. */
+/** Returns the error for a method that the URL does not have. */
 export function wrongMethod(): PageError {
-  return new PageError(405, 'This page exists, but it cannot be used in this way. Go back and try again.')
+  return new PageError(405, 'This page does not support this request. Go back and try again.')
 }

@@ -51,17 +51,17 @@ export function setPageHeaders(reply: FastifyReply, policy: string): void {
 const errorPage = page<{ status: number; title: string; message: string }>('error')
 
 const titles: Record<number, string> = {
-  400: 'This request cannot be understood',
-  403: 'This was refused',
+  400: 'Bad request',
+  403: 'Access denied',
   404: 'Not found',
-  405: 'This cannot be done here',
+  405: 'Method not allowed',
   409: 'This does not fit the current state',
   410: 'This no longer exists',
-  413: 'This is too large',
-  415: 'This cannot be read',
+  413: 'Request too large',
+  415: 'Unsupported content type',
   429: 'Too many attempts',
   500: 'Something went wrong',
-  503: 'Not available at the moment',
+  503: 'Temporarily unavailable',
 }
 
 /** Shows the error page for whatever a handler threw. A bug is logged once and shown without detail. */
@@ -75,7 +75,7 @@ export async function showError(
   const status = error.statusCode ?? 500
   if (status >= 400 && status < 500) {
     return showPageError(
-      new PageError(status, 'The browser sent something that this page does not take.'),
+      new PageError(status, 'The browser sent a request that this page does not accept.'),
       reply,
     )
   }
@@ -84,7 +84,10 @@ export async function showError(
     const message = 'The server cannot reach its database at the moment. Please try again in a few seconds.'
     return showPageError(new PageError(503, message, { 'retry-after': '5' }), reply)
   }
-  return showPageError(new PageError(500, 'The mistake is ours and has been noted. Please try again.'), reply)
+  return showPageError(
+    new PageError(500, 'The server has an internal error, and it was logged. Please try again.'),
+    reply,
+  )
 }
 
 /** Shows the page of an error, with the menu of the person who is signed in. */
@@ -111,5 +114,5 @@ export function showUndecodableUrl(_error: FastifyError, request: FastifyRequest
 }
 
 function contentOf({ status, message }: PageError) {
-  return { status, title: titles[status] ?? 'This did not work', message }
+  return { status, title: titles[status] ?? 'The request failed', message }
 }

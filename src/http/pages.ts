@@ -17,25 +17,25 @@ declare module 'fastify' {
   }
 }
 
-/** The visitor of a page: what the page's header shows and what its forms need. */
+/** The visitor of a page, for the page's header and forms. */
 export interface Visitor {
   /** Null: not signed in. */
   account: { username: string; displayName: string } | null
-  /** Goes into every form, as the field that csrf.ts reads. */
+  /** The token that csrf.ts reads from every form. */
   csrfToken: string
 }
 
-/** A visitor who is not signed in, on a page without forms: it needs no cookie. */
+/** A visitor who is not signed in, on a page without forms. The page needs no cookie. */
 export const nobody: Visitor = { account: null, csrfToken: '' }
 
-/** Sends one page: `reply` may already carry a status and headers. */
+/** Sends a page. `reply` may already have a status and headers. */
 export type Page<Content extends object> = (
   reply: FastifyReply,
   visitor: Visitor | null,
   content: Content,
 ) => FastifyReply
 
-/** The page of a template under `views/`, with the content that it needs. The template reads it from `it`. */
+/** Returns the page of a template below `views/`. The template reads its content from `it`. */
 export function page<Content extends object>(template: string): Page<Content> {
   return (reply, visitor, content) => {
     const { url, id } = reply.request

@@ -32,7 +32,7 @@ export async function refuseOtherMethods(
 
 /**
  * Refuses every URL below the scope's prefix that has no route, before a body is read. These are routes and not a
- * not-found handler: the pages' `/:group/:name` would otherwise take these URLs for a repository's.
+ * not-found handler. Otherwise the pages' route `/:group/:name` would match these URLs.
  */
 export function refuseOtherPaths(scope: FastifyInstance, refusal: () => Error): void {
   const refuse = async () => {

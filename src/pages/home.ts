@@ -14,13 +14,13 @@ const homePage = page<{
   search: string
   /** True when the list starts after another page. */
   isContinued: boolean
-  /** The path that the next page starts after; null on the last one. */
+  /** The path after which the next page starts. Null on the last page. */
   next: string | null
 }>('pages/home')
 
 const HomeQuery = z.object({ q: text, after: text })
 
-/** `GET /`: an account's repositories, or the front page for somebody who is not signed in. */
+/** `GET /`: the repositories of the signed-in account, or the front page for other visitors. */
 export async function homeRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get('/', async (request, reply) => {
     const session = await readSession(context, request)

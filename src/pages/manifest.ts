@@ -1,6 +1,6 @@
 import { isJsonObject, type Json, type JsonObject } from '../registry/manifest/manifest-json.ts'
 
-/** What a package's page shows of its composer.json. */
+/** The parts of composer.json that a package's page shows. */
 export interface Manifest {
   description: string
   type: string
@@ -9,7 +9,7 @@ export interface Manifest {
   authors: string[]
   homepage: string | null
   source: string | null
-  /** Requirements and the like; those that say nothing are left out. */
+  /** Requirements and similar links. Empty ones are left out. */
   links: { title: string; entries: [name: string, constraint: string][] }[]
 }
 
@@ -22,7 +22,7 @@ const linkTitles = {
   conflict: 'Conflicts with',
 }
 
-/** Picks from stored metadata what people read; what is not of the usual shape is left out. */
+/** Returns the parts of stored metadata that the page shows. Leaves out values of unexpected types. */
 export function readManifest(metadata: JsonObject): Manifest {
   const { description, type, license, keywords, authors, homepage, support } = metadata
   const links = Object.entries(linkTitles).map(([key, title]) => ({
@@ -35,8 +35,8 @@ export function readManifest(metadata: JsonObject): Manifest {
     licenses: textsOf(license),
     keywords: textsOf(keywords),
     authors: listOf(authors).flatMap((author) => (isJsonObject(author) && textOf(author['name'])) || []),
-    homepage: webAddress(homepage),
-    source: isJsonObject(support) ? webAddress(support['source']) : null,
+    homepage: webUrl(homepage),
+    source: isJsonObject(support) ? webUrl(support['source']) : null,
     links: links.filter(({ entries }) => entries.length > 0),
   }
 }
@@ -57,8 +57,8 @@ function listOf(value: Json | undefined): Json[] {
   return Array.isArray(value) ? value : []
 }
 
-/** Other schemes, such as `javascript:`, are no links here. */
-function webAddress(value: Json | undefined): string | null {
+/** Returns an http or https URL. Null for other schemes, such as `javascript:`. */
+function webUrl(value: Json | undefined): string | null {
   const text = textOf(value)
   return text !== null && /^https?:\/\//i.test(text) ? text : null
 }

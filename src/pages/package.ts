@@ -19,7 +19,7 @@ import type { RenderedReadme } from '../registry/tables/readmes.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 import { type Manifest, readManifest } from './manifest.ts'
 
-/** As many as one page takes well; the next ones are behind a link. */
+/** The number of versions on a page. A link leads to the next ones. */
 const versionsPerPage = 300
 
 const packagePage = page<{
@@ -28,9 +28,9 @@ const packagePage = page<{
   shown: DescribedVersion
   manifest: Manifest
   versions: ListedVersion[]
-  /** The version that the list starts after; null when it starts with the newest. */
+  /** The version after which the list starts. Null when it starts with the newest. */
   after: string | null
-  /** The version that the next page starts after; null on the last one. */
+  /** The version after which the next page starts. Null on the last page. */
   next: string | null
   readme: RenderedReadme
 }>('pages/package')

@@ -21,7 +21,7 @@ import { upstreamRoutes } from './upstreams.ts'
 export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
   await servePages(app, context.config, pagePolicy)
   app.addHook('onRequest', async (request) => {
-    // PostgreSQL's texts know no NUL, so nothing is named with one.
+    // PostgreSQL cannot store NUL in text, so no name contains one.
     if (request.url.includes('%00')) throw pageNotFound()
   })
   await refuseOtherMethods(app, wrongMethod, async () => {

@@ -22,18 +22,18 @@ const repositoryPage = page<{
   /** Packages of upstreams, and names that wait for approval; the first ones. */
   mirrored: ListedMirror[]
   search: string
-  /** The name that the next page starts after; null on the last one. */
+  /** The name after which the next page starts. Null on the last page. */
   next: string | null
   setUp: SetUp
 }>('pages/repository')
 
-/** What the commands on a page are made of. */
+/** The values for the commands on a page. */
 export interface SetUp {
   /** {registry_url} */
   registryUrl: string
-  /** Composer keeps credentials by host and port… */
+  /** Composer stores credentials by host and port. */
   host: string
-  /** …netrc by host alone. */
+  /** netrc stores credentials by host only. */
   hostname: string
   isHttps: boolean
 }
@@ -68,7 +68,7 @@ export async function repositoryRoutes(app: FastifyInstance, context: AppContext
   })
 }
 
-/** What a repository's commands are made of, from the public address of the service. */
+/** Returns the values for a repository's commands, from the public URL of the service. */
 export function setUpOf(baseUrl: string, path: string): SetUp {
   const { host, hostname, protocol } = new URL(baseUrl)
   return { registryUrl: registryUrl(baseUrl, path), host, hostname, isHttps: protocol === 'https:' }

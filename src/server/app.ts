@@ -63,19 +63,19 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     logController: logAnswersOnly(),
     trustProxy: trustedProxies(context.config.trustProxy),
     bodyLimit: 64 * 1024,
-    // As long as an address can be at all: each scope says itself, in its own words, what is too long.
+    // The maximum length of any URL: each scope limits its parameters and sends its own error.
     routerOptions: { maxParamLength: 16_384 },
     // Slow clients: headers within 10 s (Node's own bound is 60), idle connections closed after 72 s, which
     // is longer than the 60 s of the usual proxies in front.
     keepAliveTimeout: 72_000,
-    // A connection on which nothing moves for a minute is closed: an upload that has stalled, a reader that sleeps.
+    // A connection without traffic for a minute is closed: a stalled upload, or a client that does not read.
     connectionTimeout: 60_000,
     requestTimeout: requestTimeoutMilliseconds,
     http: { headersTimeout: 10_000, connectionsCheckingInterval: 5_000, ServerResponse: PatientResponse },
     forceCloseConnections: 'idle',
-    // Fastify's own bound of every step of starting and stopping, 10 s, would end a stop in an error just then.
+    // Fastify's default limit for each step of a stop is also 10 s. It would end a stop with an error.
     pluginTimeout: (drainSeconds + 20) * 1000,
-    // What still arrives while the server stops is answered, not turned away in Fastify's dialect.
+    // Requests that arrive during a stop get a response. Fastify would refuse them in its own error format.
     return503OnClosing: false,
     rewriteUrl: originForm,
     frameworkErrors: answerUnroutable,
@@ -150,7 +150,7 @@ function runJobsWhileListening(app: FastifyInstance, context: AppContext, log: F
   app.addHook('onClose', async () => stopped)
 }
 
-/** A request's path and query, also when it names the host too: `GET http://host/path` (RFC 9112 §3.2.2). */
+/** Returns a request's path and query, also for the absolute form `GET http://host/path` (RFC 9112 §3.2.2). */
 function originForm({ url = '/' }: IncomingMessage): string {
   if (url.startsWith('/')) return url
   const [, path] = /^https?:\/\/[^/?#]*(.*)$/is.exec(url) ?? []
@@ -158,45 +158,45 @@ function originForm({ url = '/' }: IncomingMessage): string {
   return path.startsWith('/') ? path : `/${path}`
 }
 
-/** Tells browsers for a year to use https for this host only (RFC 6797). Its subdomains are not ours to decide about. */
+/** Makes browsers use https for this host for a year (RFC 6797). Subdomains are excluded: they may be other services. */
 function requireHttps(app: FastifyInstance): void {
   app.addHook('onRequest', async (_request, reply) => {
     reply.header('strict-transport-security', 'max-age=31536000')
   })
 }
 
-/** A number means that many proxies stand in front; Fastify wants to be asked per hop. */
+/** Returns Fastify's `trustProxy`. A number is the number of proxies in front; Fastify takes a function for each hop. */
 function trustedProxies(setting: Config['trustProxy']) {
-  return typeof setting === 'number' ? (_address: string, hop: number) => hop < setting : setting
+  return typeof setting === 'number' ? (_ip: string, hop: number) => hop < setting : setting
 }
 
-/** How a part of the server refuses. */
+/** The error format of a URL prefix. */
 interface Dialect {
-  /** The addresses it answers for. */
+  /** The URL paths that use it. */
   path: RegExp
   answer: (error: Error, request: FastifyRequest, reply: FastifyReply) => unknown
   nothingHere: () => Error
 }
 
-/** Pages answer everywhere else. */
+/** All other URLs get error pages. */
 const dialects: readonly Dialect[] = [
   { path: /^\/oauth2\//, answer: sendOAuthError, nothingHere: noSuchEndpoint },
   { path: /^\/api\//, answer: sendApiError, nothingHere: noSuchApiEndpoint },
   { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: sendRegistryError, nothingHere: registryNotFound },
 ]
 
-/** What reaches no scope is answered by whom its address belongs to. */
+/** Unmatched URLs get their error in the format of the plugin that owns the URL prefix. */
 function dialectOf(request: FastifyRequest): Dialect | undefined {
   return dialects.find(({ path }) => path.test(request.url))
 }
 
-/** Answers a URL that cannot be decoded. */
+/** Sends the error for a URL that cannot be decoded. */
 function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
   const answer = dialectOf(request)?.answer ?? showUndecodableUrl
   answer(error, request, reply)
 }
 
-/** Answers what no route takes: an unknown address, or a method that the router does not know. */
+/** Sends the error for a request without a route: an unknown URL, or a method that the router does not know. */
 async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const dialect = dialectOf(request)
   if (dialect) {

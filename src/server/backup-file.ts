@@ -8,7 +8,7 @@ import { z } from 'zod'
  *   migrations/<NNNN_what>.sql      the operator's migrations
  *   archives/<sha256>.zip           every archive that the snapshot needs
  *   tables/<table>/<number>.gz      rows in PostgreSQL's text format, cut into pieces, gzipped
- *   end.json                        what there must be: a file without it was cut off
+ *   end.json                        the number of rows and archives: a file without it is incomplete
  *
  * Built-in migrations are not part of it: the release that restores has them, and they never change.
  */
@@ -42,7 +42,7 @@ export const Ending = z.object({
 })
 export type Ending = z.output<typeof Ending>
 
-/** Which entry a name is; null for one that no backup has. */
+/** Reads the name of an entry. Null for a name that no backup has. */
 export function readEntryName(
   path: string,
 ):

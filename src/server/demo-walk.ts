@@ -2,12 +2,12 @@ import type { Config } from '../config.ts'
 import { registryUrl } from '../repositories/repositories.ts'
 import type { Demo } from './demo.ts'
 
-/** The walk's own listener waits here for the code: the demo's Redirect URL with a port (RFC 8252 §7.3). */
+/** The listener of the walk receives the code here: the demo's Redirect URL with a port (RFC 8252 §7.3). */
 const callback = { port: 8123, uri: 'http://127.0.0.1:8123/callback' }
 
 /**
- * The five-minute walk through the main job. All of it can be pasted into a shell, line by line or at once. An
- * interactive zsh takes comments only after its first line.
+ * Returns the five-minute walk through the main features. It can be pasted into a shell, line by line or at once. The
+ * first line lets an interactive zsh accept comments.
  */
 export function describeWalk(demo: Demo, { baseUrl, authUrl }: Config): string {
   return `
@@ -38,7 +38,7 @@ php -r 'require "vendor/autoload.php"; Demo\\Hello::say();'
 `
 }
 
-/** Waits for the browser's redirect, and prints the code in it. */
+/** Waits for the browser's redirect, and prints its code. */
 const listener = `require("http").createServer((request, response) => {
   const { searchParams } = new URL(request.url, "http://x")
   const answer = searchParams.get("code") || searchParams.get("error")

@@ -12,7 +12,7 @@ import { insertApplication, listApplications, rotateClientSecret } from '../oaut
 import { insertGroup } from '../repositories/groups.ts'
 import { findRepositoryByPath, insertRepository } from '../repositories/repositories.ts'
 
-/** A demo with its secrets, which are stored nowhere else. */
+/** A demo with its secrets. Only their hashes are stored. */
 export interface Demo {
   username: string
   password: string
@@ -27,9 +27,9 @@ const applicationName = 'Demo Application'
 const tokenDays = 90
 
 /**
- * Makes the demo of a fresh installation, whole or not at all (DESIGN §2): an account, a group with a private
+ * Creates the demo of a fresh installation in one transaction (DESIGN §2): an account, a group with a private
  * repository, an approved application with a loopback Redirect URL, and a personal access token. `last` runs before the
- * commit. Throws when there is a demo already, or when `last` throws.
+ * commit. Throws when the demo exists already, or when `last` throws.
  */
 export async function makeDemo(pool: pg.Pool, last: () => Promise<void> = async () => {}): Promise<Demo> {
   const password = makePassword()
@@ -88,7 +88,7 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
     const repository = await findRepositoryByPath(tx, `${name}/php`)
     const application = (await listApplications(tx)).find((one) => one.name === applicationName)
     if (!account || !repository || !application) {
-      throw new Error('There is no complete demo: its account, repository or application is missing.')
+      throw new Error('The demo is incomplete: its account, repository or application is missing.')
     }
     await setPasswordHash(tx, account.id, passwordHash)
     await deleteSessions(tx, account.id)

@@ -3,14 +3,14 @@ import { Server, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
-/** How long a connection without a running request is left to its client, so that it reads what was answered. */
+/** How long a connection without a running request stays open, so that its client can read the response. */
 const idleSeconds = 1
 
 /**
- * Makes `app.close()` let the requests that run finish first, for at most so many seconds; what then still runs is
- * cut off, and connections on which none runs after a second: browsers open some ahead, and half a request would keep
- * the server from closing. Fastify waits by itself only on its first socket, and `localhost` is two (127.0.0.1 and
- * ::1). It must be called before the routes are registered.
+ * Makes `app.close()` wait for running requests, at most the given seconds. Then it closes their connections. It closes
+ * connections without a request after a second, because browsers open some in advance, and an incomplete request would
+ * block the stop. Fastify itself waits on its first socket only, and `localhost` has two (127.0.0.1 and ::1). Call it
+ * before the routes are registered.
  */
 export function drainOnClose(app: FastifyInstance, seconds: number): void {
   const open = new Set<Socket>()

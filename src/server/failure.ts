@@ -2,7 +2,7 @@ import pg from 'pg'
 import { isOutage } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 
-/** One clear line (more only for a list of mistakes) for whoever started a program that cannot go on. Never a stack. */
+/** Returns the message of a fatal error: one line, or a list of mistakes. It never contains a stack. */
 export function explainFailure(error: unknown): string {
   if (error instanceof AggregateError) return explainFailure(error.errors[0])
   if (error instanceof pg.DatabaseError) return explainDatabaseError(error)
@@ -10,7 +10,7 @@ export function explainFailure(error: unknown): string {
   return String(error)
 }
 
-/** PostgreSQL's error classes that say: the schema is older than this program. */
+/** The PostgreSQL error codes of a schema that is older than this program. */
 const missingSchema = new Set(['42P01', '42703', '42704', '42883'])
 
 function explainDatabaseError(error: pg.DatabaseError): string {
@@ -25,7 +25,7 @@ function explainSystemError(
 ): string | null {
   if (error.syscall === 'listen' || error.syscall === 'bind') return explainListening(error)
   if (error.syscall === 'getaddrinfo') return `A host name in the configuration is unknown: ${error.message}.`
-  return isOutage(error) ? `The database does not answer: ${error.message}.` : null
+  return isOutage(error) ? `The database does not respond: ${error.message}.` : null
 }
 
 function explainListening(error: NodeJS.ErrnoException & { address?: string; port?: number }): string {
@@ -33,6 +33,6 @@ function explainListening(error: NodeJS.ErrnoException & { address?: string; por
   if (error.code === 'EADDRINUSE')
     return `Another program listens on ${place}: stop it, or set PORT to another number.`
   if (error.code === 'EACCES') return `This user may not listen on ${place}: set PORT to a number above 1023.`
-  if (error.code === 'EADDRNOTAVAIL') return `This machine has no address ${error.address}: check HOST.`
+  if (error.code === 'EADDRNOTAVAIL') return `This machine does not have the IP ${error.address}: check HOST.`
   return `Listening on ${place} failed: ${error.message}.`
 }

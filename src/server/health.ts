@@ -5,7 +5,7 @@ import type { AppContext } from '../context.ts'
 import { pendingMigrations, readSchema } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 
-/** With the response's own time it stays below 2 s, a usual timeout of health checks. */
+/** Together with the response it takes less than 2 s, a usual timeout of health checks. */
 const patienceSeconds = 1.8
 /** With less free space a disk counts as full: uploads fail, and an embedded PostgreSQL soon stops. */
 const minFreeBytes = 16 * 1024 ** 2
@@ -29,7 +29,7 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
     return reply.code(503).send({ status: 'not ready', reason })
   })
 
-  /** Why no request can be served; null when all is well. */
+  /** Returns why requests cannot be served. Null when they can. */
   async function findObstacle(): Promise<string | null> {
     await access(config.dataDir, constants.W_OK)
     const freeBytes = await findFreeBytes(config.dataDir)
@@ -39,13 +39,13 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
   }
 }
 
-/** The bytes that this user may still write on a folder's disk; infinite when the file system does not tell. */
+/** Returns the free bytes for this user on a folder's disk. Infinity when the file system does not report them. */
 async function findFreeBytes(folder: string): Promise<number> {
   const { blocks, bavail, bsize } = await statfs(folder)
   return blocks === 0 ? Number.POSITIVE_INFINITY : bavail * bsize
 }
 
-/** Rejects for a database or a volume that does not respond in time. */
+/** Rejects when the database or the volume does not respond in time. */
 async function silence(): Promise<never> {
   await sleep(patienceSeconds * 1000, null, { ref: false })
   throw new Error(`no response within ${patienceSeconds} s`)

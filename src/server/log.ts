@@ -3,14 +3,14 @@ import { type DestinationStream, pino } from 'pino'
 import type { Config } from '../config.ts'
 
 /**
- * Lines are written some at a time, for under load a write for each would be a fifth of a pull's cost: within a tenth
- * of a second, at exit, and with a fatal line at once.
+ * Log lines are buffered: under load, a write for each line would be a fifth of the cost of a pull. They are written
+ * within a tenth of a second, at exit, and at once after a fatal line.
  */
 const gatheredLines = { dest: 2, sync: false, minLength: 4096, periodicFlush: 100 }
 
 /**
- * The process's log: JSON lines on stderr, or on the stream given. It holds no secret by construction: of a
- * request it takes the method, the path and the peer, never its query, headers or body.
+ * Opens the log of the process: JSON lines on stderr, or on the given stream. It contains no secrets, because it takes
+ * only the method, the path and the client IP of a request, never its query, headers or body.
  */
 export function openLog(level: Config['logLevel'], stream?: DestinationStream): FastifyBaseLogger {
   const options = {
@@ -44,7 +44,7 @@ function describeRequest(request: FastifyRequest) {
   return { method: request.method, path: pathOf(request.url), address: request.ip }
 }
 
-/** A request's path without its query, where codes and states travel. */
+/** Returns a request's path without its query, which may contain codes and states. */
 function pathOf(url: string): string {
   return url.split('?', 1)[0] ?? ''
 }

@@ -32,28 +32,28 @@ import { claimStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import { Ending, Manifest, readEntryName } from './backup-file.ts'
 
-/** More than any entry but an archive has. */
+/** The maximum size of an entry other than an archive. */
 const maxEntryBytes = 512 * 1024 * 1024
 const maxPieceBytes = 1024 * 1024 * 1024
 
 const decompress = promisify(gunzip)
 
-/** One file of the tar file. */
+/** A file in the tar file. */
 interface Entry extends AsyncIterable<unknown> {
   header: { name: string; size: number }
 }
 
-/** Thrown for a file that is no backup, is damaged, or was cut off. */
+/** Thrown for a file that is not a backup, is damaged, or is incomplete. */
 class DamagedBackup extends Error {
   constructor(what: string) {
-    super(`The file is no backup of svc, or it is damaged: ${what}.`)
+    super(`The file is not a backup of svc, or it is damaged: ${what}.`)
   }
 }
 
 /**
  * Restores a backup into an empty database and an empty archive store, brings the schema up to this release, and
  * verifies all archives. The database is filled in one transaction, so an interrupted restore leaves it empty, and can be
- * repeated. Throws when anything differs from what the backup says there must be.
+ * repeated. Throws when the restored data differs from the backup.
  */
 export async function restoreBackup(
   db: pg.Pool,
@@ -67,11 +67,11 @@ export async function restoreBackup(
         'The database is not empty. Restore into a new one; without DATABASE_URL, into an empty DATA_DIR.',
       )
     }
-    // The backup brings its files.
+    // The backup contains its files.
     if (config.isMigrationsDirGiven) await mkdir(config.migrationsDir, { recursive: true })
     const ours = await readSchema(await findMigrationsDir(config), builtInDir)
     const tar = extract()
-    // Before the first byte is written: an entry that nobody waits for is lost.
+    // Before the first byte is written: an entry without a waiting reader is lost.
     const taken = takeEntries(tar, { client, config, ours })
     let damage: Error | null = null
     tar.on('error', (error: Error) => {
@@ -146,7 +146,7 @@ function selectMigrations({ migrations }: Manifest, { builtIn }: Schema): SqlFil
   })
 }
 
-/** Returns false when the bytes are not what the name says. They are not kept then. */
+/** Stores an archive. Returns false, and does not store it, when its bytes do not match its name. */
 async function takeArchive(store: ArchiveStore, entry: Entry, sha256: string): Promise<boolean> {
   const received = await receiveArchive(store, Readable.from(entry), { maxBytes: entry.header.size })
   if (received.sha256 === sha256) {
@@ -173,7 +173,7 @@ interface Load {
   end: (ending: Ending) => Promise<void>
 }
 
-/** Makes the backup's schema and takes its rows, one table after another. */
+/** Creates the schema of the backup and loads its rows, one table after another. */
 async function beginLoad(client: pg.Client, manifest: Manifest, backup: Schema): Promise<Load> {
   await buildSchema(client, backup)
   const made = await listTables(client)
@@ -231,7 +231,7 @@ function refuseMissing({ name, columns }: CopiedTable, made: readonly CopiedTabl
   )
 }
 
-/** Writes the operator's migrations that are not there yet. Throws when a file of the same name has another text. */
+/** Writes missing migrations of the operator. Throws when a file with the same name has another text. */
 async function writeMigrations(config: Config, files: readonly SqlFile[], ours: Schema): Promise<void> {
   const byName = new Map(ours.operators.map((migration) => [migration.name, migration]))
   for (const { name, sql, checksum } of files) {

@@ -18,14 +18,14 @@ import { openLog } from './log.ts'
 /** Running requests get half of it, the database the rest. Supervisors wait about as long. */
 const maxStopSeconds = 20
 /**
- * close-with-grace knows no difference between npm's copy of a Ctrl-C and a second one, so the two usual signals have
- * their own listener. A listener for SIGHUP would break nohup, and one for SIGSEGV and its like hides a crash.
+ * close-with-grace cannot distinguish npm's copy of a Ctrl-C from a second Ctrl-C, so SIGTERM and SIGINT have a separate
+ * listener. A listener for SIGHUP would break nohup, and one for SIGSEGV and similar signals would hide a crash.
  */
 const signalsLeftAlone: NonNullable<closeWithGrace.Options['skip']> = [
   ...(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2'] as const),
   ...(['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV'] as const),
 ]
-/** npm passes on the Ctrl-C that the terminal has sent to both: within this time it is the same one. */
+/** The terminal sends a Ctrl-C to npm and to svc, and npm forwards it. Within this time it is the same Ctrl-C. */
 const sameSignalSeconds = 1
 
 /** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or go on. */
@@ -66,13 +66,13 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
   const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, (missing) =>
     log.warn(
       { missing },
-      'applied migrations have no file here: is this an older release, or a seed kept elsewhere?',
+      'applied migrations have no file here: this may be an older release, or their files are elsewhere',
     ),
   )
   if (applied.length > 0) log.info({ applied }, 'the database is migrated')
   const { dataDir } = config
   if (await lacksNewestArchive(db, await openOwnStore(db, config))) {
-    log.warn({ dataDir }, 'DATA_DIR lacks the newest archive: svc verify-archives lists what is missing')
+    log.warn({ dataDir }, 'the newest archive is missing: svc verify-archives lists all missing archives')
   }
 }
 
@@ -91,7 +91,7 @@ function renderInBackground(
       if (rendered.packages + rendered.repositories > 0) log.info(rendered, 'rendered documents anew')
     },
     (error: unknown) =>
-      log.error({ err: error }, 'could not render all documents anew; the next start goes on'),
+      log.error({ err: error }, 'could not render all documents anew: the next start continues'),
   )
   return async () => {
     stop.abort()
@@ -100,8 +100,8 @@ function renderInBackground(
 }
 
 /**
- * Listens, and makes the demo of an empty database of one's own; null for any other. There is none when listening
- * fails, for nobody would ever see its secrets.
+ * Listens, and creates the demo in an empty embedded database. Returns null for any other database. If listening fails,
+ * it creates no demo, because its secrets could not be printed.
  */
 async function listenWithDemo(
   app: FastifyInstance,
@@ -124,8 +124,8 @@ async function listen(app: FastifyInstance, { host, port }: Config): Promise<voi
 
 /**
  * Watches for SIGTERM and SIGINT, which resolve `requested`, and for errors that nothing catches, which end the process.
- * A stop, also one in the middle of a start, ends with exit code 1 when it takes too long, and so does a second signal.
- * `end` must be called when the server has stopped.
+ * A stop that takes too long ends with exit code 1, also during a start. So does a second signal. Call `end` when the
+ * server has stopped.
  */
 function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end: () => void } {
   let request = () => {}
@@ -135,12 +135,12 @@ function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end:
   const options = { delay: maxStopSeconds * 1000, logger: false as const, skip: signalsLeftAlone }
   const grace = closeWithGrace(options, async ({ err }) => {
     if (err) {
-      // The state is unknown after an error that nobody foresaw: a supervisor starts the server again.
+      // After an unexpected error the state is unknown. A supervisor restarts the server.
       log.fatal(err, 'stopping at once, because of a bug')
       process.exit(1)
     }
     request()
-    // Whoever called `serve` ends the process when the server has stopped. Here only the delay counts.
+    // The caller of `serve` ends the process after the stop. Only the delay matters here.
     await new Promise(() => {})
   })
   let first: number | null = null

@@ -27,14 +27,14 @@ import { backupFormat, type Ending, type Manifest } from './backup-file.ts'
 
 /** Rows are gzipped in pieces of about this size, because a tar entry begins with its size. */
 const pieceBytes = 8 * 1024 * 1024
-/** A tenth of the time of gzip's default level, and a fifth more bytes. */
+/** This level takes a tenth of the time of gzip's default level, and produces a fifth more bytes. */
 const gzipLevel = 1
 
 const compress = promisify(gzip)
 
 /**
- * Writes database and archives as one tar file, both as they are at one moment, while servers run. An archive that is
- * missing or damaged is named in the ending. Throws when the database is not at this release's schema.
+ * Writes a snapshot of database and archives as one tar file, while servers run. `end.json` names missing and damaged
+ * archives. Throws when the database does not have the schema of this release.
  */
 export async function writeBackup(db: pg.Pool, config: Config, output: Writable): Promise<Ending> {
   const schema = await readSchema(await findMigrationsDir(config))
@@ -44,7 +44,7 @@ export async function writeBackup(db: pg.Pool, config: Config, output: Writable)
     const tables = await openSnapshot(client)
     const tar = pack()
     const written = pipeline(tar, output)
-    // A full disk must end the work at once, and be thrown once.
+    // A full disk must stop the work at once, and throw once.
     const failed = written.then(() => new Promise<never>(() => {}))
     failed.catch(() => {})
     try {

@@ -282,7 +282,7 @@ describe('svc restore', () => {
       expect([length, code, stderr]).toEqual([
         length,
         1,
-        expect.stringContaining('is no backup of svc, or it is damaged'),
+        expect.stringContaining('is not a backup of svc, or it is damaged'),
       ])
       expect(await contentOf(db)).toEqual({})
     }

@@ -19,7 +19,7 @@ describe('svc demo', () => {
   }
 
   it('says that there is nothing to reset', async () => {
-    expect(await svc.fail('demo', '--reset')).toContain('There is no complete demo')
+    expect(await svc.fail('demo', '--reset')).toContain('The demo is incomplete')
   })
 
   it('makes a demo once, and --reset gives it new secrets that replace the old ones', async () => {

@@ -84,11 +84,11 @@ describe('svc', () => {
     expect(stderr).toMatch(/^svc: The configuration cannot be used:\n {2}PORT .*\n {2}LOG_LEVEL .*\n$/)
   })
 
-  it('says that a database does not answer, and keeps its password to itself', async () => {
+  it('says that a database does not respond, and keeps its password to itself', async () => {
     const url = 'postgres://svc:secret@127.0.0.1:1/svc'
     const { code, stderr } = await runSvc(['account', 'create', 'ann'], { DATABASE_URL: url })
     expect(code).toBe(1)
-    expect(stderr).toMatch(/^svc: The database does not answer: .*127\.0\.0\.1:1\.\n$/)
+    expect(stderr).toMatch(/^svc: The database does not respond: .*127\.0\.0\.1:1\.\n$/)
     expect(stderr).not.toContain('secret')
   })
 
@@ -103,7 +103,7 @@ describe('svc', () => {
     const url = `postgres://127.0.0.1:${(silent.address() as AddressInfo).port}/svc`
     const { code, stderr } = await runSvc(['account', 'create', 'ann'], { DATABASE_URL: url })
     silent.close()
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/^svc: The database does not answer: .*\.\n$/)])
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^svc: The database does not respond: .*\.\n$/)])
   })
 
   it('asks for svc migrate on a database that lacks the schema', async () => {

@@ -235,7 +235,7 @@ describe('svc serve', () => {
     })
     expect(pushed.status).toBe(201)
     await stopServer(server)
-    const warning = 'DATA_DIR lacks the newest archive'
+    const warning = 'the newest archive is missing'
     expect((await stopServer(await start())).stderr).not.toContain(warning)
     const other = await start({ DATA_DIR: join(dataDir, 'other') })
     expect((await stopServer(other)).stderr).toContain(warning)
@@ -252,14 +252,14 @@ describe('svc serve', () => {
   })
 
   it.each([
-    [{ HOST: '192.0.2.1' }, 'This machine has no address 192.0.2.1: check HOST.'],
+    [{ HOST: '192.0.2.1' }, 'This machine does not have the IP 192.0.2.1: check HOST.'],
     [{ DATA_DIR: '/dev/null' }, 'The folder /dev/null cannot be used (EEXIST): set DATA_DIR to one'],
     [{ HOST: 'no-such-host.invalid' }, 'A host name in the configuration is unknown'],
     [
       { MIGRATIONS_DIR: '/nowhere' },
       'The migrations in /nowhere cannot be read (ENOENT): check MIGRATIONS_DIR.',
     ],
-    [{ DATABASE_URL: 'postgres://127.0.0.1:1/svc' }, 'The database does not answer'],
+    [{ DATABASE_URL: 'postgres://127.0.0.1:1/svc' }, 'The database does not respond'],
     [{ PORT: 'x' }, 'PORT must be a whole number'],
   ])('says in one line why it cannot start with %j', async (wrong, message) => {
     const { code, stderr } = await runSvc(['serve'], environment({ LOG_LEVEL: 'silent', ...wrong }))
