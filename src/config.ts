@@ -2,7 +2,7 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
-import { type BucketSettings, originOf, readBucketUrl } from './domain/bucket.ts'
+import { type BucketSettings, bucketOrigin, readBucketUrl } from './domain/bucket.ts'
 
 /** The folder with `migrations/` and `views/`. It is the same for `src/` and `dist/`. */
 export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
@@ -143,7 +143,7 @@ export interface Config {
   logLevel: (typeof levels)[number]
   lifetimes: Lifetimes
   events: EventSettings
-  upstreams: UpstreamSettings
+  upstreams: UpstreamConfig
 }
 
 /** How long events are kept. */
@@ -155,7 +155,7 @@ export interface EventSettings {
 }
 
 /** The settings for requests to other Composer repositories. */
-export interface UpstreamSettings {
+export interface UpstreamConfig {
   /** Credentials in the format of Composer's auth.json; null without any. */
   authFile: string | null
   /** Whether plain http is allowed. */
@@ -264,7 +264,7 @@ interface Credentials {
 }
 
 /** Reads credentials from the standard AWS variables. */
-export function readCredentials(env: NodeJS.ProcessEnv): Credentials {
+export function readAwsCredentials(env: NodeJS.ProcessEnv): Credentials {
   return {
     accessKeyId: env['AWS_ACCESS_KEY_ID'],
     secretAccessKey: env['AWS_SECRET_ACCESS_KEY'],
@@ -283,8 +283,8 @@ function readArchiveStore(
     sessionToken: env.AWS_SESSION_TOKEN,
   })
   if (typeof bucket === 'string') return bucket
-  if (ownUrls.some((url) => new URL(url).origin === originOf(bucket))) {
-    return `must not be on the host and port of BASE_URL or AUTH_URL (${originOf(bucket)}): Composer would send the credentials for svc to the store`
+  if (ownUrls.some((url) => new URL(url).origin === bucketOrigin(bucket))) {
+    return `must not be on the host and port of BASE_URL or AUTH_URL (${bucketOrigin(bucket)}): Composer would send the credentials for svc to the store`
   }
   if (env.ACCEL_REDIRECT_PREFIX === undefined) return bucket
   return 'and ACCEL_REDIRECT_PREFIX exclude each other: nginx has no files of a bucket to send'

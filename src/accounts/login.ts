@@ -9,7 +9,7 @@ import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import { deleteSession, findSession } from './sessions.ts'
 import { checkSignIn, noteRefusedSignIn, renewPasswordHash, startSession } from './sign-in.ts'
-import { originOf } from './sign-in-origins.ts'
+import { signInOriginOf } from './sign-in-origins.ts'
 import { findReturn } from './sign-in-returns.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
@@ -32,7 +32,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
 
   app.post('/login', async (request, reply) => {
     const { return: returnId, username: login, password } = readForm(LoginForm, request)
-    const checked = await checkSignIn(db, login, password, originOf(request, config))
+    const checked = await checkSignIn(db, login, password, signInOriginOf(request, config))
     if ('problem' in checked) {
       await noteRefusedSignIn(db, request, login, checked)
       reply.code(checked.status).headers(checked.headers)

@@ -19,7 +19,7 @@ export interface SignInOrigin {
 }
 
 /** Returns the origin of a request. */
-export function originOf(request: FastifyRequest, config: Config): SignInOrigin {
+export function signInOriginOf(request: FastifyRequest, config: Config): SignInOrigin {
   const network = networkOf(request.ip)
   const device = readCookie(request, config, 'device')
   return {

@@ -12,9 +12,9 @@ import { insertSession } from './sessions.ts'
 import {
   findKnownOrigin,
   originLifetimeSeconds,
-  originOf,
   rememberOrigin,
   type SignInOrigin,
+  signInOriginOf,
 } from './sign-in-origins.ts'
 
 /** The problem with a sign-in, for the page and its status. */
@@ -69,7 +69,7 @@ export async function startSession(
   credentials: Credentials,
   act?: Actor['act'],
 ): Promise<boolean> {
-  const { network, networkHash } = originOf(request, config)
+  const { network, networkHash } = signInOriginOf(request, config)
   const sessionId = await transaction(
     db,
     (tx) => insertSession(tx, credentials, network, userAgentOf(request)),

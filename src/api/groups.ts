@@ -6,7 +6,7 @@ import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import { guardToken } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
-import { describeRepository, Repository } from './repositories.ts'
+import { describeRepository, RepositoryBody } from './repositories.ts'
 
 const Group = z
   .object({
@@ -55,7 +55,7 @@ export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<v
       summary: 'List the repositories of a group that the token may see',
       params: GroupPath,
       querystring: PageQuery,
-      response: { 200: z.array(Repository) },
+      response: { 200: z.array(RepositoryBody) },
     }),
     async (request, reply) => {
       const { group } = request.params

@@ -27,7 +27,7 @@ export interface ListQuery {
 }
 
 /** A part of a list, and the key after which the next part begins. Null on the last part. */
-export interface Page<Item> {
+export interface ListPage<Item> {
   items: Item[]
   next: string | null
 }
@@ -45,7 +45,7 @@ export async function readPage<Row, Item>(
   list: (part: ListQuery) => Promise<Row[]>,
   keyOf: (row: Row) => string,
   describe: (row: Row) => Item,
-): Promise<Page<Item>> {
+): Promise<ListPage<Item>> {
   const rows = await list({ after, limit: limit + 1 })
   const shown = rows.slice(0, limit)
   const last = shown.at(-1)

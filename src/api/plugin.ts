@@ -49,7 +49,7 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
         await describeApi(scope, context.config)
         for (const routes of everyRoute) await routes(scope as ApiScope, context)
       })
-      refuseOtherPaths(scope, noSuchEndpoint)
+      refuseOtherPaths(scope, noSuchApiEndpoint)
     },
     { prefix: '/api' },
   )
@@ -70,6 +70,6 @@ function methodNotAllowed(allow: string): ApiError {
 }
 
 /** The error for every URL under /api without a route. */
-export function noSuchEndpoint(): ApiError {
+export function noSuchApiEndpoint(): ApiError {
   return notFound('there is no such endpoint')
 }

@@ -10,7 +10,7 @@ import { guardRepository, guardToken } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 
 /** A repository, as the API returns it. */
-export const Repository = z
+export const RepositoryBody = z
   .object({
     path: z.string().meta({ example: 'acme/php' }),
     visibility: z.enum(visibilities).meta({ description: 'Anyone can pull from a public repository' }),
@@ -51,7 +51,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       tag: 'Repositories',
       summary: 'List the repositories of the account that the token can access',
       querystring: PageQuery,
-      response: { 200: z.array(Repository) },
+      response: { 200: z.array(RepositoryBody) },
     }),
     async (request, reply) => {
       const { items, next } = await readPage(
@@ -72,7 +72,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       tag: 'Repositories',
       summary: 'Get a repository',
       params: RepositoryPath,
-      response: { 200: Repository },
+      response: { 200: RepositoryBody },
     }),
     async (request) => {
       const { repositoryId, access } = mayDescribe.granted(request)
@@ -90,7 +90,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       summary: 'Change the description or the visibility',
       params: RepositoryPath,
       body: RepositoryUpdate,
-      response: { 200: Repository },
+      response: { 200: RepositoryBody },
     }),
     async (request) => {
       const { repositoryId, author, access } = mayManage.granted(request)
@@ -124,7 +124,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
 export function describeRepository(
   { path, visibility, description, role, createdAt }: Omit<ReachedRepository, 'id'>,
   baseUrl: string,
-): z.input<typeof Repository> {
+): z.input<typeof RepositoryBody> {
   return {
     path,
     visibility,

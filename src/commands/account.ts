@@ -21,7 +21,7 @@ import { makePassword } from '../domain/secrets.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { theAccount } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { answer, formatValue, printList, withDatabase } from './run.ts'
+import { formatValue, printList, printResult, withDatabase } from './run.ts'
 
 interface JsonOptions {
   json?: boolean
@@ -86,7 +86,11 @@ async function createAccount(username: string, options: CreateOptions): Promise<
       commandActor,
     ),
   )
-  answer(options, { username, password }, `Account ${username} created.${tellPassword(options, password)}`)
+  printResult(
+    options,
+    { username, password },
+    `Account ${username} created.${tellPassword(options, password)}`,
+  )
 }
 
 function listCommand(): Command {
@@ -114,7 +118,7 @@ function showCommand(): Command {
     if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
     const details = describeAccount(account)
     const lines = Object.entries(details).map(([name, value]) => `${name.padEnd(12)}  ${formatValue(value)}`)
-    answer(options, details, lines.join('\n'))
+    printResult(options, details, lines.join('\n'))
   })
 }
 
@@ -131,7 +135,7 @@ function setPasswordCommand(): Command {
         resetPassword(db, commandActor, (await theAccount(db, username)).id, password),
       )
       const text = `Password of ${username} changed.${tellPassword(options, password)}`
-      answer(options, { username, password }, text)
+      printResult(options, { username, password }, text)
     })
 }
 
@@ -146,7 +150,7 @@ function resetLinkCommand(): Command {
       if (token === null) throw new Error(`${username} is disabled.`)
       return `${baseUrl}/password-reset?token=${token}`
     })
-    answer(options, { username, url, expires_in: resetLifetimeSeconds }, url)
+    printResult(options, { username, url, expires_in: resetLifetimeSeconds }, url)
   })
 }
 
@@ -156,7 +160,7 @@ function setEmailCommand(): Command {
     .action(async (username: string, given: string, options: JsonOptions) => {
       const email = given === 'none' ? null : given
       await change(username, { email })
-      answer(options, { username, email }, `Email of ${username}: ${email ?? 'none'}`)
+      printResult(options, { username, email }, `Email of ${username}: ${email ?? 'none'}`)
     })
 }
 
@@ -165,7 +169,7 @@ function renameCommand(): Command {
     .argument('<new username>', 'lower-case letters and digits, with single . _ or - between them')
     .action(async (username: string, newUsername: string, options: JsonOptions) => {
       await change(username, { username: newUsername })
-      answer(options, { username: newUsername }, `Account ${username} is now ${newUsername}.`)
+      printResult(options, { username: newUsername }, `Account ${username} is now ${newUsername}.`)
     })
 }
 
@@ -175,7 +179,7 @@ function setAdminCommand(): Command {
     .action(async (username: string, state: string, options: JsonOptions) => {
       const isAdmin = state === 'on'
       await change(username, { isAdmin })
-      answer(
+      printResult(
         options,
         { username, admin: isAdmin },
         `${username} is ${isAdmin ? 'a' : 'no'} site administrator.`,
@@ -187,7 +191,7 @@ function disableCommand(): Command {
   const description = 'Disable an account: its sessions end, and all its tokens stop at once.'
   return onAccount('disable', description).action(async (username: string, options: JsonOptions) => {
     await withDatabase(async (db) => disableAccount(db, commandActor, (await theAccount(db, username)).id))
-    answer(options, { username, disabled: true }, `Account ${username} disabled.`)
+    printResult(options, { username, disabled: true }, `Account ${username} disabled.`)
   })
 }
 
@@ -195,7 +199,7 @@ function enableCommand(): Command {
   const description = 'Enable a disabled account. Its tokens work again; its sessions have ended.'
   return onAccount('enable', description).action(async (username: string, options: JsonOptions) => {
     await withDatabase(async (db) => enableAccount(db, commandActor, (await theAccount(db, username)).id))
-    answer(options, { username, disabled: false }, `Account ${username} enabled.`)
+    printResult(options, { username, disabled: false }, `Account ${username} enabled.`)
   })
 }
 
@@ -225,7 +229,7 @@ function deleteCommand(): Command {
           `${username} is the only admin of ${groups.join(', ')}: use --groups-to <username> or --leave-groups.`,
         )
       }
-      answer(options, { username, groups }, `Account ${username} deleted.`)
+      printResult(options, { username, groups }, `Account ${username} deleted.`)
     })
 }
 

@@ -9,7 +9,7 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import { prepareRegistration } from '../oauth/application-changes.ts'
 import { maxLogoBytes } from '../oauth/application-rules.ts'
 import { jsonOption, resourceScopeOption, scopeOption, scopesHelp } from './options.ts'
-import { answer, withBareDatabase } from './run.ts'
+import { printResult, withBareDatabase } from './run.ts'
 
 interface NewOptions {
   name: string
@@ -69,7 +69,7 @@ async function registerApplication(options: NewOptions): Promise<void> {
   })
   const path = await writeMigration(readConfig(process.env), what, sql)
   if (options.apply) await applyMigration(path)
-  answer(
+  printResult(
     options,
     { client_id: clientId, client_secret: clientSecret, migration: path },
     `The migration ${path} ${options.apply ? 'is applied' : 'waits for svc migrate or the next start'}.

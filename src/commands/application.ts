@@ -25,7 +25,7 @@ import {
   wholeNumber,
   withListOptions,
 } from './options.ts'
-import { answer, formatValue, printList, withDatabase } from './run.ts'
+import { formatValue, printList, printResult, withDatabase } from './run.ts'
 
 const daySeconds = 86_400
 
@@ -103,7 +103,7 @@ function showCommand(): Command {
       const lines = Object.entries(details).map(
         ([name, value]) => `${name.padEnd(15)}  ${formatValue(value)}`,
       )
-      answer(options, details, lines.join('\n'))
+      printResult(options, details, lines.join('\n'))
     })
 }
 
@@ -148,7 +148,7 @@ function setCommand(): Command {
       if (!changed) throw unknownApplication(clientId)
       const { application, migration } = changed
       const json = { ...describeApplication(application), migration }
-      answer(options, json, `${application.name} changed. Written: ${migration}`)
+      printResult(options, json, `${application.name} changed. Written: ${migration}`)
     })
 }
 
@@ -179,7 +179,7 @@ function deleteCommand(): Command {
       )
       if (!deleted) throw unknownApplication(clientId)
       const { application, migration } = deleted
-      answer(
+      printResult(
         options,
         { client_id: clientId, migration },
         `${application.name} deleted. Written: ${migration}`,
@@ -213,7 +213,7 @@ function statusCommand(verb: string, status: ApplicationStatus, description: str
       if (!changed) throw unknownApplication(clientId)
       const { application, migration } = changed
       const text = `${application.name} is ${status}.${migration ? ` Written: ${migration}` : ''}`
-      answer(options, { client_id: clientId, status, migration }, text)
+      printResult(options, { client_id: clientId, status, migration }, text)
     })
 }
 
@@ -240,7 +240,7 @@ function rotateCommand(): Command {
         ),
       )
       if (!application) throw unknownApplication(clientId)
-      answer(
+      printResult(
         options,
         { client_id: clientId, client_secret: secret, overlap_seconds: overlapSeconds },
         `The new client secret of ${application.name}, shown only now: ${secret}\nThe old one works ${overlapSeconds} s more.`,

@@ -1,12 +1,12 @@
 import { resolve } from 'node:path'
 import { Command } from 'commander'
-import { type Config, readBucket, readCredentials } from '../config.ts'
+import { type Config, readAwsCredentials, readBucket } from '../config.ts'
 import { findDatabaseId } from '../database/installation.ts'
 import { type ArchiveStore, discardArchive, receiveArchive } from '../registry/archives/archive-store.ts'
 import { openArchiveStore } from '../registry/archives/open-store.ts'
 import { claimStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { printResult, withDatabase } from './run.ts'
 
 /** How many archives are copied at once. */
 const atOnce = 8
@@ -38,14 +38,14 @@ start the server with the new ARCHIVE_STORE or DATA_DIR.`,
       const { archives, known, bytes, damaged } = copied
       const lines = damaged.map((sha256) => `${sha256} is damaged, and was not copied.`)
       const text = `Copied ${archives} archives of ${bytes} bytes. ${known} were there already.`
-      answer(options, copied, [...lines, text].join('\n'))
+      printResult(options, copied, [...lines, text].join('\n'))
       if (damaged.length > 0) throw new Error(`${damaged.length} archives are damaged.`)
     })
 }
 
 function readTarget(to: string, { dataDir }: Config): Pick<Config, 'dataDir' | 'archiveStore'> {
   if (!to.includes('://')) return { dataDir: resolve(to), archiveStore: null }
-  const bucket = readBucket(to, readCredentials(process.env))
+  const bucket = readBucket(to, readAwsCredentials(process.env))
   if (typeof bucket === 'string') throw new Error(`--to ${bucket}.`)
   return { dataDir, archiveStore: bucket }
 }

@@ -3,11 +3,11 @@ import { access, open, rename, rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import type { Writable } from 'node:stream'
 import { Command } from 'commander'
-import type { Ending } from '../server/backup-file.ts'
+import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
 import { writeBackup } from '../server/write-backup.ts'
 import { jsonOption } from './options.ts'
-import { answer, withBareDatabase, withDatabase } from './run.ts'
+import { printResult, withBareDatabase, withDatabase } from './run.ts'
 import { describeVerification } from './verify-archives.ts'
 
 /** `svc backup FILE`: database and archives in one file. */
@@ -32,7 +32,7 @@ export function backupCommand(): Command {
       const rows = countRows(ending)
       const text = `Wrote ${file}: ${rows} rows, ${archives} archives of ${bytes} bytes.`
       const lines = problems.map(({ sha256, problem }) => `The archive ${sha256} is ${problem}.`)
-      answer(options, { file: path, rows, archives, bytes, problems }, [...lines, text].join('\n'))
+      printResult(options, { file: path, rows, archives, bytes, problems }, [...lines, text].join('\n'))
       if (problems.length > 0)
         throw new Error('Some archives have a problem: svc verify-archives tells which versions.')
     })
@@ -55,7 +55,7 @@ export function restoreCommand(): Command {
       const rows = countRows(ending)
       const { archives, problems } = verification
       const text = `Restored ${rows} rows and ${archives} archives.`
-      answer(options, { rows, archives, problems }, `${describeVerification(verification)}\n${text}`)
+      printResult(options, { rows, archives, problems }, `${describeVerification(verification)}\n${text}`)
       if (problems.length > 0) throw new Error(`${problems.length} archives have a problem.`)
     })
 }
@@ -95,6 +95,6 @@ async function sync(folder: string): Promise<void> {
   }
 }
 
-function countRows({ rows }: Ending): number {
+function countRows({ rows }: BackupEnding): number {
   return Object.values(rows).reduce((sum, count) => sum + count, 0)
 }

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { collectGarbage } from '../registry/archives/collect-garbage.ts'
 import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { printResult, withDatabase } from './run.ts'
 
 /** `svc collect-garbage`: frees what deleted repositories, purged versions and broken uploads have left behind. */
 export function collectGarbageCommand(): Command {
@@ -17,7 +17,7 @@ export function collectGarbageCommand(): Command {
       const { archives, temporaryFiles, bytes } = await withDatabase(async (db, config) =>
         collectGarbage(db, await openOwnStore(db, config), { isDryRun, isForced }),
       )
-      answer(
+      printResult(
         options,
         { archives, temporary_files: temporaryFiles, bytes, dry_run: isDryRun },
         `${isDryRun ? 'Would remove' : 'Removed'} ${archives} archives and ${temporaryFiles} temporary files: ${bytes} bytes.`,

@@ -3,7 +3,7 @@ import { registryUrl } from '../repositories/repositories.ts'
 import { makeDemo, resetDemo } from '../server/demo.ts'
 import { describeWalk } from '../server/demo-walk.ts'
 import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { printResult, withDatabase } from './run.ts'
 
 /** `svc demo`: makes the demo that the first start on an empty embedded database makes by itself. */
 export function demoCommand(): Command {
@@ -23,7 +23,7 @@ export function demoCommand(): Command {
           client_id: clientId,
           client_secret: clientSecret,
         }
-        answer(options, json, describeWalk(demo, config).trim())
+        printResult(options, json, describeWalk(demo, config).trim())
       })
     })
 }

@@ -5,7 +5,7 @@ import { changeGroupName, removeGroup } from '../registry/tenancy.ts'
 import { insertGroup, type ListedGroup, listGroups } from '../repositories/groups.ts'
 import { theAccount, theGroup } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { answer, printList, withDatabase } from './run.ts'
+import { printList, printResult, withDatabase } from './run.ts'
 
 /** `svc group …` */
 export function groupCommand(): Command {
@@ -26,7 +26,7 @@ function createCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc group create acme --owner ann')
     .action(async (group: string, options: { owner: string; json?: boolean }) => {
       await withDatabase(async (db) => insertGroup(db, group, (await theAccount(db, options.owner)).id))
-      answer(
+      printResult(
         options,
         { group, owner: options.owner },
         `Group ${group} created; ${options.owner} is its admin.`,
@@ -68,7 +68,7 @@ function renameCommand(): Command {
         await changeGroupName(db, commandLine, await theGroup(db, name), newName)
         await rerenderDocuments(db, baseUrl)
       })
-      answer(options, { group: newName }, `Group ${name} is now ${newName}.`)
+      printResult(options, { group: newName }, `Group ${name} is now ${newName}.`)
     })
 }
 
@@ -88,6 +88,6 @@ function deleteCommand(): Command {
           `${name} has ${repositories.length} repositories (${some}${repositories.length > 5 ? ', …' : ''}). Delete them first, or use --force.`,
         )
       }
-      answer(options, { group: name, repositories }, `Group ${name} deleted.`)
+      printResult(options, { group: name, repositories }, `Group ${name} deleted.`)
     })
 }

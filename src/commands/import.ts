@@ -5,7 +5,7 @@ import { UpstreamError } from '../registry/upstreams/fetch.ts'
 import { type Imported, importPackages } from '../registry/upstreams/import.ts'
 import { isPattern } from '../registry/upstreams/patterns.ts'
 import { jsonOption } from './options.ts'
-import { answer } from './run.ts'
+import { printResult } from './run.ts'
 import { withRepository } from './upstream.ts'
 
 interface ImportOptions {
@@ -64,7 +64,7 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
     refused: count('refused'),
   }
   const text = `${isDryRun ? 'Would import' : 'Imported'} ${counts.imported}, already there ${counts.already_there}, refused ${counts.refused}.`
-  answer(options, { ...counts, dry_run: isDryRun, items }, text)
+  printResult(options, { ...counts, dry_run: isDryRun, items }, text)
 }
 
 function describe({ name, version, outcome, reason }: Imported): string {

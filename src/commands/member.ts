@@ -6,7 +6,7 @@ import { commandLine } from '../registry/tables/events.ts'
 import { type GroupMember, listGroupMembers, listMembers, type Member } from '../repositories/members.ts'
 import { theAccount, theGroup, theRepository } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { answer, printList, withDatabase } from './run.ts'
+import { printList, printResult, withDatabase } from './run.ts'
 
 interface SetOptions {
   force?: boolean
@@ -89,7 +89,7 @@ async function setMember(
     )
   }
   const text = role === 'none' ? `${username} has no role in ${path}.` : `${username} is ${role} of ${path}.`
-  answer(options, { path, username, role }, text)
+  printResult(options, { path, username, role }, text)
 }
 
 async function findPlace(db: Queryable, path: string): Promise<MemberChange['place']> {

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { builtInMigrations, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { jsonOption } from './options.ts'
-import { answer, withBareDatabase } from './run.ts'
+import { printResult, withBareDatabase } from './run.ts'
 
 /** `svc migrate`: updates the database's schema. `svc serve` does so too. */
 export function migrateCommand(): Command {
@@ -20,6 +20,6 @@ export function migrateCommand(): Command {
         applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'Nothing to apply.',
         ...(missing.length > 0 ? [`Warning: applied, but without a file here: ${missing.join(', ')}.`] : []),
       ]
-      answer(options, { applied, missing }, lines.join('\n'))
+      printResult(options, { applied, missing }, lines.join('\n'))
     })
 }

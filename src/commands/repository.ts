@@ -10,7 +10,7 @@ import {
 } from '../repositories/repositories.ts'
 import { theGroup, theRepository } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { answer, printList, withDatabase } from './run.ts'
+import { printList, printResult, withDatabase } from './run.ts'
 
 interface CreateOptions {
   visibility: Visibility
@@ -52,7 +52,7 @@ async function createRepository(path: string, options: CreateOptions): Promise<v
     return registryUrl(baseUrl, path)
   })
   const text = `Repository ${path} (${visibility}) created. Its registry: ${url}`
-  answer(options, { path, visibility, registry_url: url }, text)
+  printResult(options, { path, visibility, registry_url: url }, text)
 }
 
 function listCommand(): Command {
@@ -103,7 +103,7 @@ function setCommand(): Command {
       )
       if (!changed) throw new Error(`There is no repository ${JSON.stringify(path)}.`)
       const json = { path, visibility: changed.visibility, description: changed.description }
-      answer(
+      printResult(
         options,
         json,
         `Repository ${path} is ${changed.visibility}: ${changed.description || 'no description'}`,
@@ -118,6 +118,6 @@ function deleteCommand(): Command {
     .addOption(jsonOption())
     .action(async (path: string, options: { json?: boolean }) => {
       await withDatabase(async (db) => removeRepository(db, commandLine, await theRepository(db, path)))
-      answer(options, { path }, `Repository ${path} deleted.`)
+      printResult(options, { path }, `Repository ${path} deleted.`)
     })
 }

@@ -28,7 +28,7 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
 }
 
 /** Prints the result of a command: one JSON object with `--json`, else the text. */
-export function answer(options: { json?: boolean }, json: object, text: string): void {
+export function printResult(options: { json?: boolean }, json: object, text: string): void {
   process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
 }
 
@@ -41,7 +41,7 @@ export function formatValue(value: unknown): string {
 }
 
 /** How a list is read and printed. */
-export interface Listing<Row> {
+export interface PrintedList<Row> {
   list: (part: { after: string | null; limit: number }) => Promise<Row[]>
   /** The value that `--after` takes for the next part. */
   keyOf: (row: Row) => string
@@ -52,7 +52,7 @@ export interface Listing<Row> {
 }
 
 /** Prints one part of a list: `{"items":[…],"next":…}`, where `next` is null for the last part, or a line for each. */
-export async function printList<Row>(options: ListOptions, listing: Listing<Row>): Promise<void> {
+export async function printList<Row>(options: ListOptions, listing: PrintedList<Row>): Promise<void> {
   const { limit, after = null } = options
   // One row more than asked for tells whether there is a next part.
   const rows = await listing.list({ after, limit: limit + 1 })
@@ -61,7 +61,7 @@ export async function printList<Row>(options: ListOptions, listing: Listing<Row>
   const next = rows.length > limit && last !== undefined ? listing.keyOf(last) : null
   const lines = shown.map(listing.line)
   if (next !== null) lines.push(`There are more: --after ${next}`)
-  answer(options, { items: shown.map(listing.describe), next }, lines.join('\n') || listing.none)
+  printResult(options, { items: shown.map(listing.describe), next }, lines.join('\n') || listing.none)
 }
 
 /** What a command does with the database. */

@@ -3,7 +3,7 @@ import { deleteSessionsByKey, type ListedSession, listSessions } from '../accoun
 import { commandActor, transaction } from '../database/database.ts'
 import { theAccount } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { answer, printList, withDatabase } from './run.ts'
+import { printList, printResult, withDatabase } from './run.ts'
 
 /** `svc session …` */
 export function sessionCommand(): Command {
@@ -75,6 +75,6 @@ function revokeCommand(): Command {
         return transaction(db, (tx) => deleteSessionsByKey(tx, id, session ?? ''), commandActor)
       })
       if (session !== undefined && revoked === 0) throw new Error(`${username} has no session ${session}.`)
-      answer(options, { username, revoked }, `${revoked} sessions of ${username} ended.`)
+      printResult(options, { username, revoked }, `${revoked} sessions of ${username} ended.`)
     })
 }

@@ -20,7 +20,7 @@ import {
   wholeNumber,
   withListOptions,
 } from './options.ts'
-import { answer, printList, withDatabase } from './run.ts'
+import { printList, printResult, withDatabase } from './run.ts'
 
 interface CreateOptions {
   name: string
@@ -73,7 +73,7 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
     return transaction(db, (tx) => insertPersonalToken(tx, wanted), commandActor)
   })
   const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without expiration'
-  answer(
+  printResult(
     options,
     { token, name, expires_at: expiresAt },
     `Token ${name} created, valid ${end}. Shown only now: ${token}`,
@@ -125,7 +125,7 @@ function revokeCommand(): Command {
         return transaction(db, (tx) => revokePersonalTokenByName(tx, id, name), commandActor)
       })
       if (!wasThere) throw new Error(`${username} has no token ${JSON.stringify(name)}.`)
-      answer(options, { username, name }, `Token ${name} of ${username} revoked.`)
+      printResult(options, { username, name }, `Token ${name} of ${username} revoked.`)
     })
 }
 

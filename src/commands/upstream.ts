@@ -18,7 +18,7 @@ import {
 import { openLog } from '../server/log.ts'
 import { theRepository } from './named.ts'
 import { jsonOption, wholeNumber } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { printResult, withDatabase } from './run.ts'
 
 interface SettingOptions {
   mode?: UpstreamMode
@@ -58,7 +58,7 @@ function addCommand(): Command {
       const added = await withRepository(path, (db, change, client) =>
         addUpstream(db, client, change, { url, ...(name !== undefined && { name }), ...settingsOf(options) }),
       )
-      answer(options, describe(added), `${path} has the upstream ${added.name}: ${added.url}`)
+      printResult(options, describe(added), `${path} has the upstream ${added.name}: ${added.url}`)
     })
 }
 
@@ -75,7 +75,11 @@ function listCommand(): Command {
         ({ position, name, url, mode, failure }) =>
           `${position}  ${name}  ${url}  ${mode}${failure === null ? '' : `  failing: ${failure}`}`,
       )
-      answer(options, { items: upstreams.map(describe) }, lines.join('\n') || `${path} has no upstreams.`)
+      printResult(
+        options,
+        { items: upstreams.map(describe) },
+        lines.join('\n') || `${path} has no upstreams.`,
+      )
     })
 }
 
@@ -88,7 +92,7 @@ function setCommand(): Command {
       const changed = await withRepository(path, (db, change) =>
         setUpstream(db, change, name, settingsOf(options)),
       )
-      answer(options, describe(changed), `The upstream ${name} of ${path} is changed.`)
+      printResult(options, describe(changed), `The upstream ${name} of ${path} is changed.`)
     })
 }
 
@@ -103,7 +107,7 @@ function removeCommand(): Command {
       await withRepository(path, (db, change) =>
         removeUpstream(db, change, name, { releasesNames: options.release ?? false }),
       )
-      answer(options, { path, name }, `${path} no longer has the upstream ${name}.`)
+      printResult(options, { path, name }, `${path} no longer has the upstream ${name}.`)
     })
 }
 
@@ -115,7 +119,7 @@ function approveCommand(): Command {
     .addOption(jsonOption())
     .action(async (path: string, packages: string[], options: { json?: boolean }) => {
       const approved = await withRepository(path, (db, change) => approvePackages(db, change, packages))
-      answer(
+      printResult(
         options,
         { path, approved },
         `Approved: ${approved.join(', ') || 'nothing that was not approved yet'}`,
@@ -144,7 +148,11 @@ function prefetchCommand(): Command {
       const failed = items.filter(({ outcome }) => outcome === 'failed')
       const lines = failed.map(({ name, version, reason }) => `${name} ${version}: ${reason}`)
       const fetched = items.filter(({ outcome }) => outcome === 'fetched').length
-      answer(options, { items }, [`Fetched ${fetched} of ${items.length} archives.`, ...lines].join('\n'))
+      printResult(
+        options,
+        { items },
+        [`Fetched ${fetched} of ${items.length} archives.`, ...lines].join('\n'),
+      )
       if (failed.length > 0) throw new Error(`${failed.length} archives could not be fetched.`)
     })
 }

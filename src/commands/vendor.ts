@@ -4,7 +4,7 @@ import { claimVendorByHand, releaseVendorByHand } from '../registry/upstreams/cl
 import { listVendorClaims } from '../registry/upstreams/tables/vendor-claims.ts'
 import { theGroup } from './named.ts'
 import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { printResult, withDatabase } from './run.ts'
 
 /** `svc vendor …` */
 export function vendorCommand(): Command {
@@ -40,7 +40,7 @@ function claimCommand(): Command {
             force: options.force ?? false,
           }),
         )
-        answer(
+        printResult(
           options,
           { group: groupName, vendor, exceptions: claim.exceptions },
           `The vendor ${vendor} belongs to ${groupName}.`,
@@ -63,7 +63,7 @@ function listCommand(): Command {
         ({ vendor, exceptions, byHand }) =>
           `${vendor}  ${byHand ? 'by hand' : 'published'}${exceptions.length > 0 ? `  except ${exceptions.join(' ')}` : ''}`,
       )
-      answer(options, { items }, lines.join('\n') || `${groupName} has no vendors.`)
+      printResult(options, { items }, lines.join('\n') || `${groupName} has no vendors.`)
     })
 }
 
@@ -77,6 +77,10 @@ function releaseCommand(): Command {
       await withDatabase(async (db) =>
         releaseVendorByHand(db, commandLine, await theGroup(db, groupName), vendor),
       )
-      answer(options, { group: groupName, vendor }, `The vendor ${vendor} no longer belongs to ${groupName}.`)
+      printResult(
+        options,
+        { group: groupName, vendor },
+        `The vendor ${vendor} no longer belongs to ${groupName}.`,
+      )
     })
 }

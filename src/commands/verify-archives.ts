@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import { jsonOption } from './options.ts'
-import { answer, withDatabase } from './run.ts'
+import { printResult, withDatabase } from './run.ts'
 
 /** `svc verify-archives`: looks for damage, and repairs nothing. Exits with 1 when it finds any. */
 export function verifyArchivesCommand(): Command {
@@ -14,7 +14,7 @@ export function verifyArchivesCommand(): Command {
       const verification = await withDatabase(async (db, config) =>
         verifyArchives(db, await openOwnStore(db, config)),
       )
-      answer(options, verification, describeVerification(verification))
+      printResult(options, verification, describeVerification(verification))
       const { length } = verification.problems
       if (length > 0)
         throw new Error(`${length} ${length === 1 ? 'archive has' : 'archives have'} a problem.`)

@@ -50,7 +50,7 @@ export function readBucketUrl(text: string): BucketLocation | string {
 }
 
 /** Returns the origin of the URLs that clients are redirected to. */
-export function originOf({ endpoint, name, isPathStyle }: BucketLocation): string {
+export function bucketOrigin({ endpoint, name, isPathStyle }: BucketLocation): string {
   const url = new URL(endpoint)
   if (!isPathStyle) url.hostname = `${name}.${url.hostname}`
   return url.origin

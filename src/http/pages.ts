@@ -29,14 +29,14 @@ export interface Visitor {
 export const nobody: Visitor = { account: null, csrfToken: '' }
 
 /** Sends a page. `reply` may already have a status and headers. */
-export type Page<Content extends object> = (
+export type PageTemplate<Content extends object> = (
   reply: FastifyReply,
   visitor: Visitor | null,
   content: Content,
 ) => FastifyReply
 
 /** Returns the page of a template below `views/`. The template reads its content from `it`. */
-export function page<Content extends object>(template: string): Page<Content> {
+export function page<Content extends object>(template: string): PageTemplate<Content> {
   return (reply, visitor, content) => {
     const { url, id } = reply.request
     const path = url.split('?', 1)[0]

@@ -10,9 +10,9 @@ import { pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import {
   type Authorization,
+  type AuthorizedAccess,
   endAuthorization,
   findEndedAuthorization,
-  type GrantedAccess,
   listAuthorizations,
 } from './authorizations.ts'
 
@@ -65,7 +65,7 @@ function describe({ access, ...authorization }: Authorization): DescribedAuthori
   }
 }
 
-function describeReach({ resourceScope, repositories }: GrantedAccess): string {
+function describeReach({ resourceScope, repositories }: AuthorizedAccess): string {
   if (resourceScope !== 'specified') return describeResourceScope(resourceScope)
   return repositories.length > 0 ? repositories.join(', ') : 'None: the chosen repositories no longer exist'
 }

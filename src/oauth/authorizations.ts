@@ -3,7 +3,7 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
 /** What several grants allow on the same repositories. */
-export interface GrantedAccess {
+export interface AuthorizedAccess {
   scopes: string[]
   resourceScope: ResourceScope
   /** Paths of the chosen repositories, when the resource scope is `specified`. */
@@ -17,7 +17,7 @@ export interface Authorization {
   name: string
   website: string
   /** The access that its live grants allow, one element for each set of repositories. */
-  access: GrantedAccess[]
+  access: AuthorizedAccess[]
   /** The time of the last consent. */
   grantedAt: Date
   /** When a token was last issued or used; null when the application never fetched one. */

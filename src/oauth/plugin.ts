@@ -24,7 +24,7 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
         await revokeRoute(scope, context)
         await introspectRoute(scope, context)
       })
-      refuseOtherPaths(scope, noSuchEndpoint)
+      refuseOtherPaths(scope, noSuchOAuthEndpoint)
     },
     { prefix: '/oauth2' },
   )
@@ -43,6 +43,6 @@ function methodNotAllowed(allow: string): OAuthError {
 }
 
 /** The error for every URL under /oauth2 without a route. */
-export function noSuchEndpoint(): OAuthError {
+export function noSuchOAuthEndpoint(): OAuthError {
   return new OAuthError('invalid_request', 'There is no such endpoint.', { status: 404 })
 }

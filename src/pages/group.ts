@@ -24,7 +24,7 @@ const GroupQuery = z.object({ after: text })
 const name = /^[a-z0-9][a-z0-9._-]*$/
 
 /** `GET /<group>`: its repositories, as far as the visitor may see them. A slash at the end of a URL redirects. */
-export async function groupRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function groupPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
 
   app.get<{ Params: { group: string } }>('/:group', async (request, reply) => {

@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject } from '../registry/manifest/manifest-json.ts'
 
 /** The parts of composer.json that a package's page shows. */
-export interface Manifest {
+export interface ManifestSummary {
   description: string
   type: string
   licenses: string[]
@@ -23,7 +23,7 @@ const linkTitles = {
 }
 
 /** Returns the parts of stored metadata that the page shows. Leaves out values of unexpected types. */
-export function readManifest(metadata: JsonObject): Manifest {
+export function readManifest(metadata: JsonObject): ManifestSummary {
   const { description, type, license, keywords, authors, homepage, support } = metadata
   const links = Object.entries(linkTitles).map(([key, title]) => ({
     title,

@@ -17,7 +17,7 @@ import {
 } from '../registry/tables/listed-versions.ts'
 import type { RenderedReadme } from '../registry/tables/readmes.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
-import { type Manifest, readManifest } from './manifest.ts'
+import { type ManifestSummary, readManifest } from './manifest.ts'
 
 /** The number of versions on a page. A link leads to the next ones. */
 const versionsPerPage = 300
@@ -26,7 +26,7 @@ const packagePage = page<{
   repository: VisibleRepository
   about: ListedPackage
   shown: DescribedVersion
-  manifest: Manifest
+  manifest: ManifestSummary
   versions: ListedVersion[]
   /** The version after which the list starts. Null when it starts with the newest. */
   after: string | null
@@ -45,7 +45,7 @@ interface Params {
 }
 
 /** `GET /<group>/<name>/packages/<vendor>/<package>`: its versions, requirements and how to install it (DESIGN §4). */
-export async function packageRoutes(
+export async function packagePageRoutes(
   app: FastifyInstance,
   context: AppContext & { readmes: ReadmeRenderer },
 ): Promise<void> {

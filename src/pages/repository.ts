@@ -39,7 +39,7 @@ export interface SetUp {
 }
 
 /** `GET /<group>/<name>`: a repository's packages, and how to use its registry (DESIGN §4, SPEC 4.5, 4.6). */
-export async function repositoryRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function repositoryPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get<{ Params: { group: string; name: string } }>('/:group/:name', async (request, reply) => {
     const session = await readSession(context, request)
     const repository = await findVisibleRepository(context.db, request.params, session?.account.id ?? null)

@@ -20,7 +20,7 @@ const searchPage = page<{
 const SearchQuery = z.object({ q: text })
 
 /** `GET /search?q=`: packages and repositories that the visitor may see. */
-export async function searchRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+export async function searchPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get('/search', async (request, reply) => {
     const session = await readSession(context, request)
     const accountId = session?.account.id ?? null

@@ -21,7 +21,7 @@ export interface RegistryRequest {
 }
 
 /** The account whose token a request has. */
-export interface Actor extends UsedToken {
+export interface TokenActor extends UsedToken {
   accountId: string
 }
 
@@ -30,7 +30,7 @@ export interface Access {
   repositoryId: string | null
   visibility: Visibility
   role: Role | null
-  tokenKind: Actor['kind'] | null
+  tokenKind: TokenActor['kind'] | null
   tokenId: string
   accountId: string
   authorizationId: string | null
@@ -43,7 +43,7 @@ export interface Access {
 export interface GrantedAccess {
   repositoryId: string
   /** Null for a request without credentials to a public repository. */
-  actor: Actor | null
+  actor: TokenActor | null
 }
 
 /** Reads an `Access`; its three values come first: `from ${accessTable} …`, `values: [...accessValues(target)]`. */
@@ -103,7 +103,7 @@ export function requireAccess(target: RegistryRequest, access: Access, act: Act)
   throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
 }
 
-function actorOf({ tokenKind, tokenId, accountId, authorizationId }: Access): Actor | null {
+function actorOf({ tokenKind, tokenId, accountId, authorizationId }: Access): TokenActor | null {
   return tokenKind && { kind: tokenKind, tokenId, accountId, authorizationId }
 }
 

@@ -11,7 +11,7 @@ import Fastify, {
 import { accounts } from '../accounts/plugin.ts'
 import { readSession } from '../accounts/visitor.ts'
 import { sendApiError } from '../api/errors.ts'
-import { api, noSuchEndpoint as noSuchApiEndpoint } from '../api/plugin.ts'
+import { api, noSuchApiEndpoint } from '../api/plugin.ts'
 import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { openSidePool } from '../database/side-pool.ts'
@@ -30,8 +30,8 @@ import { openLastUse } from '../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../jobs/run-jobs.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
 import { oauthPages } from '../oauth/pages-plugin.ts'
-import { noSuchEndpoint, oauth } from '../oauth/plugin.ts'
 import { administration } from '../pages/admin/plugin.ts'
+import { noSuchOAuthEndpoint, oauth } from '../oauth/plugin.ts'
 import { peoplesPages } from '../pages/plugin.ts'
 import { registry } from '../registry/plugin.ts'
 import { registryNotFound, sendRegistryError } from '../registry/protocol/responses.ts'
@@ -65,8 +65,8 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     bodyLimit: 64 * 1024,
     // The maximum length of any URL: each scope limits its parameters and sends its own error.
     routerOptions: { maxParamLength: 16_384 },
-    // Slow clients: headers within 10 s (Node's own bound is 60), idle connections closed after 72 s, which
-    // is longer than the 60 s of the usual proxies in front.
+    // Slow clients: headers must arrive within 10 s (Node's default is 60). Idle connections are closed after 72 s,
+    // which is longer than the 60 s of common proxies.
     keepAliveTimeout: 72_000,
     // A connection without traffic for a minute is closed: a stalled upload, or a client that does not read.
     connectionTimeout: 60_000,
@@ -180,7 +180,7 @@ interface Dialect {
 
 /** All other URLs get error pages. */
 const dialects: readonly Dialect[] = [
-  { path: /^\/oauth2\//, answer: sendOAuthError, nothingHere: noSuchEndpoint },
+  { path: /^\/oauth2\//, answer: sendOAuthError, nothingHere: noSuchOAuthEndpoint },
   { path: /^\/api\//, answer: sendApiError, nothingHere: noSuchApiEndpoint },
   { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: sendRegistryError, nothingHere: registryNotFound },
 ]

@@ -20,7 +20,7 @@ const name = z.string().min(1).max(200)
 const count = z.number().int().nonnegative()
 
 /** `backup.json` */
-export const Manifest = z.object({
+export const BackupManifest = z.object({
   format: z.literal(backupFormat),
   id: z.uuid(),
   databaseId: z.uuid(),
@@ -29,10 +29,10 @@ export const Manifest = z.object({
   migrations: z.array(z.object({ name, checksum: name })).max(10_000),
   tables: z.array(z.object({ name, columns: z.array(name) })).max(10_000),
 })
-export type Manifest = z.output<typeof Manifest>
+export type BackupManifest = z.output<typeof BackupManifest>
 
 /** `end.json` */
-export const Ending = z.object({
+export const BackupEnding = z.object({
   archives: count,
   bytes: count,
   rows: z.record(z.string(), count),
@@ -40,7 +40,7 @@ export const Ending = z.object({
   /** Archives that were missing or damaged when the backup was made. */
   problems: z.array(z.object({ sha256: z.string(), problem: z.string() })),
 })
-export type Ending = z.output<typeof Ending>
+export type BackupEnding = z.output<typeof BackupEnding>
 
 /** Reads the name of an entry. Null for a name that no backup has. */
 export function readEntryName(

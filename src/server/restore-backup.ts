@@ -30,7 +30,7 @@ import { type ArchiveStore, discardArchive, receiveArchive } from '../registry/a
 import { openArchiveStore } from '../registry/archives/open-store.ts'
 import { claimStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
-import { Ending, Manifest, readEntryName } from './backup-file.ts'
+import { BackupEnding, BackupManifest, readEntryName } from './backup-file.ts'
 
 /** The maximum size of an entry other than an archive. */
 const maxEntryBytes = 512 * 1024 * 1024
@@ -60,7 +60,7 @@ export async function restoreBackup(
   config: Config,
   input: Readable,
   builtInDir = builtInMigrations,
-): Promise<{ ending: Ending; verification: Verification }> {
+): Promise<{ ending: BackupEnding; verification: Verification }> {
   const ending = await withMigrationLock(db, async (client) => {
     if (!(await isEmptyDatabase(client))) {
       throw new Error(
@@ -94,19 +94,19 @@ const never = new Promise<never>(() => {})
 async function takeEntries(
   tar: AsyncIterable<Entry>,
   { client, config, ours }: { client: pg.Client; config: Config; ours: Schema },
-): Promise<Ending> {
-  let source: { manifest: Manifest; store: ArchiveStore } | null = null
+): Promise<BackupEnding> {
+  let source: { manifest: BackupManifest; store: ArchiveStore } | null = null
   const backup: Schema = { builtIn: [], functions: [], operators: [] }
   const archives = { count: 0, damaged: new Set<string>() }
   let load: Load | null = null
-  let ending: Ending | null = null
+  let ending: BackupEnding | null = null
 
   for await (const entry of tar) {
     const path = entry.header.name
     const found = readEntryName(path)
     if (!found || ending) throw new DamagedBackup(`${path} does not belong there`)
     if (found.kind === 'manifest') {
-      const manifest = parse(Manifest, await readText(entry), path)
+      const manifest = parse(BackupManifest, await readText(entry), path)
       backup.builtIn = selectMigrations(manifest, ours)
       source = { manifest, store: await openArchiveStore(config) }
       await claimStore(source.store, manifest.databaseId)
@@ -124,7 +124,7 @@ async function takeEntries(
       const rows = await decompress(await readAll(entry), { maxOutputLength: maxPieceBytes })
       await load.write(found.name, rows)
     }
-    if (found.kind === 'ending') ending = parse(Ending, await readText(entry), path)
+    if (found.kind === 'ending') ending = parse(BackupEnding, await readText(entry), path)
   }
 
   if (!ending || !load) throw new DamagedBackup('its end is missing')
@@ -135,7 +135,7 @@ async function takeEntries(
 }
 
 /** Returns the built-in migrations that the backup's database had. Throws when this release lacks or changed one. */
-function selectMigrations({ migrations }: Manifest, { builtIn }: Schema): SqlFile[] {
+function selectMigrations({ migrations }: BackupManifest, { builtIn }: Schema): SqlFile[] {
   const byName = new Map(builtIn.map((migration) => [migration.name, migration]))
   return migrations.map(({ name, checksum }) => {
     const migration = byName.get(name)
@@ -159,7 +159,7 @@ async function takeArchive(store: ArchiveStore, entry: Entry, sha256: string): P
 
 function checkArchives(
   found: { count: number; damaged: ReadonlySet<string> },
-  { archives, problems }: Ending,
+  { archives, problems }: BackupEnding,
 ) {
   if (found.count !== archives) throw new DamagedBackup(`it has ${found.count} of ${archives} archives`)
   const known = new Set(problems.map(({ sha256 }) => sha256))
@@ -170,11 +170,11 @@ function checkArchives(
 
 interface Load {
   write: (table: string, rows: Buffer) => Promise<void>
-  end: (ending: Ending) => Promise<void>
+  end: (ending: BackupEnding) => Promise<void>
 }
 
 /** Creates the schema of the backup and loads its rows, one table after another. */
-async function beginLoad(client: pg.Client, manifest: Manifest, backup: Schema): Promise<Load> {
+async function beginLoad(client: pg.Client, manifest: BackupManifest, backup: Schema): Promise<Load> {
   await buildSchema(client, backup)
   const made = await listTables(client)
   for (const table of manifest.tables) refuseMissing(table, made)

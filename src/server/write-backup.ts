@@ -23,7 +23,7 @@ import { type CopiedTable, copyOut, listSequences, openSnapshot } from '../datab
 import type { ArchiveStore } from '../registry/archives/archive-store.ts'
 import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { listArchivesAfter } from '../registry/tables/archives.ts'
-import { backupFormat, type Ending, type Manifest } from './backup-file.ts'
+import { type BackupEnding, type BackupManifest, backupFormat } from './backup-file.ts'
 
 /** Rows are gzipped in pieces of about this size, because a tar entry begins with its size. */
 const pieceBytes = 8 * 1024 * 1024
@@ -36,7 +36,7 @@ const compress = promisify(gzip)
  * Writes a snapshot of database and archives as one tar file, while servers run. `end.json` names missing and damaged
  * archives. Throws when the database does not have the schema of this release.
  */
-export async function writeBackup(db: pg.Pool, config: Config, output: Writable): Promise<Ending> {
+export async function writeBackup(db: pg.Pool, config: Config, output: Writable): Promise<BackupEnding> {
   const schema = await readSchema(await findMigrationsDir(config))
   await refuseOtherSchema(db, schema)
   const archives = await openOwnStore(db, config)
@@ -83,9 +83,9 @@ interface Source {
   tables: CopiedTable[]
 }
 
-async function writeEntries(tar: Pack, source: Source): Promise<Ending> {
+async function writeEntries(tar: Pack, source: Source): Promise<BackupEnding> {
   const { client, schema, tables } = source
-  const manifest: Manifest = {
+  const manifest: BackupManifest = {
     format: backupFormat,
     id: randomUUID(),
     databaseId: await findDatabaseId(client),
@@ -105,7 +105,11 @@ async function writeEntries(tar: Pack, source: Source): Promise<Ending> {
 }
 
 async function writeArchives(tar: Pack, { client, archives }: Source) {
-  const written: Pick<Ending, 'archives' | 'bytes' | 'problems'> = { archives: 0, bytes: 0, problems: [] }
+  const written: Pick<BackupEnding, 'archives' | 'bytes' | 'problems'> = {
+    archives: 0,
+    bytes: 0,
+    problems: [],
+  }
   for (let last: string | undefined = ''; last !== undefined; ) {
     const batch = await listArchivesAfter(client, last)
     for (const { sha256 } of batch) {

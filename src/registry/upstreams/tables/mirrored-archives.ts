@@ -3,7 +3,7 @@ import type { Queryable } from '../../../database/database.ts'
 import type { ArchiveDigest } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../offer.ts'
 import { lazily } from './lazy-commit.ts'
-import type { Verdict } from './mirrored-packages.ts'
+import type { OriginVerdict } from './mirrored-packages.ts'
 
 /** An archive of an upstream, as a URL of this registry names it. */
 export interface WantedArchive {
@@ -34,7 +34,7 @@ export interface MirroredArchive {
   /** Whether the archive store keeps the bytes. */
   isStored: boolean
   alarm: string | null
-  verdict: Verdict
+  verdict: OriginVerdict
   deny: string[]
   flags: MalwareFlag[]
   /** Whether its use today is stored already. */

@@ -3,11 +3,11 @@ import type { ListPart } from '../../../repositories/list-part.ts'
 import type { UpstreamMode } from './upstreams.ts'
 
 /** Why a package may or may not come from an upstream; the function `package_origin` decides it. */
-export type Verdict = 'own' | 'claimed' | 'denied' | 'unapproved' | 'upstream'
+export type OriginVerdict = 'own' | 'claimed' | 'denied' | 'unapproved' | 'upstream'
 
 /** Where a package comes from. */
 export interface Origin {
-  verdict: Verdict
+  verdict: OriginVerdict
   /** The row of `mirrored_package`; null when there is none yet. */
   packageId: string | null
   /** Whether an upstream has served the name before. Then no other upstream is tried. */
