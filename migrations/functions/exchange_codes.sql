@@ -2,9 +2,9 @@
 -- two calls with one code behave like two racing requests. Returns a row for each call, in any order. The outcome is:
 --   issued          the pair is stored; scope is what it may do
 --   invalid_client  the client's authentication failed, and nothing was read
---   invalid_grant   the code is unknown, expired, or bound to another client, redirect_uri or code_challenge. It is
---                   as good as before
---   replayed        the code was used before. If that is more than a moment ago, the pairs that came from it are dead now
+--   invalid_grant   the code is unknown, expired, or bound to another client, redirect_uri or code_challenge. It stays
+--                   valid for its own client
+--   replayed        the code was used before. Unless that was just now, all pairs that came from it are now dead
 --
 -- Locks are taken in the same order by everything that takes more than one: codes by hash, pairs by id, authorizations
 -- by id. Grants are only updated by whoever holds the lock of their authorization.
@@ -77,7 +77,7 @@ begin
     select redeemed_at into used_at from authorization_code where code_hash = call.code_hash;
     if used_at is not null then
       outcome := 'replayed';
-      -- A double click, or a proxy that sends twice, is no theft: the loser of such a race ends nothing.
+      -- A double click, or a proxy that sends a request twice, is not a theft: such a race ends no pairs.
       if used_at <= now() - interval '3 seconds' then
         replayed_hashes := replayed_hashes || call.code_hash;
       end if;

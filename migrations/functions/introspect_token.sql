@@ -1,5 +1,5 @@
--- Returns what RFC 7662 tells about a live token. An application sees its own tokens. A resource server also sees all
--- access and personal tokens, but no refresh token of another client: nobody sends it one for a good reason.
+-- Returns the RFC 7662 response for a live token. An application sees its own tokens. A resource server also sees all
+-- access and personal tokens, but no refresh token of another client, because clients never send it one.
 -- No row when the client's authentication fails; a null token when there is none to see.
 create or replace function introspect_token(the_client_id text, the_secret_hash bytea, the_token_hash bytea)
 returns table (token jsonb)

@@ -1,5 +1,5 @@
--- Every token that a request may present: access tokens and personal access tokens. The one place that decides whether a
--- token is good, whose it is, and what it may do.
+-- All live access tokens and personal access tokens. Only this view decides whether a token is valid, which account it
+-- belongs to, and what it may do.
 create or replace view live_token as
   select p.access_hash as token_hash, 'access' as kind, p.id as token_id, p.account_id, p.authorization_id,
          p.application_id, p.access_scopes as scopes, p.resource_scope, p.created_at, p.access_expires_at as expires_at,

@@ -1,5 +1,5 @@
--- In the database, so that no program changes a quarantine without its clients being told: not an older release that
--- still runs beside this one, and no statement by hand.
+-- Trigger function: every change of a quarantine updates filter.json, also a change by an older release that still runs,
+-- or by hand.
 create or replace function note_quarantine() returns trigger
 language plpgsql as $$
 begin

@@ -1,4 +1,4 @@
--- Decides where a package of a repository comes from. It is called for every request, so that a change counts at once.
+-- Decides where a package of a repository comes from. Every request calls it, so that a change takes effect at once.
 --   own         the repository has the name, or ever had it
 --   claimed     the vendor is the group's own
 --   denied      no upstream may offer it, or not the one that it is bound to

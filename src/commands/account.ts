@@ -57,11 +57,11 @@ export function accountCommand(): Command {
 
 function createCommand(): Command {
   return new Command('create')
-    .description('Make an account. Without a password it gets one, which is printed once.')
+    .description('Create an account. Without a password it gets a generated one, which is printed once.')
     .argument('<username>', 'lower-case letters and digits, with single . _ or - between them')
     .option('--email <address>', 'email address')
     .option('--name <name>', 'display name')
-    .option('--admin', 'administrates the service: counts as admin of every group and repository')
+    .option('--admin', 'site administrator: counts as admin of every group and repository')
     .addOption(passwordOption())
     .addOption(passwordStdinOption())
     .addOption(jsonOption())
@@ -125,7 +125,7 @@ function showCommand(): Command {
 function setPasswordCommand(): Command {
   return onAccount(
     'set-password',
-    'Set the password and end all sessions. Without a password it makes and prints one.',
+    'Set the password and end all sessions. Without a password it generates and prints one.',
   )
     .addOption(passwordOption())
     .addOption(passwordStdinOption())
@@ -156,7 +156,7 @@ function resetLinkCommand(): Command {
 
 function setEmailCommand(): Command {
   return onAccount('set-email', 'Set the email address of an account. It counts as not verified.')
-    .argument('<email>', 'an address, or none to remove it')
+    .argument('<email>', 'an email address, or none to remove it')
     .action(async (username: string, given: string, options: JsonOptions) => {
       const email = given === 'none' ? null : given
       await change(username, { email })
@@ -175,7 +175,7 @@ function renameCommand(): Command {
 
 function setAdminCommand(): Command {
   return onAccount('set-admin', 'Make an account a site administrator, or an ordinary account again.')
-    .addArgument(new Argument('<state>', 'whether it administrates the service').choices(['on', 'off']))
+    .addArgument(new Argument('<state>', 'whether it is a site administrator').choices(['on', 'off']))
     .action(async (username: string, state: string, options: JsonOptions) => {
       const isAdmin = state === 'on'
       await change(username, { isAdmin })
@@ -286,7 +286,7 @@ function passwordStdinOption(): Option {
 }
 
 function tellPassword({ password, passwordStdin }: PasswordOptions, made: string): string {
-  return password !== undefined || passwordStdin ? '' : ` Its password, shown only now: ${made}`
+  return password !== undefined || passwordStdin ? '' : ` Its password, shown only once: ${made}`
 }
 
 async function choosePassword(
@@ -300,7 +300,7 @@ async function choosePassword(
   return given
 }
 
-/** The first line of standard input, without its end. */
+/** Reads the first line of standard input, without its line end. */
 async function readLine(): Promise<string> {
   let text = ''
   for await (const chunk of process.stdin.setEncoding('utf8')) {

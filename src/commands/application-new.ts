@@ -44,9 +44,9 @@ export function newCommand(): Command {
     .addOption(scopeOption())
     .addOption(resourceScopeOption('which resources it may access').makeOptionMandatory())
     .option('--description <text>', 'at most 350 characters')
-    .option('--exact-redirect', 'only the Redirect URL itself, instead of any URL on its host')
+    .option('--exact-redirect', 'allow only the Redirect URL, instead of any URL on its host')
     .option('--resource-server', 'may introspect every token, not only its own')
-    .option('--pending', 'not yet approved: nobody can authorize it until svc application approve')
+    .option('--pending', 'not approved yet: nobody can authorize it before svc application approve')
     .option('--apply', 'migrate at once')
     .addOption(jsonOption())
     .addHelpText('after', example)
@@ -78,14 +78,14 @@ client_secret  ${clientSecret}  (shown only now)`,
   )
 }
 
-/** Reads at most one byte more than a logo may have, which is enough to refuse it. */
+/** Reads a logo, but at most one byte more than allowed: this is enough to refuse it. */
 export async function readLogo(path: string): Promise<Buffer> {
   return buffer(createReadStream(path, { end: maxLogoBytes })).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`The logo ${path} cannot be read (${error.code}).`)
   })
 }
 
-/** Migrates. A file that the database refuses is removed: it would stop every later start. */
+/** Migrates. Removes a file that the database refuses, because it would stop every later start. */
 async function applyMigration(path: string): Promise<void> {
   try {
     await withBareDatabase(async (db, config) => migrate(db, await findMigrationsDir(config)))

@@ -31,12 +31,12 @@ start the server with the new ARCHIVE_STORE or DATA_DIR.`,
       const copied = await withDatabase(async (db, config) => {
         const from = await openOwnStore(db, config)
         const to = await openArchiveStore({ ...config, ...readTarget(options.to, config) })
-        if (to.place === from.place) throw new Error(`The archives are in ${to.place} already.`)
+        if (to.place === from.place) throw new Error(`The archives are already in ${to.place}.`)
         await claimStore(to, await findDatabaseId(db))
         return copyArchives(from, to)
       })
       const { archives, known, bytes, damaged } = copied
-      const lines = damaged.map((sha256) => `${sha256} is damaged, and was not copied.`)
+      const lines = damaged.map((sha256) => `${sha256} is damaged and was not copied.`)
       const text = `Copied ${archives} archives of ${bytes} bytes. ${known} were there already.`
       printResult(options, copied, [...lines, text].join('\n'))
       if (damaged.length > 0) throw new Error(`${damaged.length} archives are damaged.`)
@@ -60,7 +60,7 @@ interface Copied {
 async function copyArchives(from: ArchiveStore, to: ArchiveStore): Promise<Copied> {
   const copied: Copied = { archives: 0, known: 0, bytes: 0, damaged: [] }
   const listed = from.list()
-  // Each of these takes the next archive when it is done with the last one.
+  // Each worker takes the next archive when it has copied the last one.
   await Promise.all(
     Array.from({ length: atOnce }, async () => {
       for await (const { sha256, size } of listed) await copyOne(sha256, size)

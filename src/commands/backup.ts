@@ -13,10 +13,8 @@ import { describeVerification } from './verify-archives.ts'
 /** `svc backup FILE`: database and archives in one file. */
 export function backupCommand(): Command {
   return new Command('backup')
-    .description(
-      'Write database and archives as they are at this moment into one tar file, beside running servers.',
-    )
-    .argument('<file>', 'a new file; it holds hashes of passwords and tokens, and all packages')
+    .description('Write a snapshot of database and archives into one tar file. Servers can keep running.')
+    .argument('<file>', 'a new file; it contains hashes of passwords and tokens, and all packages')
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -34,7 +32,7 @@ export function backupCommand(): Command {
       const lines = problems.map(({ sha256, problem }) => `The archive ${sha256} is ${problem}.`)
       printResult(options, { file: path, rows, archives, bytes, problems }, [...lines, text].join('\n'))
       if (problems.length > 0)
-        throw new Error('Some archives have a problem: svc verify-archives tells which versions.')
+        throw new Error('Some archives have a problem: run svc verify-archives to see their versions.')
     })
 }
 
@@ -65,10 +63,10 @@ async function refuseExisting(path: string): Promise<void> {
     () => true,
     () => false,
   )
-  if (exists) throw new Error(`The file ${path} exists already.`)
+  if (exists) throw new Error(`The file ${path} already exists.`)
 }
 
-/** The file gets its name when it is whole and synced. */
+/** Writes a file. It gets its name when it is complete and synced. */
 async function writeFile<T>(path: string, write: (output: Writable) => Promise<T>): Promise<T> {
   const partial = `${path}.partial`
   await access(dirname(path)).catch((error: NodeJS.ErrnoException) => {

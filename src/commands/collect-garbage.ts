@@ -4,7 +4,7 @@ import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
 
-/** `svc collect-garbage`: frees what deleted repositories, purged versions and broken uploads have left behind. */
+/** `svc collect-garbage`: removes the archives of deleted repositories, purged versions and failed uploads. */
 export function collectGarbageCommand(): Command {
   return new Command('collect-garbage')
     .description('Remove archives without a version, and leftovers of uploads, after a day without use.')

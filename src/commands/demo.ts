@@ -5,11 +5,11 @@ import { describeWalk } from '../server/demo-walk.ts'
 import { jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
 
-/** `svc demo`: makes the demo that the first start on an empty embedded database makes by itself. */
+/** `svc demo`: creates the demo. The first start on an empty embedded database does so too. */
 export function demoCommand(): Command {
   return new Command('demo')
     .description(
-      'Make an account, a repository, an application and a token to try svc with; print what to paste.',
+      'Create an account, a repository, an application and a token to try svc, and print commands to paste.',
     )
     .option('--reset', 'give the demo a new password, secret and token, and print it again')
     .addOption(jsonOption())

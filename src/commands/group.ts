@@ -19,7 +19,7 @@ export function groupCommand(): Command {
 
 function createCommand(): Command {
   return new Command('create')
-    .description('Make a group. Its owner becomes its first admin.')
+    .description('Create a group. Its owner becomes its first admin.')
     .argument('<group>', 'lower-case letters and digits, with single . _ or - between them')
     .requiredOption('--owner <username>', 'the account that owns it')
     .addOption(jsonOption())

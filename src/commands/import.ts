@@ -19,7 +19,7 @@ interface ImportOptions {
 export function importCommand(): Command {
   return new Command('import')
     .description(
-      'Copy packages of another Composer registry, with their dates. Run again, it goes on where it stopped.',
+      'Copy packages of another Composer registry, with their dates. A second run continues where it stopped.',
     )
     .argument('<url>', 'the URL of the Composer registry')
     .argument('[patterns...]', 'only these packages, such as acme/* or acme/lib:^2')
@@ -37,7 +37,7 @@ export function importCommand(): Command {
 async function importAll(url: string, patterns: string[], options: ImportOptions): Promise<void> {
   const wrong = patterns.find((pattern) => !isPattern(pattern))
   if (wrong !== undefined)
-    throw new Error(`${wrong} is no pattern: write vendor/*, vendor/package or vendor/*:^6.`)
+    throw new Error(`${wrong} is not a valid pattern: use vendor/*, vendor/package or vendor/*:^6.`)
   const isDryRun = options.dryRun ?? false
   const items = await withRepository(options.into, async (db, { repositoryId }, client, config) => {
     const archives = await openOwnStore(db, config)

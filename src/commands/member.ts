@@ -62,7 +62,7 @@ function setCommand(): Command {
     )
     .argument('<path>', 'a whole group (acme), or one repository (acme/php)')
     .argument('<username>', 'the account')
-    .addArgument(new Argument('<role>', 'none takes the role away').choices([...roles, 'none']))
+    .addArgument(new Argument('<role>', 'none removes the role').choices([...roles, 'none']))
     .option('--force', 'allow a group to lose its last admin')
     .addOption(jsonOption())
     .addHelpText(

@@ -3,17 +3,17 @@ import type { Queryable } from '../database/database.ts'
 import { findGroup, type Group } from '../repositories/groups.ts'
 import { findRepositoryByPath, type Repository } from '../repositories/repositories.ts'
 
-/** The account that a command line names. Throws when there is none. */
+/** Finds the account with a username. Throws when there is none. */
 export async function theAccount(db: Queryable, username: string): Promise<Account> {
   return (await findAccountByUsername(db, username)) ?? missing('account', username)
 }
 
-/** The group that a command line names. Throws when there is none. */
+/** Finds the group with a name. Throws when there is none. */
 export async function theGroup(db: Queryable, name: string): Promise<Group> {
   return (await findGroup(db, name)) ?? missing('group', name)
 }
 
-/** The repository that a command line names, such as `acme/php`. Throws when there is none. */
+/** Finds the repository with a path such as `acme/php`. Throws when there is none. */
 export async function theRepository(db: Queryable, path: string): Promise<Repository> {
   return (await findRepositoryByPath(db, path)) ?? missing('repository', path)
 }

@@ -2,19 +2,19 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { resourceScopes } from '../domain/permissions.ts'
 import { isScope, scopeDefinitions } from '../domain/scopes.ts'
 
-/** `--json`: every command has it. */
+/** Returns `--json`, an option of every command. */
 export function jsonOption(): Option {
   return new Option('--json', 'print one JSON object')
 }
 
-/** `--scope`: several values, repeated, or separated by commas. */
+/** Returns `--scope`. It takes several values, and values separated by commas. */
 export function scopeOption(): Option {
   return new Option('--scope <scopes...>', 'scopes of SPEC 2.4, such as registry-package:rw')
     .argParser(readScopes)
     .makeOptionMandatory()
 }
 
-/** `--resource-scope`: how far an application or a token reaches. */
+/** Returns `--resource-scope`: which repositories an application or a token may access. */
 export function resourceScopeOption(description: string): Option {
   return new Option('--resource-scope <extent>', description).choices(resourceScopes)
 }
@@ -26,7 +26,7 @@ export interface ListOptions {
   json?: boolean
 }
 
-/** `--limit` and `--after`: every list is read in parts. */
+/** Adds `--limit` and `--after`, because every list is read in parts. */
 export function withListOptions(command: Command): Command {
   return command
     .option('--limit <n>', 'how many to list', wholeNumber('items', 1, 1000), 100)
@@ -34,7 +34,7 @@ export function withListOptions(command: Command): Command {
     .addOption(jsonOption())
 }
 
-/** A whole number of the given unit, within bounds. */
+/** Returns a parser of whole numbers within bounds. `unit` is for the error message. */
 export function wholeNumber(unit: string, least: number, most: number): (text: string) => number {
   return (text) => {
     const number = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN

@@ -30,7 +30,7 @@ export function repositoryCommand(): Command {
 
 function createCommand(): Command {
   return new Command('create')
-    .description('Make a repository in a group.')
+    .description('Create a repository in a group.')
     .argument('<path>', '<group>/<name>, such as acme/php')
     .addOption(
       new Option('--visibility <visibility>', 'who may pull').choices(visibilities).default('private'),
@@ -45,7 +45,7 @@ async function createRepository(path: string, options: CreateOptions): Promise<v
   const { visibility, description } = options
   const [groupName = '', name = '', ...rest] = path.split('/')
   if (name === '' || rest.length > 0)
-    throw new Error('Name the repository as <group>/<name>, such as acme/php.')
+    throw new Error('Write the repository as <group>/<name>, such as acme/php.')
   const url = await withDatabase(async (db, { baseUrl }) => {
     const group = await theGroup(db, groupName)
     await insertRepository(db, { groupId: group.id, name, visibility, description })

@@ -6,7 +6,7 @@ export function serveCommand(): Command {
   return new Command('serve')
     .description('Run the server until SIGTERM or SIGINT. All configuration comes from the environment.')
     .action(async () => {
-      // Loaded only here: the server's modules would double the time that every other command takes to start.
+      // Load the server's modules only here: they would double the start time of every other command.
       const { serve } = await import('../server/serve.ts')
       await serve(readConfig(process.env))
       process.exit(0)

@@ -65,10 +65,10 @@ function revokeCommand(): Command {
     .addHelpText('after', '\nExample:\n  svc session revoke ann --all')
     .action(async (username: string, session: string | undefined, options: RevokeOptions) => {
       if ((session === undefined) !== (options.all === true)) {
-        throw new Error('Name the session, or use --all.')
+        throw new Error('Pass the session, or use --all.')
       }
       if (session !== undefined && !/^[0-9a-f]{16,64}$/.test(session)) {
-        throw new Error('A session is named by 16 to 64 hexadecimal digits: svc session list shows them.')
+        throw new Error('A session has 16 to 64 hexadecimal digits: svc session list shows them.')
       }
       const revoked = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)

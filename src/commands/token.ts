@@ -44,13 +44,15 @@ export function tokenCommand(): Command {
 
 function createCommand(): Command {
   return new Command('create')
-    .description('Make a personal access token. It is printed once.')
+    .description('Create a personal access token. It is printed once.')
     .argument('<username>', 'the account that it acts for')
     .requiredOption('--name <name>', 'what it is for')
     .addOption(scopeOption())
-    .addOption(resourceScopeOption('how far it reaches (default: all, with --repository specified)'))
-    .option('--repository <paths...>', 'the repositories that it reaches, such as acme/php')
-    .option('--expires-in-days <days>', 'when it ends; never: only knowingly', readDays, defaultDays)
+    .addOption(
+      resourceScopeOption('which repositories it may access (default: all; with --repository: specified)'),
+    )
+    .option('--repository <paths...>', 'the repositories that it may access, such as acme/php')
+    .option('--expires-in-days <days>', 'lifetime in days; never: no expiration', readDays, defaultDays)
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc token create ann --name laptop --scope registry-package:rw')
     .addHelpText('after', scopesHelp)
@@ -76,7 +78,7 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
   printResult(
     options,
     { token, name, expires_at: expiresAt },
-    `Token ${name} created, valid ${end}. Shown only now: ${token}`,
+    `Token ${name} created, valid ${end}. Shown only once: ${token}`,
   )
 }
 

@@ -17,11 +17,11 @@ export function vendorCommand(): Command {
 
 function claimCommand(): Command {
   return new Command('claim')
-    .description('Claim a vendor for a group. A vendor in which the group publishes is claimed by itself.')
+    .description('Claim a vendor for a group. Publishing a package claims its vendor automatically.')
     .argument('<group>', 'such as acme')
     .argument('<vendor>', 'such as acme, of acme/secret')
     .option('--except <patterns...>', 'names that may still come from upstreams, such as symfony/*')
-    .option('--force', 'also when packages of the vendor come from upstreams now')
+    .option('--force', 'claim the vendor even if some of its packages come from upstreams')
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -51,7 +51,7 @@ function claimCommand(): Command {
 
 function listCommand(): Command {
   return new Command('list')
-    .description('The vendors of a group.')
+    .description('List the vendors of a group.')
     .argument('<group>', 'such as acme')
     .addOption(jsonOption())
     .action(async (groupName: string, options: { json?: boolean }) => {

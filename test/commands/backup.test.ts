@@ -238,7 +238,7 @@ describe('svc backup', () => {
     const file = join(folder, 'there.tar')
     await writeFile(file, 'mine')
     const { code, stderr } = await runSvc(['backup', file], here())
-    expect([code, stderr]).toEqual([1, `svc: The file ${file} exists already.\n`])
+    expect([code, stderr]).toEqual([1, `svc: The file ${file} already exists.\n`])
     const nowhere = await runSvc(['backup', join(folder, 'no', 'such', 'b.tar')], here())
     expect([nowhere.code, nowhere.stderr.split('\n').length]).toEqual([1, 2])
     expect(await readdir(folder)).not.toContain('b.tar.partial')

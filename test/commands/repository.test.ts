@@ -109,7 +109,7 @@ describe('svc group, repository and member', () => {
       repository_role: 'developer',
     })
     expect((await svc.run('member', 'list', 'many', '--limit', '1')).stdout).toBe(
-      'admin      ann\nThere are more: --after ann\n',
+      'admin      ann\nMore results: --after ann\n',
     )
 
     const id = (await findRepositoryByPath(svc.db, 'many/a'))?.id ?? ''

@@ -52,7 +52,7 @@ describe.skipIf(!hasBrowser)(
       await page.getByRole('link', { name: 'Publish packages' }).click()
       await page.getByLabel('Only the repositories you choose').check()
       await page.getByLabel(repository.path).check()
-      await press(page, 'Make the token')
+      await press(page, 'Create token')
       const token = await page.getByLabel('The token').textContent()
       const authorization = `Basic ${Buffer.from(`svc:${token}`).toString('base64')}`
       const root = `${baseURL}/${repository.path}/-/packages/packages.json`
