@@ -39,7 +39,7 @@ import { readSession, redirectToSignIn } from './visitor.ts'
 const tokensPerPage = 50
 
 const tokensPage = page<{
-  tokens: (PersonalToken & { wordedScopes: DescribedScopes[] })[]
+  tokens: (PersonalToken & { describedScopes: DescribedScopes[] })[]
   form: TokenForm
   problem: string | null
   wasRevoked: boolean
@@ -129,7 +129,7 @@ async function showTokens(
   const { repositories: chosen, search } = shown.form
   return tokensPage(reply, session, {
     ...shown,
-    tokens: tokens.map((token) => ({ ...token, wordedScopes: describeScopes(token.scopes) })),
+    tokens: tokens.map((token) => ({ ...token, describedScopes: describeScopes(token.scopes) })),
     presets,
     lifetimesInDays,
     tomorrow: tomorrow(),

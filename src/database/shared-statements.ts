@@ -6,23 +6,23 @@ const maxStatements = 2
 /** How many calls share one statement. All its rows are in memory together. */
 const maxCalls = 32
 
-interface Waiting<Call, Answer> {
+interface Waiting<Call, Result> {
   call: Call
-  resolve: (answer: Answer) => void
+  resolve: (result: Result) => void
   reject: (error: unknown) => void
 }
 
 /**
- * Lets simultaneous calls share one statement (DESIGN §5). `askMany` returns results in the order of the calls. A call that
+ * Lets simultaneous calls share one statement (DESIGN §5). `runMany` returns results in the order of the calls. A call that
  * arrives while two statements run waits for the next one. Its statement begins after the call, so it sees everything
  * that was committed before. When the database refuses a statement, it has changed nothing, and each of its calls is
  * repeated alone, so only the calls that cannot succeed fail. After a lost connection nobody knows what was
  * committed, and all calls of the statement fail.
  */
-export function shareStatements<Call, Answer>(
-  askMany: (calls: Call[]) => Promise<Answer[]>,
-): (call: Call) => Promise<Answer> {
-  const waiting: Waiting<Call, Answer>[] = []
+export function shareStatements<Call, Result>(
+  runMany: (calls: Call[]) => Promise<Result[]>,
+): (call: Call) => Promise<Result> {
+  const waiting: Waiting<Call, Result>[] = []
   let running = 0
   let isGathering = false
 
@@ -37,11 +37,11 @@ export function shareStatements<Call, Answer>(
     })
   }
 
-  async function run(calls: Waiting<Call, Answer>[]): Promise<void> {
+  async function run(calls: Waiting<Call, Result>[]): Promise<void> {
     running += 1
     try {
-      const answers = await askMany(calls.map(({ call }) => call))
-      for (const [i, { resolve }] of calls.entries()) resolve(answers[i] as Answer)
+      const results = await runMany(calls.map(({ call }) => call))
+      for (const [i, { resolve }] of calls.entries()) resolve(results[i] as Result)
     } catch (error) {
       if (calls.length === 1 || !isRefusal(error)) for (const { reject } of calls) reject(error)
       else for (const call of calls) await runAlone(call)
@@ -51,10 +51,10 @@ export function shareStatements<Call, Answer>(
     }
   }
 
-  async function runAlone({ call, resolve, reject }: Waiting<Call, Answer>): Promise<void> {
+  async function runAlone({ call, resolve, reject }: Waiting<Call, Result>): Promise<void> {
     try {
-      const [answer] = await askMany([call])
-      resolve(answer as Answer)
+      const [result] = await runMany([call])
+      resolve(result as Result)
     } catch (error) {
       reject(error)
     }
@@ -81,8 +81,8 @@ export function forEachCall(columns: Record<string, string>, query: string): str
   // Subqueries hide the length of the arrays from the planner. Otherwise it would create a plan for every length.
   const arrays = Object.values(columns).map((type, i) => `(select $${i + 1}::${type}[])`)
   // The limit makes the planner run the query for each call. A join with all calls would read whole tables.
-  return `select answer.*
+  return `select result.*
             from unnest(${arrays.join(', ')}) with ordinality as call (${names}, n)
-            left join lateral (${query} limit 1) as answer on true
+            left join lateral (${query} limit 1) as result on true
            order by call.n`
 }

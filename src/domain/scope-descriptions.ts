@@ -100,9 +100,11 @@ const groups: Record<string, Record<string, Description>> = {
  */
 export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
   return Object.entries(groups)
-    .map(([title, wordings]) => ({
+    .map(([title, descriptions]) => ({
       title,
-      scopes: Object.entries(wordings).flatMap(([name, wording]) => describeScope(name, wording, scopes)),
+      scopes: Object.entries(descriptions).flatMap(([name, description]) =>
+        describeScope(name, description, scopes),
+      ),
     }))
     .filter((group) => group.scopes.length > 0)
 }

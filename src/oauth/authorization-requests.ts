@@ -39,7 +39,7 @@ export interface ConsentApplication {
 }
 
 /** The redirect after a decision. */
-export interface Answer {
+export interface Decision {
   redirectUri: string
   /** Percent-encoded. */
   state: string | null
@@ -98,8 +98,8 @@ export async function approveAuthorizationRequest(
   accountId: string,
   chosen: readonly string[],
   code: { hash: SecretHash; lifetimeSeconds: number },
-): Promise<Answer | null> {
-  const { rows } = await db.query<Answer>({
+): Promise<Decision | null> {
+  const { rows } = await db.query<Decision>({
     name: 'approve-authorization-request',
     text: `select redirect_uri as "redirectUri", state from approve_authorization_request($1, $2, $3, $4, $5)`,
     values: [idHash, accountId, chosen, code.hash, code.lifetimeSeconds],
@@ -112,8 +112,8 @@ export async function denyAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,
   accountId: string,
-): Promise<Answer | null> {
-  const { rows } = await db.query<Answer>(
+): Promise<Decision | null> {
+  const { rows } = await db.query<Decision>(
     `update authorization_request r
         set answered_at = now()
        from application c

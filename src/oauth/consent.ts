@@ -121,12 +121,12 @@ async function approve(
   const chosen = readChosen(request)
   const accountId = session.account.id
   const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
-  const answer = await transaction(
+  const decision = await transaction(
     db,
     (tx) => approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore),
     actorOf(request, accountId),
   )
-  if (answer) return sendBack(reply, answer, config.authUrl, { code })
+  if (decision) return sendBack(reply, decision, config.authUrl, { code })
   return await askAgain(context, request, reply.code(422), session, 'Choose at least one repository.')
 }
 
@@ -137,12 +137,12 @@ async function deny(
   session: Session,
 ): Promise<FastifyReply> {
   const idHash = hashSecret(readForm(ConsentForm, request).request)
-  const answer = await denyAuthorizationRequest(context.db, idHash, session.account.id)
-  if (!answer) {
+  const decision = await denyAuthorizationRequest(context.db, idHash, session.account.id)
+  if (!decision) {
     await findOpenRequest(context, request, session)
     throw new Error('A request that is still open could not be denied.')
   }
-  return sendBack(reply, answer, context.config.authUrl, {
+  return sendBack(reply, decision, context.config.authUrl, {
     error: 'access_denied',
     error_description: 'The account did not give its consent.',
   })

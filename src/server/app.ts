@@ -41,7 +41,7 @@ import { openMirror } from '../registry/upstreams/mirror.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
 import { jobs } from './jobs.ts'
-import { logAnswersOnly } from './log.ts'
+import { logResponsesOnly } from './log.ts'
 import { measureRequests } from './metrics.ts'
 import { countUpstreams } from './upstream-metrics.ts'
 
@@ -60,7 +60,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     loggerInstance: log,
     // Unique among all processes: identity events keep it.
     genReqId: () => randomUUID(),
-    logController: logAnswersOnly(),
+    logController: logResponsesOnly(),
     trustProxy: trustedProxies(context.config.trustProxy),
     bodyLimit: 64 * 1024,
     // The maximum length of any URL: each scope limits its parameters and sends its own error.
@@ -78,7 +78,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     // Requests that arrive during a stop get a response. Fastify would refuse them in its own error format.
     return503OnClosing: false,
     rewriteUrl: originForm,
-    frameworkErrors: answerUnroutable,
+    frameworkErrors: sendUnroutable,
     clientErrorHandler: handleClientError,
   })
   runJobsWhileListening(app, context, log)
@@ -93,7 +93,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(async (scope) => {
     // The page needs the session cookie for its menu.
     await scope.register(cookie)
-    scope.setNotFoundHandler(answerUnknown)
+    scope.setNotFoundHandler(sendUnmatched)
   })
   await app.register(healthRoutes, context)
   await app.register(accounts, context)
@@ -174,15 +174,15 @@ function trustedProxies(setting: Config['trustProxy']) {
 interface Dialect {
   /** The URL paths that use it. */
   path: RegExp
-  answer: (error: Error, request: FastifyRequest, reply: FastifyReply) => unknown
+  sendError: (error: Error, request: FastifyRequest, reply: FastifyReply) => unknown
   nothingHere: () => Error
 }
 
 /** All other URLs get error pages. */
 const dialects: readonly Dialect[] = [
-  { path: /^\/oauth2\//, answer: sendOAuthError, nothingHere: noSuchOAuthEndpoint },
-  { path: /^\/api\//, answer: sendApiError, nothingHere: noSuchApiEndpoint },
-  { path: /^\/[^/]+\/[^/]+\/-\/packages\//, answer: sendRegistryError, nothingHere: registryNotFound },
+  { path: /^\/oauth2\//, sendError: sendOAuthError, nothingHere: noSuchOAuthEndpoint },
+  { path: /^\/api\//, sendError: sendApiError, nothingHere: noSuchApiEndpoint },
+  { path: /^\/[^/]+\/[^/]+\/-\/packages\//, sendError: sendRegistryError, nothingHere: registryNotFound },
 ]
 
 /** Unmatched URLs get their error in the format of the plugin that owns the URL prefix. */
@@ -191,16 +191,16 @@ function dialectOf(request: FastifyRequest): Dialect | undefined {
 }
 
 /** Sends the error for a URL that cannot be decoded. */
-function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
-  const answer = dialectOf(request)?.answer ?? showUndecodableUrl
-  answer(error, request, reply)
+function sendUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  const sendError = dialectOf(request)?.sendError ?? showUndecodableUrl
+  sendError(error, request, reply)
 }
 
 /** Sends the error for a request without a route: an unknown URL, or a method that the router does not know. */
-async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+async function sendUnmatched(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const dialect = dialectOf(request)
   if (dialect) {
-    dialect.answer(dialect.nothingHere(), request, reply)
+    dialect.sendError(dialect.nothingHere(), request, reply)
     return reply
   }
   setPageHeaders(reply, pagePolicy)

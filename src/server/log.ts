@@ -29,7 +29,7 @@ export function openLog(level: Config['logLevel'], stream?: DestinationStream): 
  * Makes Fastify log each request once, when it is answered, instead of also when it comes: one line costs a write to
  * the disk or to a pipe, and tells it all.
  */
-export function logAnswersOnly(): LogController {
+export function logResponsesOnly(): LogController {
   return Object.assign(new LogController(), {
     incomingRequest() {},
     requestCompleted(error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {

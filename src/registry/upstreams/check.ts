@@ -20,7 +20,7 @@ import {
   setGone,
 } from './tables/mirrored-documents.ts'
 import { bindPackage, findBoundPackage, listOwnNames } from './tables/mirrored-packages.ts'
-import { saveAnswer, saveContent, saveFailure, takeCheckTurn } from './tables/upstream-documents.ts'
+import { saveContent, saveFailure, saveNoContent, takeCheckTurn } from './tables/upstream-documents.ts'
 import { saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
 
 /** The pause after a failure, unless the upstream asks for a longer one. */
@@ -73,16 +73,16 @@ export async function checkDocument(
   const turn = await takeCheckTurn(db, key, context.freshSeconds)
   if (!turn) return 'busy'
   try {
-    const answer = await fetchContent(context, upstream, {
+    const result = await fetchContent(context, upstream, {
       packageName,
       isDev,
       lastModified: turn.lastModified,
     })
-    note(upstream, answer.kind)
-    if (answer.kind === 'found') return (await store(context, upstream, key, answer)) ? 'found' : 'missing'
-    await saveAnswer(db, key, answer.kind)
-    if (!isDev) await noteGone(context, upstream, packageName, answer.kind === 'missing')
-    return answer.kind === 'missing' ? 'missing' : 'found'
+    note(upstream, result.kind)
+    if (result.kind === 'found') return (await store(context, upstream, key, result)) ? 'found' : 'missing'
+    await saveNoContent(db, key, result.kind)
+    if (!isDev) await noteGone(context, upstream, packageName, result.kind === 'missing')
+    return result.kind === 'missing' ? 'missing' : 'found'
   } catch (error) {
     const failure = error instanceof UpstreamError ? error.message : 'the response could not be stored'
     const wanted = error instanceof UpstreamError ? (error.retryAfter ?? restSeconds) : restSeconds
@@ -130,7 +130,7 @@ export async function renderMirror(
   return true
 }
 
-type Answer =
+type FetchResult =
   | { kind: 'found'; content: UpstreamContent; dropped: string[]; lastModified: string | null }
   | { kind: 'unchanged' }
   | { kind: 'missing' }
@@ -139,7 +139,7 @@ async function fetchContent(
   context: CheckContext,
   given: Upstream,
   { packageName, isDev, lastModified }: { packageName: string; isDev: boolean; lastModified: string | null },
-): Promise<Answer> {
+): Promise<FetchResult> {
   const upstream = await freshRoot(context, given, packageName)
   const { root } = upstream
   if (root === null) throw new UpstreamError(`packages.json of ${upstream.name} was never read`)
@@ -157,7 +157,7 @@ async function fetchContent(
   return judged(judgeDocument(document, packageName), fetched.lastModified)
 }
 
-function judged(read: ReturnType<typeof judgeDocument>, lastModified: string | null): Answer {
+function judged(read: ReturnType<typeof judgeDocument>, lastModified: string | null): FetchResult {
   return read === null ? { kind: 'missing' } : { kind: 'found', ...read, lastModified }
 }
 
@@ -223,7 +223,7 @@ async function store(
   { db, baseUrl }: CheckContext,
   upstream: Upstream,
   key: { upstreamId: string; packageName: string; isDev: boolean },
-  { content, dropped, lastModified }: Extract<Answer, { kind: 'found' }>,
+  { content, dropped, lastModified }: Extract<FetchResult, { kind: 'found' }>,
 ): Promise<boolean> {
   const { repositoryId } = upstream
   const { packageName, isDev } = key

@@ -87,7 +87,7 @@ export function openUpstreamQueries(
     urlOf: (root: UpstreamRoot) => string | null,
     read: (document: JsonObject) => T[],
   ): Promise<T[]> {
-    const answers = await Promise.all(
+    const results = await Promise.all(
       upstreams.map(async ({ name, root }) => {
         const url = root && urlOf(root)
         if (!url) return []
@@ -101,7 +101,7 @@ export function openUpstreamQueries(
         }
       }),
     )
-    return answers.flat()
+    return results.flat()
   }
 
   /** Returns the upstreams that may get a query. None if it is empty, or contains an own name or a claimed vendor. */

@@ -83,18 +83,18 @@ export async function takeCheckTurn(
 }
 
 /** Stores that the document is unchanged, or that the upstream does not have it. */
-export async function saveAnswer(
+export async function saveNoContent(
   db: Queryable,
   { upstreamId, packageName, isDev }: DocumentKey,
-  answer: 'unchanged' | 'missing',
+  result: 'unchanged' | 'missing',
 ): Promise<void> {
   await db.query({
-    name: 'save-upstream-answer',
+    name: 'save-upstream-result',
     text: `update upstream_document
               set is_found = case when $4 then true else false end, checked_at = now(), failed_at = null,
                   failure = null, retry_at = null, checking_until = null
             where upstream_id = $1 and name = $2 and is_dev = $3`,
-    values: [upstreamId, packageName, isDev, answer === 'unchanged'],
+    values: [upstreamId, packageName, isDev, result === 'unchanged'],
   })
 }
 
