@@ -5,16 +5,16 @@ import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { activityRoutes } from './activity.ts'
 import type { PagesContext } from './context.ts'
 import { docsRoutes } from './docs.ts'
-import { groupRoutes } from './group.ts'
+import { groupPageRoutes } from './group.ts'
 import { homeRoutes } from './home.ts'
 import { membersRoutes } from './members.ts'
 import { newRoutes } from './new.ts'
-import { packageRoutes } from './package.ts'
+import { packagePageRoutes } from './package.ts'
 import { advisoryRoutes } from './package-advisories.ts'
 import { packageChangeRoutes } from './package-changes.ts'
-import { repositoryRoutes } from './repository.ts'
+import { repositoryPageRoutes } from './repository.ts'
 import { repositorySettingsRoutes } from './repository-settings.ts'
-import { searchRoutes } from './search.ts'
+import { searchPageRoutes } from './search.ts'
 import { upstreamRoutes } from './upstreams.ts'
 
 /** The pages for people who use the registries (DESIGN §4). */
@@ -26,16 +26,16 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
   })
   await refuseOtherMethods(app, wrongMethod, async () => {
     await homeRoutes(app, context)
-    await searchRoutes(app, context)
+    await searchPageRoutes(app, context)
     await newRoutes(app, context)
     await docsRoutes(app, context)
-    await groupRoutes(app, context)
+    await groupPageRoutes(app, context)
     await membersRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await activityRoutes(app, context)
     await upstreamRoutes(app, context)
-    await repositoryRoutes(app, context)
-    await packageRoutes(app, context)
+    await repositoryPageRoutes(app, context)
+    await packagePageRoutes(app, context)
     await packageChangeRoutes(app, context)
     await advisoryRoutes(app, context)
   })
