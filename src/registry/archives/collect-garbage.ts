@@ -113,6 +113,8 @@ async function remove(
   { untouchedSince, signal }: { untouchedSince: Date; signal: AbortSignal | undefined },
 ): Promise<CollectedGarbage> {
   const collected: CollectedGarbage = { archives: 0, temporaryFiles: 0, bytes: 0 }
+  // Refuse at once, also when there is nothing to remove.
+  await unlessBackupRuns(db, async () => {})
   for await (const batch of batchesOf(store.list())) {
     signal?.throwIfAborted()
     const untouched = batch.filter(({ touchedAt }) => touchedAt <= untouchedSince)
@@ -126,7 +128,7 @@ async function remove(
   }
   for (let last: string | null = ''; last !== null; ) {
     signal?.throwIfAborted()
-    last = await again(() => deleteOrphanedArchives(db, last ?? ''))
+    last = await unlessBackupRuns(db, () => again(() => deleteOrphanedArchives(db, last ?? '')))
   }
   for await (const { path, size, touchedAt } of listTemporaryFiles(store)) {
     if (touchedAt > untouchedSince) continue
