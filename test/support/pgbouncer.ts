@@ -25,7 +25,7 @@ export async function startPgBouncer({
 }: pg.PoolConfig): Promise<PgBouncer> {
   const folder = await mkdtemp('/tmp/svc-test-pgbouncer-')
   // Like PostgreSQL, it refuses to run as root.
-  const { ids } = await chooseRunAs(null)
+  const ids = await chooseRunAs(null)
   await chmod(folder, 0o755)
   const ownPort = await freePort()
   await writeFile(join(folder, 'users.txt'), `"${user}" "${String(password)}"\n`)

@@ -36,7 +36,7 @@ export interface PostgresPair {
 /** Starts both on loopback, in a temporary folder, as an ordinary user. */
 export async function startPostgresPair(programs: string): Promise<PostgresPair> {
   const folder = await mkdtemp('/tmp/svc-test-pair-')
-  const { ids } = await chooseRunAs(null)
+  const ids = await chooseRunAs(null)
   if (ids) await chown(folder, ids.uid, ids.gid)
   const options = { ...ids, cwd: folder, env: { LC_ALL: 'C', TZ: 'UTC' } }
   const [primaryPort, standbyPort] = [await freePort(), await freePort()]

@@ -3,8 +3,8 @@ import { existsSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import { clusterPaths } from '../../src/database/embedded-postgres/layout.ts'
-import { isAlive, readPostmaster } from '../../src/database/embedded-postgres/postmaster.ts'
+import { clusterPaths, isAlive } from '../../src/database/embedded-postgres/cluster.ts'
+import { readPostmaster } from '../../src/database/embedded-postgres/postmaster.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const program = `

@@ -4,12 +4,12 @@ import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { clusterPaths, isAlive } from '../../src/database/embedded-postgres/cluster.ts'
 import {
   type PostgresConnection,
   startEmbeddedPostgres,
 } from '../../src/database/embedded-postgres/embedded-postgres.ts'
-import { clusterPaths } from '../../src/database/embedded-postgres/layout.ts'
-import { isAlive, readPostmaster, stopPostmaster } from '../../src/database/embedded-postgres/postmaster.ts'
+import { readPostmaster, stopPostmaster } from '../../src/database/embedded-postgres/postmaster.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {

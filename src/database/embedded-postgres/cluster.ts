@@ -1,90 +1,118 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chown, mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
-import { type ClusterPaths, clusterArgument } from './layout.ts'
-import { isAlive } from './postmaster.ts'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { chown, mkdir, mkdtemp, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { readPostgresVersion } from './binaries.ts'
 import type { RunAs } from './run-as.ts'
 
-/** The superuser that initdb creates. It owns svc's tables. */
+/** The superuser that initdb creates. It owns the tables of svc. */
 export const clusterUser = 'svc'
 
-/** The name of a staging folder contains the process id of its creator, so that leftovers can be recognized. */
+/** The name continues with the process id of the maker, so that a later start can tell a leftover. */
 const stagingPrefix = 'postgres-staging-'
 
-/** Returns the generated password of the cluster's superuser. */
-export async function readPassword(paths: ClusterPaths): Promise<string> {
-  return (await readFile(paths.password, 'utf8')).trim()
+/** Where a DATA_DIR keeps its PostgreSQL. */
+export interface ClusterPaths {
+  folder: string
+  cluster: string
+  password: string
+  log: string
 }
 
-/** Returns the major version of the PostgreSQL that made the cluster, such as `18`. */
-export async function readClusterMajor(paths: ClusterPaths): Promise<string> {
-  return (await readFile(join(paths.cluster, 'PG_VERSION'), 'utf8')).trim()
+/** Returns the paths below DATA_DIR/postgres, absolute. */
+export function clusterPaths(dataDir: string): ClusterPaths {
+  const folder = join(resolve(dataDir), 'postgres')
+  return {
+    folder,
+    cluster: join(folder, 'cluster'),
+    password: join(folder, 'password'),
+    log: join(folder, 'server.log'),
+  }
 }
 
 /**
- * Creates the cluster in a staging folder and moves it into place by one rename. So it is never incomplete, and one of
- * several concurrent first starts wins.
+ * Returns the path of the cluster for a PostgreSQL that starts in it. On Linux that is its working directory: so
+ * PostgreSQL needs no access to the folders above, which its user may not enter (a DATA_DIR below /root).
  */
-export async function createCluster(
-  paths: ClusterPaths,
-  { native, runAs, sync }: { native: string; runAs: RunAs; sync: boolean },
-): Promise<void> {
+export function clusterArgument(cluster: string): string {
+  return process.platform === 'linux' ? '/proc/self/cwd' : cluster
+}
+
+/** Returns true while a process of any user has this id. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+/** Throws an Error that says how to upgrade when another major version made the cluster: its files are unreadable. */
+export async function refuseOtherMajor({ folder, cluster }: ClusterPaths): Promise<void> {
+  const [embedded] = (await readPostgresVersion()).split('.')
+  const major = (await readFile(join(cluster, 'PG_VERSION'), 'utf8')).trim()
+  if (major === embedded) return
+  throw new Error(
+    `${folder} holds data of PostgreSQL ${major}, but this release of svc embeds PostgreSQL ${embedded}. ` +
+      'Nothing was changed. Run "svc backup FILE" with the release that you used before, move this folder away, ' +
+      'and run "svc restore FILE" with this release.',
+  )
+}
+
+/** How to create a cluster. `sync`: write everything through to the disk. */
+export interface ClusterOptions {
+  native: string
+  runAs: RunAs
+  sync: boolean
+}
+
+/**
+ * Creates the cluster in a staging folder and moves it into place by one rename. So the cluster is never half-made,
+ * and one of several concurrent first starts wins.
+ */
+export async function createCluster(paths: ClusterPaths, options: ClusterOptions): Promise<void> {
   const dataDir = dirname(paths.folder)
   await mkdir(dataDir, { recursive: true })
   await removeLeftovers(dataDir)
   const staging = await mkdtemp(join(dataDir, `${stagingPrefix}${process.pid}-`))
   try {
-    await initialize(staging, { native, runAs, sync })
-    await rename(staging, paths.folder).catch(async (error: NodeJS.ErrnoException) => {
+    await initialize(staging, options)
+    await rename(staging, paths.folder).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
-      const winner = await stat(paths.cluster).catch(() => null)
-      if (winner === null)
-        throw new Error(`${paths.folder} is not empty, but contains no PostgreSQL cluster.`)
+      // Fine if another start was faster.
+      if (existsSync(paths.cluster)) return
+      throw new Error(`${paths.folder} is not empty, but contains no PostgreSQL cluster.`)
     })
-    if (sync) {
-      // initdb has synced the files. Sync the folders above too.
-      await syncFolder(dataDir)
-      await syncFolder(dirname(dataDir)).catch((error: NodeJS.ErrnoException) => {
-        // This user may enter but not read a folder such as /srv. It existed before, so it needs no sync.
-        if (error.code !== 'EACCES') throw error
-      })
-    }
+    if (!options.sync) return
+    // initdb has synced the content. We sync the new names above it.
+    await syncFolder(dataDir)
+    await syncFolder(dirname(dataDir)).catch((error: NodeJS.ErrnoException) => {
+      // A folder such as /srv that we may enter but not read. It existed before, so it needs no sync.
+      if (error.code !== 'EACCES') throw error
+    })
   } finally {
     await rm(staging, { recursive: true, force: true })
   }
 }
 
-async function initialize(
-  staging: string,
-  { native, runAs, sync }: { native: string; runAs: RunAs; sync: boolean },
-): Promise<void> {
+async function initialize(staging: string, { native, runAs, sync }: ClusterOptions): Promise<void> {
   const cluster = join(staging, 'cluster')
   await mkdir(cluster, { mode: 0o700 })
   const password = await open(join(staging, 'password'), 'w+', 0o600)
   try {
     await password.writeFile(randomBytes(24).toString('base64url'))
     await password.sync()
-    if (runAs.ids !== null) {
-      await chown(cluster, runAs.ids.uid, runAs.ids.gid)
-      // initdb opens it again through /dev/fd, which requires read permission.
-      await password.chown(runAs.ids.uid, runAs.ids.gid)
+    if (runAs !== null) {
+      await chown(cluster, runAs.uid, runAs.gid)
+      // initdb opens the file again through /dev/fd, which needs the right to read it.
+      await password.chown(runAs.uid, runAs.gid)
     }
-    await runInitdb(cluster, password.fd, { native, runAs, sync })
-  } finally {
-    await password.close()
-  }
-  if (sync) await syncFolder(staging)
-}
-
-async function runInitdb(
-  cluster: string,
-  passwordFd: number,
-  { native, runAs, sync }: { native: string; runAs: RunAs; sync: boolean },
-): Promise<void> {
-  const child = spawn(
-    join(native, 'bin/initdb'),
-    [
+    const options = [
       `--pgdata=${clusterArgument(cluster)}`,
       `--username=${clusterUser}`,
       '--auth=scram-sha-256',
@@ -95,43 +123,31 @@ async function runInitdb(
       '--builtin-locale=C.UTF-8',
       '--data-checksums',
       ...(sync ? [] : ['--no-sync']),
-    ],
-    {
-      ...runAs.ids,
+    ]
+    const child = spawn(join(native, 'bin/initdb'), options, {
+      ...runAs,
       cwd: cluster,
       env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
-      stdio: ['ignore', 'ignore', 'pipe', passwordFd],
-    },
-  )
-  let output = ''
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-    output += text
-  })
-  await new Promise<void>((resolve, reject) => {
-    child.on('error', reject)
-    child.on('close', (code, signal) => {
-      if (code === 0) return resolve()
-      reject(new Error(`initdb failed (${signal ?? code}): ${output.trim()}`))
+      stdio: ['ignore', 'ignore', 'pipe', password.fd],
     })
-  })
+    const [[code, signal], output] = await Promise.all([once(child, 'close'), text(child.stderr as Readable)])
+    if (code !== 0) throw new Error(`initdb failed (${signal ?? code}): ${output.trim()}`)
+  } finally {
+    await password.close()
+  }
+  if (sync) await syncFolder(staging)
 }
 
-/** Removes the leftovers of a start that was killed during initdb. */
+/** Removes the staging folders of starts that were killed during initdb. */
 async function removeLeftovers(dataDir: string): Promise<void> {
   for (const name of await readdir(dataDir)) {
     if (!name.startsWith(stagingPrefix)) continue
-    const path = join(dataDir, name)
-    if (await hasMaker(path, Number.parseInt(name.slice(stagingPrefix.length), 10))) continue
+    const pid = Number.parseInt(name.slice(stagingPrefix.length), 10)
+    // Our own process id: a leftover of an earlier container, where every start may get the same id.
+    if (pid !== process.pid && isAlive(pid)) continue
     // Its initdb may still write for a moment.
-    await rm(path, { recursive: true, force: true, maxRetries: 10 })
+    await rm(join(dataDir, name), { recursive: true, force: true, maxRetries: 10 })
   }
-}
-
-async function hasMaker(staging: string, pid: number): Promise<boolean> {
-  if (pid !== process.pid) return isAlive(pid)
-  // In a container every start may get the same process id. Only folders that are newer than this process are its own.
-  const made = await stat(staging).catch(() => null)
-  return made !== null && made.mtimeMs >= Date.now() - process.uptime() * 1000
 }
 
 async function syncFolder(folder: string): Promise<void> {

@@ -1,10 +1,9 @@
+import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
-import type pg from 'pg'
-import { preparePostgresBinaries, readPostgresVersion } from './binaries.ts'
-import { clusterUser, createCluster, readClusterMajor, readPassword } from './cluster.ts'
-import { connectAsHolder, findHolder, type Holder, type Purpose, tryHold } from './holder.ts'
-import { type ClusterPaths, clusterPaths } from './layout.ts'
+import pg from 'pg'
+import { preparePostgresBinaries } from './binaries.ts'
+import { type ClusterPaths, clusterPaths, clusterUser, createCluster, refuseOtherMajor } from './cluster.ts'
 import {
   type Postmaster,
   readPostmaster,
@@ -14,7 +13,7 @@ import {
 } from './postmaster.ts'
 import { chooseRunAs, findClusterOwner } from './run-as.ts'
 
-/** The connection settings of an embedded PostgreSQL, as part of a pg.PoolConfig. They can be sent to a worker. */
+/** How to reach an embedded PostgreSQL. Usable as (part of) a pg.PoolConfig, plain enough for a message to a worker. */
 export interface PostgresConnection {
   /** The folder of the Unix socket. */
   host: string
@@ -27,59 +26,84 @@ export interface PostgresConnection {
 /** A PostgreSQL that this process holds until it calls `stop`. */
 export interface EmbeddedPostgres {
   connection: PostgresConnection
-  /** Resolves with the cause if PostgreSQL ends before `stop` is called. */
+  /** Resolves with the reason if PostgreSQL ends before `stop` is called. */
   exited: Promise<Error>
-  /** Stops PostgreSQL; every connection to it ends. May be called more than once. */
+  /** Stops PostgreSQL and so ends every connection to it. May be called more than once. */
   stop: () => Promise<void>
 }
 
-/** How to start an embedded PostgreSQL. */
+/** What a process holds the cluster for. A command holds it for a short time; other processes do not use it then. */
+type Purpose = 'server' | 'command'
+
+/** What to start. */
 export interface EmbeddedPostgresOptions {
   dataDir: string
   log?: Pick<FastifyBaseLogger, 'info'>
   purpose?: Purpose
-  /** How long to wait for another holder to release it. */
+  /** How long to wait for another holder to let go. */
   patienceSeconds?: number
   /** PostgreSQL's own parameters, for tests. */
   settings?: Settings
 }
 
+/** The process that holds a cluster. */
+interface Holder {
+  purpose: Purpose
+  pid: number
+}
+
+/** Why a later attempt may succeed: a process holds the cluster, or (null) PostgreSQL is starting or stopping. */
+interface Refusal {
+  holder: Holder | null
+  problem?: unknown
+}
+
+/** The process with this session-level advisory lock holds the cluster. The key is "svc" in ASCII, and 1. */
+const lockKey = [0x737663, 1]
+
 const fastShutdownSeconds = 30
 
-/** The additional time to wait while nobody holds it: PostgreSQL is starting, recovering or stopping. */
-const passingSeconds = 30
+/** How much longer to wait when no process holds the cluster: PostgreSQL is starting, recovering or stopping. */
+const transitionSeconds = 30
+
+/** Errors of a connection while PostgreSQL starts, recovers or stops. */
+const transitionErrors = ['57P01', '57P03', 'ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE']
+
+/** PostgreSQL runs already: another start was faster, or the last backends of a killed postmaster still run. */
+const alreadyRunning = /lock file "postmaster\.pid"|pre-existing shared memory block/
 
 /**
- * Starts the PostgreSQL of a DATA_DIR and holds it. Creates the cluster if there is none, and adopts the server of a
- * killed svc. Throws when another svc holds it: an advisory lock of PostgreSQL decides, and ends with the holder's
- * connection.
+ * Starts the PostgreSQL of a DATA_DIR and holds it. Creates a missing cluster, and adopts the server that a killed svc
+ * left running. Throws when another svc holds the cluster. An advisory lock in PostgreSQL itself decides who holds it:
+ * the lock ends with the connection of its holder.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
-  const { dataDir, purpose = 'server', patienceSeconds = 5 } = options
+  const { dataDir, patienceSeconds = 5 } = options
   const paths = clusterPaths(dataDir)
   let deadline = Number.POSITIVE_INFINITY
   for (;;) {
-    const attempt = await tryStart(paths, options, purpose)
+    const attempt = await tryStart(paths, options)
     if ('connection' in attempt) return attempt
-    // Creating the cluster may take long. Count only the time in which something blocks the start.
+    // The creation of a cluster may take long. Patience counts from the first refusal.
     deadline = Math.min(deadline, Date.now() + patienceSeconds * 1000)
-    const limit = attempt.holder === null ? deadline + passingSeconds * 1000 : deadline
+    const limit = attempt.holder === null ? deadline + transitionSeconds * 1000 : deadline
     if (Date.now() >= limit) throw attempt.problem ?? inUse(dataDir, attempt.holder)
     await sleep(100)
   }
 }
 
 /**
- * Returns the PostgreSQL that a running server holds for this DATA_DIR, or null. One that a command holds does not count,
- * because it ends with that command.
+ * Returns the PostgreSQL that a running server holds for this DATA_DIR, or null. One that a command holds does not
+ * count, because it ends with that command.
  */
 export async function findEmbeddedPostgres(dataDir: string): Promise<PostgresConnection | null> {
   const paths = clusterPaths(dataDir)
-  if ((await findClusterOwner(paths.cluster)) === null) return null
+  // Throws when the cluster belongs to another user.
+  await findClusterOwner(paths.cluster)
   const postmaster = await readPostmaster(paths.cluster)
   if (!postmaster?.running || !postmaster.ready) return null
   const connection = await describeConnection(paths, postmaster)
-  const client = await connectAsHolder(connection, 'command')
+  const client = await connect(connection, 'command')
   if (client === null) return null
   try {
     const holder = await findHolder(client)
@@ -89,46 +113,39 @@ export async function findEmbeddedPostgres(dataDir: string): Promise<PostgresCon
   }
 }
 
-/** Why an attempt failed that may succeed later: another process holds the cluster, or PostgreSQL starts or stops. */
-interface Refusal {
-  holder: Holder | null
-  problem?: unknown
-}
-
 async function tryStart(
   paths: ClusterPaths,
   options: EmbeddedPostgresOptions,
-  purpose: Purpose,
 ): Promise<EmbeddedPostgres | Refusal> {
   const found = await findOrStart(paths, options)
   if ('holder' in found) return found
   const connection = await describeConnection(paths, found)
-  const client = await connectAsHolder(connection, purpose)
+  const client = await connect(connection, options.purpose ?? 'server')
   if (client === null) return { holder: null }
   try {
-    const held = await tryHold(client)
-    // When PostgreSQL stops or dies, the lock is free a moment before this connection ends.
+    const { rows } = await client.query('select pg_try_advisory_lock($1, $2) as held', lockKey)
+    // When PostgreSQL stops or dies, the lock may become free a moment before our connection ends.
     const now = await readPostmaster(paths.cluster)
     const isStaying = now !== null && now.pid === found.pid && now.running && now.ready
-    if (held && isStaying) return hold(paths, found, connection, client)
-    const holder = held ? null : await findHolder(client)
+    if (rows[0].held && isStaying) return hold(paths, found, connection, client)
+    const holder = rows[0].held ? null : await findHolder(client)
     await client.end()
     return { holder }
   } catch (problem) {
-    // Another process stopped it in the meantime.
+    // PostgreSQL stopped in between.
     await client.end().catch(() => {})
     return { holder: null, problem }
   }
 }
 
-/** Returns the running server of a cluster. Starts one if there is none. */
+/** Returns the running server of a cluster, and starts it when there is none. */
 async function findOrStart(
   paths: ClusterPaths,
   { log, settings = {} }: EmbeddedPostgresOptions,
 ): Promise<Postmaster | Refusal> {
   const owner = await findClusterOwner(paths.cluster)
-  const running = await readPostmaster(paths.cluster)
-  if (running?.running) return running.ready ? running : { holder: null }
+  const seen = await readPostmaster(paths.cluster)
+  if (seen?.running) return seen.ready ? seen : { holder: null }
   if (owner !== null) await refuseOtherMajor(paths)
   const runAs = await chooseRunAs(owner)
   const native = await preparePostgresBinaries(runAs)
@@ -137,36 +154,40 @@ async function findOrStart(
     await createCluster(paths, { native, runAs, sync: settings['fsync'] !== 'off' })
   }
   try {
-    await startPostmaster(paths, { native, runAs, settings })
+    return await startPostmaster(paths, { native, runAs, settings })
   } catch (problem) {
-    return await explainFailure(paths, problem)
+    if (alreadyRunning.test(String(problem))) return { holder: null, problem }
+    throw problem
   }
-  return (
-    (await readPostmaster(paths.cluster)) ?? { holder: null, problem: new Error('PostgreSQL has stopped') }
-  )
 }
 
-/** Another major version of PostgreSQL cannot read a cluster's files. Throws an Error that says how to upgrade. */
-async function refuseOtherMajor(paths: ClusterPaths): Promise<void> {
-  const [embedded = ''] = (await readPostgresVersion()).split('.')
-  const major = await readClusterMajor(paths)
-  if (major === embedded) return
-  throw new Error(
-    `${paths.folder} holds data of PostgreSQL ${major}, but this release of svc embeds PostgreSQL ${embedded}. ` +
-      'Nothing was changed. Run "svc backup FILE" with the release that you used before, move this folder away, ' +
-      'and run "svc restore FILE" with this release.',
-  )
+/** Connects under a name that tells others who holds the cluster. Returns null while PostgreSQL starts or stops. */
+async function connect(config: PostgresConnection, purpose: Purpose): Promise<pg.Client | null> {
+  const client = new pg.Client({ ...config, application_name: `svc ${purpose} pid ${process.pid}` })
+  // Without a listener, a lost connection would end the process.
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return client
+  } catch (error) {
+    await client.end().catch(() => {})
+    const { code, message } = error as Error & { code?: string }
+    if (transitionErrors.includes(code ?? '') || message.startsWith('Connection terminated')) return null
+    throw error
+  }
 }
 
-/** Returns when a retry may succeed, else throws the failure. */
-async function explainFailure(paths: ClusterPaths, problem: unknown): Promise<Refusal> {
-  // Another start was faster, and PostgreSQL accepts only one. Or the postmaster was killed, and its last backends
-  const other = await readPostmaster(paths.cluster)
-  if (other?.running) return { holder: null, problem }
-  // are still running.
-  const passing = /lock file "postmaster\.pid"|pre-existing shared memory block/
-  if (passing.test(String(problem))) return { holder: null, problem }
-  throw problem
+/** Returns the holder of the cluster, as PostgreSQL knows it, or null. */
+async function findHolder(client: pg.Client): Promise<Holder | null> {
+  const { rows } = await client.query<{ name: string }>(
+    `select activity.application_name as name
+       from pg_locks as lock
+       join pg_stat_activity as activity on activity.pid = lock.pid
+      where lock.locktype = 'advisory' and lock.granted and lock.classid = $1 and lock.objid = $2`,
+    lockKey,
+  )
+  const [, purpose, pid] = /^svc (server|command) pid (\d+)$/.exec(rows[0]?.name ?? '') ?? []
+  return purpose === undefined ? null : { purpose: purpose as Purpose, pid: Number(pid) }
 }
 
 function hold(
@@ -177,29 +198,26 @@ function hold(
 ): EmbeddedPostgres {
   let stopped: Promise<void> | null = null
   const exited = new Promise<Error>((resolve) => {
-    const report = (error?: Error) => {
+    const report = (reason: string) => {
       if (stopped !== null) return
-      resolve(
-        new Error(`The embedded PostgreSQL has stopped: ${error?.message ?? 'it ended'}. See ${paths.log}.`),
-      )
+      resolve(new Error(`The embedded PostgreSQL has stopped: ${reason}. See ${paths.log}.`))
     }
-    client.on('error', report)
-    client.on('end', () => report())
+    client.on('error', (error) => report(error.message))
+    client.on('end', () => report('it ended'))
   })
+  const stopAndLeave = async () => {
+    // Keep the lock to the end, so that nobody adopts a server that is about to stop.
+    await stopPostmaster(postmaster, fastShutdownSeconds)
+    await client.end().catch(() => {})
+  }
   return {
     connection,
     exited,
     stop() {
-      // Keep the lock to the end, so that no other process adopts a server that is about to stop.
-      stopped ??= stopAndLeave(postmaster, client)
+      stopped ??= stopAndLeave()
       return stopped
     },
   }
-}
-
-async function stopAndLeave(postmaster: Postmaster, client: pg.Client): Promise<void> {
-  await stopPostmaster(postmaster, fastShutdownSeconds)
-  await client.end().catch(() => {})
 }
 
 function inUse(dataDir: string, holder: Holder | null): Error {
@@ -212,14 +230,14 @@ function inUse(dataDir: string, holder: Holder | null): Error {
 }
 
 async function describeConnection(
-  paths: ClusterPaths,
+  { password }: ClusterPaths,
   { socketFolder }: Postmaster,
 ): Promise<PostgresConnection> {
   return {
     host: socketFolder,
     port: 5432,
     user: clusterUser,
-    password: await readPassword(paths),
+    password: (await readFile(password, 'utf8')).trim(),
     database: 'postgres',
   }
 }

@@ -1,23 +1,22 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { chown, mkdtemp, open, readFile, rename, rm, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { basename, dirname, join } from 'node:path'
+import { chown, type FileHandle, mkdtemp, open, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type ClusterPaths, clusterArgument } from './layout.ts'
+import { type ClusterPaths, clusterArgument, isAlive } from './cluster.ts'
 import type { RunAs } from './run-as.ts'
 
-/** A running PostgreSQL, as its postmaster.pid describes it. */
+/** A PostgreSQL server, as its postmaster.pid describes it. */
 export interface Postmaster {
   pid: number
   socketFolder: string
-  /** The folder of its cluster. It stays the working directory of the server even when it is deleted. */
+  /** The folder of the cluster. It stays the server's working directory when somebody deletes it. */
   folder: { dev: number; ino: number }
 }
 
 /** PostgreSQL's parameters by name. */
 export type Settings = Record<string, string>
 
-/** The parameters that differ from PostgreSQL's defaults. The defaults fit a small server. */
+/** Our differences from PostgreSQL's defaults, which suit a small server. */
 const ownSettings: Settings = {
   listen_addresses: '',
   unix_socket_permissions: '0700',
@@ -27,17 +26,13 @@ const ownSettings: Settings = {
   jit: 'off',
 }
 
-const socketPrefix = 'svc-postgres-'
+/** A short path that every user can reach: the length of a socket's path is limited, DATA_DIR's is not. */
+const socketPrefix = '/tmp/svc-postgres-'
 
-/** Linux allows 107 bytes for a socket's path, macOS 103; `/.s.PGSQL.5432.lock` follows. */
-const maxSocketFolderBytes = 80
-
-/** A start empties a log that is larger. */
+/** A start that finds a larger log begins a new one. */
 const maxLogBytes = 10 * 1024 * 1024
 
-const recoverySeconds = 120
-
-/** Reads postmaster.pid: a running server, or the leftover of a dead one. Null when there is no such file. */
+/** Returns what postmaster.pid says about a server, perhaps a dead one. Null when there is no such file. */
 export async function readPostmaster(
   cluster: string,
 ): Promise<(Postmaster & { running: boolean; ready: boolean }) | null> {
@@ -52,20 +47,9 @@ export async function readPostmaster(
   }
 }
 
-/** Returns whether a process has this id, also one of another user. */
-export function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
-}
-
 /**
- * Returns whether the postmaster runs. After a crash of the machine another process may have its id, so the working
- * directory is compared with the cluster's folder. A running postmaster must never count as dead, not even one that is
- * still writing its postmaster.pid.
+ * After a crash of the machine another program may have the process id. A postmaster works in the folder of its
+ * cluster. A live postmaster must never count as dead, even if it has only begun to write its postmaster.pid.
  */
 async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boolean> {
   if (!(pid > 0) || !isAlive(pid)) return false
@@ -76,85 +60,73 @@ async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boo
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EACCES') return false
   }
-  // Root in a container may not be allowed to read another user's working directory (CAP_SYS_PTRACE).
+  // Root in a container may lack the right to see another user's working directory (CAP_SYS_PTRACE).
   const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
   return /^[^\0]*\bpostgres\0/.test(command) && command.includes(socketFolder)
 }
 
-/** Starts PostgreSQL and waits until it is ready. It gets a separate session, so that Ctrl-C does not stop it. */
+/** Starts PostgreSQL in its own session, so that Ctrl-C does not reach it, and returns it when it is ready. */
 export async function startPostmaster(
   paths: ClusterPaths,
   { native, runAs, settings }: { native: string; runAs: RunAs; settings: Settings },
-): Promise<void> {
+): Promise<Postmaster> {
   const leftover = await readPostmaster(paths.cluster)
-  if (leftover?.pid === 0) await removeEmptyLock(paths.cluster)
-  const socketFolder = await makeSocketFolder(runAs)
-  const { log, from } = await openLog(paths.log)
+  const lock = join(paths.cluster, 'postmaster.pid')
+  // A crash of the machine may leave an empty lock file, and PostgreSQL then refuses to start. Do not remove a new
+  // one: PostgreSQL writes the content right after it creates the file.
+  if (leftover?.pid === 0 && Date.now() - (await stat(lock)).mtimeMs > 2000) await rm(lock)
+  const socketFolder = await mkdtemp(socketPrefix)
+  const log = await openLog(paths.log)
   try {
-    const child = spawn(join(native, 'bin/postgres'), postmasterArguments(paths, socketFolder, settings), {
-      ...runAs.ids,
+    if (runAs !== null) await chown(socketFolder, runAs.uid, runAs.gid)
+    const { size: logStart } = await log.stat()
+    const parameters = { ...ownSettings, unix_socket_directories: socketFolder, ...settings }
+    const options = Object.entries(parameters).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+    const child = spawn(join(native, 'bin/postgres'), ['-D', clusterArgument(paths.cluster), ...options], {
+      ...runAs,
       cwd: paths.cluster,
       detached: true,
       env: {
         PATH: process.env['PATH'],
         LC_ALL: 'C',
         TZ: 'UTC',
-        // PostgreSQL treats this process id in postmaster.pid as stale. Its real process is not a postmaster.
+        // PostgreSQL ignores a postmaster.pid with this process id. We know that another program has it.
         ...(leftover !== null && !leftover.running ? { PG_GRANDPARENT_PID: String(leftover.pid) } : {}),
       },
       stdio: ['ignore', log.fd, log.fd],
     })
     child.unref()
-    await waitUntilReady(child, paths, from)
+    const started = await waitUntilReady(child, paths, logStart)
+    if (leftover !== null) await removeSocketFolder(leftover.socketFolder)
+    return started
   } catch (error) {
     await removeSocketFolder(socketFolder)
     throw error
   } finally {
     await log.close()
   }
-  if (leftover !== null) await removeSocketFolder(leftover.socketFolder)
 }
 
-/** Removes an empty lock file, which a crash of the machine may leave. PostgreSQL does not start with one. */
-async function removeEmptyLock(cluster: string): Promise<void> {
-  const path = join(cluster, 'postmaster.pid')
-  const { size, mtimeMs } = await stat(path)
-  // A newer one is just being written.
-  if (size === 0 && Date.now() - mtimeMs > 2000) await rm(path)
-}
-
-function postmasterArguments(paths: ClusterPaths, socketFolder: string, settings: Settings): string[] {
-  const all = { ...ownSettings, unix_socket_directories: socketFolder, ...settings }
-  return [
-    '-D',
-    clusterArgument(paths.cluster),
-    ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
-  ]
-}
-
-async function waitUntilReady(child: ChildProcess, paths: ClusterPaths, logFrom: number): Promise<void> {
-  let ended: string | null = null
-  child.on('error', (error) => {
-    ended = error.message
-  })
-  child.on('exit', (code, signal) => {
-    ended = `exit ${signal ?? code}`
-  })
-  const deadline = Date.now() + recoverySeconds * 1000
-  while (ended === null) {
+/** Waits without a limit: recovery takes its time, and after a kill it would begin again. */
+async function waitUntilReady(
+  child: ChildProcess,
+  paths: ClusterPaths,
+  logStart: number,
+): Promise<Postmaster> {
+  const ended: string[] = []
+  child.on('error', (error) => ended.push(error.message))
+  child.on('exit', (code, signal) => ended.push(`exit ${signal ?? code}`))
+  while (ended.length === 0) {
     const seen = await readPostmaster(paths.cluster)
-    if (seen?.pid === child.pid && seen?.ready) return
-    if (Date.now() > deadline) {
-      child.kill('SIGQUIT')
-      ended = `not ready after ${recoverySeconds} s`
-    }
+    if (seen?.pid === child.pid && seen?.ready) return seen
     await sleep(10)
   }
-  const tail = await readLog(paths.log, logFrom)
-  throw new Error(`The embedded PostgreSQL did not start (${ended}). From ${paths.log}:\n${tail}`)
+  const written = (await readFile(paths.log)).subarray(logStart).toString('utf8')
+  const tail = written.trim().split('\n').slice(-20).join('\n')
+  throw new Error(`The embedded PostgreSQL did not start (${ended[0]}). From ${paths.log}:\n${tail}`)
 }
 
-/** Stops PostgreSQL with a fast shutdown. If that takes too long, with an immediate one: the next start recovers. */
+/** Stops PostgreSQL: fast shutdown, and after `fastSeconds` an immediate one (the next start recovers). */
 export async function stopPostmaster(postmaster: Postmaster, fastSeconds: number): Promise<void> {
   if (!(await signalAndWait(postmaster, 'SIGINT', fastSeconds))) {
     await signalAndWait(postmaster, 'SIGQUIT', 10)
@@ -162,13 +134,19 @@ export async function stopPostmaster(postmaster: Postmaster, fastSeconds: number
   await removeSocketFolder(postmaster.socketFolder)
 }
 
+/** Returns false when the server still runs after `seconds`. */
 async function signalAndWait(
   postmaster: Postmaster,
   signal: NodeJS.Signals,
   seconds: number,
 ): Promise<boolean> {
   const deadline = Date.now() + seconds * 1000
-  if (await isRunning(postmaster)) sendSignal(postmaster.pid, signal)
+  try {
+    if (await isRunning(postmaster)) process.kill(postmaster.pid, signal)
+  } catch (error) {
+    // It ended between the look and the signal.
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
   while (await isRunning(postmaster)) {
     if (Date.now() > deadline) return false
     await sleep(10)
@@ -176,38 +154,14 @@ async function signalAndWait(
   return true
 }
 
-function sendSignal(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
-  }
-}
-
-/** Creates a private folder with a short path, because the path of a socket is limited and DATA_DIR may be long. */
-async function makeSocketFolder(runAs: RunAs): Promise<string> {
-  // The user who runs PostgreSQL may not be allowed to enter root's TMPDIR.
-  const parent = runAs.ids !== null || tmpdir().length > maxSocketFolderBytes ? '/tmp' : tmpdir()
-  const folder = await mkdtemp(join(parent, socketPrefix))
-  if (runAs.ids !== null) await chown(folder, runAs.ids.uid, runAs.ids.gid)
-  return folder
-}
-
+/** The path may come from a postmaster.pid. Nothing but a socket folder is removed. */
 async function removeSocketFolder(folder: string): Promise<void> {
-  // The name may come from a postmaster.pid. Remove only folders that svc creates.
-  if (!basename(folder).startsWith(socketPrefix) || !['/tmp', tmpdir()].includes(dirname(folder))) return
+  if (!folder.startsWith(socketPrefix) || !/^\w+$/.test(folder.slice(socketPrefix.length))) return
   await rm(folder, { recursive: true, force: true })
 }
 
-async function openLog(path: string): Promise<{ log: Awaited<ReturnType<typeof open>>; from: number }> {
+async function openLog(path: string): Promise<FileHandle> {
   const before = await stat(path).catch(() => null)
   if (before !== null && before.size > maxLogBytes) await rename(path, `${path}.old`)
-  const log = await open(path, 'a', 0o600)
-  const { size } = await log.stat()
-  return { log, from: size }
-}
-
-async function readLog(path: string, from: number): Promise<string> {
-  const text = await readFile(path)
-  return text.subarray(from).toString('utf8').trim().split('\n').slice(-20).join('\n')
+  return open(path, 'a', 0o600)
 }

@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest'
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished, vi } from 'vitest'
 import { findPostgresPackage, linkLibraries } from '../../../src/database/embedded-postgres/binaries.ts'
+import { clusterPaths, isAlive } from '../../../src/database/embedded-postgres/cluster.ts'
 import {
   type EmbeddedPostgres,
   type EmbeddedPostgresOptions,
@@ -14,8 +15,7 @@ import {
   type PostgresConnection,
   startEmbeddedPostgres,
 } from '../../../src/database/embedded-postgres/embedded-postgres.ts'
-import { clusterPaths } from '../../../src/database/embedded-postgres/layout.ts'
-import { isAlive, readPostmaster } from '../../../src/database/embedded-postgres/postmaster.ts'
+import { readPostmaster } from '../../../src/database/embedded-postgres/postmaster.ts'
 import { type Holder, makeClone, nativeFolder, startHolder } from '../../support/clone.ts'
 import { fastSettings, makeDataDir, removeDataDir } from '../../support/postgres.ts'
 
@@ -205,6 +205,13 @@ describe('the first start', () => {
     await postgres.stop()
   })
 
+  it('removes what an earlier container left, where the same process id made it', async () => {
+    const dataDir = await aDataDir()
+    await mkdir(join(dataDir, `postgres-staging-${process.pid}-left/cluster/base`), { recursive: true })
+    await (await start(dataDir)).stop()
+    expect(await readdir(dataDir)).toEqual(['postgres'])
+  })
+
   it('is won by one of several processes; the others say who has it', async () => {
     const dataDir = await aDataDir()
     const holders = [aHolder(dataDir), aHolder(dataDir), aHolder(dataDir)]
@@ -289,6 +296,41 @@ describe('when PostgreSQL dies', () => {
     expect((await postmasterOf(dataDir))?.pid).not.toBe(stranger.pid)
     await postgres.stop()
     expect(isAlive(stranger.pid ?? 0)).toBe(true)
+  })
+})
+
+describe('after a crash of the machine', () => {
+  it('removes a lock file that was left empty, about which PostgreSQL does not decide', async () => {
+    const dataDir = await aDataDir()
+    await (await start(dataDir)).stop()
+    await writeFile(join(clusterPaths(dataDir).cluster, 'postmaster.pid'), '')
+    const postgres = await start(dataDir)
+    expect(await query(postgres.connection, 'select 1 as one')).toEqual([{ one: 1 }])
+    await postgres.stop()
+  })
+})
+
+describe('the socket', () => {
+  it('is in a folder with a short path, whatever TMPDIR is', async () => {
+    const dataDir = await aDataDir()
+    vi.stubEnv('TMPDIR', join(tmpdir(), 'long'.repeat(30)))
+    onTestFinished(() => void vi.unstubAllEnvs())
+    const postgres = await start(dataDir)
+    expect(postgres.connection.host).toMatch(/^\/tmp\/svc-postgres-\w{6}$/)
+    await postgres.stop()
+    await expect(stat(postgres.connection.host)).rejects.toThrow('ENOENT')
+  })
+})
+
+describe('the log', () => {
+  it('starts anew when it is large; the old one is kept beside it', async () => {
+    const dataDir = await aDataDir()
+    await (await start(dataDir)).stop()
+    const { log } = clusterPaths(dataDir)
+    await writeFile(log, Buffer.alloc(10 * 1024 * 1024 + 1))
+    await (await start(dataDir)).stop()
+    expect((await stat(`${log}.old`)).size).toBe(10 * 1024 * 1024 + 1)
+    expect(await readFile(log, 'utf8')).toContain('database system is ready')
   })
 })
 
