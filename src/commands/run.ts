@@ -60,7 +60,7 @@ export async function printList<Row>(options: ListOptions, listing: PrintedList<
   const last = shown.at(-1)
   const next = rows.length > limit && last !== undefined ? listing.keyOf(last) : null
   const lines = shown.map(listing.line)
-  if (next !== null) lines.push(`There are more: --after ${next}`)
+  if (next !== null) lines.push(`More results: --after ${next}`)
   printResult(options, { items: shown.map(listing.describe), next }, lines.join('\n') || listing.none)
 }
 

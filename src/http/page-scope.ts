@@ -23,14 +23,14 @@ export async function servePages(scope: FastifyInstance, config: Config, policy:
 }
 
 const commonPolicy =
-  "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"
+  "default-src 'none'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"
 
 /** The content security policy of most pages: nothing from other sites, and forms post only to this site. */
-export const pagePolicy = `${commonPolicy}; form-action 'self'`
+export const pagePolicy = `${commonPolicy}; script-src 'self'; connect-src 'self'; form-action 'self'`
 
 /**
  * The policy of pages whose form may lead to an application. Browsers apply `form-action` to the redirect after a POST
- * too, and would silently stop it after the code was issued (OAUTH 41).
+ * too, and would silently stop it after the code was issued (OAUTH 41). These pages need no script, so they allow none.
  */
 export const leavingPagePolicy = commonPolicy
 

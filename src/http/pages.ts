@@ -20,7 +20,7 @@ declare module 'fastify' {
 /** The visitor of a page, for the page's header and forms. */
 export interface Visitor {
   /** Null: not signed in. */
-  account: { username: string; displayName: string } | null
+  account: { username: string; displayName: string; isAdmin: boolean } | null
   /** The token that csrf.ts reads from every form. */
   csrfToken: string
 }
@@ -41,9 +41,10 @@ export function page<Content extends object>(template: string): PageTemplate<Con
     const { url, id } = reply.request
     const path = url.split('?', 1)[0]
     const notice = reply.statusCode < 400 ? reply.server.takeNotice(reply) : null
+    const hasScript = String(reply.getHeader('content-security-policy')).includes('script-src')
     return reply
       .type('text/html; charset=utf-8')
-      .view(template, { ...content, visitor, path, url, notice, logId: id })
+      .view(template, { ...content, visitor, path, url, notice, hasScript, logId: id })
   }
 }
 

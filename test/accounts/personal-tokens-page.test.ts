@@ -152,7 +152,7 @@ describe('/settings/tokens', () => {
     ['a repository of others', { resource_scope: 'specified', repository: 'acme/secret' }, 'at least one'],
     ['no end', { lifetime_in_days: '' }, 'when the token expires'],
     ['an unknown lifetime', { lifetime_in_days: '100000' }, 'when the token expires'],
-    ['a date that is none', { expires_on: '2999-02-31' }, 'cannot be read'],
+    ['a date that is none', { expires_on: '2999-02-31' }, 'not valid'],
     ['a date in the past', { expires_on: '2020-01-01' }, 'in the past'],
     ['an end and none', { expires_on: '2999-12-31', never_expires: 'yes' }, 'not both'],
   ])('makes none with %s, and keeps the form as it was filled in', async (_what, difference, words) => {

@@ -45,7 +45,7 @@ describe('/api/repositories/<group>/<name>/upstreams', () => {
   it.each([
     [{ url: 'ftp://example.com' }, 'must be https or http'],
     [{ url: 'https://ann:secret@example.com' }, 'UPSTREAM_AUTH_FILE'],
-    [{ url: 'https://example.com/?a=1' }, 'no query'],
+    [{ url: 'https://example.com/?a=1' }, 'must not have a query'],
     [{ url: 'http://localhost:1/' }, 'not on the public internet'],
     [{ url: 'UPSTREAM/nothing' }, 'there is no'],
     [{ url: 'UPSTREAM', allow: ['Symfony/*'] }, 'allow'],

@@ -95,7 +95,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
     ])
     expect(messages).toEqual([
       expect.stringContaining('at least 12'),
-      expect.stringContaining('An email is'),
+      expect.stringContaining('Enter a valid email address'),
       expect.stringContaining('A username has at most'),
       'svc: There is no account "nobody".',
     ])
@@ -129,7 +129,7 @@ describe('svc account, session and token list', { timeout: 90_000 }, () => {
     expect(await svc.json('session', 'revoke', username, key.slice(0, 16))).toEqual({ username, revoked: 1 })
     expect(await svc.fail('session', 'revoke', username, key)).toContain('has no session')
     expect(await svc.fail('session', 'revoke', username, 'ab')).toContain('16 to 64 hexadecimal digits')
-    expect(await svc.fail('session', 'revoke', username)).toContain('Name the session, or use --all.')
+    expect(await svc.fail('session', 'revoke', username)).toContain('Pass the session, or use --all.')
     expect(await svc.json('session', 'revoke', username, '--all')).toEqual({ username, revoked: 1 })
 
     expect((await svc.json<Listed>('token', 'list', username)).items).toEqual([

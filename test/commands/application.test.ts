@@ -188,6 +188,7 @@ describe('svc application', () => {
       name: `Ch'd`,
       description: null,
       status: 'approved',
+      status_reason: null,
       website: 'https://bot.example.com',
       redirect_uri: 'https://b.example.com/back',
       scopes: ['repo-code:r'],

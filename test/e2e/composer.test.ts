@@ -174,7 +174,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     const stranger = await aProject(one, three)
     const { code, output } = await stranger.composer('require', 'acme/one')
     expect(code).not.toBe(0)
-    expect(output).toContain('There is no repository at this address')
+    expect(output).toContain('There is no repository at this URL')
   })
 
   it('searches, shows and reports abandoned packages (COMPOSER G9)', async () => {

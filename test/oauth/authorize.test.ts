@@ -56,7 +56,7 @@ describe('GET /oauth2/auth', () => {
 
     it.each([
       ['https://evil.test/', 'domain'], // 14
-      ['https://x@app.example.com/', 'user name'], // 15
+      ['https://x@app.example.com/', 'username'], // 15
       ['https://app.example.com\\@evil.test/', 'percent-encoded'], // 16
       ['https://app.example.com/\r\nset-cookie:x', 'percent-encoded'], // 16
       ['https://app.example.com/#x', 'fragment'], // 17

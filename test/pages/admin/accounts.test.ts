@@ -28,7 +28,7 @@ describe('/admin', () => {
       ...['/admin/applications/new', `/admin/applications/${clientId}`, '/admin/groups', '/admin/system'],
       ...[`/admin/applications/${clientId}/edit`, `/admin/applications/${clientId}/logo`],
     ]
-    const sentence = 'This page does not exist, or you may not see it.'
+    const sentence = 'This page does not exist, or you do not have access to it.'
     expect(unknown.body).toContain(sentence)
     for (const url of pages) {
       for (const visitor of ['', ordinary]) {
