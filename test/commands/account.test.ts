@@ -42,7 +42,9 @@ describe('svc account create', () => {
   it('says in one line what is wrong', async () => {
     expect(await svc.fail('account', 'create', 'ann')).toBe('svc: This username is taken.')
     expect(await svc.fail('account', 'create', 'Ann')).toMatch(/^svc: A username has at most 39 characters/)
-    expect(await svc.fail('account', 'create', 'x', '--email', 'nowhere')).toMatch(/^svc: An email is/)
+    expect(await svc.fail('account', 'create', 'x', '--email', 'nowhere')).toMatch(
+      /^svc: Enter a valid email address/,
+    )
     expect(await svc.fail('account', 'create', 'x', '--email', 'BOB@example.com')).toMatch(/another account/)
     expect(await svc.fail('account', 'create', 'x', '--name', 'X\u001b[2J')).toBe(
       'svc: A name has no control characters.',

@@ -55,7 +55,7 @@ describe('svc vendor', () => {
       vendor: 'symfony',
       exceptions: ['symfony/*'],
     })
-    expect(await commands.fail('vendor', 'claim', 'corp', 'Symfony')).toContain('lower case')
+    expect(await commands.fail('vendor', 'claim', 'corp', 'Symfony')).toContain('lower-case')
     expect(await commands.json('vendor', 'list', 'corp')).toEqual({
       items: [{ vendor: 'symfony', exceptions: ['symfony/*'], by_hand: true }],
     })
