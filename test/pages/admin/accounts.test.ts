@@ -132,7 +132,7 @@ describe('/admin/accounts', () => {
   it.each([
     ['a taken username', { username: 'taken' }, 'This username is taken.'],
     ['a bad username', { username: 'Not Good' }, 'A username has at most 39 characters'],
-    ['a bad email', { email: 'no address' }, 'An email address has at '],
+    ['a bad email', { email: 'no address' }, 'Enter a valid email address'],
     ['a value that the form does not have', { admin: 'no' }, 'has a value that is not allowed'],
   ])('makes no account with %s', async (_what, difference, words) => {
     const { cookie, csrf_token } = await anAdministrator(t)
