@@ -26,7 +26,7 @@ describe('GET /assets/…/script.js', () => {
   const t = useApp()
 
   it('is small, and the only script that the policy of pages allows', async () => {
-    const { body, headers } = await t.app.inject('/login')
+    const { body, headers } = await t.app.inject('/docs')
     const [, url] = /<script src="([^"]+)" defer><\/script>/.exec(body) ?? []
     const script = await t.app.inject(url as string)
     expect(script.headers['content-type']).toBe('text/javascript; charset=utf-8')
