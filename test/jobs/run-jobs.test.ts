@@ -156,7 +156,10 @@ describe('a singleton', () => {
     expect(state.begun).toBe(1)
     state.release()
     await vi.waitFor(async () => expect(await rows()).toEqual([]))
-    expect(state).toMatchObject({ begun: 2, done: 2, most: 1 })
+    expect(state.most).toBe(1)
+    expect(state.done).toBe(state.begun)
+    // One run for the first five, one for the last. If processes raced for two of the five, the one that lost waits too.
+    expect([2, 3]).toContain(state.begun)
     await Promise.all(processes.splice(0).map((running) => running.stop(5)))
     await Promise.all(pools.map((db) => db.end()))
   })
@@ -172,7 +175,9 @@ describe('a singleton', () => {
     await vi.waitFor(() => expect(state.running).toBe(3))
     state.release()
     await vi.waitFor(async () => expect(await rows()).toEqual([]))
-    expect(state).toMatchObject({ begun: 3, most: 3 })
+    expect(state.most).toBe(3)
+    // The second job of "a" was dropped. If both processes took one at once, the one that lost runs afterwards.
+    expect([3, 4]).toContain(state.begun)
   })
 })
 
