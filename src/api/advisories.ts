@@ -1,12 +1,16 @@
 import { z } from 'zod'
-import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/advise.ts'
-import { liftQuarantine, quarantineVersion } from '../registry/lifecycle/quarantine.ts'
+import {
+  liftQuarantine,
+  publishAdvisory,
+  quarantineVersion,
+  withdrawAdvisory,
+} from '../registry/lifecycle/warn.ts'
 import { isConstraint, maxConstraintLength } from '../registry/manifest/constraint.ts'
 import { type Advisory as KnownAdvisory, listAdvisories, severities } from '../registry/tables/advisories.ts'
 import { findPackage } from '../registry/tables/listed-packages.ts'
-import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment, NoContent, plainText } from './endpoint.ts'
 import { notFound } from './errors.ts'
+import type { ApiContext } from './guards.ts'
 import { guardRepository } from './guards.ts'
 import { PackagePath, packageChangeOf, packageNameOf, packageUrl } from './packages.ts'
 import { VersionPath, versionChangeOf, versionUrl } from './versions.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { listEvents, listSiteEvents, type RegistryEvent } from '../registry/tables/events.ts'
-import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
+import type { ApiContext } from './guards.ts'
 import { guardRepository, guardSite } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'

@@ -1,11 +1,14 @@
 import type { FastifyRequest } from 'fastify'
+import type pg from 'pg'
+import type { AppContext } from '../context.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { type Act, judge, scopeOf } from '../domain/permissions.ts'
 import { covers } from '../domain/scopes.ts'
 import { hashSecret, kindOfSecret, type SecretHash } from '../domain/secrets.ts'
+import type { LastUse } from '../jobs/last-use.ts'
 import { type Access, findAccess } from '../registry/access.ts'
 import type { Author } from '../registry/tables/events.ts'
-import type { ApiContext } from './context.ts'
+import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
 import {
   ApiError,
   errcodes,
@@ -16,6 +19,14 @@ import {
   unreadableCredentials,
 } from './errors.ts'
 import { listTokenHolders, type TokenHolder } from './token-holders.ts'
+
+/** The parts that the API's endpoints need. */
+export interface ApiContext extends AppContext {
+  /** A separate small pool for changes of packages, which wait for locks. */
+  changes: pg.Pool
+  lastUse: LastUse
+  upstreamClient: UpstreamClient
+}
 
 /** Decides whether a request may use an endpoint, and keeps what it found for the handler. */
 export interface Guard<Granted> {

@@ -1,15 +1,20 @@
 import { z } from 'zod'
-import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
+import {
+  addUpstream,
+  approvePackages,
+  removeUpstream,
+  requestPackage,
+  setUpstream,
+} from '../registry/upstreams/configure.ts'
 import { isPattern, maxPatterns } from '../registry/upstreams/patterns.ts'
-import { requestPackage } from '../registry/upstreams/requests.ts'
 import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mirrored-packages.ts'
 import {
   type Upstream as KnownUpstream,
   listUpstreams,
   upstreamModes,
 } from '../registry/upstreams/tables/upstreams.ts'
-import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
+import type { ApiContext } from './guards.ts'
 import { guardRepository } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment, plainText } from './endpoint.ts'
 import { invalidToken } from './errors.ts'
+import type { ApiContext } from './guards.ts'
 import { guardToken, readBearer } from './guards.ts'
 import { renameTokenHolder, type TokenHolder } from './token-holders.ts'
 

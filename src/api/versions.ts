@@ -6,9 +6,9 @@ import { listDailyDownloads, listMonthlyDownloads } from '../registry/tables/dow
 import { findPackage } from '../registry/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../registry/tables/listed-versions.ts'
 import { registryUrl } from '../repositories/repositories.ts'
-import type { ApiContext } from './context.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
+import type { ApiContext } from './guards.ts'
 import { guardRepository, type RepositoryGrant } from './guards.ts'
 import {
   formatPackage,

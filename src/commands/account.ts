@@ -4,7 +4,6 @@ import {
   disableAccount,
   enableAccount,
   type OrphanedGroups,
-  resetPassword,
 } from '../accounts/account-lifecycle.ts'
 import {
   type AccountChanges,
@@ -14,23 +13,22 @@ import {
   insertAccount,
   listAccounts,
 } from '../accounts/accounts.ts'
-import { makeResetToken, resetLifetimeSeconds } from '../accounts/password-resets.ts'
-import { findPasswordProblem, hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
+import { hashPassword } from '../accounts/passwords.ts'
 import { commandActor, type Queryable, transaction } from '../database/database.ts'
-import { makePassword } from '../domain/secrets.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { theAccount } from './named.ts'
+import {
+  choosePassword,
+  type JsonOptions,
+  onAccount,
+  type PasswordOptions,
+  passwordOption,
+  passwordStdinOption,
+  resetLinkCommand,
+  setPasswordCommand,
+  tellPassword,
+} from './account-password.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { formatValue, printList, printResult, withDatabase } from './run.ts'
-
-interface JsonOptions {
-  json?: boolean
-}
-
-interface PasswordOptions extends JsonOptions {
-  password?: string
-  passwordStdin?: boolean
-}
+import { formatValue, printList, printResult, theAccount, withDatabase } from './run.ts'
 
 interface CreateOptions extends PasswordOptions {
   email?: string
@@ -119,38 +117,6 @@ function showCommand(): Command {
     const details = describeAccount(account)
     const lines = Object.entries(details).map(([name, value]) => `${name.padEnd(12)}  ${formatValue(value)}`)
     printResult(options, details, lines.join('\n'))
-  })
-}
-
-function setPasswordCommand(): Command {
-  return onAccount(
-    'set-password',
-    'Set the password and end all sessions. Without a password it generates and prints one.',
-  )
-    .addOption(passwordOption())
-    .addOption(passwordStdinOption())
-    .action(async (username: string, options: PasswordOptions) => {
-      const password = await choosePassword(username, options)
-      await withDatabase(async (db) =>
-        resetPassword(db, commandActor, (await theAccount(db, username)).id, password),
-      )
-      const text = `Password of ${username} changed.${tellPassword(options, password)}`
-      printResult(options, { username, password }, text)
-    })
-}
-
-function resetLinkCommand(): Command {
-  return onAccount(
-    'reset-link',
-    'Make a link that sets a new password: it works once, for an hour. Give it to the person over a channel that you trust.',
-  ).action(async (username: string, options: JsonOptions) => {
-    const url = await withDatabase(async (db, { baseUrl }) => {
-      const { id } = await theAccount(db, username)
-      const token = await makeResetToken(db, commandActor, id)
-      if (token === null) throw new Error(`${username} is disabled.`)
-      return `${baseUrl}/password-reset?token=${token}`
-    })
-    printResult(options, { username, url, expires_in: resetLifetimeSeconds }, url)
   })
 }
 
@@ -247,13 +213,6 @@ async function chooseHeir(
   return leaveGroups ? 'leave' : 'refuse'
 }
 
-function onAccount(verb: string, description: string): Command {
-  return new Command(verb)
-    .description(description)
-    .argument('<username>', 'as svc account list shows it')
-    .addOption(jsonOption())
-}
-
 function change(username: string, changes: AccountChanges): Promise<void> {
   return withDatabase(async (db) => {
     const { id } = await theAccount(db, username)
@@ -274,38 +233,4 @@ function describeAccount(account: AccountDetails): Record<string, unknown> {
     last_seen_at: account.lastSeenAt,
     disabled_at: account.disabledAt,
   }
-}
-
-function passwordOption(): Option {
-  const description = 'at least 12 characters; other users of this machine may see it'
-  return new Option('--password <password>', description).conflicts('passwordStdin')
-}
-
-function passwordStdinOption(): Option {
-  return new Option('--password-stdin', 'read the password from the first line of standard input')
-}
-
-function tellPassword({ password, passwordStdin }: PasswordOptions, made: string): string {
-  return password !== undefined || passwordStdin ? '' : ` Its password, shown only once: ${made}`
-}
-
-async function choosePassword(
-  username: string,
-  { password, passwordStdin }: PasswordOptions,
-): Promise<string> {
-  const given = passwordStdin ? await readLine() : password
-  if (given === undefined) return makePassword()
-  const problem = findPasswordProblem(given, username)
-  if (problem !== null) throw new Error(problem)
-  return given
-}
-
-/** Reads the first line of standard input, without its line end. */
-async function readLine(): Promise<string> {
-  let text = ''
-  for await (const chunk of process.stdin.setEncoding('utf8')) {
-    text += chunk
-    if (text.includes('\n') || text.length > maxPasswordBytes) break
-  }
-  return text.split(/\r?\n/, 1)[0] ?? ''
 }

@@ -3,8 +3,9 @@ import { Command } from 'commander'
 import { type Config, readAwsCredentials, readBucket } from '../config.ts'
 import { findDatabaseId } from '../database/installation.ts'
 import { type ArchiveStore, discardArchive, receiveArchive } from '../registry/archives/archive-store.ts'
-import { openArchiveStore } from '../registry/archives/open-store.ts'
-import { claimStore, openOwnStore } from '../registry/archives/store-owner.ts'
+import { collectGarbage } from '../registry/archives/collect-garbage.ts'
+import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
+import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import { jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
 
@@ -89,3 +90,55 @@ async function copyArchives(from: ArchiveStore, to: ArchiveStore): Promise<Copie
     }
   }
 }
+
+/** `svc collect-garbage`: removes the archives of deleted repositories, purged versions and failed uploads. */
+export function collectGarbageCommand(): Command {
+  return new Command('collect-garbage')
+    .description('Remove archives without a version, and leftovers of uploads, after a day without use.')
+    .option('--dry-run', 'only show how much would be removed')
+    .option('--force', 'allow the removal of more than half of the archives')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nThe server does this once a day. The command may run beside it.')
+    .action(async (options: { dryRun?: boolean; force?: boolean; json?: boolean }) => {
+      const { dryRun: isDryRun = false, force: isForced = false } = options
+      const { archives, temporaryFiles, bytes } = await withDatabase(async (db, config) =>
+        collectGarbage(db, await openOwnStore(db, config), { isDryRun, isForced }),
+      )
+      printResult(
+        options,
+        { archives, temporary_files: temporaryFiles, bytes, dry_run: isDryRun },
+        `${isDryRun ? 'Would remove' : 'Removed'} ${archives} archives and ${temporaryFiles} temporary files: ${bytes} bytes.`,
+      )
+    })
+}
+
+/** `svc verify-archives`: looks for damaged archives, and repairs nothing. Exits with 1 when it finds any. */
+export function verifyArchivesCommand(): Command {
+  return new Command('verify-archives')
+    .description('Compare every archive with its hash and every version with its archive; repair nothing.')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nIt reads every archive. Exit code 1 means that there is a problem.')
+    .action(async (options: { json?: boolean }) => {
+      const verification = await withDatabase(async (db, config) =>
+        verifyArchives(db, await openOwnStore(db, config)),
+      )
+      printResult(options, verification, describeVerification(verification))
+      const { length } = verification.problems
+      if (length > 0)
+        throw new Error(`${length} ${length === 1 ? 'archive has' : 'archives have'} a problem.`)
+    })
+}
+
+/** Formats every problem with its versions, and the number of archives. */
+export function describeVerification({ archives, problems }: Verification): string {
+  const lines = problems.map(({ sha256, problem, versions }) =>
+    [`${sha256} is ${problemTexts[problem]}`, ...versions.map((version) => `  ${version}`)].join('\n'),
+  )
+  return [...lines, `Read ${archives} archives.`].join('\n')
+}
+
+const problemTexts = {
+  damaged: 'damaged: its bytes do not match its hash',
+  missing: 'missing',
+  'wrong size': 'not of the size that was published',
+} as const

@@ -6,9 +6,9 @@ import { Command } from 'commander'
 import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
 import { writeBackup } from '../server/write-backup.ts'
+import { describeVerification } from './archives.ts'
 import { jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withDatabase } from './run.ts'
-import { describeVerification } from './verify-archives.ts'
 
 /** `svc backup FILE`: database and archives in one file. */
 export function backupCommand(): Command {

@@ -6,9 +6,8 @@ import {
   identityActions,
   listIdentityEvents,
 } from '../accounts/identity-events.ts'
-import { theAccount } from './named.ts'
 import { type ListOptions, withListOptions } from './options.ts'
-import { printList, withDatabase } from './run.ts'
+import { printList, theAccount, withDatabase } from './run.ts'
 
 interface EventOptions extends ListOptions {
   account?: string

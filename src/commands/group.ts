@@ -3,9 +3,8 @@ import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { changeGroupName, removeGroup } from '../registry/tenancy.ts'
 import { insertGroup, type ListedGroup, listGroups } from '../repositories/groups.ts'
-import { theAccount, theGroup } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { printList, printResult, withDatabase } from './run.ts'
+import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
 
 /** `svc group …` */
 export function groupCommand(): Command {

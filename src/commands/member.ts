@@ -4,9 +4,8 @@ import { type Role, roles } from '../domain/permissions.ts'
 import { changeMember, type MemberChange } from '../registry/membership.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { type GroupMember, listGroupMembers, listMembers, type Member } from '../repositories/members.ts'
-import { theAccount, theGroup, theRepository } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { printList, printResult, withDatabase } from './run.ts'
+import { printList, printResult, theAccount, theGroup, theRepository, withDatabase } from './run.ts'
 
 interface SetOptions {
   force?: boolean

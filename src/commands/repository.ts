@@ -8,9 +8,8 @@ import {
   type Repository,
   registryUrl,
 } from '../repositories/repositories.ts'
-import { theGroup, theRepository } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { printList, printResult, withDatabase } from './run.ts'
+import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
 interface CreateOptions {
   visibility: Visibility

@@ -1,10 +1,14 @@
 import { type Command, CommanderError } from 'commander'
 import type pg from 'pg'
+import { type Account, findAccountByUsername } from '../accounts/accounts.ts'
 import { type Config, loadEnvironmentFile, readConfig } from '../config.ts'
 import { openForCommand } from '../database/chosen-database.ts'
+import type { Queryable } from '../database/database.ts'
+import { findServerUrls } from '../database/installation.ts'
 import { isMigrated, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
-import { findServerUrls } from '../database/server-urls.ts'
+import { findGroup, type Group } from '../repositories/groups.ts'
+import { findRepositoryByPath, type Repository } from '../repositories/repositories.ts'
 import { explainFailure } from '../server/failure.ts'
 import type { ListOptions } from './options.ts'
 
@@ -116,4 +120,23 @@ function explainMisuse(error: CommanderError): string {
     /\)?\.\. /,
     '. ',
   )
+}
+
+/** Finds the account with a username. Throws when there is none. */
+export async function theAccount(db: Queryable, username: string): Promise<Account> {
+  return (await findAccountByUsername(db, username)) ?? missing('account', username)
+}
+
+/** Finds the group with a name. Throws when there is none. */
+export async function theGroup(db: Queryable, name: string): Promise<Group> {
+  return (await findGroup(db, name)) ?? missing('group', name)
+}
+
+/** Finds the repository with a path such as `acme/php`. Throws when there is none. */
+export async function theRepository(db: Queryable, path: string): Promise<Repository> {
+  return (await findRepositoryByPath(db, path)) ?? missing('repository', path)
+}
+
+function missing(kind: string, name: string): never {
+  throw new Error(`There is no ${kind} ${JSON.stringify(name)}.`)
 }

@@ -1,9 +1,8 @@
 import { Command } from 'commander'
 import { deleteSessionsByKey, type ListedSession, listSessions } from '../accounts/sessions.ts'
 import { commandActor, transaction } from '../database/database.ts'
-import { theAccount } from './named.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
-import { printList, printResult, withDatabase } from './run.ts'
+import { printList, printResult, theAccount, withDatabase } from './run.ts'
 
 /** `svc session …` */
 export function sessionCommand(): Command {

@@ -10,7 +10,6 @@ import {
 import { commandActor, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
-import { theAccount, theRepository } from './named.ts'
 import {
   jsonOption,
   type ListOptions,
@@ -20,7 +19,7 @@ import {
   wholeNumber,
   withListOptions,
 } from './options.ts'
-import { printList, printResult, withDatabase } from './run.ts'
+import { printList, printResult, theAccount, theRepository, withDatabase } from './run.ts'
 
 interface CreateOptions {
   name: string

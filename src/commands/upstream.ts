@@ -4,7 +4,7 @@ import type pg from 'pg'
 import type { Config } from '../config.ts'
 import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { openArchiveMirror } from '../registry/upstreams/archives.ts'
+import { openArchiveMirror } from '../registry/upstreams/archive-mirror.ts'
 import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
 import { openUpstreamClient, type UpstreamClient } from '../registry/upstreams/fetch.ts'
 import { openMirror } from '../registry/upstreams/mirror.ts'
@@ -16,9 +16,8 @@ import {
   upstreamModes,
 } from '../registry/upstreams/tables/upstreams.ts'
 import { openLog } from '../server/log.ts'
-import { theRepository } from './named.ts'
 import { jsonOption, wholeNumber } from './options.ts'
-import { printResult, withDatabase } from './run.ts'
+import { printResult, theRepository, withDatabase } from './run.ts'
 
 interface SettingOptions {
   mode?: UpstreamMode

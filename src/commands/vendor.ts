@@ -2,9 +2,8 @@ import { Command } from 'commander'
 import { commandLine } from '../registry/tables/events.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../registry/upstreams/claims.ts'
 import { listVendorClaims } from '../registry/upstreams/tables/vendor-claims.ts'
-import { theGroup } from './named.ts'
 import { jsonOption } from './options.ts'
-import { printResult, withDatabase } from './run.ts'
+import { printResult, theGroup, withDatabase } from './run.ts'
 
 /** `svc vendor …` */
 export function vendorCommand(): Command {

@@ -1,7 +1,7 @@
+import { access, constants, mkdir } from 'node:fs/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
-import { prepareDataDir } from './data-dir.ts'
 import { openDatabase } from './database.ts'
 import {
   type EmbeddedPostgres,
@@ -67,3 +67,14 @@ function logBroken(log: FastifyBaseLogger, error: Error): void {
 
 /** Ignores an error, because the next statement on the connection reports it. */
 function ignore(): void {}
+
+/** Creates the folder of DATA_DIR if it is missing. Throws an Error with its path if it cannot be created or written. */
+export async function prepareDataDir(dataDir: string): Promise<void> {
+  try {
+    await mkdir(dataDir, { recursive: true })
+    await access(dataDir, constants.W_OK)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new Error(`The folder ${dataDir} cannot be used (${code}): set DATA_DIR to one that you may write.`)
+  }
+}

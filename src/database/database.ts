@@ -171,3 +171,19 @@ export function isOutage(thrown: NodeJS.ErrnoException): boolean {
     )
   )
 }
+
+/**
+ * Opens a small pool on the database of another pool, for work that must not take connections from requests: when all
+ * its connections are busy, only that work waits. The caller ends it.
+ */
+export function openSidePool(main: pg.Pool, max: number, onError: (error: Error) => void): pg.Pool {
+  const { options } = main
+  // The password is not enumerable in pg, so that logs do not show it. A spread would lose it.
+  return openDatabase({ ...options, password: options.password, max, min: 0 }, onError)
+}
+
+/**
+ * SQL: the first part of a statement whose loss in a crash of PostgreSQL does no harm, such as a note of a turn or of a
+ * use. Its commit does not wait for the disk. Refer to it with `and exists (select from lazily)`.
+ */
+export const lazily = `lazily as materialized (select set_config('synchronous_commit', 'off', true))`

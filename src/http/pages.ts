@@ -5,7 +5,6 @@ import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Config, projectRoot } from '../config.ts'
 import { type Assets, serveAssets } from './assets.ts'
-import { formatDay, formatSize, formatTime } from './format.ts'
 import { takeNotice } from './notice.ts'
 
 declare module 'fastify' {
@@ -67,3 +66,43 @@ export async function pages(
     defaultContext: { assets, formatDay, formatTime, formatSize, version: release.version },
   })
 }
+
+const days = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 'UTC' })
+const minutes = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' })
+
+/** Formats a day in UTC: `21 Nov 2026`. */
+export function formatDay(moment: Date): string {
+  return days.format(moment)
+}
+
+/** Formats a point in time to the minute: `21 Nov 2026, 03:25 UTC`. */
+export function formatTime(moment: Date): string {
+  return `${minutes.format(moment)} UTC`
+}
+
+/** Formats a number of bytes: `12 kB`, `3.4 MB`. */
+export function formatSize(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`
+  const isSmall = bytes < 999_500
+  const [amount, unit] = isSmall ? [bytes / 1000, 'kB'] : [bytes / 1_000_000, 'MB']
+  return `${amount.toFixed(amount < 10 ? 1 : 0)} ${unit}`
+}
+
+/** A question before an act. Without the script it is a page; with it, the same form is shown in a dialog. */
+export interface Confirmation {
+  title: string
+  explanation: string
+  /** Where the form posts to. */
+  action: string
+  /** Hidden fields. */
+  fields: Record<string, string>
+  /** The label of the button. */
+  button: string
+  /** A text that the person writes, such as a reason; null for none. */
+  ask: { name: string; label: string; maxLength: number } | null
+  /** Where Cancel leads. */
+  back: string
+}
+
+/** Shows a question before an act. */
+export const confirmationPage = page<Confirmation>('pages/confirmation')

@@ -5,7 +5,7 @@ import { readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import { listEvents, type RegistryAction, type RegistryEvent } from '../registry/tables/events.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
-import type { PagesContext } from './context.ts'
+import type { PagesContext } from './permit.ts'
 import { permittedRepository } from './permit.ts'
 
 const eventsPerPage = 50

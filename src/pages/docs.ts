@@ -7,7 +7,7 @@ import { projectRoot } from '../config.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
 import { describeOperations, type OperationGroup } from './api-reference.ts'
-import type { PagesContext } from './context.ts'
+import type { PagesContext } from './permit.ts'
 
 /** A file of docs/, rendered. */
 interface Document {
@@ -54,12 +54,12 @@ async function readDocuments(): Promise<Document[]> {
   const folder = resolve(projectRoot, 'docs')
   const files = (await readdir(folder)).filter((file) => file.endsWith('.md')).sort()
   return Promise.all(
-    files.map(async (file) => renderDocument(nameOf(file), await readFile(resolve(folder, file), 'utf8'))),
+    files.map(async (file) => renderDocsPage(nameOf(file), await readFile(resolve(folder, file), 'utf8'))),
   )
 }
 
 /** Renders a document. Its headings get ids, and links to other documents lead to their pages. */
-export function renderDocument(name: string, text: string): Document {
+export function renderDocsPage(name: string, text: string): Document {
   const markdown = new MarkdownIt({ html: false, linkify: false })
   const tokens = markdown.parse(text, {})
   const known = new Set<string>()

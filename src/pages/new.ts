@@ -11,7 +11,7 @@ import { page } from '../http/pages.ts'
 import { insertGroup } from '../repositories/groups.ts'
 import { listReachedGroups, reachOf } from '../repositories/reached.ts'
 import { insertRepository } from '../repositories/repositories.ts'
-import type { PagesContext } from './context.ts'
+import type { PagesContext } from './permit.ts'
 import { managedGroup } from './permit.ts'
 
 /** As many groups as are suggested; others can be typed. */

@@ -7,14 +7,13 @@ import { isPlainText } from '../domain/plain-text.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
-import { nobody, page } from '../http/pages.ts'
-import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/advise.ts'
+import { confirmationPage, nobody, page } from '../http/pages.ts'
+import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/warn.ts'
 import { isConstraint } from '../registry/manifest/constraint.ts'
 import { type Advisory, listAdvisories, severities } from '../registry/tables/advisories.ts'
 import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
-import { confirmationPage } from './confirmation.ts'
-import type { PagesContext } from './context.ts'
+import type { PagesContext } from './permit.ts'
 import { authorOf, changing, may, permittedRepository } from './permit.ts'
 
 const advisoriesPage = page<{
@@ -45,7 +44,7 @@ interface Route {
 }
 
 /** `…/packages/<vendor>/<package>/-/advisories`: who may push warns, and an admin withdraws a warning (DESIGN §6). */
-export async function advisoryRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+export async function packageAdvisoryRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db, changes } = context
   const url = '/:group/:name/packages/:vendor/:package/-/advisories'
 

@@ -5,7 +5,7 @@ import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
-import { openArchiveStore } from '../registry/archives/open-store.ts'
+import { openArchiveStore } from '../registry/archives/store-owner.ts'
 import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
 import {

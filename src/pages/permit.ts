@@ -1,13 +1,27 @@
 import type { FastifyRequest } from 'fastify'
+import type pg from 'pg'
 import type { Session } from '../accounts/sessions.ts'
+import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import { type Act, isAtLeast, judge, type TokenGrant } from '../domain/permissions.ts'
 import { allScopes } from '../domain/scopes.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import { RegistryError } from '../registry/errors.ts'
+import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import type { Author } from '../registry/tables/events.ts'
+import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
 import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
+
+/** What the pages of registries are built from. */
+export interface PagesContext extends AppContext {
+  readmes: ReadmeRenderer
+  /** For changes of packages: a few connections of their own, because they wait for locks. */
+  changes: pg.Pool
+  /** The OpenAPI document of the API. */
+  describeApi: () => Promise<Record<string, unknown>>
+  upstreamClient: UpstreamClient
+}
 
 /** A browser acts with everything that its account may do. */
 const browserGrant: TokenGrant = { scopes: allScopes, resourceScope: 'all', repositoryIds: [] }

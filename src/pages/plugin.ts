@@ -3,19 +3,19 @@ import { pageNotFound, wrongMethod } from '../http/page-error.ts'
 import { pagePolicy, servePages } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { activityRoutes } from './activity.ts'
-import type { PagesContext } from './context.ts'
 import { docsRoutes } from './docs.ts'
 import { groupPageRoutes } from './group.ts'
 import { homeRoutes } from './home.ts'
 import { membersRoutes } from './members.ts'
 import { newRoutes } from './new.ts'
 import { packagePageRoutes } from './package.ts'
-import { advisoryRoutes } from './package-advisories.ts'
+import { packageAdvisoryRoutes } from './package-advisories.ts'
 import { packageChangeRoutes } from './package-changes.ts'
+import type { PagesContext } from './permit.ts'
 import { repositoryPageRoutes } from './repository.ts'
 import { repositorySettingsRoutes } from './repository-settings.ts'
 import { searchPageRoutes } from './search.ts'
-import { upstreamRoutes } from './upstreams.ts'
+import { upstreamPageRoutes } from './upstreams.ts'
 
 /** The pages for people who use the registries (DESIGN §4). */
 export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
@@ -33,10 +33,10 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await membersRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await activityRoutes(app, context)
-    await upstreamRoutes(app, context)
+    await upstreamPageRoutes(app, context)
     await repositoryPageRoutes(app, context)
     await packagePageRoutes(app, context)
     await packageChangeRoutes(app, context)
-    await advisoryRoutes(app, context)
+    await packageAdvisoryRoutes(app, context)
   })
 }

@@ -11,7 +11,7 @@ import { pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import { removeRepository, setRepository } from '../registry/tenancy.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
-import type { PagesContext } from './context.ts'
+import type { PagesContext } from './permit.ts'
 import { authorOf, permittedRepository } from './permit.ts'
 
 const settingsPage = page<{ repository: VisibleRepository; problem: string | null }>(

@@ -6,15 +6,20 @@ import type { Act } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
+import { confirmationPage } from '../http/pages.ts'
 import { errcode, RegistryError } from '../registry/errors.ts'
 import type { Author } from '../registry/tables/events.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../registry/upstreams/claims.ts'
-import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
-import { requestPackage } from '../registry/upstreams/requests.ts'
+import {
+  addUpstream,
+  approvePackages,
+  removeUpstream,
+  requestPackage,
+  setUpstream,
+} from '../registry/upstreams/configure.ts'
 import { findUpstream, upstreamModes } from '../registry/upstreams/tables/upstreams.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
-import { confirmationPage } from './confirmation.ts'
-import type { PagesContext } from './context.ts'
+import type { PagesContext } from './permit.ts'
 import { authorOf, managedGroup, permittedRepository } from './permit.ts'
 import { type RefusedForm, showUpstreams, type UpstreamFields } from './upstreams-page.ts'
 
@@ -64,7 +69,7 @@ interface Visit {
  * `/<group>/<name>/-/upstreams`: the mirrored packages for everyone who may pull, requests and approvals of packages,
  * and for admins the upstreams and the vendors of the group.
  */
-export async function upstreamRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+export async function upstreamPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db, upstreamClient } = context
   const url = '/:group/:name/-/upstreams'
 

@@ -10,7 +10,6 @@ import {
 import type { SecretHash } from '../domain/secrets.ts'
 import type { UsedToken } from '../jobs/last-use.ts'
 import { errcode, notAuthorized, RegistryError } from './errors.ts'
-import { badCredentials } from './protocol/credentials.ts'
 
 /** The repository that a request is for, and the token in it. */
 export interface RegistryRequest {
@@ -93,12 +92,14 @@ export async function findAccess(db: Queryable, target: RegistryRequest): Promis
  */
 export function requireAccess(target: RegistryRequest, access: Access, act: Act): GrantedAccess {
   const actor = actorOf(access)
-  if (target.tokenHash && !actor) throw badCredentials('The token is unknown, expired or revoked.')
+  if (target.tokenHash && !actor)
+    throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
   const { repositoryId } = access
   const repository = repositoryId === null ? null : { ...access, id: repositoryId }
   const verdict = repository === null ? 'hidden' : judge(actor && access, repository, act)
   if (repository !== null && verdict === 'allowed') return { repositoryId: repository.id, actor }
-  if (!actor) throw badCredentials('Credentials are missing: the username svc and a token as the password.')
+  if (!actor)
+    throw notAuthorized({ warning: 'Credentials are missing: the username svc and a token as the password.' })
   if (verdict === 'hidden') throw act === 'push' ? nowhereToPush() : noRepository()
   throw notAuthorized({ status: 403, warning: reasonOf(verdict, act) })
 }

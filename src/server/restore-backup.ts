@@ -27,8 +27,7 @@ import {
   setSequence,
 } from '../database/table-copy.ts'
 import { type ArchiveStore, discardArchive, receiveArchive } from '../registry/archives/archive-store.ts'
-import { openArchiveStore } from '../registry/archives/open-store.ts'
-import { claimStore, openOwnStore } from '../registry/archives/store-owner.ts'
+import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import { BackupEnding, BackupManifest, readEntryName } from './backup-file.ts'
 

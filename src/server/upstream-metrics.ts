@@ -1,5 +1,5 @@
 import { Counter, type Registry } from 'prom-client'
-import type { ArchiveMirrorContext } from '../registry/upstreams/archives.ts'
+import type { ArchiveMirrorContext } from '../registry/upstreams/archive-mirror.ts'
 import type { MirrorContext } from '../registry/upstreams/check.ts'
 
 /** Counts requests to upstreams. */

@@ -7,8 +7,11 @@ import {
   resetPassword,
 } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount, findCredentials, renewHash } from '../../src/accounts/accounts.ts'
-import { logIdentityEventsJob, sweepIdentityEventsJob } from '../../src/accounts/identity-event-jobs.ts'
-import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import {
+  listIdentityEvents,
+  logIdentityEventsJob,
+  sweepIdentityEventsJob,
+} from '../../src/accounts/identity-events.ts'
 import { readConfig } from '../../src/config.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'

@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
-import { renderDocument } from '../../src/pages/docs.ts'
+import { renderDocsPage } from '../../src/pages/docs.ts'
 import { useApp } from '../support/app.ts'
 
 const t = useApp()
@@ -28,7 +28,7 @@ describe('/docs', () => {
   })
 
   it('gives ids to headings, leads to other documents, and shows raw HTML as text', () => {
-    const { html, title, sections } = renderDocument(
+    const { html, title, sections } = renderDocsPage(
       'x',
       '# The `x`\n\n## One: two\n\n## One: two\n\n[n](nginx.md#top) [a](api.md) <b>\n',
     )

@@ -17,7 +17,7 @@ import {
   type ApplicationForm,
   emptyApplicationForm,
   findChanges,
-  formOf,
+  formOfApplication,
   readApplicationForm,
   resourceScopeWords,
 } from './application-form.ts'
@@ -90,7 +90,7 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
 
   app.get<Route>('/admin/applications/:clientId/edit', async (request, reply) => {
     const application = await theApplication(context, request.params.clientId)
-    return showEditor(context, reply, { application, form: formOf(application), problem: null })
+    return showEditor(context, reply, { application, form: formOfApplication(application), problem: null })
   })
 
   app.post<Route>('/admin/applications/:clientId/edit', async (request, reply) => {

@@ -68,7 +68,7 @@ export function readApplicationForm(request: FastifyRequest): ApplicationForm {
 }
 
 /** Returns the form filled in with an application. */
-export function formOf(application: Application): ApplicationForm {
+export function formOfApplication(application: Application): ApplicationForm {
   return { ...application, description: application.description ?? '', logo: null }
 }
 

@@ -5,7 +5,7 @@ import { type DatabaseState, findDatabaseState } from '../../database/installati
 import { page } from '../../http/pages.ts'
 import { countJobs, type JobCount } from '../../jobs/job-rows.ts'
 import { type ApplicationStatus, countApplications } from '../../oauth/applications.ts'
-import { openArchiveStore } from '../../registry/archives/open-store.ts'
+import { openArchiveStore } from '../../registry/archives/store-owner.ts'
 import { countArchives } from '../../registry/tables/archives.ts'
 import { countGroups } from '../../repositories/groups.ts'
 import type { AdminContext } from './administrator.ts'

@@ -1,10 +1,22 @@
 import type pg from 'pg'
+import type { Config } from '../../config.ts'
 import type { Queryable } from '../../database/database.ts'
 import { findDatabaseId } from '../../database/installation.ts'
 import { isMigrated } from '../../database/migrate.ts'
 import { findNewestArchive, isAnyArchiveKnown } from '../tables/archives.ts'
 import type { ArchiveStore } from './archive-store.ts'
-import { openArchiveStore, type StoreSettings } from './open-store.ts'
+import { openLocalStore } from './local-store.ts'
+import { openS3Store } from './s3-store.ts'
+
+/** The settings of the archive store. */
+export type StoreSettings = Pick<Config, 'dataDir' | 'archiveStore' | 'archiveDelivery'>
+
+/** Opens the archive store of this configuration. */
+export async function openArchiveStore(settings: StoreSettings): Promise<ArchiveStore> {
+  const { dataDir, archiveStore, archiveDelivery } = settings
+  if (archiveStore === null) return openLocalStore(dataDir)
+  return openS3Store(dataDir, archiveStore, { isLinked: archiveDelivery === 'redirect' })
+}
 
 /** The number of archives that are looked up in the database when a store has no id. */
 const sampleSize = 1000

@@ -1,10 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { findAccess } from '../access.ts'
-import type { RegistryContext } from '../context.ts'
 import { composerAdvisory } from '../documents/warnings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
 import { listAdvisoriesOf } from '../tables/advisories.ts'
+import type { RegistryContext } from './registry-request.ts'
 import { readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findAccess } from '../access.ts'
-import type { RegistryContext } from '../context.ts'
-import { findChangesTimestamp, listChanges } from '../documents/documents.ts'
+import { findChangesTimestamp, listChanges } from '../documents/document-changes.ts'
 import { errcode } from '../errors.ts'
+import type { RegistryContext } from './registry-request.ts'
 import { readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 

@@ -3,14 +3,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
-import type { RegistryContext } from '../context.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads } from '../tables/versions.ts'
 import type { WantedArchive } from '../upstreams/tables/mirrored-archives.ts'
-import { readRange } from './byte-range.ts'
-import { hasTag, setArchiveCaching } from './caching.ts'
+import type { RegistryContext } from './registry-request.ts'
 import { param, readRegistryRequest } from './registry-request.ts'
-import { registryNotFound } from './responses.ts'
+import { hasTag, readRange, registryNotFound, setArchiveCaching } from './responses.ts'
 
 /** How many bytes of archives a process keeps in memory, and how many it reads there at the same time. */
 const maxCachedBytes = 64 * 1024 * 1024

@@ -3,14 +3,15 @@ import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import type { RegistryRequest } from '../access.ts'
-import type { RegistryContext } from '../context.ts'
 import {
   type DocumentBytes,
-  type FoundDocument,
-  type FoundRoot,
   findFilterBytes,
   findPackageBytes,
   findRootBytes,
+} from '../documents/document-bytes.ts'
+import {
+  type FoundDocument,
+  type FoundRoot,
   listFilterDocuments,
   listPackageDocuments,
   listRootDocuments,
@@ -21,9 +22,9 @@ import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
 import type { Author } from '../tables/events.ts'
 import { findMirrorBytes, type WantedMirror } from '../upstreams/tables/mirrored-documents.ts'
-import { hasTag, setDocumentCaching } from './caching.ts'
+import type { RegistryContext } from './registry-request.ts'
 import { param, readRegistryRequest } from './registry-request.ts'
-import { jsonType, sendRegistryJson } from './responses.ts'
+import { hasTag, jsonType, sendRegistryJson, setDocumentCaching } from './responses.ts'
 
 /** How many bytes of documents a process keeps in memory. */
 const maxCachedBytes = 64 * 1024 * 1024

@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { findAccess } from '../access.ts'
-import type { RegistryContext } from '../context.ts'
 import type { ReportedDownload } from '../download-counter.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
+import type { RegistryContext } from './registry-request.ts'
 import { readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 

@@ -1,6 +1,30 @@
 import type { FastifyRequest } from 'fastify'
-import type { RegistryRequest } from '../access.ts'
-import { readCredentials } from './credentials.ts'
+import type pg from 'pg'
+import type { AppContext } from '../../context.ts'
+import { hashSecret, kindOfSecret, type SecretHash } from '../../domain/secrets.ts'
+import { basicCredentialsOf } from '../../http/basic-credentials.ts'
+import type { RegistryRequest, requireAccess } from '../access.ts'
+import type { ArchiveStore } from '../archives/archive-store.ts'
+import type { DownloadCounter } from '../download-counter.ts'
+import { notAuthorized, type RegistryError } from '../errors.ts'
+import type { ReadmeRenderer } from '../readmes/render-readme.ts'
+import type { ArchiveMirror } from '../upstreams/archive-mirror.ts'
+import type { Mirror } from '../upstreams/mirror.ts'
+import type { UpstreamQueries } from '../upstreams/queries.ts'
+
+/** The parts that the registry's endpoints need. */
+export interface RegistryContext extends AppContext {
+  readmes: ReadmeRenderer
+  /** A separate small pool for publishing, which waits for the lock of a package. */
+  changes: pg.Pool
+  archives: ArchiveStore
+  downloads: DownloadCounter
+  mirror: Mirror
+  archiveMirror: ArchiveMirror
+  upstreamQueries: UpstreamQueries
+  /** `requireAccess` of access.ts. It also stores that the token was used. */
+  requireAccess: typeof requireAccess
+}
 
 /** Reads which repository a request is for, and its token. Throws errcode 16 for credentials that cannot be valid. */
 export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
@@ -11,4 +35,33 @@ export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
 /** Returns a decoded parameter of the route's path; '' when the route has none of that name. */
 export function param(request: FastifyRequest, name: string): string {
   return (request.params as Record<string, string | undefined>)[name] ?? ''
+}
+
+/** The fixed username of SPEC 4.4. */
+const username = 'svc'
+
+/**
+ * Returns the hash of the request's token: HTTP Basic with the username `svc` and the token as its password (SPEC 5.5), or
+ * the token as a bearer (Composer's `bearer` credentials). Null when there are no credentials. Throws errcode 16 when they
+ * cannot hold a token, without a query.
+ */
+function readCredentials(request: FastifyRequest): SecretHash | null {
+  const { authorization } = request.headers
+  if (authorization === undefined) return null
+  const token = /^bearer +([\w.~+/-]+=*)$/i.exec(authorization)?.[1] ?? passwordOf(request)
+  const kind = kindOfSecret(token)
+  if (kind === 'access' || kind === 'personal') return hashSecret(token)
+  throw badCredentials('The password must be an access token or a personal access token of svc.')
+}
+
+/** Errcode 16 with status 401: Composer prints the warning. */
+function badCredentials(warning: string): RegistryError {
+  return notAuthorized({ warning })
+}
+
+function passwordOf(request: FastifyRequest): string {
+  const sent = basicCredentialsOf(request)
+  if (!sent) throw badCredentials('Send the token as HTTP Basic with the username svc.')
+  if (sent.username.toLowerCase() === username) return sent.password
+  throw badCredentials(`The username must be ${username}, and the password a token.`)
 }

@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { isOutage } from '../../database/database.ts'
+import type { Visibility } from '../../domain/permissions.ts'
 import { sendEarly } from '../../http/early-response.ts'
 import { errcode, RegistryError } from '../errors.ts'
 
@@ -63,4 +64,63 @@ function toRegistryError(thrown: Error & Partial<FastifyError>): RegistryError {
     return new RegistryError(errcode.unavailable, 'temporarily unavailable', { cause: thrown })
   }
   return new RegistryError(errcode.internal, 'internal error', { cause: thrown })
+}
+
+/** Part of a body: the first and the last byte, both included. */
+export interface ByteRange {
+  start: number
+  end: number
+}
+
+/**
+ * Reads a Range header for a body of `size` bytes (RFC 9110 §14.2). Null means the whole body: the header is absent,
+ * malformed, has another unit, or has several ranges, and such a header may be ignored. `unsatisfiable`: the range is
+ * beyond the end.
+ */
+export function readRange(header: string | undefined, size: number): ByteRange | null | 'unsatisfiable' {
+  const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? []
+  if (first === '' && last === '') return null
+  if (first === '') {
+    const length = Math.min(Number(last), size)
+    return length === 0 ? 'unsatisfiable' : { start: size - length, end: size - 1 }
+  }
+  const start = Number(first)
+  const end = last === '' ? size - 1 : Math.min(Number(last), size - 1)
+  if (last !== '' && Number(last) < start) return null
+  return start >= size ? 'unsatisfiable' : { start, end }
+}
+
+/**
+ * How long a CDN or proxy may serve a public repository without asking. A quarantine, or a change to private, reaches
+ * its clients that late.
+ */
+const sharedSeconds = 60
+
+/**
+ * Says who may keep a document. The registry is the unit of permission: everyone who may read a document gets the same
+ * one. A public one may be kept for all, whatever credentials they send.
+ */
+export function setDocumentCaching(reply: FastifyReply, visibility: Visibility): void {
+  const isPublic = visibility === 'public'
+  reply.header(
+    'cache-control',
+    isPublic ? `public, max-age=0, s-maxage=${sharedSeconds}` : 'private, no-cache',
+  )
+  reply.header('vary', isPublic ? 'Accept-Encoding' : 'Authorization, Accept-Encoding')
+}
+
+/** Says who may keep an archive. Its bytes never change, but shared caches ask again, because of quarantines. */
+export function setArchiveCaching(reply: FastifyReply, visibility: Visibility): void {
+  if (visibility === 'public') {
+    reply.header('cache-control', `public, max-age=31536000, s-maxage=${sharedSeconds}, immutable`)
+    return
+  }
+  reply.header('cache-control', 'private, max-age=31536000, immutable').header('vary', 'Authorization')
+}
+
+/** Returns whether an If-None-Match header names the entity tag, by weak comparison (RFC 9110 §13.1.2). */
+export function hasTag(header: string | undefined, etag: string): boolean {
+  if (header === undefined) return false
+  const opaque = etag.replace(/^W\//, '')
+  return header.split(',').some((tag) => ['*', opaque].includes(tag.trim().replace(/^W\//, '')))
 }

@@ -1,12 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findAccess } from '../access.ts'
-import type { RegistryContext } from '../context.ts'
 import {
   listPackageNames,
   listProviders,
   maxListedNames,
   searchPackages,
 } from '../tables/matching-packages.ts'
+import type { RegistryContext } from './registry-request.ts'
 import { param, readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 

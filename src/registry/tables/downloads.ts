@@ -1,4 +1,8 @@
 import type { Queryable } from '../../database/database.ts'
+import type { Job } from '../../jobs/job.ts'
+
+/** How many rows one statement changes. */
+const rowsPerStatement = 2_000
 
 /** How long single days are kept. Older ones are added to their month. */
 const keptDays = 90
@@ -100,4 +104,13 @@ export async function listMonthlyDownloads(db: Queryable, versionId: string): Pr
     [versionId],
   )
   return rows
+}
+
+/** Adds days of downloads that are older than 90 days to their months. */
+export const rollDownloadsJob: Job = {
+  name: 'roll-downloads',
+  everySeconds: 6 * 3600,
+  async run({ db }, _data, signal) {
+    while ((await rollDownloads(db, rowsPerStatement)) > 0) signal.throwIfAborted()
+  },
 }

@@ -1,7 +1,11 @@
 import { isIP } from 'node:net'
 import type { Queryable } from '../../database/database.ts'
+import type { Job } from '../../jobs/job.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
 import type { ListPart } from '../../repositories/list-part.ts'
+
+/** How many rows one statement changes. */
+const rowsPerStatement = 2_000
 
 /** The author of a change: account, token (null in a browser or on the command line), and client IP. */
 export interface Author {
@@ -201,4 +205,13 @@ export async function sweepEvents(
     [retentionDays, ipDays, limit],
   )
   return rows[0]?.swept ?? 0
+}
+
+/** Erases client IPs of old events, and removes old events (EVENT_IP_DAYS, EVENT_RETENTION_DAYS). */
+export const sweepEventsJob: Job = {
+  name: 'sweep-events',
+  everySeconds: 3600,
+  async run({ config, db }, _data, signal) {
+    while ((await sweepEvents(db, config.events, rowsPerStatement)) > 0) signal.throwIfAborted()
+  },
 }

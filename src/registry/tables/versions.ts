@@ -10,7 +10,7 @@ import {
   type RegistryRequest,
 } from '../access.ts'
 import type { EntrySource } from '../documents/entry.ts'
-import { versionSortKey } from '../documents/version-order.ts'
+import { versionSortKey } from '../manifest/composer-version.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import type { PublishedVersion } from '../manifest/version.ts'
 import { collectionLock } from './archives.ts'

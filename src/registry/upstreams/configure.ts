@@ -9,7 +9,7 @@ import { textOf } from './check.ts'
 import { type UpstreamClient, UpstreamError } from './fetch.ts'
 import { isPattern, maxPatterns } from './patterns.ts'
 import { readRoot, rootUrlOf } from './root.ts'
-import { approveNames } from './tables/mirrored-packages.ts'
+import { approveNames, requestName } from './tables/mirrored-packages.ts'
 import {
   changeUpstream,
   insertUpstream,
@@ -192,4 +192,25 @@ function noUpstream(): RegistryError {
 
 function invalid(errmsg: string): RegistryError {
   return new RegistryError(errcode.invalidArgument, errmsg)
+}
+
+/**
+ * Stores a request to approve a package of an upstream in the mode `approved`. Returns false when it is approved or
+ * requested already. Throws errcode 3 for an invalid package name.
+ */
+export async function requestPackage(
+  pool: pg.Pool,
+  { repositoryId, author }: { repositoryId: string; author: Author },
+  packageName: string,
+): Promise<boolean> {
+  const { accountId } = author
+  if (!isPackageName(packageName)) throw new RegistryError(errcode.invalidArgument, 'invalid package name')
+  if (accountId === null) return false
+  return transaction(pool, async (tx) => {
+    const isNew = await requestName(tx, repositoryId, packageName, accountId)
+    if (isNew) {
+      await insertEvent(tx, author, { repositoryId, packageName, version: null, action: 'request-package' })
+    }
+    return isNew
+  })
 }

@@ -6,7 +6,7 @@ import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import type { Author } from '../tables/events.ts'
 import { type Checked, checkContextOf, checkDocument, type MirrorContext, renderMirror } from './check.ts'
-import { requestPackage } from './requests.ts'
+import { requestPackage } from './configure.ts'
 import {
   type FoundMirror,
   listFoundMirrors,

@@ -1,4 +1,4 @@
-import { difference } from '../documents/minify.ts'
+import { difference } from '../documents/entry.ts'
 import { quarantineList } from '../documents/root.ts'
 import { compareNormalized } from '../manifest/composer-version.ts'
 import { isConstraint } from '../manifest/constraint.ts'

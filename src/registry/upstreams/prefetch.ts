@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
 import { commandLine } from '../tables/events.ts'
-import type { ArchiveMirror } from './archives.ts'
+import type { ArchiveMirror } from './archive-mirror.ts'
 import type { Mirror } from './mirror.ts'
 import { findLockedArchive } from './tables/mirrored-archives.ts'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { difference } from '../../../src/registry/documents/minify.ts'
+import { difference } from '../../../src/registry/documents/entry.ts'
 import type { JsonObject } from '../../../src/registry/manifest/manifest-json.ts'
 import { expand } from '../../support/registry-actors.ts'
 

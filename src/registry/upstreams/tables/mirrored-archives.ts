@@ -1,8 +1,8 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
+import { lazily } from '../../../database/database.ts'
 import type { ArchiveDigest } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../offer.ts'
-import { lazily } from './lazy-commit.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
 
 /** An archive of an upstream, as a URL of this registry names it. */

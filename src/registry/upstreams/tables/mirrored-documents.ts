@@ -1,11 +1,11 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
+import { lazily } from '../../../database/database.ts'
 import { forEachCall } from '../../../database/shared-statements.ts'
-import type { DocumentBytes } from '../../documents/documents.ts'
+import type { DocumentBytes } from '../../documents/document-bytes.ts'
 import type { EncodedDocument, Encoding } from '../../documents/encodings.ts'
 import type { UpstreamDist } from '../judge.ts'
 import type { MalwareFlag } from '../offer.ts'
-import { lazily } from './lazy-commit.ts'
 import type { Origin } from './mirrored-packages.ts'
 import { isFreshColumn } from './upstream-documents.ts'
 

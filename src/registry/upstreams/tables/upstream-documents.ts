@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
-import { lazily } from './lazy-commit.ts'
+import { lazily } from '../../../database/database.ts'
 
 /** Which document of which upstream. */
 export interface DocumentKey {

@@ -1,7 +1,10 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { versionSortKey } from '../../../src/registry/documents/version-order.ts'
-import { compareNormalized, normalizeVersion } from '../../../src/registry/manifest/composer-version.ts'
+import {
+  compareNormalized,
+  normalizeVersion,
+  versionSortKey,
+} from '../../../src/registry/manifest/composer-version.ts'
 
 const suffix = fc.constantFrom(
   '',

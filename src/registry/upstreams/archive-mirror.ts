@@ -1,6 +1,5 @@
-import { once } from 'node:events'
 import { open } from 'node:fs/promises'
-import { PassThrough, Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
@@ -16,6 +15,7 @@ import { findDirectory } from '../archives/zip-end.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import { insertArchive } from '../tables/versions.ts'
+import { Consumer, tee } from './arriving-archive.ts'
 import { toUpstreamError, type UpstreamClient, UpstreamError } from './fetch.ts'
 import { matchesVersion } from './patterns.ts'
 import { satisfies } from './satisfies.ts'
@@ -36,8 +36,6 @@ import {
 const patienceMilliseconds = 240_000
 const pollMilliseconds = 100
 const extendMilliseconds = 20_000
-/** After this time without a read, a slow client is cut off, so that it does not delay the fetch for the others. */
-const consumerMilliseconds = 10_000
 
 /** An archive that can be served: from the store, or while it arrives. */
 export type ServedArchive =
@@ -229,69 +227,6 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     async settle() {
       await Promise.allSettled(flights.values())
     },
-  }
-}
-
-/** A client that reads an archive while it arrives. It gets the last chunk after the whole archive is verified. */
-class Consumer {
-  readonly body = new PassThrough({ highWaterMark: 1024 * 1024 })
-  size: number | null = null
-  flight: Promise<void> = Promise.resolve()
-  #held: Buffer | null = null
-  #isAttached = true
-  #begin: () => void = () => {}
-  readonly #begun = new Promise<void>((resolve) => {
-    this.#begin = resolve
-  })
-
-  constructor() {
-    this.body.on('close', () => this.detach())
-    this.body.on('error', () => {})
-  }
-
-  /** Resolves true when there are bytes to read, false when the whole archive was stored first. */
-  async hasBegun(): Promise<boolean> {
-    return Promise.race([this.#begun.then(() => true), this.flight.then(() => false)])
-  }
-
-  /** Stops passing bytes to the client. The fetch continues. */
-  detach(): void {
-    this.#isAttached = false
-  }
-
-  async take(chunk: Buffer): Promise<void> {
-    const ready = this.#held
-    this.#held = chunk
-    if (ready !== null) await this.#write(ready)
-  }
-
-  async finish(): Promise<void> {
-    if (this.#held !== null && this.#isAttached) this.body.write(this.#held)
-    this.body.end()
-  }
-
-  fail(error: Error): void {
-    this.body.destroy(error)
-  }
-
-  async #write(chunk: Buffer): Promise<void> {
-    if (!this.#isAttached) return
-    this.#begin()
-    if (this.body.write(chunk)) return
-    const signal = AbortSignal.timeout(consumerMilliseconds)
-    await Promise.race([once(this.body, 'drain', { signal }), once(this.body, 'close', { signal })]).catch(
-      () => {
-        this.body.destroy(new Error('the consumer is too slow'))
-      },
-    )
-  }
-}
-
-/** Yields the chunks of a body, and gives each of them to the consumer too. */
-async function* tee(body: Readable, consumer: Consumer): AsyncGenerator<Buffer> {
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    await consumer.take(chunk)
-    yield chunk
   }
 }
 

@@ -1,0 +1,99 @@
+import { Command, Option } from 'commander'
+import { resetPassword } from '../accounts/account-lifecycle.ts'
+import { makeResetToken, resetLifetimeSeconds } from '../accounts/password-resets.ts'
+import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
+import { commandActor } from '../database/database.ts'
+import { makePassword } from '../domain/secrets.ts'
+import { jsonOption } from './options.ts'
+import { printResult, theAccount, withDatabase } from './run.ts'
+
+/** The option of every command. */
+export interface JsonOptions {
+  json?: boolean
+}
+
+/** Where the password of an account comes from. */
+export interface PasswordOptions extends JsonOptions {
+  password?: string
+  passwordStdin?: boolean
+}
+
+/** Makes a command `svc account <verb> <username>`. */
+export function onAccount(verb: string, description: string): Command {
+  return new Command(verb)
+    .description(description)
+    .argument('<username>', 'as svc account list shows it')
+    .addOption(jsonOption())
+}
+
+/** `svc account set-password` */
+export function setPasswordCommand(): Command {
+  return onAccount(
+    'set-password',
+    'Set the password and end all sessions. Without a password it generates and prints one.',
+  )
+    .addOption(passwordOption())
+    .addOption(passwordStdinOption())
+    .action(async (username: string, options: PasswordOptions) => {
+      const password = await choosePassword(username, options)
+      await withDatabase(async (db) =>
+        resetPassword(db, commandActor, (await theAccount(db, username)).id, password),
+      )
+      const text = `Password of ${username} changed.${tellPassword(options, password)}`
+      printResult(options, { username, password }, text)
+    })
+}
+
+/** `svc account reset-link` */
+export function resetLinkCommand(): Command {
+  return onAccount(
+    'reset-link',
+    'Make a link that sets a new password: it works once, for an hour. Give it to the person over a channel that you trust.',
+  ).action(async (username: string, options: JsonOptions) => {
+    const url = await withDatabase(async (db, { baseUrl }) => {
+      const { id } = await theAccount(db, username)
+      const token = await makeResetToken(db, commandActor, id)
+      if (token === null) throw new Error(`${username} is disabled.`)
+      return `${baseUrl}/password-reset?token=${token}`
+    })
+    printResult(options, { username, url, expires_in: resetLifetimeSeconds }, url)
+  })
+}
+
+/** `--password` */
+export function passwordOption(): Option {
+  const description = 'at least 12 characters; other users of this machine may see it'
+  return new Option('--password <password>', description).conflicts('passwordStdin')
+}
+
+/** `--password-stdin` */
+export function passwordStdinOption(): Option {
+  return new Option('--password-stdin', 'read the password from the first line of standard input')
+}
+
+/** Returns the sentence that shows a generated password, or an empty text for a given one. */
+export function tellPassword({ password, passwordStdin }: PasswordOptions, made: string): string {
+  return password !== undefined || passwordStdin ? '' : ` Its password, shown only once: ${made}`
+}
+
+/** Returns the password that the options give, or a generated one. Throws when the given one is not acceptable. */
+export async function choosePassword(
+  username: string,
+  { password, passwordStdin }: PasswordOptions,
+): Promise<string> {
+  const given = passwordStdin ? await readLine() : password
+  if (given === undefined) return makePassword()
+  const problem = findPasswordProblem(given, username)
+  if (problem !== null) throw new Error(problem)
+  return given
+}
+
+/** Reads the first line of standard input, without its line end. */
+async function readLine(): Promise<string> {
+  let text = ''
+  for await (const chunk of process.stdin.setEncoding('utf8')) {
+    text += chunk
+    if (text.includes('\n') || text.length > maxPasswordBytes) break
+  }
+  return text.split(/\r?\n/, 1)[0] ?? ''
+}

@@ -1,0 +1,64 @@
+import { Command } from 'commander'
+import { readConfig } from '../config.ts'
+import { builtInMigrations, migrate } from '../database/migrate.ts'
+import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { registryUrl } from '../repositories/repositories.ts'
+import { makeDemo, resetDemo } from '../server/demo.ts'
+import { describeWalk } from '../server/demo-walk.ts'
+import { jsonOption } from './options.ts'
+import { printResult, withBareDatabase, withDatabase } from './run.ts'
+
+/** `svc serve`: what `npm start` runs. */
+export function serveCommand(): Command {
+  return new Command('serve')
+    .description('Run the server until SIGTERM or SIGINT. All configuration comes from the environment.')
+    .action(async () => {
+      // Load the server's modules only here: they would double the start time of every other command.
+      const { serve } = await import('../server/serve.ts')
+      await serve(readConfig(process.env))
+      process.exit(0)
+    })
+}
+
+/** `svc migrate`: updates the database's schema. `svc serve` does so too. */
+export function migrateCommand(): Command {
+  return new Command('migrate')
+    .description('Apply the migrations that the database lacks: the schema, then those of MIGRATIONS_DIR.')
+    .addOption(jsonOption())
+    .action(async (options: { json?: boolean }) => {
+      let missing: string[] = []
+      const applied = await withBareDatabase(async (db, config) =>
+        migrate(db, await findMigrationsDir(config), builtInMigrations, (names) => {
+          missing = names
+        }),
+      )
+      const lines = [
+        applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'Nothing to apply.',
+        ...(missing.length > 0 ? [`Warning: applied, but without a file here: ${missing.join(', ')}.`] : []),
+      ]
+      printResult(options, { applied, missing }, lines.join('\n'))
+    })
+}
+
+/** `svc demo`: creates the demo. The first start on an empty embedded database does so too. */
+export function demoCommand(): Command {
+  return new Command('demo')
+    .description(
+      'Create an account, a repository, an application and a token to try svc, and print commands to paste.',
+    )
+    .option('--reset', 'give the demo a new password, secret and token, and print it again')
+    .addOption(jsonOption())
+    .action(async (options: { reset?: boolean; json?: boolean }) => {
+      await withDatabase(async (db, config) => {
+        const demo = options.reset ? await resetDemo(db) : await makeDemo(db)
+        const { clientId, clientSecret, ...rest } = demo
+        const json = {
+          ...rest,
+          registry_url: registryUrl(config.baseUrl, demo.repository),
+          client_id: clientId,
+          client_secret: clientSecret,
+        }
+        printResult(options, json, describeWalk(demo, config).trim())
+      })
+    })
+}

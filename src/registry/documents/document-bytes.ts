@@ -1,0 +1,93 @@
+import type { Queryable } from '../../database/database.ts'
+import type { Encoding } from './encodings.ts'
+
+/** A document's bytes in one content coding, and since when they are these. */
+export interface DocumentBytes {
+  revision: string
+  lastModified: Date
+  bytes: Buffer
+}
+
+/** How much of a document one statement reads: pg decodes it in one go, some 10 ms for each MiB. */
+const pieceBytes = 512 * 1024
+
+/** A piece of a document, and what to compare the next piece with. */
+interface DocumentPiece extends DocumentBytes {
+  size: number
+}
+
+const columnOf = { br: 'brotli', gzip: 'gzip', identity: 'plain' } as const satisfies Record<Encoding, string>
+
+function pieceColumns(encoding: Encoding): string {
+  const bytes = columnOf[encoding]
+  return `d.revision, d.last_modified as "lastModified", octet_length(d.${bytes}) as size,
+          substring(d.${bytes} from $2::integer + 1 for ${pieceBytes}) as bytes`
+}
+
+/** Reads a package's document in a content coding. Null when it is gone. */
+export async function findPackageBytes(
+  db: Queryable,
+  packageId: string,
+  encoding: Encoding,
+  isDev: boolean,
+): Promise<DocumentBytes | null> {
+  return joinPieces(async (offset) => {
+    const { rows } = await db.query<DocumentPiece>({
+      name: `find-package-bytes-${encoding}`,
+      text: `select ${pieceColumns(encoding)} from package_document d where d.package_id = $1 and d.is_dev = $3`,
+      values: [packageId, offset, isDev],
+    })
+    return rows[0] ?? null
+  })
+}
+
+/** Reads a repository's packages.json in a content coding. Null when it is gone. */
+export async function findRootBytes(
+  db: Queryable,
+  repositoryId: string,
+  encoding: Encoding,
+): Promise<DocumentBytes | null> {
+  return joinPieces(async (offset) => {
+    const { rows } = await db.query<DocumentPiece>({
+      name: `find-root-bytes-${encoding}`,
+      text: `select ${pieceColumns(encoding)} from root_document d where d.repository_id = $1`,
+      values: [repositoryId, offset],
+    })
+    return rows[0] ?? null
+  })
+}
+
+/** Reads a repository's filter.json, which is stored uncompressed only. Null when it is gone. */
+export async function findFilterBytes(db: Queryable, repositoryId: string): Promise<DocumentBytes | null> {
+  return joinPieces(async (offset) => {
+    const { rows } = await db.query<DocumentPiece>({
+      name: 'find-filter-bytes',
+      text: `select ${pieceColumns('identity')} from filter_document d where d.repository_id = $1`,
+      values: [repositoryId, offset],
+    })
+    return rows[0] ?? null
+  })
+}
+
+/** Reads all pieces of one revision of a document, and begins again when the document changes between two of them. */
+async function joinPieces(
+  read: (offset: number) => Promise<DocumentPiece | null>,
+): Promise<DocumentBytes | null> {
+  let pieces: DocumentPiece[] = []
+  for (let offset = 0; ; ) {
+    const piece = await read(offset)
+    if (!piece) return null
+    const [first = piece] = pieces
+    if (piece.revision !== first.revision) {
+      pieces = []
+      offset = 0
+      continue
+    }
+    pieces.push(piece)
+    offset += piece.bytes.length
+    if (offset >= piece.size) {
+      const { revision, lastModified } = piece
+      return { revision, lastModified, bytes: Buffer.concat(pieces.map(({ bytes }) => bytes)) }
+    }
+  }
+}

@@ -1,0 +1,108 @@
+import { randomBytes } from 'node:crypto'
+import type pg from 'pg'
+import { relinkNewest, relinkVersion } from '../documents/render.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { type Advisory, type AdvisoryText, insertAdvisory, markWithdrawn } from '../tables/advisories.ts'
+import { copyDescription, type HeldPackage, saveAbandonment } from '../tables/packages.ts'
+import { findVersionState, markQuarantined, unmarkQuarantined } from '../tables/version-states.ts'
+import {
+  changePackage,
+  notNow,
+  noVersion,
+  type PackageChange,
+  renderDocuments,
+  type VersionChange,
+} from './change.ts'
+
+/**
+ * Puts a version into quarantine (COMPOSER A8). It leaves the metadata, so that no Composer chooses it. Its archive is
+ * refused with 410, so that no lock file installs it. Throws errcode 5 when there is no such version.
+ */
+export async function quarantineVersion(pool: pg.Pool, change: VersionChange, reason: string): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const { baseUrl, version } = change
+    const quarantined = await markQuarantined(tx, held.id, version, reason)
+    if (!quarantined) throw noVersion()
+    await showChange(tx, held, quarantined.id, baseUrl)
+    return { action: 'quarantine', version, details: { reason } }
+  })
+}
+
+/** Lifts a quarantine. Throws errcode 5 when there is no such version, errcode 9 when it is not in quarantine. */
+export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const { baseUrl, version } = change
+    const released = await unmarkQuarantined(tx, held.id, version)
+    if (!released) {
+      const state = await findVersionState(tx, held.id, version)
+      throw state === null ? noVersion() : notNow(`version ${version} is not in quarantine`)
+    }
+    await showChange(tx, held, released.id, baseUrl)
+    return { action: 'release', version }
+  })
+}
+
+/** Publishes both documents: they name the package's quarantines. The database renders filter.json itself. */
+async function showChange(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  versionId: string,
+  baseUrl: string,
+): Promise<void> {
+  await relinkVersion(tx, held, versionId, baseUrl)
+  await copyDescription(tx, held.id)
+  await renderDocuments(tx, held, baseUrl)
+}
+
+/** Marks a package as abandoned, or as maintained again. Composer warns people who install an abandoned one. */
+export async function setAbandoned(
+  pool: pg.Pool,
+  change: PackageChange,
+  /** The value of Composer's `abandoned`: true, or the name of the replacement; null for a maintained package. */
+  abandoned: true | string | null,
+): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    await saveAbandonment(tx, held.id, abandoned)
+    const changed = { ...held, abandoned }
+    for (const isDev of [false, true]) await relinkNewest(tx, changed, isDev, change.baseUrl)
+    await renderDocuments(tx, changed, change.baseUrl)
+    const details = typeof abandoned === 'string' ? { replacement: abandoned } : {}
+    return { action: abandoned === null ? 'unabandon' : 'abandon', version: null, details }
+  })
+}
+
+/** Publishes a security advisory for a package. `composer audit` and `composer update` see it at once. */
+export async function publishAdvisory(
+  pool: pg.Pool,
+  change: PackageChange,
+  text: AdvisoryText,
+): Promise<Advisory> {
+  const { advisory } = await changePackage(pool, change, async (tx, held) => {
+    const advisory = await insertAdvisory(tx, held.id, makeAdvisoryId(), text)
+    await renderDocuments(tx, held, change.baseUrl)
+    const details = { advisory_id: advisory.advisoryId, ...text }
+    return { action: 'advise', version: null, details, advisory } as const
+  })
+  return advisory
+}
+
+/** Withdraws an advisory. Throws errcode 5 when the package has none of that id. */
+export async function withdrawAdvisory(
+  pool: pg.Pool,
+  change: PackageChange,
+  advisoryId: string,
+): Promise<void> {
+  await changePackage(pool, change, async (tx, held) => {
+    const isWithdrawn = await markWithdrawn(tx, held.id, advisoryId)
+    if (!isWithdrawn) throw new RegistryError(errcode.notFound, 'advisory not found')
+    await renderDocuments(tx, held, change.baseUrl)
+    return { action: 'withdraw', version: null, details: { advisory_id: advisoryId } }
+  })
+}
+
+/** Returns an id such as SVC-7kq2-m4tz-x3dp: 60 random bits, so that no two registries make the same one. */
+function makeAdvisoryId(): string {
+  const letters = 'abcdefghijklmnopqrstuvwxyz234567'
+  const picked = Array.from(randomBytes(12), (byte) => letters[byte & 31]).join('')
+  return `SVC-${picked.slice(0, 4)}-${picked.slice(4, 8)}-${picked.slice(8)}`
+}
