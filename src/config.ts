@@ -111,6 +111,20 @@ const Environment = z.object({
     .string()
     .regex(/^[^\s@;()]+@[^\s@;()]+$/, 'must be an email address')
     .optional(),
+  SMTP_URL: z
+    .string()
+    .refine(
+      (url) => /^smtps?:\/\//.test(url) && URL.canParse(url) && new URL(url).hostname !== '',
+      'must be the URL of a mail server, such as smtp://user:password@mail.example.com:587',
+    )
+    .optional(),
+  MAIL_FROM: z
+    .string()
+    .regex(
+      /^(?:[^\s@<>,;"]+@[^\s@<>,;"]+|[^<>,;"@\p{Cc}]+ <[^\s@<>,;"]+@[^\s@<>,;"]+>)$/u,
+      'must be an email address, or a name with one, such as svc <svc@example.com>',
+    )
+    .optional(),
 })
 
 /** All settings, read once at the start (DESIGN §2). */
@@ -144,6 +158,16 @@ export interface Config {
   lifetimes: Lifetimes
   events: EventSettings
   upstreams: UpstreamConfig
+  /** Null: svc sends no mails. */
+  mail: MailSettings | null
+}
+
+/** How mails are sent. */
+export interface MailSettings {
+  /** It may contain a password. */
+  smtpUrl: string
+  /** The sender: an address, or a name with one. */
+  from: string
 }
 
 /** How long events are kept. */
@@ -206,6 +230,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   if (typeof archiveStore === 'string') {
     throw new Error(`The configuration cannot be used:\n  ARCHIVE_STORE ${archiveStore}`)
   }
+  if (env.SMTP_URL !== undefined && env.MAIL_FROM === undefined) {
+    throw new Error(
+      'The configuration cannot be used:\n  MAIL_FROM must be set with SMTP_URL: it is the sender of the mails',
+    )
+  }
   return Object.freeze({
     databaseUrl: env.DATABASE_URL ?? null,
     preparesStatements: env.DATABASE_PREPARE === 'true',
@@ -238,6 +267,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       keepDays: env.UPSTREAM_KEEP_DAYS ?? null,
       contact: env.UPSTREAM_CONTACT ?? null,
     },
+    mail: env.SMTP_URL && env.MAIL_FROM ? { smtpUrl: env.SMTP_URL, from: env.MAIL_FROM } : null,
   })
 }
 

@@ -88,8 +88,25 @@ describe('readConfig', () => {
     ['REFRESH_GRACE_SECONDS', '1.5'],
     ['EVENT_RETENTION_DAYS', '0'],
     ['EVENT_IP_DAYS', '-1'],
+    ['SMTP_URL', 'mail.example.com'],
+    ['SMTP_URL', 'http://mail.example.com'],
+    ['SMTP_URL', 'smtp://'],
+    ['MAIL_FROM', 'svc'],
+    ['MAIL_FROM', 'svc <svc@example.com>, eve@example.com'],
+    ['MAIL_FROM', 'svc\r\nBcc: eve@example.com <svc@example.com>'],
   ])('refuses %s=%s and names it', (name, value) => {
     expect(() => readConfig({ [name]: value })).toThrow(`  ${name} must`)
+  })
+
+  it('sends mails only with a mail server, and then needs a sender', () => {
+    const SMTP_URL = 'smtp://user:p%40ss@mail.example.com:587'
+    expect(readConfig({}).mail).toBeNull()
+    expect(readConfig({ MAIL_FROM: 'svc@example.com' }).mail).toBeNull()
+    expect(readConfig({ SMTP_URL, MAIL_FROM: 'svc <svc@example.com>' }).mail).toEqual({
+      smtpUrl: SMTP_URL,
+      from: 'svc <svc@example.com>',
+    })
+    expect(() => readConfig({ SMTP_URL })).toThrow('MAIL_FROM must be set with SMTP_URL')
   })
 
   it('says of each variable one thing', () => {

@@ -30,7 +30,7 @@ export interface Job<Data = unknown> {
   /** Kebab-case. It is stored with queued jobs and is a label in `/metrics`: do not rename it. */
   name: string
   /**
-   * Does the work. A throw is logged once, and the job is retried. The signal is aborted when the server stops or when
+   * Does the work. A throw is logged once, and the job is retried, unless it is FailedForGood. The signal is aborted when the server stops or when
    * the lease is lost: throw then (`signal.throwIfAborted()`), and another process starts the job from its beginning.
    */
   run(context: JobContext, data: Data, signal: AbortSignal): Promise<void>
@@ -47,17 +47,25 @@ export interface Job<Data = unknown> {
   concurrency?: number
 }
 
+/** Thrown by a job that no retry can help: it is marked as failed at once. */
+export class FailedForGood extends Error {
+  override readonly name = 'FailedForGood'
+}
+
+/** What names a job in the queue. */
+type QueuedJob<Data> = Pick<Job<Data>, 'name' | 'singleton' | 'everySeconds'>
+
 /** Queues a job. Give the client of the transaction that makes the work necessary: both commit or neither does. */
 export async function enqueue<Data>(
   db: Queryable,
-  job: Job<Data>,
+  job: QueuedJob<Data>,
   data: Data,
   { delaySeconds = 0 }: { delaySeconds?: number } = {},
 ): Promise<void> {
   await insertJob(db, { name: job.name, key: keyOf(job, data), data, delaySeconds })
 }
 
-function keyOf<Data>(job: Job<Data>, data: Data): string | null {
+function keyOf<Data>(job: QueuedJob<Data>, data: Data): string | null {
   if (typeof job.singleton === 'function') return job.singleton(data)
   return job.singleton === true || job.everySeconds !== undefined ? '' : null
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { brokenConstraint, type Queryable } from '../database/database.ts'
-import type { Job } from './job.ts'
+import { FailedForGood, type Job } from './job.ts'
 import {
   type ClaimedJob,
   claimJobs,
@@ -22,6 +22,7 @@ const pollsPerSchedule = 5
 /** How many jobs one process runs at once, so that most of the pool stays free for requests. */
 const maxRunning = 5
 const usualRetry = { attempts: 5, delaySeconds: 10 }
+const noRetry = { attempts: 0, delaySeconds: 0 }
 
 /** The jobs that a process runs. */
 export interface RunningJobs {
@@ -178,9 +179,13 @@ async function runOnce({ context, job, row, log, signal }: Run): Promise<void> {
   try {
     if (outcome === null) await completeJob(db, row)
     else if (signal.aborted) await releaseJob(db, row)
-    else await failJob(db, row, { message: outcome.message, retry })
+    else await failJob(db, row, { message: outcome.message, retry: isLast(outcome) ? noRetry : retry })
   } catch (error) {
     log.warn({ ...about, err: error }, 'the result of a job could not be written: it will run again')
+  }
+
+  function isLast(error: Error): boolean {
+    return error instanceof FailedForGood || row.attempts >= retry.attempts
   }
 
   async function attempt(): Promise<Error | null> {
@@ -192,10 +197,10 @@ async function runOnce({ context, job, row, log, signal }: Run): Promise<void> {
     } catch (thrown) {
       const error = thrown instanceof Error ? thrown : new Error(String(thrown))
       if (signal.aborted) return error
-      const isLast = row.attempts >= retry.attempts
-      log[isLast ? 'error' : 'warn'](
+      const isFinal = isLast(error)
+      log[isFinal ? 'error' : 'warn'](
         { ...about, err: error },
-        isLast ? 'a job failed for good' : 'a job failed and will be retried',
+        isFinal ? 'a job failed for good' : 'a job failed and will be retried',
       )
       return error
     }

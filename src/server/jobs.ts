@@ -5,6 +5,7 @@ import { deleteExpiredReturns } from '../accounts/sign-in-returns.ts'
 import { deleteExpiredAttempts } from '../http/failure-limit.ts'
 import { sweepJob } from '../jobs/expired-rows.ts'
 import type { Job } from '../jobs/job.ts'
+import { sendMailJob } from '../mail/mail-queue.ts'
 import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
@@ -34,4 +35,5 @@ export const jobs: readonly Job[] = [
   releaseUnusedArchives,
   sweepIdentityEventsJob,
   logIdentityEventsJob,
+  sendMailJob([]),
 ]

@@ -1,0 +1,68 @@
+import nodemailer from 'nodemailer'
+import type { MailSettings } from '../config.ts'
+import { FailedForGood } from '../jobs/job.ts'
+import { type Mail, renderHtml, renderText } from './mail.ts'
+
+/** The time that one delivery may take, the connection included. */
+const maxDeliverySeconds = 60
+/** How long each step waits for the mail server. */
+const stepMilliseconds = 20_000
+/** An address that needs no quotes (RFC 5321 §4.1.2), in ASCII or not. */
+const plainAddress = /^[^\s@<>()[\]\\,;:"\p{Cc}]+@[^\s@<>()[\]\\,;:"\p{Cc}]+$/u
+
+/**
+ * Sends a mail through the mail server of SMTP_URL. Throws FailedForGood when the server refuses the recipient or the
+ * text for good (5xx, RFC 5321 §4.2.1); any other error is worth a retry. The errors name no address.
+ */
+export async function deliver(settings: MailSettings, mail: Mail, signal: AbortSignal): Promise<void> {
+  // A comma or an angle bracket could make two addresses of one.
+  if (!plainAddress.test(mail.to.address))
+    throw new FailedForGood('The address of a mail has special characters.')
+  const transport = nodemailer.createTransport({
+    url: settings.smtpUrl,
+    connectionTimeout: stepMilliseconds,
+    greetingTimeout: stepMilliseconds,
+    socketTimeout: stepMilliseconds,
+    dnsTimeout: stepMilliseconds,
+    // The contents come from svc only: nothing in them names a file or a URL to attach.
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  })
+  try {
+    await transport.sendMail({
+      from: settings.from,
+      // As an object: a text would be parsed, and a name with a comma would become a second recipient.
+      to: { name: mail.to.name, address: mail.to.address },
+      subject: mail.subject,
+      text: renderText(mail),
+      html: renderHtml(mail),
+      // RFC 3834 §5: out-of-office programs do not reply.
+      headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
+      signal: AbortSignal.any([signal, AbortSignal.timeout(maxDeliverySeconds * 1000)]),
+    })
+  } catch (error) {
+    throw describeFailure(error as SmtpError)
+  } finally {
+    transport.close()
+  }
+}
+
+/** The members of nodemailer's errors that are read here. */
+interface SmtpError extends Error {
+  code?: string
+  command?: string
+  response?: string
+  permanent?: boolean
+}
+
+/** The commands about this one mail. A refused sender or sign-in is a mistake of the configuration, which ends. */
+const commandsOfOneMail = ['RCPT TO', 'DATA']
+
+function describeFailure({ code, command, message, response, permanent }: SmtpError): Error {
+  // Mail servers repeat the address of the recipient. It does not belong into the log.
+  const reason = (response ?? message).replace(/[^\s<>@]+@[^\s<>@]+/g, '…').slice(0, 500)
+  const where = [code, command].filter(Boolean).join(' ')
+  const isForGood = permanent === true && commandsOfOneMail.includes(command ?? '')
+  const text = `The mail server did not accept a mail (${where}): ${reason}`
+  return isForGood ? new FailedForGood(text) : new Error(text)
+}

@@ -1,0 +1,177 @@
+import { PassThrough } from 'node:stream'
+import { beforeEach, describe, expect, it, vi } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+import { transaction } from '../../src/database/database.ts'
+import { countJobs } from '../../src/jobs/job-rows.ts'
+import { runDueJobs, runJobs } from '../../src/jobs/run-jobs.ts'
+import type { Mail } from '../../src/mail/mail.ts'
+import { type MailKind, queueMail, sendMailJob } from '../../src/mail/mail-queue.ts'
+import { openLog } from '../../src/server/log.ts'
+import { useDatabase } from '../support/database.ts'
+import { useMailServer } from '../support/mail-server.ts'
+
+const server = await useMailServer()
+const config = readConfig({ BASE_URL: 'https://svc.example.com', ...server.environment })
+const database = useDatabase()
+
+const greeting: MailKind<Partial<Mail>> = {
+  name: 'greeting',
+  compose: async (_context, changes) => ({
+    to: { address: 'ann@example.com', name: 'Ann' },
+    subject: 'Grüße',
+    paragraphs: ['First.', '<b>Second</b> & last.'],
+    facts: [['Browser', 'Firefox on Linux']],
+    link: { label: 'Open it', url: 'https://svc.example.com/x?a=1&b=2' },
+    advice: ['Or ignore this mail.'],
+    ...changes,
+  }),
+}
+const nothing: MailKind = { name: 'nothing', compose: async () => null }
+const job = sendMailJob([greeting, nothing])
+
+const lines: string[] = []
+const stream = new PassThrough().on('data', (chunk: Buffer) => lines.push(chunk.toString()))
+const log = openLog('info', stream)
+
+const queue = (changes: Partial<Mail> = {}) => queueMail(database.db, config, greeting, changes)
+const send = () => runDueJobs({ config, db: database.db }, [job], log)
+const makeDue = () => database.db.query('update job set run_at = now() where failed_at is null')
+const counted = async () => {
+  const [found] = (await countJobs(database.db)).filter(({ name }) => name === 'send-mail')
+  return found && { queued: found.queued, active: found.active, failed: found.failed }
+}
+
+beforeEach(async () => {
+  await database.db.query('delete from job')
+  server.received.length = 0
+  server.refuseRecipients(null)
+  server.beforeAccepting(async () => {})
+})
+
+describe('a queued mail', () => {
+  it('arrives as text and HTML, with an escaped text and no remote content', async () => {
+    await queue()
+    await send()
+    const [mail] = server.received
+    expect(mail?.recipients).toEqual(['ann@example.com'])
+    expect(mail?.headers.get('to')).toEqual(['Ann <ann@example.com>'])
+    expect(mail?.headers.get('from')).toEqual(['svc <svc@example.com>'])
+    expect(mail?.headers.get('subject')).toEqual(['=?UTF-8?Q?Gr=C3=BC=C3=9Fe?='])
+    expect(mail?.headers.get('auto-submitted')).toEqual(['auto-generated'])
+    expect(mail?.text.replaceAll('\r\n', '\n').trim()).toBe(
+      'First.\n\n<b>Second</b> & last.\n\n  Browser: Firefox on Linux\n\nOpen it:\nhttps://svc.example.com/x?a=1&b=2\n\nOr ignore this mail.',
+    )
+    expect(mail?.html).toContain('<p>&lt;b&gt;Second&lt;/b&gt; &amp; last.</p>')
+    expect(mail?.html).toContain('<a href="https://svc.example.com/x?a=1&amp;b=2">Open it</a>')
+    expect(mail?.html).not.toMatch(/<(?:img|link|script|style)\b|url\(/)
+    expect(await counted()).toEqual({ queued: 0, active: 0, failed: 0 })
+  })
+
+  it('is not sent when the transaction rolls back', async () => {
+    const failing = transaction(database.db, async (tx) => {
+      await queueMail(tx, config, greeting, {})
+      throw new Error('no')
+    })
+    await expect(failing).rejects.toThrow('no')
+    await send()
+    expect(server.received).toEqual([])
+  })
+
+  it('is not queued without SMTP_URL, and dropped when SMTP_URL is gone', async () => {
+    const silent = readConfig({})
+    expect(await queueMail(database.db, silent, greeting, {})).toBe(false)
+    expect((await database.db.query('select from job')).rowCount).toBe(0)
+    expect(await queue()).toBe(true)
+    await runDueJobs({ config: silent, db: database.db }, [job], log)
+    expect(await counted()).toEqual({ queued: 0, active: 0, failed: 0 })
+    expect(server.received).toEqual([])
+  })
+
+  it('is not sent when there is nothing to say any more', async () => {
+    await queueMail(database.db, config, nothing, {})
+    await send()
+    expect([server.received, await counted()]).toEqual([[], { queued: 0, active: 0, failed: 0 }])
+  })
+
+  it('waits for a mail server that is down', async () => {
+    await server.stop()
+    await queue()
+    await send()
+    expect(await counted()).toEqual({ queued: 1, active: 0, failed: 0 })
+    await server.start()
+    await makeDue()
+    await send()
+    expect(server.received).toHaveLength(1)
+    expect(await counted()).toEqual({ queued: 0, active: 0, failed: 0 })
+  })
+
+  it('is tried again after a refusal for now (4xx)', async () => {
+    server.refuseRecipients(450)
+    await queue()
+    await send()
+    expect(await counted()).toEqual({ queued: 1, active: 0, failed: 0 })
+    server.refuseRecipients(null)
+    await makeDue()
+    await send()
+    expect(server.received).toHaveLength(1)
+  })
+
+  it('fails at once after a refusal for good (5xx), and the log names no address', async () => {
+    server.refuseRecipients(550)
+    await queue()
+    await send()
+    expect(await counted()).toEqual({ queued: 0, active: 0, failed: 1 })
+    const { rows } = await database.db.query('select attempts, last_error from job')
+    expect(rows).toEqual([{ attempts: 1, last_error: expect.stringContaining('EENVELOPE RCPT TO): 550') }])
+    expect(lines.join('')).toContain('550')
+    expect(lines.join('')).not.toContain('ann@')
+  })
+
+  it('waits for a slow mail server, and is given back to the queue when the process stops', async () => {
+    let letGo = () => {}
+    let isWaiting = false
+    server.beforeAccepting(() => {
+      isWaiting = true
+      return new Promise((resolve) => {
+        letGo = resolve
+      })
+    })
+    await queue()
+    const running = runJobs({ config, db: database.db }, [job], log, { pollEveryMilliseconds: 20 })
+    await vi.waitFor(() => expect(isWaiting).toBe(true), 10_000)
+    expect(await counted()).toEqual({ queued: 0, active: 1, failed: 0 })
+    await running.stop(10)
+    expect(await counted()).toEqual({ queued: 1, active: 0, failed: 0 })
+    letGo()
+  })
+
+  it.each([
+    ['Ann\r\nBcc: eve@example.com', 'ann@example.com'],
+    ['eve@example.com, Ann', 'ann@example.com'],
+    ['"Ann" <eve@example.com>', 'ann@example.com'],
+  ])('has one recipient, whatever the name %j', async (name, address) => {
+    await queue({ to: { name, address }, subject: 'Hello\r\nBcc: eve@example.com' })
+    await send()
+    const [mail] = server.received
+    expect(mail?.recipients).toEqual([address])
+    expect(mail?.headers.has('bcc')).toBe(false)
+    expect(mail?.headers.get('to')?.[0]).toMatch(/<ann@example\.com>$/)
+  })
+
+  it.each(['ann@example.com,eve@example.com', 'ann@example.com>,<eve@example.com', '<eve@example.com>'])(
+    'reaches nobody else with the address %s',
+    async (address) => {
+      await queue({ to: { name: 'Ann', address } })
+      await send()
+      const recipients = server.received.flatMap((mail) => mail.recipients)
+      expect(recipients).toEqual([])
+      expect(await counted()).toEqual({ queued: 0, active: 0, failed: 1 })
+    },
+  )
+
+  it('keeps values on one line', async () => {
+    await queue({ facts: [['Browser', 'x\r\n\r\nOpen it:\nhttps://evil.example']] })
+    await send()
+    expect(server.received[0]?.text).toContain('Browser: x Open it: https://evil.example')
+  })
+})

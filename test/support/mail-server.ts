@@ -1,0 +1,131 @@
+import type { AddressInfo } from 'node:net'
+import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server'
+import { afterAll } from 'vitest'
+
+/** A mail as the server received it. */
+export interface ReceivedMail {
+  /** The recipients of the envelope. */
+  recipients: string[]
+  /** The header lines, unfolded, by lower-case name. */
+  headers: Map<string, string[]>
+  text: string
+  html: string
+  /** The first URL of the text that has a token, and what follows `token=`. */
+  link: string
+  token: string
+}
+
+/** A real mail server on the loopback interface. */
+export interface MailServer {
+  /** Settings of svc for it. */
+  readonly environment: { SMTP_URL: string; MAIL_FROM: string }
+  readonly received: ReceivedMail[]
+  /** Refuses the next recipients with this status, such as 450; null accepts them. */
+  refuseRecipients: (status: number | null) => void
+  /** Runs before a message is accepted. */
+  beforeAccepting: (work: () => Promise<void>) => void
+  stop: () => Promise<void>
+  /** Listens again, on the same port. */
+  start: () => Promise<void>
+}
+
+/** Starts a mail server for a test file. Give its environment to svc: the port is chosen at once. */
+export async function startMailServer(): Promise<MailServer> {
+  const received: ReceivedMail[] = []
+  let refusal: number | null = null
+  let wait = async () => {}
+  let server: SMTPServer | null = null
+  let port = 0
+
+  async function start(): Promise<void> {
+    server = new SMTPServer({
+      disabledCommands: ['AUTH', 'STARTTLS'],
+      closeTimeout: 100,
+      onRcptTo: (_address, _session, done) =>
+        done(refusal === null ? null : Object.assign(new Error('user unknown'), { responseCode: refusal })),
+      onData: (stream, session, done) => {
+        receive(stream, session).then(
+          () => done(),
+          (error: Error) => done(error),
+        )
+      },
+    })
+    server.on('error', () => {})
+    const { server: socket } = server
+    await new Promise<void>((resolve) => server?.listen(port, '127.0.0.1', resolve))
+    port = (socket.address() as AddressInfo).port
+  }
+
+  async function receive(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<void> {
+    const chunks: Buffer[] = []
+    for await (const chunk of stream) chunks.push(chunk as Buffer)
+    await wait()
+    const recipients = session.envelope.rcptTo.map(({ address }) => address)
+    received.push(readMail(Buffer.concat(chunks).toString(), recipients))
+  }
+
+  async function stop(): Promise<void> {
+    const stopping = server
+    server = null
+    if (stopping) await new Promise<void>((resolve) => stopping.close(resolve))
+  }
+
+  await start()
+  return {
+    environment: { SMTP_URL: `smtp://127.0.0.1:${port}`, MAIL_FROM: 'svc <svc@example.com>' },
+    received,
+    refuseRecipients: (status) => {
+      refusal = status
+    },
+    beforeAccepting: (work) => {
+      wait = work
+    },
+    start,
+    stop,
+  }
+}
+
+/** The same, stopped after the tests of the file. */
+export async function useMailServer(): Promise<MailServer> {
+  const server = await startMailServer()
+  afterAll(server.stop)
+  return server
+}
+
+function readMail(raw: string, recipients: string[]): ReceivedMail {
+  const { headers, body } = splitPart(raw)
+  const [, boundary = ''] = /boundary="([^"]+)"/.exec(headers.get('content-type')?.[0] ?? '') ?? []
+  const parts = body
+    .split(`--${boundary}`)
+    .slice(1, -1)
+    .map((part) => decodePart(part.replace(/^\r\n/, '')))
+  const [text = '', html = ''] = parts
+  const [link = '', token = ''] = /https?:\/\/\S*[?/](?:token=)?([\w-]{43})\b/.exec(text) ?? []
+  return { recipients, headers, text, html, link, token }
+}
+
+function splitPart(raw: string): { headers: Map<string, string[]>; body: string } {
+  const end = raw.indexOf('\r\n\r\n')
+  const headers = new Map<string, string[]>()
+  const lines = raw
+    .slice(0, end)
+    .replace(/\r\n[ \t]+/g, ' ')
+    .split('\r\n')
+  for (const line of lines) {
+    const colon = line.indexOf(':')
+    const name = line.slice(0, colon).toLowerCase()
+    headers.set(name, [...(headers.get(name) ?? []), line.slice(colon + 1).trim()])
+  }
+  return { headers, body: raw.slice(end + 4) }
+}
+
+function decodePart(raw: string): string {
+  const { headers, body } = splitPart(raw)
+  const encoding = headers.get('content-transfer-encoding')?.[0]
+  if (encoding === 'base64') return Buffer.from(body, 'base64').toString()
+  if (encoding !== 'quoted-printable') return body
+  const bytes = body
+    .replace(/=\r\n/g, '')
+    .replace(/=([0-9A-F]{2})/g, (_all, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+  return Buffer.from(bytes, 'latin1').toString()
+}
