@@ -69,7 +69,14 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
       'applied migrations have no file here: this may be an older release, or their files are elsewhere',
     ),
   )
-  if (applied.length > 0) log.info({ applied }, 'the database is migrated')
+  if (applied.length > 0) {
+    const migrations = applied.filter((name) => !name.startsWith('functions/'))
+    const functions = applied.length - migrations.length
+    log.info(
+      { migrations: migrations.length, latest: migrations.at(-1), functions },
+      'the database is migrated',
+    )
+  }
   const { dataDir } = config
   if (await lacksNewestArchive(db, await openOwnStore(db, config))) {
     log.warn({ dataDir }, 'the newest archive is missing: svc verify-archives lists all missing archives')
