@@ -1,6 +1,5 @@
 import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import type { SecretHash } from '../domain/secrets.ts'
 
 /** What several grants allow on the same repositories. */
 export interface AuthorizedAccess {
@@ -77,49 +76,4 @@ export async function findEndedAuthorization(
     [id, accountId],
   )
   return rows[0]?.name ?? null
-}
-
-/** A request that an earlier grant may cover. */
-export interface RepeatedRequest {
-  accountId: string
-  applicationId: string
-  redirectUri: string
-  scopes: readonly string[]
-  resourceScope: ResourceScope
-  codeChallenge: string | null
-}
-
-/**
- * Issues a code that belongs to a live grant of the account (OAUTH 47). Returns false when no single grant covers the
- * scopes and the resource scope with a chosen repository that still exists. The newest of them is taken: nothing widens.
- */
-export async function issueCodeAgain(
-  db: Queryable,
-  request: RepeatedRequest,
-  code: { hash: SecretHash; lifetimeSeconds: number },
-): Promise<boolean> {
-  const { rowCount } = await db.query(
-    `insert into authorization_code
-                 (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
-     select $1, g.authorization_id, g.id, $2, $3, $4, now() + make_interval(secs => $5)
-       from authorization_grant g
-      where g.authorization_id = (select id from account_authorization
-                                   where account_id = $6 and application_id = $7 and ended_at is null)
-        and g.ended_at is null and g.granted_at is not null
-        and covers_all(g.scopes, $3) and g.resource_scope = $8
-        and (g.resource_scope <> 'specified' or exists (select from repository where id = any (g.repository_ids)))
-      order by g.id desc
-      limit 1`,
-    [
-      code.hash,
-      request.redirectUri,
-      request.scopes,
-      request.codeChallenge,
-      code.lifetimeSeconds,
-      request.accountId,
-      request.applicationId,
-      request.resourceScope,
-    ],
-  )
-  return rowCount === 1
 }

@@ -3,8 +3,7 @@ import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { hashSecret, makeOpaqueId, makeSecret } from '../domain/secrets.ts'
-import { insertAuthorizationRequest } from './authorization-requests.ts'
-import { issueCodeAgain } from './authorizations.ts'
+import { insertAuthorizationRequest, issueCodeAgain } from './authorization-requests.ts'
 import {
   AuthorizationError,
   type AuthorizeRequest,

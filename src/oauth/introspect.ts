@@ -5,7 +5,7 @@ import { hashSecret } from '../domain/secrets.ts'
 import { readClient, refuseClient } from './client-auth.ts'
 import { sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
-import { introspectTokens, type SeenToken } from './tokens.ts'
+import { introspectTokens, type SeenToken } from './token-pairs.ts'
 
 /** Introspection endpoint (RFC 7662): an application sees its own tokens, a resource server all access and personal tokens. */
 export async function introspectRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {

@@ -5,7 +5,7 @@ import { hashSecret } from '../domain/secrets.ts'
 import { readClient, refuseClient } from './client-auth.ts'
 import { sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
-import { revokeTokens } from './tokens.ts'
+import { revokeTokens } from './token-pairs.ts'
 
 /** Revocation endpoint: SPEC 4.3, RFC 7009. It ignores `token_type_hint`: both columns are searched for the token's hash. */
 export async function revokeRoute(app: FastifyInstance, { db }: AppContext): Promise<void> {

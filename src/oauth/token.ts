@@ -9,7 +9,7 @@ import { OAuthError, sendJson } from './errors.ts'
 import { type Form, formOf, readOptional, readRequired } from './form.ts'
 import { noteCodeReplay, noteTokenReuse } from './replays.ts'
 import { openSeal, sealPair, type TokenPair } from './seal.ts'
-import { type CodeExchange, exchangeCodes, type PairRefresh, refreshPairs } from './tokens.ts'
+import { type CodeExchange, exchangeCodes, type PairRefresh, refreshPairs } from './token-pairs.ts'
 
 /** The token response object of SPEC 2.3. */
 export interface TokenResponse {

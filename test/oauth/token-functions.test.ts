@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import type { PresentedClient } from '../../src/oauth/client-auth.ts'
-import { exchangeCodes, refreshPairs, revokeTokens } from '../../src/oauth/tokens.ts'
+import { exchangeCodes, refreshPairs, revokeTokens } from '../../src/oauth/token-pairs.ts'
 import { useApp } from '../support/app.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
 import { anAuthorizedApplication, pass, works } from '../support/token-client.ts'

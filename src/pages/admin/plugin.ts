@@ -9,7 +9,7 @@ import { adminAccountRoutes } from './accounts.ts'
 import { onlyAdministrators } from './administrator.ts'
 import { applicationEditingRoutes } from './application-editing.ts'
 import { adminApplicationRoutes } from './applications.ts'
-import { adminGroupRoutes } from './groups.ts'
+import { adminGroupRoutes } from './group-list.ts'
 import { systemRoutes } from './system.ts'
 
 /** `/admin`: what commands do, in the browser, for site administrators. For everybody else there is no such page. */

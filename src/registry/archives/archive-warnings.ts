@@ -2,7 +2,7 @@ import type { ArchiveEntry } from './archive-entry.ts'
 import { entryRefusal, quoted } from './archive-refusal.ts'
 import { clashes, sortTree } from './archive-tree.ts'
 import { makePause } from './time-slices.ts'
-import { isUnmarked } from './zip-headers.ts'
+import { isUnmarked } from './zip-entry.ts'
 
 /** Files that are allowed but probably packed by mistake. Each pattern gets the lower-case path in the package. */
 const SUSPICIONS: [test: RegExp, warning: string][] = [

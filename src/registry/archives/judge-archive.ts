@@ -13,10 +13,8 @@ import {
 import { listWarnings, refuseCredentials } from './archive-warnings.ts'
 import { findReadme, maxReadmeBytes, type Readme, toReadme } from './readme-entry.ts'
 import { makePause } from './time-slices.ts'
-import { inflateEntry } from './zip-contents.ts'
-import { type Directory, findDirectory } from './zip-end.ts'
-import { compareLocalHeader, refuseUnreadable } from './zip-headers.ts'
-import { ZipReader } from './zip-reader.ts'
+import { type Directory, findDirectory, ZipReader } from './zip-directory.ts'
+import { compareLocalHeader, inflateEntry, refuseUnreadable } from './zip-entry.ts'
 
 /** The limits of an archive. */
 export interface ArchiveLimits {

@@ -1,8 +1,8 @@
 import { fromRandomAccessReaderPromise } from 'yauzl'
 import { type ArchiveEntry, readArchiveEntry } from './archive-entry.ts'
 import type { ArchiveStore } from './archive-store.ts'
-import { inflateEntry } from './zip-contents.ts'
-import { ZipReader } from './zip-reader.ts'
+import { ZipReader } from './zip-directory.ts'
+import { inflateEntry } from './zip-entry.ts'
 
 /** A longer README is cut at this size. */
 export const maxReadmeBytes = 64 * 1024

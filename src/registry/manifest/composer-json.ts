@@ -10,7 +10,7 @@ import {
 } from './manifest-json.ts'
 import { toLowerAscii } from './package-name.ts'
 import { descriptionKeys, linkTypes, PublishedFields, publishedKeys } from './published-fields.ts'
-import { isSameVersion, type PublishedVersion } from './version.ts'
+import { isSameVersion, type PublishedVersion } from './version-name.ts'
 
 /** Larger metadata is refused: it is part of a document that every user of the package fetches. */
 export const maxMetadataBytes = 64 * 1024

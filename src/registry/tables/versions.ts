@@ -12,7 +12,7 @@ import {
 import type { EntrySource } from '../documents/entry.ts'
 import { versionSortKey } from '../manifest/composer-version.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
-import type { PublishedVersion } from '../manifest/version.ts'
+import type { PublishedVersion } from '../manifest/version-name.ts'
 import { collectionLock } from './archives.ts'
 
 /** The hashes of an archive, in lower-case hex, and its size in bytes. */

@@ -11,7 +11,7 @@ import {
   type ReceivedArchive,
   receiveArchive,
 } from '../archives/archive-store.ts'
-import { findDirectory } from '../archives/zip-end.ts'
+import { findDirectory } from '../archives/zip-directory.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import { insertArchive } from '../tables/versions.ts'

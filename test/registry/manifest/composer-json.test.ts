@@ -8,7 +8,7 @@ import {
   maxManifestBytes,
   maxManifestDepth,
 } from '../../../src/registry/manifest/manifest-json.ts'
-import { readVersion } from '../../../src/registry/manifest/version.ts'
+import { readVersion } from '../../../src/registry/manifest/version-name.ts'
 import { askComposer, hasComposer } from '../../support/composer-oracle.ts'
 import { manifests } from './manifests.ts'
 

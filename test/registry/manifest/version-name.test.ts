@@ -14,7 +14,7 @@ import {
   isSemver,
   maxVersionLength,
   readVersion,
-} from '../../../src/registry/manifest/version.ts'
+} from '../../../src/registry/manifest/version-name.ts'
 import { semvers } from './composer-strings.ts'
 
 interface Sample {

@@ -1,0 +1,65 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { basename, dirname, resolve } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { projectRoot } from '../src/config.ts'
+
+const files = readdirSync(resolve(projectRoot, 'src'), { recursive: true, encoding: 'utf8' })
+  .filter((path) => path.endsWith('.ts'))
+  .sort()
+
+const exported =
+  /^export (?:abstract )?(?:async )?(?:const|let|function\*?|class|interface|type|enum) (\w+)/gm
+
+describe('src/', () => {
+  it('has no two exports of one name', () => {
+    const names = files.flatMap((path) => {
+      const text = readFileSync(resolve(projectRoot, 'src', path), 'utf8')
+      // The overloads of a function are one export.
+      return [...new Set([...text.matchAll(exported)].map(([, name]) => name))].map((name) => ({
+        name,
+        path,
+      }))
+    })
+    expect(names.length).toBeGreaterThan(500)
+    expect(listRepeated(names, ({ name }) => name ?? '')).toEqual([])
+  })
+
+  it('has no two files in a folder of src/ whose names differ only by a plural', () => {
+    expect(files.length).toBeGreaterThan(100)
+    const modules = files.map((path) => ({ name: basename(path, '.ts'), path }))
+    const distinct = [...new Map(modules.map((file) => [`${roomOf(file.path)} ${file.name}`, file])).values()]
+    expect(
+      listRepeated(distinct, ({ name, path }) => `${roomOf(path)}/${name.replace(/(?<!s)s$/, '')}`),
+    ).toEqual([])
+  })
+
+  it('has every file that docs/architecture.md names', () => {
+    const document = readFileSync(resolve(projectRoot, 'docs/architecture.md'), 'utf8')
+    const named = [...document.matchAll(/`((?:[\w-]+\/)*[\w-]+\.ts)`/g)].map(([, path]) => path ?? '')
+    expect(named.length).toBeGreaterThan(20)
+    expect(named.filter((path) => !files.some((file) => `/${file}`.endsWith(`/${path}`)))).toEqual([])
+  })
+
+  it('has no folder that the map of docs/architecture.md lacks', () => {
+    const document = readFileSync(resolve(projectRoot, 'docs/architecture.md'), 'utf8')
+    const map = /## The map[\s\S]*?```\n([\s\S]*?)```/.exec(document)?.[1] ?? ''
+    const folders = new Set(files.map(dirname).filter((path) => path !== '.'))
+    const missing = [...folders].filter((path) => !map.includes(` ${basename(path)}/ `))
+    expect(missing).toEqual([])
+  })
+})
+
+/** The folder below `src/` that a file belongs to. */
+function roomOf(path: string): string {
+  return path.split('/', 1)[0] ?? ''
+}
+
+/** Returns the paths of items with equal keys: one text for each key that occurs more than once. */
+function listRepeated<T extends { path: string }>(items: readonly T[], keyOf: (item: T) => string): string[] {
+  const paths = new Map<string, string[]>()
+  for (const item of items) {
+    const key = keyOf(item)
+    paths.set(key, [...(paths.get(key) ?? []), item.path])
+  }
+  return [...paths].filter(([, all]) => all.length > 1).map(([key, all]) => `${key}: ${all.join(', ')}`)
+}
