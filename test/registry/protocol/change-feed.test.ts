@@ -77,7 +77,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     } while (new Set(seen).size < 12_002 && parts < 10)
     expect(seen.length).toBeGreaterThanOrEqual(12_002)
     expect([new Set(seen).size, parts]).toEqual([12_002, 3])
-  })
+  }, 120_000)
 
   it('tells a mirror to fetch everything when too much changed at once', async () => {
     const { push, ask, repository } = await aPublisher(t)
@@ -102,7 +102,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
       'acme/lib',
       'acme/lib~dev',
     ])
-  })
+  }, 120_000)
 
   it('is for those who may pull', async () => {
     const mine = await aPublisher(t)
