@@ -61,12 +61,24 @@ export async function changeRepository(
   return rows[0] ?? null
 }
 
+const packagesAtOnce = 2_000
+
 /** Deletes a repository with its packages. Garbage collection removes their archives. False when it was deleted before. */
 export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
   // Lock packages before their repository, in the order of every other change. Another order would cause deadlocks.
   await tx.query('select from package where repository_id = $1 order by id for update', [id])
+  // Steps of about half a second each: to delete 100,000 packages takes longer than one statement may.
+  while ((await deleteSomePackages(tx, id)) === packagesAtOnce);
   const { rowCount } = await tx.query('delete from repository where id = $1', [id])
   return rowCount === 1
+}
+
+async function deleteSomePackages(tx: pg.PoolClient, repositoryId: string): Promise<number | null> {
+  const { rowCount } = await tx.query(
+    'delete from package where id in (select id from package where repository_id = $1 order by id limit $2)',
+    [repositoryId, packagesAtOnce],
+  )
+  return rowCount
 }
 
 /** A repository to insert. */

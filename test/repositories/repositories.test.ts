@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { transaction } from '../../src/database/database.ts'
 import { findGroup, insertGroup, listGroupsOf } from '../../src/repositories/groups.ts'
 import {
   listMembers,
@@ -8,7 +9,12 @@ import {
   setRepositoryMember,
 } from '../../src/repositories/members.ts'
 import { listReachedRepositories, reachOf } from '../../src/repositories/reached.ts'
-import { findRepositoryByPath, insertRepository, registryUrl } from '../../src/repositories/repositories.ts'
+import {
+  deleteRepository,
+  findRepositoryByPath,
+  insertRepository,
+  registryUrl,
+} from '../../src/repositories/repositories.ts'
 import { aName, anAccount } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
 
@@ -148,5 +154,35 @@ describe('the last admin of a group', () => {
       ])
       expect(await adminsOf(group)).not.toEqual([])
     }
+  })
+})
+
+describe('deleting a repository', () => {
+  const t = useDatabase()
+
+  it('removes however many packages, at most 2,000 in one statement', async () => {
+    const { rows } = await t.db.query<{ id: string }>(
+      `with account as (insert into account (username, password_hash) values ('eve', 'none')),
+            owner as (insert into repository_group (name) values ('eve-group') returning id)
+       insert into repository (group_id, name) select id, 'large' from owner returning id`,
+    )
+    const id = rows[0]?.id ?? ''
+    await t.db.query(
+      `insert into package (repository_id, name) select $1, 'acme/lib' || i from generate_series(1, 4500) i`,
+      [id],
+    )
+    await t.db.query(
+      `create function refuse_many() returns trigger language plpgsql as $$
+       begin
+         if (select count(*) from gone) > 2000 then raise 'too many at once'; end if;
+         return null;
+       end $$;
+       create trigger refuse_many after delete on package
+         referencing old table as gone for each statement execute function refuse_many()`,
+    )
+    expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(true)
+    const left = await t.db.query('select from package where repository_id = $1', [id])
+    expect(left.rowCount).toBe(0)
+    expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(false)
   })
 })
