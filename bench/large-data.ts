@@ -89,6 +89,11 @@ async function fillPackages(client: pg.Client, repositoryId: string, sizes: Size
      select id, current_date - (id % 90)::int, id % 100 + 1 from package_version where id % 10 = 0
      on conflict do nothing`,
   )
+  await client.query(
+    `insert into registry_event (repository_id, package, version, action)
+     select $1, 'vendor' || i % 2000 || '/log', '1.0.0', 'publish' from generate_series(1, $2::int) i`,
+    [repositoryId, sizes.versions],
+  )
 }
 
 async function fillRepositories(client: pg.Client, memberId: string, sizes: Sizes): Promise<void> {

@@ -132,6 +132,10 @@ async function seeingRequests(
     ['home page of a member of all', open('/', ofMember)],
     ['home page of an administrator', open('/', ofAdmin)],
     ['home page, search', open('/?q=repo77', ofAdmin)],
+    ['global search of an administrator: a frequent word', open('/search?q=log', ofAdmin)],
+    ['global search of an administrator: a rare word', open('/search?q=99999', ofAdmin)],
+    ['global search of a member of all: a frequent word', open('/search?q=log', ofMember)],
+    ['global search of a member of all: a rare word', open('/search?q=99999', ofMember)],
     ['token page of a member of all', open('/settings/tokens', ofMember)],
     ['token page of an administrator', open('/settings/tokens', ofAdmin)],
   ])

@@ -141,6 +141,15 @@ export async function listAccounts(
   return selectDetails(db, condition, [after ?? '', limit, search])
 }
 
+/** Lists the usernames of enabled site administrators, whom others ask for access. */
+export async function listSiteAdministrators(db: Queryable, limit: number): Promise<string[]> {
+  const { rows } = await db.query<{ username: string }>(
+    'select username from account where is_admin and disabled_at is null order by id limit $1',
+    [limit],
+  )
+  return rows.map(({ username }) => username)
+}
+
 /** How many accounts there are, and how many of them are disabled or site administrators. */
 export interface AccountCounts {
   all: number

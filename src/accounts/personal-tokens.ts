@@ -84,6 +84,33 @@ export async function listPersonalTokens(
   return rows
 }
 
+/** Lists the account's tokens that expire within some days, or expired as many days ago at most, the earliest first. */
+export async function listExpiringTokens(
+  db: Queryable,
+  accountId: string,
+  days: number,
+  limit: number,
+): Promise<{ name: string; expiresAt: Date; isExpired: boolean }[]> {
+  const { rows } = await db.query<{ name: string; expiresAt: Date; isExpired: boolean }>(
+    `select name, expires_at as "expiresAt", expires_at <= now() as "isExpired"
+       from personal_token
+      where account_id = $1 and revoked_at is null
+        and expires_at between now() - make_interval(days => $2) and now() + make_interval(days => $2)
+      order by expires_at limit $3`,
+    [accountId, days, limit],
+  )
+  return rows
+}
+
+/** Returns whether the account has a token that works. */
+export async function hasLiveToken(db: Queryable, accountId: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    'select from personal_token where account_id = $1 and revoked_at is null and expires_at > now() limit 1',
+    [accountId],
+  )
+  return rowCount === 1
+}
+
 /** Revokes one of the account's tokens at once. Returns its name. Null when the account has no such token. */
 export async function revokePersonalToken(
   db: Queryable,

@@ -57,10 +57,11 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'remove-group-member': 'took away a role in the group',
   'change-repository': 'changed the settings',
   'rename-group': 'renamed the group',
+  import: 'imported',
 }
 
 /** What was done, such as `published` or `gave a role in the group: ann is admin`. */
-function describeEvent({ action, details }: RegistryEvent): string {
+export function describeEvent({ action, details }: Pick<RegistryEvent, 'action' | 'details'>): string {
   const said = sentences[action] ?? action.replaceAll('-', ' ')
   const { username, role, reason, from, to, title } = details as Partial<Record<string, string>>
   if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`

@@ -1,40 +1,116 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
+import { listSiteAdministrators } from '../accounts/accounts.ts'
+import { hasLiveToken, listExpiringTokens } from '../accounts/personal-tokens.ts'
+import type { Session } from '../accounts/sessions.ts'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
-import { listReachedRepositories, type ReachedRepository, reachOf } from '../repositories/reached.ts'
+import {
+  listRecentPackageEvents,
+  maxCounted,
+  type PackageEvent,
+  type RepositoryContent,
+  readContents,
+} from '../registry/tables/dashboard.ts'
+import {
+  listReachedGroups,
+  listReachedRepositories,
+  type ReachedGroup,
+  type ReachedRepository,
+  reachOf,
+} from '../repositories/reached.ts'
+import { describeEvent } from './activity.ts'
 
 const repositoriesPerPage = 50
+const maxGroups = 12
+const maxEvents = 10
+/** Tokens that expire within these days are shown, so that a build server gets a new one in time. */
+const expiryDays = 14
+const maxTokens = 5
+const maxAdministrators = 3
 
 const frontPage = page<object>('pages/front')
-const homePage = page<{
-  repositories: ReachedRepository[]
+const listPage = page<RepositoryList>('pages/my-repositories')
+const dashboardPage = page<
+  RepositoryList & {
+    groups: ReachedGroup[]
+    hasMoreGroups: boolean
+    events: (PackageEvent & { sentence: string })[]
+    expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
+    /** False: the account has no token that works. */
+    hasToken: boolean
+    /** Whom to ask for access. Empty when the account has a repository. */
+    administrators: string[]
+  }
+>('pages/home')
+
+interface RepositoryList {
+  repositories: (ReachedRepository & { content: RepositoryContent | undefined })[]
+  maxCounted: number
   search: string
-  /** True when the list starts after another page. */
-  isContinued: boolean
   /** The path after which the next page starts. Null on the last page. */
   next: string | null
-}>('pages/home')
+}
 
 const HomeQuery = z.object({ q: text, after: text })
 
-/** `GET /`: the repositories of the signed-in account, or the front page for other visitors. */
+/** `GET /`: the dashboard of the signed-in account, or the front page for other visitors. */
 export async function homeRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get('/', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return frontPage(reply, null, {})
     const { q, after } = readQuery(HomeQuery, request)
     const search = q.trim().slice(0, 200)
-    const part = { search, after, limit: repositoriesPerPage + 1 }
-    const found = await listReachedRepositories(context.db, reachOf(session.account.id), part)
-    const repositories = found.slice(0, repositoriesPerPage)
-    return homePage(reply, session, {
-      repositories,
-      search,
-      isContinued: after !== '',
-      next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path ?? null) : null,
-    })
+    const list = await readList(context, session, search, after)
+    if (search !== '' || after !== '') return listPage(reply, session, list)
+    return showDashboard(context, reply, session, list)
+  })
+}
+
+async function readList(
+  { db }: AppContext,
+  session: Session,
+  search: string,
+  after: string,
+): Promise<RepositoryList> {
+  const part = { search, after, limit: repositoriesPerPage + 1 }
+  const found = await listReachedRepositories(db, reachOf(session.account.id), part)
+  const repositories = found.slice(0, repositoriesPerPage)
+  const contents = await readContents(
+    db,
+    repositories.map(({ id }) => id),
+  )
+  return {
+    repositories: repositories.map((one) => ({ ...one, content: contents.get(one.id) })),
+    maxCounted,
+    search,
+    next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path ?? null) : null,
+  }
+}
+
+async function showDashboard(
+  { db }: AppContext,
+  reply: FastifyReply,
+  session: Session,
+  list: RepositoryList,
+): Promise<FastifyReply> {
+  const { id } = session.account
+  const [groups, events, expiring, hasToken, administrators] = await Promise.all([
+    listReachedGroups(db, reachOf(id), { after: null, limit: maxGroups + 1 }),
+    listRecentPackageEvents(db, id, maxEvents),
+    listExpiringTokens(db, id, expiryDays, maxTokens),
+    hasLiveToken(db, id),
+    list.repositories.length === 0 ? listSiteAdministrators(db, maxAdministrators) : [],
+  ])
+  return dashboardPage(reply, session, {
+    ...list,
+    groups: groups.slice(0, maxGroups),
+    hasMoreGroups: groups.length > maxGroups,
+    events: events.map((event) => ({ ...event, sentence: describeEvent(event) })),
+    expiring,
+    hasToken,
+    administrators,
   })
 }

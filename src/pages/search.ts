@@ -1,10 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
+import { type AccountDetails, listAccounts } from '../accounts/accounts.ts'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { nobody, page } from '../http/pages.ts'
-import { type FoundPackage, searchAllPackages } from '../registry/tables/listed-packages.ts'
+import { type FoundPackage, searchAllPackages } from '../registry/tables/found-packages.ts'
 import { type ReachedRepository, searchRepositories } from '../repositories/reached.ts'
 
 /** More than this is not listed: a longer word finds fewer. */
@@ -14,24 +15,29 @@ const searchPage = page<{
   search: string
   packages: FoundPackage[]
   repositories: ReachedRepository[]
+  /** Null for people who are not site administrators. */
+  people: AccountDetails[] | null
   maxFound: number
 }>('pages/search')
 
 const SearchQuery = z.object({ q: text })
 
-/** `GET /search?q=`: packages and repositories that the visitor may see. */
+/** `GET /search?q=`: packages and repositories that the visitor may see; for site administrators, people too. */
 export async function searchPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { db } = context
   app.get('/search', async (request, reply) => {
     const session = await readSession(context, request)
     const accountId = session?.account.id ?? null
     const search = readQuery(SearchQuery, request).q.trim().slice(0, 200)
-    const [packages, repositories] =
+    const isAdmin = session?.account.isAdmin === true
+    const [packages, repositories, people] =
       search === ''
-        ? [[], []]
+        ? [[], [], null]
         : await Promise.all([
-            searchAllPackages(context.db, accountId, search, maxFound),
-            searchRepositories(context.db, accountId, search, maxFound),
+            searchAllPackages(db, accountId, search, maxFound),
+            searchRepositories(db, accountId, search, maxFound),
+            isAdmin ? listAccounts(db, { after: null, limit: maxFound }, search) : null,
           ])
-    return searchPage(reply, session ?? nobody, { search, packages, repositories, maxFound })
+    return searchPage(reply, session ?? nobody, { search, packages, repositories, people, maxFound })
   })
 }

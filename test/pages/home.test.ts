@@ -1,6 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import { aGroup, aGroupMember, aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aMember,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  signIn,
+} from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
 
 describe('GET /', () => {
   const t = useApp()
@@ -59,5 +68,104 @@ describe('GET /', () => {
     expect((await open('/?q=repo&after=')).next).toContain('q=repo')
     expect((await open('/?q=nothing')).body).toContain('No repository of yours was found')
     expect((await open(`/?after=${group.name}/repo999`)).body).toContain('Show all')
+  })
+
+  const look = async (account: { username: string }) => {
+    const cookie = await signIn(t.app, account)
+    return (await t.app.inject({ url: '/', headers: { cookie } })).body
+  }
+
+  it('counts the packages that are offered, and names the last publish', async () => {
+    const { account, repository, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/one' })
+    await push('1.0.0', { name: 'acme/two' })
+    await push('1.0.0', { name: 'acme/gone' })
+    await t.db.query(
+      `update package_version set deleted_at = now()
+        where package_id = (select id from package where repository_id = $1 and name = 'acme/gone')`,
+      [repository.id],
+    )
+    const body = await look(account)
+    expect(body).toMatch(/>2 packages · last publish <time /)
+    await t.db.query(
+      `insert into package (repository_id, name) select $1, 'many/p' || i from generate_series(1, 1100) i`,
+      [repository.id],
+    )
+    expect(await look(account)).toContain('>1,000+ packages · last publish')
+  })
+
+  it('says that a repository without packages has none', async () => {
+    const { account } = await aPublisher(t)
+    const body = await look(account)
+    expect(body).toContain('0 packages')
+    expect(body).not.toContain('last publish')
+  })
+
+  it('tells what happened to packages, and neither settings nor what happens elsewhere', async () => {
+    const { account, push, repository } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/news' })
+    await t.db.query(
+      `insert into registry_event (repository_id, action, details) values ($1, 'set-member', '{"username":"zed"}')`,
+      [repository.id],
+    )
+    const other = await aPublisher(t)
+    await other.push('1.0.0', { name: 'other/news' })
+    const body = await look(account)
+    expect(body).toMatch(
+      new RegExp(`${account.username} published <a [^>]+>acme/news</a> <code>1.0.0</code>`),
+    )
+    expect(body).not.toContain('zed')
+    expect(body).not.toContain('other/news')
+    const admin = await look(await anAccount(t.db, { isAdmin: true }))
+    expect(admin).toContain('acme/news')
+    expect(admin).toContain('other/news')
+  })
+
+  it('lists groups with the role', async () => {
+    const account = await anAccount(t.db)
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'developer')
+    expect(await look(account)).toContain(
+      `<a href="/${group.name}">${group.name}</a> <span class="badge">developer`,
+    )
+  })
+
+  it('warns of tokens that expire soon or expired lately, and of no others', async () => {
+    const account = await anAccount(t.db)
+    for (const [name, days] of [
+      ['soon', 3],
+      ['later', 60],
+    ] as const) {
+      await aPersonalToken(t.db, account, { name, expiry: { inDays: days } })
+    }
+    for (const [name, days] of [
+      ['lately', 3],
+      ['long-ago', 60],
+    ] as const) {
+      await aPersonalToken(t.db, account, { name })
+      await t.db.query(
+        'update personal_token set expires_at = now() - make_interval(days => $2) where account_id = $3 and name = $1',
+        [name, days, account.id],
+      )
+    }
+    const warnings = [...(await look(account)).matchAll(/Your token <a [^>]+>([\w-]+)<\/a> (\w+)/g)]
+    expect(warnings.map(([, name, state]) => `${name} ${state}`)).toEqual(['lately expired', 'soon expires'])
+  })
+
+  it('shows the first steps, and whom to ask, to somebody who has nothing', async () => {
+    const account = await anAccount(t.db)
+    const { rows } = await t.db.query<{ username: string }>(
+      'select username from account where is_admin order by id limit 1',
+    )
+    const body = await look(account)
+    expect(body).toContain('First steps')
+    expect(body).toMatch(new RegExp(`ask a site administrator: [^<]*${rows[0]?.username}`))
+    expect(body).toContain('href="/new/group"')
+    expect(body).toContain('href="/settings/tokens?preset=pull#new"')
+  })
+
+  it('shows no first steps to somebody with a repository and a token', async () => {
+    const { account } = await aPublisher(t)
+    expect(await look(account)).not.toContain('First steps')
   })
 })

@@ -129,6 +129,46 @@ describe('GET /search', () => {
     expect(hidden.body).not.toContain(`href="/${other.repository.path}"`)
   })
 
+  it('finds people for site administrators only', async () => {
+    const sought = await anAccount(t.db, { displayName: 'Zora Needle' })
+    const admin = await anAccount(t.db, { isAdmin: true })
+    const found = await look('/search?q=needle', await signIn(t.app, admin))
+    expect(found.body).toContain(`href="/admin/accounts/${sought.username}"`)
+    const other = await look('/search?q=needle', await signIn(t.app, sought))
+    expect(other.body).not.toContain(`/admin/accounts/${sought.username}`)
+    expect((await look('/search?q=needle')).body).not.toContain(sought.username)
+  })
+
+  it('finds by the index what lies among more packages than it reads', async () => {
+    const { account, repository, push } = await aPublisher(t)
+    await push('1.0.0', {
+      name: 'acme/a-very-long-name-of-a-needle',
+      manifest: { description: 'Finds haystacks' },
+    })
+    await t.db.query(
+      `with made as (insert into package (repository_id, name, description)
+                     select $1, 'straw/s' || i, 'Straw' from generate_series(1, 3000) i returning id)
+       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select made.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
+         from made, (select sort_key, sha256 from package_version limit 1) v`,
+      [repository.id],
+    )
+    const names = (body: string) => [...body.matchAll(/packages\/([\w-]+\/[\w-]+)"/g)].map(([, name]) => name)
+    const admin = await signIn(t.app, await anAccount(t.db, { isAdmin: true }))
+    const stranger = await signIn(t.app, await anAccount(t.db))
+    const member = await signIn(t.app, account)
+    for (const q of ['OF-A-needle', 'haystacks']) {
+      for (const cookie of [admin, member]) {
+        expect(names((await look(`/search?q=${q}`, cookie)).body)).toEqual([
+          'acme/a-very-long-name-of-a-needle',
+        ])
+      }
+      expect(names((await look(`/search?q=${q}`, stranger)).body)).toEqual([])
+    }
+    expect(names((await look('/search?q=straw%2Fs1', member)).body)[0]).toBe('straw/s1')
+    expect(names((await look('/search?q=straw', stranger)).body)).toEqual([])
+  })
+
   it.each(['', '?q=', '?q=%25', '?q=%3Cb%3E', '?q=%00', '?q=a&q=b'])('takes %s', async (query) => {
     const { statusCode, body } = await look(`/search${query}`)
     expect([200, 400, 404]).toContain(statusCode)

@@ -167,7 +167,7 @@ function resultsOf(rows: readonly MatchRow[]): FoundPackages {
 }
 
 /** Returns the keys of a word in the index `package_search`, like the SQL function `search_grams`. */
-function gramsOf(word: string, where: 'name' | 'text'): number[] {
+export function gramsOf(word: string, where: 'name' | 'text'): number[] {
   const bytes = Buffer.from(word)
   const size = where === 'name' && bytes.length === 2 ? 2 : 3
   const kind = where === 'text' ? 0 : size === 3 ? 1 : 2
@@ -182,9 +182,9 @@ function typeGram(type: string): number {
 }
 
 /** Returns some of the grams, spread over the whole word. */
-function some(grams: readonly number[]): number[] {
-  const step = Math.max(grams.length / maxGrams, 1)
-  return Array.from({ length: Math.min(grams.length, maxGrams) }, (_, i) => grams[Math.floor(i * step)] ?? 0)
+export function some(grams: readonly number[], max = maxGrams): number[] {
+  const step = Math.max(grams.length / max, 1)
+  return Array.from({ length: Math.min(grams.length, max) }, (_, i) => grams[Math.floor(i * step)] ?? 0)
 }
 
 /** The maximum number of names in one list. */

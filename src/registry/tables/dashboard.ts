@@ -1,0 +1,118 @@
+import type { Queryable } from '../../database/database.ts'
+import type { RegistryAction } from './events.ts'
+
+/** What a list of repositories says about the packages of one. */
+export interface RepositoryContent {
+  /** Up to 100 it counts packages that are offered, above that all names. At most `maxCounted` + 1. */
+  packages: number
+  /** Null when nothing was published, or so long ago that its event is gone. */
+  lastPublishedAt: Date | null
+}
+
+/** Packages are counted up to this number. More are shown as `1,000+`. */
+export const maxCounted = 1_000
+
+/** Up to this number, each package is checked: all versions of a package can be deleted. */
+const maxChecked = 100
+
+/*
+ * Both parts are written so that only one index has their order. By the statistics of a site with one very large
+ * repository, a read of the whole table would look cheaper.
+ */
+const packagesOf = 'select id from package where repository_id = wanted.id order by name collate "C"'
+
+/** Reads the number of packages and the last release of each repository, by id. */
+export async function readContents(
+  db: Queryable,
+  repositoryIds: readonly string[],
+): Promise<Map<string, RepositoryContent>> {
+  const { rows } = await db.query<RepositoryContent & { id: string }>(
+    `select wanted.id,
+            case when names.count > ${maxChecked} then names.count
+                 else (select count(*)::int from (${packagesOf} limit ${maxChecked}) p
+                        where exists (select from package_version v where v.package_id = p.id and v.is_listed))
+            end as packages,
+            case when last.repository_id = wanted.id then last.happened_at end as "lastPublishedAt"
+       from unnest($1::bigint[]) as wanted (id)
+      cross join lateral (
+        select count(*)::int from (${packagesOf} limit ${maxCounted + 1}) p
+      ) as names (count)
+       left join lateral (
+        select repository_id, happened_at from registry_event
+         where action in ('publish', 'import') and (repository_id, id) <= (wanted.id, 9223372036854775807)
+         order by repository_id desc, id desc limit 1
+      ) as last on true`,
+    [repositoryIds],
+  )
+  return new Map(rows.map(({ id, packages, lastPublishedAt }) => [id, { packages, lastPublishedAt }]))
+}
+
+/** Something that happened to a package, for people who may pull it. */
+export interface PackageEvent {
+  id: string
+  happenedAt: Date
+  repositoryPath: string
+  packageName: string
+  version: string | null
+  action: RegistryAction
+  username: string | null
+  details: Record<string, unknown>
+}
+
+/** What everybody sees who may pull the package. Other events are on the activity page, for admins. */
+const packageActions = `('publish', 'import', 'delete', 'restore', 'abandon', 'unabandon', 'quarantine', 'release',
+  'advise', 'withdraw')`
+/** How many of an account's repositories the list reads, and how many of the latest events of each. */
+const maxRepositories = 1_000
+const maxReadOfOne = 50
+/** How many of the latest events of the site it reads for an account with more repositories. */
+const maxReadOfSite = 2_000
+
+/**
+ * Lists the latest events of packages in the account's repositories. The cost is bounded: of an account with many
+ * repositories, as a site administrator has, it looks among the latest 2,000 events of the site.
+ */
+export async function listRecentPackageEvents(
+  db: Queryable,
+  accountId: string,
+  limit: number,
+): Promise<PackageEvent[]> {
+  const { rows } = await db.query<PackageEvent>(
+    `with mine as materialized (
+       select m.id
+         from (select repository_id as id from repository_member where account_id = $1
+               union
+               select r.id from group_member g join repository r on r.group_id = g.group_id where g.account_id = $1) m
+        limit ${maxRepositories + 1}
+     ), kind as materialized (
+       select coalesce((select is_admin from account where id = $1), false) as is_site_admin,
+              (select count(*) from mine) > ${maxRepositories} as has_many
+     ), found as (
+       (select e.id from mine
+         cross join lateral (select id, action, package from registry_event
+                              where repository_id = mine.id order by id desc limit ${maxReadOfOne}) e
+         where (select not has_many and not is_site_admin from kind) and e.package is not null and e.action in ${packageActions}
+         order by e.id desc limit $2)
+       union all
+       (select e.id from
+               (select id, action, package, repository_id from registry_event order by id desc limit ${maxReadOfSite}) e
+         where (select has_many or is_site_admin from kind) and e.package is not null and e.action in ${packageActions}
+           and ((select is_site_admin from kind)
+                or exists (select from repository_member where repository_id = e.repository_id and account_id = $1)
+                or exists (select from repository r join group_member m on m.group_id = r.group_id
+                            where r.id = e.repository_id and m.account_id = $1))
+         order by e.id desc limit $2)
+     )
+     select e.id, e.happened_at as "happenedAt", g.name || '/' || r.name as "repositoryPath",
+            e.package as "packageName", e.version, e.action, e.details,
+            case when u.id is null and e.account_id is not null then 'deleted account' else u.username end as username
+       from found
+       join registry_event e on e.id = found.id
+       join repository r on r.id = e.repository_id
+       join repository_group g on g.id = r.group_id
+       left join account u on u.id = e.account_id
+      order by e.id desc limit $2`,
+    [accountId, limit],
+  )
+  return rows
+}
