@@ -32,7 +32,7 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
     const events = found.slice(0, eventsPerPage)
     return activityPage(reply, session, {
       repository,
-      events: events.map((event) => ({ ...event, sentence: describeEvent(event) })),
+      events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
       isContinued: after !== '',
       next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
     })
@@ -60,8 +60,11 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   import: 'imported',
 }
 
-/** What was done, such as `published` or `gave a role in the group: ann is admin`. */
-export function describeEvent({ action, details }: Pick<RegistryEvent, 'action' | 'details'>): string {
+/** Returns what was done, such as `published` or `gave a role in the group: ann is admin`. */
+export function describeRegistryEvent({
+  action,
+  details,
+}: Pick<RegistryEvent, 'action' | 'details'>): string {
   const said = sentences[action] ?? action.replaceAll('-', ' ')
   const { username, role, reason, from, to, title } = details as Partial<Record<string, string>>
   if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`

@@ -21,7 +21,7 @@ import {
   type ReachedRepository,
   reachOf,
 } from '../repositories/reached.ts'
-import { describeEvent } from './activity.ts'
+import { describeRegistryEvent } from './activity.ts'
 
 const repositoriesPerPage = 50
 const maxGroups = 12
@@ -108,7 +108,7 @@ async function showDashboard(
     ...list,
     groups: groups.slice(0, maxGroups),
     hasMoreGroups: groups.length > maxGroups,
-    events: events.map((event) => ({ ...event, sentence: describeEvent(event) })),
+    events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
     expiring,
     hasToken,
     administrators,

@@ -17,6 +17,7 @@ import type { PagesContext } from './permit.ts'
 import { authorOf, changing, may, permittedRepository } from './permit.ts'
 
 const advisoriesPage = page<{
+  session: Session | null
   repository: VisibleRepository
   about: ListedPackage
   advisories: Advisory[]
@@ -128,6 +129,7 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
   ): Promise<FastifyReply> {
     return advisoriesPage(reply, session ?? nobody, {
       ...shown,
+      session,
       repository,
       about,
       advisories: await listAdvisories(db, about.id),

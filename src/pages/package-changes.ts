@@ -7,7 +7,7 @@ import { isPlainText } from '../domain/plain-text.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
-import { confirmationPage, page } from '../http/pages.ts'
+import { confirmationPage, nobody, page } from '../http/pages.ts'
 import type { VersionChange } from '../registry/lifecycle/change.ts'
 import { deleteVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
 import { liftQuarantine, quarantineVersion, setAbandoned } from '../registry/lifecycle/warn.ts'
@@ -15,29 +15,23 @@ import { isPackageName } from '../registry/manifest/package-name.ts'
 import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../registry/tables/listed-versions.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
+import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, changing, may, permittedRepository } from './permit.ts'
 
 const versionsPerPage = 100
 
-const versionsPage = page<{
-  repository: VisibleRepository
-  about: ListedPackage
-  versions: ListedVersion[]
-  mayDelete: boolean
-  mayManage: boolean
-  next: string | null
-}>('pages/versions')
+const versionsPage = page<
+  PackageView & {
+    versions: ListedVersion[]
+    mayPush: boolean
+    mayDelete: boolean
+    mayManage: boolean
+    next: string | null
+  }
+>('pages/versions')
 
-interface PackageParams {
-  group: string
-  name: string
-  vendor: string
-  package: string
-}
-interface Route {
-  Params: PackageParams
-}
+type Route = PackageRoute
 
 /** An act on one version: who may do it, what is asked first, and what is done. */
 interface VersionAct {
@@ -98,22 +92,26 @@ const AbandonForm = z.object({
   replacement: text.transform((name) => name.trim().toLowerCase()),
 })
 
-/** `…/packages/<vendor>/<package>/-/versions`: all versions with what can be done with them, and abandoning. */
+/**
+ * `…/packages/<vendor>/<package>/-/versions`: the versions, and for members what they can do with each; abandoning too.
+ * Deleted versions are listed for those who may publish.
+ */
 export async function packageChangeRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db, changes } = context
-  const url = '/:group/:name/packages/:vendor/:package/-/versions'
+  const url = `${packagePath}/-/versions`
 
   app.get<Route>(url, async (request, reply) => {
-    const session = await readSession(context, request)
-    if (!session) return redirectToSignIn(context, request, reply)
-    const { repository, about } = await packageOf(request, session, 'push')
+    const view = await findPackageView(context, request)
+    const { session, repository, about } = view
     const { after } = readQuery(VersionsQuery, request)
-    const found = await listVersions(db, about.id, 'all', { after, limit: versionsPerPage + 1 })
+    const mayPush = may(repository, session, 'push')
+    const part = { after, limit: versionsPerPage + 1 }
+    const found = await listVersions(db, about.id, mayPush ? 'all' : 'undeleted', part)
     const versions = found.slice(0, versionsPerPage)
-    return versionsPage(reply, session, {
-      repository,
-      about,
+    return versionsPage(reply, session ?? nobody, {
+      ...view,
       versions,
+      mayPush,
       mayDelete: may(repository, session, 'deletePackage'),
       mayManage: may(repository, session, 'manage'),
       next: found.length > versionsPerPage ? (versions.at(-1)?.id ?? null) : null,
@@ -198,6 +196,6 @@ function isReason(reason: string): boolean {
   return reason !== '' && Array.from(reason).length <= maxReasonCharacters && isPlainText(reason)
 }
 
-function versionsUrl({ group, name, vendor, package: own }: PackageParams): string {
+function versionsUrl({ group, name, vendor, package: own }: Route['Params']): string {
   return `/${group}/${name}/packages/${vendor}/${own}/-/versions`
 }

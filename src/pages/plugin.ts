@@ -2,6 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import { pageNotFound, wrongMethod } from '../http/page-error.ts'
 import { pagePolicy, servePages } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
+import { openArchiveBrowser } from '../registry/archives/archive-files.ts'
+import { openArchiveStore } from '../registry/archives/store-owner.ts'
 import { activityRoutes } from './activity.ts'
 import { docsRoutes } from './docs.ts'
 import { groupPageRoutes } from './group.ts'
@@ -9,8 +11,12 @@ import { homeRoutes } from './home.ts'
 import { membersRoutes } from './members.ts'
 import { newRoutes } from './new.ts'
 import { packagePageRoutes } from './package.ts'
+import { packageActivityRoutes } from './package-activity.ts'
 import { packageAdvisoryRoutes } from './package-advisories.ts'
 import { packageChangeRoutes } from './package-changes.ts'
+import { compareRoutes } from './package-compare.ts'
+import { dependencyRoutes } from './package-dependencies.ts'
+import { fileRoutes } from './package-files.ts'
 import type { PagesContext } from './permit.ts'
 import { repositoryPageRoutes } from './repository.ts'
 import { repositorySettingsRoutes } from './repository-settings.ts'
@@ -20,6 +26,7 @@ import { upstreamPageRoutes } from './upstreams.ts'
 /** The pages for people who use the registries (DESIGN §4). */
 export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
   await servePages(app, context.config, pagePolicy)
+  const archives = openArchiveBrowser(await openArchiveStore(context.config))
   app.addHook('onRequest', async (request) => {
     // PostgreSQL cannot store NUL in text, so no name contains one.
     if (request.url.includes('%00')) throw pageNotFound()
@@ -38,5 +45,9 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await packagePageRoutes(app, context)
     await packageChangeRoutes(app, context)
     await packageAdvisoryRoutes(app, context)
+    await dependencyRoutes(app, context)
+    await fileRoutes(app, { ...context, archives })
+    await compareRoutes(app, { ...context, archives })
+    await packageActivityRoutes(app, context)
   })
 }

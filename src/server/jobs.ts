@@ -9,6 +9,7 @@ import { sendMailJob } from '../mail/mail-queue.ts'
 import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
+import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rollDownloadsJob } from '../registry/tables/downloads.ts'
 import { sweepEventsJob } from '../registry/tables/events.ts'
 import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../registry/upstreams/feed.ts'
@@ -30,6 +31,7 @@ export const jobs: readonly Job[] = [
   collectGarbageJob,
   rollDownloadsJob,
   sweepEventsJob,
+  listDependenciesJob,
   followFeeds,
   renderDueMirrors,
   releaseUnusedArchives,

@@ -5,6 +5,7 @@ import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
 import { aPublisher } from '../support/registry-actors.ts'
+import { aZip } from '../support/zip.ts'
 
 const port = await freePort()
 const baseURL = `http://127.0.0.1:${port}`
@@ -19,7 +20,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const repository = await aRepository(t.db)
     await aMember(t.db, account, repository, 'admin')
     const { push } = await aPublisher(t, { repository })
-    await push('1.0.0')
+    await push('1.0.0', { payload: aFullPackage() })
     const page = await browser.newPage({ baseURL, viewport: { width: 1280, height: 800 }, ...options })
     await page.goto(`/${repository.path}/packages/acme/lib`)
     await page.getByRole('link', { name: 'Sign in' }).first().click()
@@ -33,7 +34,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
   for (const javaScriptEnabled of [false, true]) {
     it(`deletes a version after a question, ${javaScriptEnabled ? 'in a dialog' : 'without JavaScript'}`, async () => {
       const { page } = await anAdmin({ javaScriptEnabled })
-      await page.getByRole('link', { name: 'Manage versions' }).click()
+      await page.getByRole('link', { name: 'Versions', exact: true }).click()
       await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
       const dialog = page.getByRole('dialog')
       if (javaScriptEnabled) {
@@ -68,7 +69,9 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
     const own = `/${repository.path}`
     const below = ['', '/-/members', '/-/activity', '/-/settings', '/packages/acme/lib']
-    const more = ['/packages/acme/lib/-/versions', '/packages/acme/lib/-/advisories']
+    const tabs = ['versions', 'dependencies', 'dependents', 'files', 'compare', 'advisories', 'activity']
+    const files = ['files?path=src', 'files?path=src/Lib.php']
+    const more = [...tabs, ...files].map((tab) => `/packages/acme/lib/-/${tab}`)
     const asks = ['/packages/acme/lib/-/versions/quarantine?version=1.0.0']
     const [group] = repository.path.split('/')
     const others = ['/', `/${group}`, '/new/group', '/new/repository', '/search?q=lib', '/docs', '/docs/api']
@@ -84,15 +87,53 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
         await page.goto(path)
         expect(await violations(page, axe), `${path} in ${colorScheme}`).toEqual([])
         await shoot(page, `${path}-${colorScheme}-1280`)
-        await page.setViewportSize({ width: 375, height: 740 })
-        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
-        expect(overflow, `${path} at 375 px`).toBeLessThanOrEqual(0)
+        for (const width of [320, 375]) {
+          await page.setViewportSize({ width, height: 740 })
+          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+          expect(overflow, `${path} at ${width} px`).toBeLessThanOrEqual(0)
+        }
         await shoot(page, `${path}-${colorScheme}-375`)
         await page.setViewportSize({ width: 1280, height: 800 })
       }
     }
   }, 180_000)
 })
+
+/** A package with what its pages can show. */
+function aFullPackage(): Buffer {
+  return aZip({
+    'composer.json': JSON.stringify({
+      name: 'acme/lib',
+      description: 'Counts things, quickly and in order',
+      license: 'MIT',
+      require: { php: '>=8.2', 'acme/other': '^1.0' },
+      'require-dev': { 'phpunit/phpunit': '^11' },
+    }),
+    'README.md': readme,
+    'logo.svg':
+      '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><circle r="20" cx="20" cy="20"/></svg>',
+    'src/Lib.php': `<?php\n\nclass Lib {\n    const LONG = '${'long '.repeat(60)}';\n}\n`,
+  })
+}
+
+const readme = `# Lib
+
+![Logo](logo.svg) ![Build](https://ci.test/badge.svg)
+
+- [x] counts
+- [ ] sleeps
+
+| Option | Default |
+|---|---|
+| \`from\` | 1 |
+
+\`\`\`php
+<?php // Counts
+$lib = new Lib(from: 1, name: "one");
+\`\`\`
+
+See [the class](src/Lib.php) and [the site](https://acme.test).
+`
 
 async function violations(page: Page, axe: string): Promise<string[]> {
   await page.evaluate(axe)

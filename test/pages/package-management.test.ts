@@ -80,10 +80,21 @@ describe('…/-/versions', () => {
     expect((await send('versions/abandon', { abandoned: 'yes', replacement })).statusCode).toBe(400)
   })
 
-  it('refuses a guest, a visitor and a form without its token', async () => {
+  it('shows a guest the versions without acts, and refuses a guest, a visitor and a form without its token', async () => {
     const guest = await aMaintainer('guest')
-    expect((await guest.open(`${guest.home}/-/versions`)).statusCode).toBe(403)
-    const visitor = await t.app.inject(`${guest.home}/-/versions`)
+    const list = await guest.open(`${guest.home}/-/versions`)
+    expect(list.body).toContain('?version=1.0.0')
+    expect(list.body).not.toMatch(/versions\/(?:delete|quarantine)|id="abandon"/)
+    expect((await guest.open(`${guest.home}/-/versions/quarantine?version=1.0.0`)).statusCode).toBe(403)
+    expect((await guest.send('versions/quarantine', { version, reason: 'No' })).statusCode).toBe(403)
+    await t.db.query(
+      `update package_version set deleted_at = now()
+        where package_id = (select id from package where repository_id = $1)`,
+      [guest.repository.id],
+    )
+    expect((await guest.open(`${guest.home}/-/versions`)).body).not.toContain('1.0.0')
+    expect((await t.app.inject(`${guest.home}/-/versions`)).statusCode).toBe(404)
+    const visitor = await t.app.inject(`${guest.home}/-/versions/delete?version=1.0.0`)
     expect(visitor.headers.location).toMatch(/^\/login/)
     const admin = await aMaintainer()
     expect((await admin.send('versions/delete', { version }, 'wrong')).statusCode).toBe(403)

@@ -137,26 +137,31 @@ export function readUInt64(buffer: Buffer, at: number): number {
 
 const WINDOW_BYTES = 65_536
 
+/** Returns the bytes [start, end) of an archive, or fewer at its end. */
+export type ReadBytes = (start: number, end: number) => Promise<Buffer>
+
 /**
  * A buffered reader for yauzl. yauzl asks for a few dozen bytes at a time, and each read uses the thread pool: an
  * archive of 45,000 small files took 25 s. Headers and small contents are neighbours, so this reader fetches 64 KiB
  * at a time and serves reads from it.
  */
 export class ZipReader extends RandomAccessReader {
-  readonly #file: FileHandle
+  readonly #readBytes: ReadBytes
+  readonly #windowBytes: number
   #window: Buffer = Buffer.alloc(0)
   #windowStart = 0
 
-  /** The caller closes the file. */
-  constructor(file: FileHandle) {
+  /** Reads a file, which the caller closes, or whatever `source` returns, in windows of at least `windowBytes`. */
+  constructor(source: FileHandle | ReadBytes, windowBytes = WINDOW_BYTES) {
     super()
-    this.#file = file
+    this.#readBytes = typeof source === 'function' ? source : (start, end) => readAt(source, start, end)
+    this.#windowBytes = windowBytes
   }
 
   /** Returns the bytes [start, end), or fewer at the end of the file. Later calls do not change them. */
   async bytes(start: number, end: number): Promise<Buffer> {
     if (start < this.#windowStart || end > this.#windowStart + this.#window.length) {
-      this.#window = await readAt(this.#file, start, Math.max(end, start + WINDOW_BYTES))
+      this.#window = await this.#readBytes(start, Math.max(end, start + this.#windowBytes))
       this.#windowStart = start
     }
     return this.#window.subarray(start - this.#windowStart, end - this.#windowStart)

@@ -66,6 +66,16 @@ export async function listAdvisories(db: Queryable, packageId: string): Promise<
   return rows
 }
 
+/** Counts the active advisories of a package. */
+export async function countAdvisories(db: Queryable, packageId: string): Promise<number> {
+  const { rows } = await db.query<{ count: number }>({
+    name: 'count-advisories',
+    text: 'select count(*)::int as count from advisory where package_id = $1 and withdrawn_at is null',
+    values: [packageId],
+  })
+  return rows[0]?.count ?? 0
+}
+
 /** Lists those of the named packages that the repository has, each with its active advisories. */
 export async function listAdvisoriesOf(
   db: Queryable,

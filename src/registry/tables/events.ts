@@ -142,6 +142,26 @@ export async function listEvents(
   return rows
 }
 
+/** Lists the events of one package, the latest first. `after` is the id of one of them. */
+export async function listPackageEvents(
+  db: Queryable,
+  repositoryId: string,
+  packageName: string,
+  { after, limit }: ListPart,
+): Promise<RegistryEvent[]> {
+  const before = /^\d{1,18}$/.test(after ?? '') ? after : null
+  const { rows } = await db.query<RegistryEvent>(
+    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
+            ${authorName} as username,
+            e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details
+       from registry_event e left join account u on u.id = e.account_id
+      where e.repository_id = $1 and e.package = $2 and ($3::bigint is null or e.id < $3)
+      order by e.id desc limit $4`,
+    [repositoryId, packageName, before, limit],
+  )
+  return rows
+}
+
 /** An event of any repository or group, deleted ones included. */
 export interface SiteEvent extends RegistryEvent {
   /** `acme/php`. For a deleted repository, its last path. Null when the event is about a group. */

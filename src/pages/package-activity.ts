@@ -1,0 +1,41 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../context.ts'
+import { readQuery, text } from '../http/forms.ts'
+import { nobody, page } from '../http/pages.ts'
+import { listPackageEvents, type RegistryEvent } from '../registry/tables/events.ts'
+import { describeRegistryEvent } from './activity.ts'
+import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
+import { may } from './permit.ts'
+
+const eventsPerPage = 50
+
+const packageActivityPage = page<
+  PackageView & {
+    events: (RegistryEvent & { sentence: string })[]
+    /** Whether tokens and client IPs are shown. */
+    maySeeOrigins: boolean
+    isContinued: boolean
+    next: string | null
+  }
+>('pages/package-activity')
+
+const ActivityQuery = z.object({ after: text })
+
+/** `…/-/activity`: what was done to a package, the latest first. Only admins see tokens and client IPs. */
+export async function packageActivityRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  app.get<PackageRoute>(`${packagePath}/-/activity`, async (request, reply) => {
+    const view = await findPackageView(context, request)
+    const { after } = readQuery(ActivityQuery, request)
+    const part = { after, limit: eventsPerPage + 1 }
+    const found = await listPackageEvents(context.db, view.repository.id, view.about.name, part)
+    const events = found.slice(0, eventsPerPage)
+    return packageActivityPage(reply, view.session ?? nobody, {
+      ...view,
+      events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
+      maySeeOrigins: may(view.repository, view.session, 'readSettings'),
+      isContinued: after !== '',
+      next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
+    })
+  })
+}

@@ -1,0 +1,172 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../context.ts'
+import { readQuery, text } from '../http/forms.ts'
+import { PageError, pageNotFound } from '../http/page-error.ts'
+import { nobody, page } from '../http/pages.ts'
+import {
+  type ArchiveBrowser,
+  type ArchiveFile,
+  type DirectoryEntry,
+  listDirectory,
+} from '../registry/archives/archive-files.ts'
+import type { DescribedVersion, ListedVersion } from '../registry/tables/listed-versions.ts'
+import { imageTypeOf } from './image-type.ts'
+import {
+  findPackageView,
+  findShownVersion,
+  listOfferedVersions,
+  type PackageRoute,
+  type PackageView,
+  packagePath,
+  refuseQuarantined,
+} from './package-view.ts'
+
+/** The names of a directory that a page shows. */
+const namesPerPage = 300
+/** Larger files are not shown. */
+const maxTextBytes = 1024 * 1024
+const maxImageBytes = 2 * 1024 * 1024
+/** The escaped text of a file that a page shows. */
+const maxShownBytes = 72 * 1024
+
+/** A file as its page shows it. */
+interface ShownFile {
+  size: number
+  kind: ArchiveFile['kind']
+  /** Null for a file that is not text, is too large, or cannot be read. */
+  text: string | null
+  isImage: boolean
+  /** The number of the first line that is shown. */
+  line: number
+  /** The first line of the next page. Null on the last page. */
+  nextLine: number | null
+}
+
+const filesPage = page<
+  PackageView & {
+    shown: DescribedVersion
+    offered: ListedVersion[]
+    /** The path of the file or directory; '' for the root. */
+    filePath: string
+    entries: DirectoryEntry[]
+    nextName: number | null
+    file: ShownFile | null
+    maxTextBytes: number
+  }
+>('pages/files')
+
+const FilesQuery = z.object({
+  version: text,
+  path: text,
+  line: z.coerce.number().int().min(1).max(10_000_000).default(1),
+  from: z.coerce.number().int().min(0).max(100_000).default(0),
+})
+const RawQuery = z.object({ version: text, path: text })
+
+/**
+ * `…/-/files`: the files of a version's archive. Text is always escaped into a page. Only images have a URL of their
+ * own, `…/-/files/image`, and they are sandboxed: no file of an archive runs in the origin of this server.
+ */
+export async function fileRoutes(
+  app: FastifyInstance,
+  context: AppContext & { archives: ArchiveBrowser },
+): Promise<void> {
+  const { archives } = context
+
+  app.get<PackageRoute>(`${packagePath}/-/files`, async (request, reply) => {
+    const view = await findPackageView(context, request)
+    const { version, path, line, from } = readQuery(FilesQuery, request)
+    const shown = await findShownVersion(context, view, version)
+    refuseQuarantined(view, shown)
+    const files = await filesOf(archives, shown)
+    const file = files.find((known) => known.path === path && known.kind !== 'directory')
+    const names = file ? [] : listDirectory(files, path)
+    if (!names) throw pageNotFound()
+    return filesPage(reply, view.session ?? nobody, {
+      ...view,
+      shown,
+      offered: await listOfferedVersions(context, view),
+      filePath: path,
+      entries: names.slice(from, from + namesPerPage),
+      nextName: names.length > from + namesPerPage ? from + namesPerPage : null,
+      file: file ? await show(shown, file, line) : null,
+      maxTextBytes,
+    })
+  })
+
+  app.get<PackageRoute>(`${packagePath}/-/files/image`, async (request, reply) => {
+    const view = await findPackageView(context, request)
+    const { version, path } = readQuery(RawQuery, request)
+    const shown = await findShownVersion(context, view, version)
+    refuseQuarantined(view, shown)
+    const files = await filesOf(archives, shown)
+    const file = files.find((known) => known.path === path && known.kind === 'file')
+    const bytes = file ? await archives.read(shown.sha256, file, maxImageBytes) : null
+    const type = bytes && imageTypeOf(path, bytes)
+    if (!type) throw pageNotFound()
+    const isPublic = view.repository.visibility === 'public' && shown.quarantinedAt === null
+    return reply
+      .headers({
+        'content-security-policy': "sandbox; default-src 'none'",
+        'cross-origin-resource-policy': 'same-origin',
+        'cache-control': isPublic ? 'public, max-age=3600' : 'private, max-age=300',
+        etag: `"${shown.sha256.slice(0, 32)}-${file?.crc32.toString(16)}"`,
+      })
+      .type(type)
+      .send(bytes)
+  })
+
+  async function show({ sha256 }: DescribedVersion, file: ArchiveFile, line: number): Promise<ShownFile> {
+    const { size, kind, path } = file
+    const bytes = await archives.read(sha256, file, maxTextBytes)
+    const content = bytes && decodeText(bytes)
+    const part = content === null ? null : partOf(content, line)
+    const isImage = /\.(?:png|jpe?g|gif|webp|svg)$/i.test(path) && size <= maxImageBytes && kind === 'file'
+    return { size, kind, text: part?.text ?? null, isImage, line, nextLine: part?.nextLine ?? null }
+  }
+}
+
+/** Lists the files of a version. Throws 404 when the archive store does not have its archive. */
+export async function filesOf(
+  archives: ArchiveBrowser,
+  { sha256, version }: ListedVersion,
+): Promise<readonly ArchiveFile[]> {
+  const files = await archives.list(sha256)
+  if (!files) throw new PageError(404, `The archive of version ${version} is no longer stored.`)
+  return files
+}
+
+/** Returns bytes as text. Null when they are not UTF-8, or contain NUL. */
+function decodeText(bytes: Buffer): string | null {
+  try {
+    const decoded = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    return decoded.includes('\0') ? null : decoded
+  } catch {
+    return null
+  }
+}
+
+/** Returns as many whole lines as fit on a page, from a line on. A line that is too long for a page is cut. */
+function partOf(content: string, firstLine: number): { text: string; nextLine: number | null } {
+  const lines = content.split('\n')
+  const shown: string[] = []
+  let bytes = 0
+  for (let at = firstLine - 1; at < lines.length; at += 1) {
+    const line = lines[at] ?? ''
+    bytes += escapedBytes(line) + 1
+    if (bytes > maxShownBytes) {
+      if (shown.length > 0) return { text: shown.join('\n'), nextLine: at + 1 }
+      return {
+        text: `${line.slice(0, maxShownBytes / 6)}…`,
+        nextLine: at + 2 <= lines.length ? at + 2 : null,
+      }
+    }
+    shown.push(line)
+  }
+  return { text: shown.join('\n'), nextLine: null }
+}
+
+function escapedBytes(line: string): number {
+  return Buffer.byteLength(line) + 5 * (line.match(/[&<>"']/g)?.length ?? 0)
+}

@@ -1,0 +1,69 @@
+import type { FastifyRequest } from 'fastify'
+import type { Session } from '../accounts/sessions.ts'
+import { readSession } from '../accounts/visitor.ts'
+import type { AppContext } from '../context.ts'
+import { PageError, pageNotFound } from '../http/page-error.ts'
+import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
+import {
+  type DescribedVersion,
+  findDescribedVersion,
+  type ListedVersion,
+  listVersions,
+} from '../registry/tables/listed-versions.ts'
+import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
+import { may } from './permit.ts'
+
+/** A route below the page of a package. */
+export interface PackageRoute {
+  Params: { group: string; name: string; vendor: string; package: string }
+}
+
+/** A package as one reader sees it. */
+export interface PackageView {
+  /** Null for a visitor. */
+  session: Session | null
+  repository: VisibleRepository
+  about: ListedPackage
+}
+
+/** The URL pattern of a package's page. */
+export const packagePath = '/:group/:name/packages/:vendor/:package'
+
+/** Finds the package of a URL. Throws 404 when the reader may not see its repository. */
+export async function findPackageView(
+  context: AppContext,
+  request: FastifyRequest<PackageRoute>,
+): Promise<PackageView> {
+  const { params } = request
+  const session = await readSession(context, request)
+  const repository = await findVisibleRepository(context.db, params, session?.account.id ?? null)
+  const about =
+    repository && (await findPackage(context.db, repository.id, `${params.vendor}/${params.package}`))
+  if (!repository || !about) throw pageNotFound()
+  return { session, repository, about }
+}
+
+/** Finds a version that is not deleted; the latest one for ''. Throws 404 when there is none. */
+export async function findShownVersion(
+  { db }: AppContext,
+  { about }: PackageView,
+  version: string,
+): Promise<DescribedVersion> {
+  const shown = await findDescribedVersion(db, about.id, version || null)
+  if (!shown) throw pageNotFound()
+  return shown
+}
+
+/** Throws 403 for the contents of a version in quarantine, unless the reader may publish versions. */
+export function refuseQuarantined({ session, repository }: PackageView, version: ListedVersion): void {
+  if (version.quarantinedAt === null || may(repository, session, 'push')) return
+  throw new PageError(403, `Version ${version.version} is quarantined, so its files are not shown.`)
+}
+
+/** How many versions a field offers. Others are typed. */
+const offeredVersions = 50
+
+/** Lists the newest versions, for a field that chooses one. */
+export function listOfferedVersions({ db }: AppContext, { about }: PackageView): Promise<ListedVersion[]> {
+  return listVersions(db, about.id, 'undeleted', { after: null, limit: offeredVersions })
+}

@@ -1,0 +1,174 @@
+import { promisify } from 'node:util'
+import { crc32, inflateRaw } from 'node:zlib'
+import { LRUCache } from 'lru-cache'
+import { fromRandomAccessReaderPromise } from 'yauzl'
+import { type ArchiveEntry, readArchiveEntry } from './archive-entry.ts'
+import type { ArchiveStore } from './archive-store.ts'
+import { findPackageRoot, sortTree } from './archive-tree.ts'
+import { limitConcurrency, makePause } from './time-slices.ts'
+import { type ReadBytes, ZipReader } from './zip-directory.ts'
+
+const inflate = promisify(inflateRaw)
+
+/** A file, directory or link of a package. */
+export interface ArchiveFile {
+  /** The path in the package, as Composer unpacks it. */
+  path: string
+  kind: ArchiveEntry['kind']
+  /** In bytes, inflated. */
+  size: number
+  /** The checksum of the contents. The upload was refused unless it matched. */
+  crc32: number
+  compressedSize: number
+  isDeflated: boolean
+  /** The position of the local header. */
+  offset: number
+}
+
+/** Reads single files of stored archives. */
+export interface ArchiveBrowser {
+  /** Lists the files of an archive. The contents of a directory directly follow it. Null when the archive is missing. */
+  list: (sha256: string) => Promise<readonly ArchiveFile[] | null>
+  /** Returns the bytes of a file. Null when it is larger than `maxBytes`, or damaged. */
+  read: (sha256: string, file: ArchiveFile, maxBytes: number) => Promise<Buffer | null>
+}
+
+/** Lists in memory: about 250 bytes for each file. */
+const maxCachedFiles = 100_000
+/** The directory of a large archive is 16 MiB long. A bucket is asked for so much of it at once. */
+const windowBytes = 256 * 1024
+/** More would compete for the event loop, and for the connections to the bucket. */
+const maxListedAtOnce = 3
+const localHeaderBytes = 30
+
+/** Opens the reader of single files. It reads only the parts that it needs, also from a bucket. */
+export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
+  const inTurn = limitConcurrency(maxListedAtOnce)
+  // An archive is named by its hash, so its list never changes.
+  const lists = new LRUCache<string, readonly ArchiveFile[]>({
+    maxSize: maxCachedFiles,
+    sizeCalculation: (files) => files.length + 1,
+    fetchMethod: (sha256) => inTurn(async () => (await listFiles(store, sha256)) ?? undefined),
+    ignoreFetchAbort: true,
+  })
+  return {
+    list: async (sha256) => (await lists.fetch(sha256)) ?? null,
+    read: (sha256, file, maxBytes) => readFile(readerOf(store, sha256), file, maxBytes),
+  }
+}
+
+function readerOf(store: ArchiveStore, sha256: string): ZipReader {
+  const readBytes: ReadBytes = async (start, end) => {
+    const opened = await store.read(sha256, { start, end: end - 1 })
+    return opened ? Buffer.concat(await opened.bytes.toArray()) : Buffer.alloc(0)
+  }
+  return new ZipReader(readBytes, windowBytes)
+}
+
+async function listFiles(store: ArchiveStore, sha256: string): Promise<readonly ArchiveFile[] | null> {
+  const stored = await store.stat(sha256)
+  if (!stored) return null
+  const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }
+  const zip = await fromRandomAccessReaderPromise(readerOf(store, sha256), stored.size, options)
+  const pause = makePause()
+  const entries: ArchiveEntry[] = []
+  for await (const header of zip.eachEntry()) {
+    entries.push(readArchiveEntry(header))
+    await pause()
+  }
+  const root = findPackageRoot(entries)
+  const files: ArchiveFile[] = []
+  for (const { entry } of await sortTree(entries)) {
+    if (entry.name.startsWith(root) && entry.name.length > root.length) files.push(toFile(entry, root))
+    await pause()
+  }
+  return files
+}
+
+function toFile({ name, kind, header }: ArchiveEntry, root: string): ArchiveFile {
+  return {
+    path: name.slice(root.length),
+    kind,
+    size: header.uncompressedSize,
+    crc32: header.crc32,
+    compressedSize: header.compressedSize,
+    isDeflated: header.compressionMethod !== 0,
+    offset: header.relativeOffsetOfLocalHeader,
+  }
+}
+
+/** Inflates in the thread pool, and never more than `maxBytes`. */
+async function readFile(reader: ZipReader, file: ArchiveFile, maxBytes: number): Promise<Buffer | null> {
+  if (Math.max(file.size, file.compressedSize) > maxBytes) return null
+  const header = await reader.bytes(file.offset, file.offset + localHeaderBytes)
+  if (header.length < localHeaderBytes) return null
+  const start = file.offset + localHeaderBytes + header.readUInt16LE(26) + header.readUInt16LE(28)
+  const raw = await reader.bytes(start, start + file.compressedSize)
+  const limit = { maxOutputLength: Math.max(file.size, 1) }
+  const bytes = file.isDeflated ? await inflate(raw, limit).catch(() => null) : raw
+  return bytes !== null && bytes.length === file.size && crc32(bytes) === file.crc32 ? bytes : null
+}
+
+/** A name in a directory. */
+export interface DirectoryEntry {
+  name: string
+  path: string
+  kind: ArchiveFile['kind']
+  /** Null for a directory. */
+  size: number | null
+}
+
+/** Lists a directory: directories first. Null when there is none. '' is the root of the package. */
+export function listDirectory(files: readonly ArchiveFile[], directory: string): DirectoryEntry[] | null {
+  const prefix = directory === '' ? '' : `${directory}/`
+  const directories = new Map<string, DirectoryEntry>()
+  const others: DirectoryEntry[] = []
+  let isKnown = directory === ''
+  for (const { path, kind, size } of files) {
+    if (path === directory && kind === 'directory') isKnown = true
+    if (!path.startsWith(prefix) || path.length === prefix.length) continue
+    isKnown = true
+    const slash = path.indexOf('/', prefix.length)
+    const child = slash < 0 ? path : path.slice(0, slash)
+    const name = child.slice(prefix.length)
+    if (slash >= 0 || kind === 'directory') {
+      if (!directories.has(child))
+        directories.set(child, { name, path: child, kind: 'directory', size: null })
+    } else {
+      others.push({ name, path, kind, size })
+    }
+  }
+  return isKnown ? [...directories.values(), ...others] : null
+}
+
+/** What differs between the files of two archives. */
+export interface ChangedFiles {
+  added: string[]
+  removed: string[]
+  changed: string[]
+}
+
+/** Compares two archives by size and checksum of each file, without reading contents. Directories do not count. */
+export async function compareFiles(
+  before: readonly ArchiveFile[],
+  after: readonly ArchiveFile[],
+): Promise<ChangedFiles> {
+  const pause = makePause()
+  const old = new Map<string, ArchiveFile>()
+  for (const file of before) {
+    if (file.kind !== 'directory') old.set(file.path, file)
+    await pause()
+  }
+  const changes: ChangedFiles = { added: [], removed: [], changed: [] }
+  for (const file of after) {
+    await pause()
+    if (file.kind === 'directory') continue
+    const known = old.get(file.path)
+    old.delete(file.path)
+    if (!known) changes.added.push(file.path)
+    else if (known.crc32 !== file.crc32 || known.size !== file.size || known.kind !== file.kind) {
+      changes.changed.push(file.path)
+    }
+  }
+  return { ...changes, removed: [...old.keys()] }
+}

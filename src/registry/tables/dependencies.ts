@@ -1,0 +1,114 @@
+import type { Queryable } from '../../database/database.ts'
+import type { Job } from '../../jobs/job.ts'
+import type { ListPart } from '../../repositories/list-part.ts'
+
+/** A package whose latest version requires another one. */
+export interface Dependent {
+  /** `<repository id>-<package id>`: the position in the list. */
+  id: string
+  repositoryPath: string
+  name: string
+  description: string
+  /** Required for development only. */
+  isDev: boolean
+  /** The constraint, such as `^1.2`. */
+  requirement: string
+}
+
+/** The repositories that an account may see: $1 is the account, null for a visitor. */
+const visible = `visible as materialized (
+  select r.id, g.name || '/' || r.name as path
+    from repository r join repository_group g on g.id = r.group_id
+   where r.visibility = 'public'
+      or r.id in (select repository_id from repository_member where account_id = $1)
+      or r.group_id in (select group_id from group_member where account_id = $1)
+      or coalesce((select is_admin from account where id = $1), false)
+)`
+
+/**
+ * Lists the packages whose latest version requires a name, in the repositories that the account may see. It walks one
+ * index, so a name that 100,000 packages require costs no more than others.
+ */
+export async function listDependents(
+  db: Queryable,
+  { accountId, target }: { accountId: string | null; target: string },
+  { after, limit }: ListPart,
+): Promise<Dependent[]> {
+  const [, repositoryId = '0', packageId = '0'] = /^(\d{1,18})-(\d{1,18})$/.exec(after ?? '') ?? []
+  const { rows } = await db.query<Dependent>(
+    `with ${visible}
+     select d.repository_id || '-' || d.package_id as id, visible.path as "repositoryPath", p.name, p.description,
+            d.is_dev as "isDev", d.requirement
+       from package_dependency d
+       join visible on visible.id = d.repository_id
+       join package p on p.id = d.package_id
+      where d.target = $2 and (d.repository_id, d.package_id) > ($3, $4)
+        and latest_version(p.id) is not null
+      order by d.repository_id, d.package_id, d.is_dev limit $5`,
+    [accountId, target, repositoryId, packageId, limit],
+  )
+  return rows
+}
+
+/** Where a required package is found. */
+export interface FoundRequirement {
+  name: string
+  /** The repository of an own package. */
+  repositoryPath: string
+  /** True when this repository gets the package from an upstream. */
+  isMirrored: boolean
+}
+
+/** Finds the given names among the packages that the account may see: first in the repository itself. */
+export async function listRequirementPlaces(
+  db: Queryable,
+  { accountId, repositoryId }: { accountId: string | null; repositoryId: string },
+  names: readonly string[],
+): Promise<FoundRequirement[]> {
+  const { rows } = await db.query<FoundRequirement>(
+    `with ${visible}
+     select distinct on (name) name, "repositoryPath", "isMirrored"
+       from (
+         select p.name, visible.path as "repositoryPath", false as "isMirrored",
+                case when p.repository_id = $2 then 0 else 2 end as rank
+           from package p join visible on visible.id = p.repository_id
+          where p.name = any($3) and latest_version(p.id) is not null
+         union all
+         select m.name, visible.path, true, 1
+           from mirrored_package m join visible on visible.id = m.repository_id
+          where m.repository_id = $2 and m.name = any($3) and m.upstream_id is not null
+       ) found
+      order by name, rank, "repositoryPath"`,
+    [accountId, repositoryId, names],
+  )
+  return rows
+}
+
+/**
+ * Writes the dependencies of the next packages after an id, as the trigger does it for every change. Returns the last
+ * id; null at the end. It locks packages in the order of their ids, so that no publication waits for it in a circle.
+ */
+async function saveDependenciesAfter(db: Queryable, after: string): Promise<string | null> {
+  const { rows } = await db.query<{ last: string | null }>(
+    `with held as materialized (
+       select id, repository_id from package where id > $1 order by id limit 100 for no key update
+     ), saved as materialized (
+       select id, save_dependencies(id, repository_id) from held
+     )
+     select max(id) as last from saved`,
+    [after],
+  )
+  return rows[0]?.last ?? null
+}
+
+/** Writes the dependencies of packages that an earlier release published. The migration enqueues it once. */
+export const listDependenciesJob: Job = {
+  name: 'list-dependencies',
+  singleton: true,
+  async run({ db }, _data, signal) {
+    for (let last: string | null = '0'; last !== null; ) {
+      signal.throwIfAborted()
+      last = await saveDependenciesAfter(db, last)
+    }
+  },
+}

@@ -1,0 +1,284 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import type { Role, Visibility } from '../../src/domain/permissions.ts'
+import { listDependenciesJob } from '../../src/registry/tables/dependencies.ts'
+import { aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
+import { aZip } from '../support/zip.ts'
+
+const t = useApp()
+const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
+
+/** The zip of a package with some files. */
+function aPackage(files: Record<string, string | Buffer> = {}, manifest: object = {}, folder = ''): Buffer {
+  const all = { 'composer.json': JSON.stringify({ name: 'acme/lib', ...manifest }), ...files }
+  return aZip(Object.fromEntries(Object.entries(all).map(([path, content]) => [folder + path, content])))
+}
+
+/** A developer with a package, signed in. */
+async function aReader({ role = 'developer' as Role, visibility = 'private' as Visibility } = {}) {
+  const publisher = await aPublisher(t, { visibility })
+  const account = await anAccount(t.db)
+  await aMember(t.db, account, publisher.repository, role)
+  const cookie = await signIn(t.app, account)
+  const home = `/${publisher.repository.path}/packages/acme/lib`
+  const look = (tab = '') => t.app.inject({ url: home + tab, headers: { cookie } })
+  return { ...publisher, account, home, look, cookie }
+}
+
+describe('…/-/files', () => {
+  it.each(['', 'lib-1.0.0/'])(
+    'lists directories and shows text, in an archive with the folder %j',
+    async (folder) => {
+      const { push, look } = await aReader()
+      const files = { 'src/Deep/A.php': '<?php echo "<b>";', 'src/B.php': '', 'README.md': '# Lib' }
+      await push('1.0.0', { payload: aPackage(files, {}, folder) })
+      const root = await look('/-/files')
+      const names = (body: string) =>
+        [...body.matchAll(/<tr><td><a [^>]+>([^<]+)<\/a>/g)].map(([, name]) => name)
+      expect(names(root.body)).toEqual(['src/', 'README.md', 'composer.json'])
+      expect(names((await look('/-/files?path=src')).body)).toEqual(['..', 'Deep/', 'B.php'])
+      const file = await look('/-/files?path=src/Deep/A.php')
+      expect(file.body).toContain('&lt;?php echo &quot;&lt;b&gt;&quot;;')
+      expect((await look('/-/files?path=src/B.php')).body).toContain('This file is empty.')
+      for (const missing of ['src/C.php', '../composer.json', '/', 'src/', 'src/Deep/A.php/x', '%00']) {
+        expect((await look(`/-/files?path=${missing}`)).statusCode, missing).toBe(404)
+      }
+      expect((await look('/-/files?version=9.9.9')).statusCode).toBe(404)
+      for (const wrong of ['line=0', 'line=x', 'from=-1', 'path=a&path=b']) {
+        expect((await look(`/-/files?${wrong}`)).statusCode, wrong).toBe(400)
+      }
+    },
+  )
+
+  it('shows no binary, no large file, and a long file in parts below 100 kB', async () => {
+    const { push, look } = await aReader()
+    const long = Array.from({ length: 9000 }, (_, i) => `<line number="${i + 1}">`)
+    const files = {
+      'a.bin': Buffer.from([0, 1, 2, 255]),
+      'large.txt': Buffer.alloc(1024 * 1024 + 1, 'a'),
+      'long.txt': long.join('\n'),
+      'one.txt': '<'.repeat(200_000),
+      'page.html': '<script>alert(1)</script>',
+    }
+    await push('1.0.0', { payload: aPackage(files) })
+    expect((await look('/-/files?path=a.bin')).body).toContain('This file is not text.')
+    expect((await look('/-/files?path=large.txt')).body).toContain('too large')
+    expect((await look('/-/files?path=page.html')).body).not.toContain('<script>alert')
+    expect(Buffer.byteLength((await look('/-/files?path=one.txt')).body)).toBeLessThan(100_000)
+    const seen: string[] = []
+    for (let url: string | null = '/-/files?path=long.txt'; url !== null; ) {
+      const { body } = await look(url)
+      expect(Buffer.byteLength(body)).toBeLessThan(100_000)
+      seen.push(...[...body.matchAll(/&lt;line number=&quot;(\d+)/g)].map(([, line]) => String(line)))
+      const [, line] = /[?&;]line=(\d+)"/.exec(body) ?? []
+      url = line ? `/-/files?path=long.txt&line=${line}` : null
+    }
+    expect(seen).toEqual(long.map((_, i) => `${i + 1}`))
+  })
+
+  it('shows a directory of many files in parts', async () => {
+    const { push, look } = await aReader()
+    const many = Object.fromEntries(Array.from({ length: 650 }, (_, i) => [`many/${i + 1000}.txt`, 'x']))
+    await push('1.0.0', { payload: aPackage(many) })
+    const first = await look('/-/files?path=many')
+    expect(Buffer.byteLength(first.body)).toBeLessThan(100_000)
+    expect(first.body).toContain('1000.txt')
+    expect(first.body).toContain('from=300')
+    expect((await look('/-/files?path=many&from=600')).body).toContain('1649.txt')
+  })
+
+  it('serves images in a sandbox, and nothing else', async () => {
+    const { push, look } = await aReader()
+    const files = {
+      'logo.png': png,
+      'logo.svg': '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
+      'false.png': '<html><script>alert(1)</script></html>',
+      'page.html': '<script>alert(1)</script>',
+      'huge.png': Buffer.concat([png, Buffer.alloc(2 * 1024 * 1024)]),
+    }
+    await push('1.0.0', { payload: aPackage(files) })
+    for (const [path, type] of [
+      ['logo.png', 'image/png'],
+      ['logo.svg', 'image/svg+xml'],
+    ]) {
+      const image = await look(`/-/files/image?version=1.0.0&path=${path}`)
+      expect(image.statusCode).toBe(200)
+      expect(image.headers['content-type']).toBe(type)
+      expect(image.headers['content-security-policy']).toBe("sandbox; default-src 'none'")
+      expect(image.headers['x-content-type-options']).toBe('nosniff')
+      expect(image.headers['cache-control']).toMatch(/^private/)
+    }
+    expect((await look('/-/files/image?path=logo.png')).rawPayload).toEqual(png)
+    for (const path of ['false.png', 'page.html', 'huge.png', 'composer.json', 'none.png', '']) {
+      expect((await look(`/-/files/image?path=${path}`)).statusCode, path).toBe(404)
+    }
+  })
+
+  it('shows nothing to those who may not see the repository, and no files of a quarantined version to guests', async () => {
+    const { push, home, look, repository } = await aReader({ role: 'guest' })
+    await push('1.0.0', { payload: aPackage({ 'logo.png': png }) })
+    const tabs = [
+      'files',
+      'files/image?path=logo.png',
+      'compare',
+      'dependencies',
+      'dependents',
+      'activity',
+      'versions',
+    ]
+    for (const tab of tabs) {
+      expect((await t.app.inject(`${home}/-/${tab}`)).statusCode, tab).toBe(404)
+      expect((await look(`/-/${tab}`)).statusCode, tab).toBe(200)
+    }
+    await t.db.query(
+      `update package_version set quarantined_at = now(), quarantine_reason = 'A secret'
+        where package_id = (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    for (const tab of ['files', 'files/image?path=logo.png', 'compare']) {
+      expect((await look(`/-/${tab}`)).statusCode, tab).toBe(403)
+    }
+    const developer = await anAccount(t.db)
+    await aMember(t.db, developer, repository, 'developer')
+    const cookie = await signIn(t.app, developer)
+    expect((await t.app.inject({ url: `${home}/-/files`, headers: { cookie } })).statusCode).toBe(200)
+  })
+
+  it('says so when the archive is gone', async () => {
+    const { push, look } = await aReader()
+    const { sha256 } = (await push('1.0.0', { payload: aPackage({ 'gone.txt': 'gone' }) })).json()
+    await rm(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`))
+    const page = await look('/-/files')
+    expect(page.statusCode).toBe(404)
+    expect(page.body).toContain('no longer stored')
+  })
+})
+
+describe('…/-/compare', () => {
+  it('shows the files and the values of composer.json that differ', async () => {
+    const { push, look } = await aReader()
+    const before = aPackage(
+      { 'a.txt': 'a', 'b.txt': 'b', 'c.txt': 'c' },
+      { require: { 'acme/x': '^1' } },
+      'one/',
+    )
+    const after = aPackage(
+      { 'a.txt': 'a', 'b.txt': 'B', 'd.txt': 'd' },
+      { require: { 'acme/x': '^2' }, type: 'library' },
+    )
+    await push('1.0.0', { payload: before })
+    expect((await look('/-/compare')).body).toContain('only one version')
+    await push('1.1.0', { payload: after })
+    const { body } = await look('/-/compare')
+    expect(body).toMatch(
+      /require\.acme\/x<\/th><td><code>&quot;\^1&quot;<\/code><\/td><td><code>&quot;\^2&quot;/,
+    )
+    expect(body).toMatch(/type<\/th><td><span class="muted">not set/)
+    const changed = ['b.txt', 'composer.json']
+    for (const path of changed) expect(body).toContain(`before<span class="hidden"> ${path}</span>`)
+    expect(body).toMatch(/<h3>Added <span class="muted">1<\/span><\/h3>[^§]*>d\.txt<\/a>/)
+    expect(body).toMatch(/<h3>Removed <span class="muted">1<\/span><\/h3>[^§]*>c\.txt<\/a>/)
+    expect(body).not.toContain('a.txt')
+    const reverse = await look('/-/compare?from=1.1.0&to=1.0.0')
+    expect(reverse.body).toMatch(/<h3>Added <span class="muted">1<\/span><\/h3>[^§]*>c\.txt<\/a>/)
+    expect((await look('/-/compare?from=1.1.0&to=9.9.9')).statusCode).toBe(404)
+    const same = await look('/-/compare?from=1.1.0&to=1.1.0')
+    expect(same.body.match(/No differences\./g)).toHaveLength(2)
+  })
+})
+
+describe('…/-/dependencies and …/-/dependents', () => {
+  it('links requirements that the reader may see, and lists the dependents of those repositories', async () => {
+    const { push, look, repository, account, home } = await aReader()
+    const shared = await aPublisher(t, { visibility: 'public' })
+    const hidden = await aPublisher(t)
+    const require = {
+      'acme/lib': '^1.0',
+      'acme/shared': '^2',
+      'acme/hidden': '^3',
+      'acme/nowhere': '^4',
+      php: '*',
+    }
+    await push('1.0.0', {
+      name: 'acme/lib',
+      manifest: { require: { 'acme/shared': '^2', 'acme/hidden': '^3' } },
+    })
+    await shared.push('2.0.0', { name: 'acme/shared', manifest: { require } })
+    await hidden.push('3.0.0', { name: 'acme/hidden', manifest: { require } })
+    await t.db.query(
+      `insert into upstream (repository_id, name, url, position) values ($1, 'up', 'https://up.test', 1)`,
+      [repository.id],
+    )
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, upstream_id)
+       select repository_id, 'acme/hidden', id from upstream where repository_id = $1`,
+      [repository.id],
+    )
+    const { body } = await look('/-/dependencies')
+    expect(body).toContain(`href="/${shared.repository.path}/packages/acme/shared"`)
+    expect(body).toContain(`href="/${repository.path}/-/upstreams?q=acme%2Fhidden"`)
+    expect(body).not.toContain(hidden.repository.path)
+
+    const dependents = async () => (await look('/-/dependents')).body
+    expect(await dependents()).toContain(`href="/${shared.repository.path}/packages/acme/shared"`)
+    expect(await dependents()).not.toContain('acme/hidden')
+    await aMember(t.db, account, hidden.repository, 'guest')
+    expect(await dependents()).toContain(`href="/${hidden.repository.path}/packages/acme/hidden"`)
+    // A later version no longer requires it, and a restored earlier state does again.
+    await hidden.push('3.1.0', { name: 'acme/hidden', manifest: { require: { php: '*' } } })
+    expect(await dependents()).not.toContain('acme/hidden')
+    expect((await t.app.inject(`${home}/-/dependents`)).statusCode).toBe(404)
+  })
+
+  it('leads through more dependents than a page takes, and a job lists those of an earlier release', async () => {
+    const { push, look } = await aReader()
+    await push('1.0.0')
+    const many = await aRepository(t.db, { visibility: 'public' })
+    await t.db.query(
+      `with packages as (
+         insert into package (repository_id, name) select $1, 'many/p' || n from generate_series(1, 120) n returning id
+       )
+       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select id, '1.0.0', '1.0.0', '1.0.0.0', false, '1',
+              '{"require":{"Acme/lib":"^1","php":"*","n":1},"require-dev":[]}',
+              (select sha256 from archive limit 1)
+         from packages`,
+      [many.id],
+    )
+    expect((await look('/-/dependents')).body).not.toContain('many/p')
+    const { db, config, app } = t
+    for (let run = 0; run < 2; run += 1) {
+      await listDependenciesJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
+    }
+    const names: string[] = []
+    for (let query = ''; ; ) {
+      const { body } = await look(`/-/dependents${query}`)
+      names.push(...[...body.matchAll(/\/packages\/(many\/p\d+)"/g)].map(([, name]) => String(name)))
+      const next = /dependents(\?after=[\d-]+)"/.exec(body)
+      if (!next) break
+      query = String(next[1])
+    }
+    expect(new Set(names).size).toBe(120)
+    expect(names).toHaveLength(120)
+  })
+})
+
+describe('…/-/activity', () => {
+  it('shows what was done to the package, and only admins from where', async () => {
+    const { push, look, repository, home } = await aReader({ role: 'guest' })
+    await push('1.0.0')
+    await push('1.0.0', { name: 'acme/other' })
+    const { body } = await look('/-/activity')
+    expect(body).toContain('published <code>1.0.0</code>')
+    expect(body.match(/<tr>/g)).toHaveLength(2)
+    expect(body).not.toContain('127.0.0.1')
+    const admin = await anAccount(t.db)
+    await aMember(t.db, admin, repository, 'admin')
+    const cookie = await signIn(t.app, admin)
+    const seen = await t.app.inject({ url: `${home}/-/activity`, headers: { cookie } })
+    expect(seen.body).toContain('from 127.0.0.1')
+  })
+})
