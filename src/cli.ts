@@ -5,6 +5,7 @@ import { applicationCommand } from './commands/application.ts'
 import { archivesCommand, collectGarbageCommand, verifyArchivesCommand } from './commands/archives.ts'
 import { backupCommand, restoreCommand } from './commands/backup.ts'
 import { completionCommand } from './commands/completion.ts'
+import { deployTokenCommand } from './commands/deploy-token.ts'
 import { eventCommand } from './commands/event.ts'
 import { groupCommand } from './commands/group.ts'
 import { importCommand } from './commands/import.ts'
@@ -33,6 +34,7 @@ const program = new Command('svc')
   .addCommand(memberCommand())
   .addCommand(applicationCommand())
   .addCommand(tokenCommand())
+  .addCommand(deployTokenCommand())
   .addCommand(upstreamCommand())
   .addCommand(importCommand())
   .addCommand(vendorCommand())

@@ -1,5 +1,6 @@
 -- Returns the RFC 7662 response for a live token. An application sees its own tokens. A resource server also sees all
--- access and personal tokens, but no refresh token of another client, because clients never send it one.
+-- access, personal and deploy tokens, but no refresh token of another client, because clients never send it one.
+-- A deploy token belongs to a group. Its repositories are always listed, so that no server takes `all` for more.
 -- No row when the client's authentication fails; a null token when there is none to see.
 create or replace function introspect_token(the_client_id text, the_secret_hash bytea, the_token_hash bytea)
 returns table (token jsonb)
@@ -12,18 +13,22 @@ language sql stable as $$
              'username', (select username from account where id = t.account_id),
              'issuedAt', floor(extract(epoch from t.created_at)),
              'expiresAt', case when isfinite(t.expires_at) then floor(extract(epoch from t.expires_at)) end,
-             'resourceScope', t.resource_scope,
+             'group', (select jsonb_build_object('id', id::text, 'name', name) from repository_group where id = t.group_id),
+             'resourceScope', case when t.group_id is null then t.resource_scope else 'specified' end,
              'repositories', array(select (select name from repository_group where id = r.group_id) || '/' || r.name
                                      from repository r
-                                    where r.id = any(t.repository_ids)
+                                    where r.id = any(case when t.group_id is not null and t.resource_scope = 'all'
+                                                       then array(select id from repository where group_id = t.group_id)
+                                                       else t.repository_ids end)
                                     order by 1))
-      from (select kind, scopes, account_id, application_id, created_at, expires_at, resource_scope, repository_ids
+      from (select kind, scopes, account_id, application_id, created_at, expires_at, resource_scope, repository_ids,
+                   group_id
               from live_token
              where token_hash = the_token_hash
                and (asker.is_resource_server or application_id = asker.id)
              union all
             select 'refresh', refresh_scopes, account_id, application_id, created_at, refresh_expires_at, resource_scope,
-                   repository_ids
+                   repository_ids, null
               from live_pair
              where refresh_hash = the_token_hash and refresh_expires_at > now()
                and application_id = asker.id) as t)

@@ -1,13 +1,13 @@
 -- Returns one row for a request to a registry: the repository with this path, the live token with this hash, and the
--- role of the token's account in the repository. Each is null when it does not exist. Endpoints join what they read to
--- this row, so that a request needs one statement.
+-- role of the token's account in the repository. A deploy token has its own role in the repositories of its group. Each is
+-- null when it does not exist. Endpoints join what they read to this row, so that a request needs one statement.
 create or replace function registry_access(group_name text, repository_name text, presented_hash bytea)
 returns table (
   repository_id bigint, visibility repository_visibility, role member_role, token_kind text, token_id bigint,
   account_id bigint, authorization_id bigint, scopes text[], resource_scope resource_scope, repository_ids bigint[]
 )
 language sql stable parallel safe as $$
-  select r.id, r.visibility, own.role, t.kind, t.token_id,
+  select r.id, r.visibility, coalesce(own.role, case when r.group_id = t.group_id then t.own_role end), t.kind, t.token_id,
          t.account_id, t.authorization_id, t.scopes, t.resource_scope, t.repository_ids
     from (values (true)) as request (is_one)
     left join (repository_group g join repository r on r.group_id = g.id)

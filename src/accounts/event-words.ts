@@ -19,7 +19,11 @@ const words: Record<IdentityAction, string> = {
   'admin-granted': 'Became a site administrator',
   'admin-removed': 'No longer a site administrator',
   'token-created': 'Token created',
+  'token-first-used': 'Token used for the first time',
   'token-revoked': 'Token revoked',
+  'deploy-token-created': 'Deploy token created',
+  'deploy-token-first-used': 'Deploy token used for the first time',
+  'deploy-token-revoked': 'Deploy token revoked',
   'consent-given': 'Application authorized',
   'authorization-withdrawn': 'Authorization withdrawn',
   'code-replayed': 'Authorization code used twice',
@@ -42,6 +46,7 @@ export function describeAction(action: string): string {
 export function describeSubject({ application, details }: IdentityEvent): string {
   const parts = [
     application,
+    details['group'],
     details['name'],
     rangeOf(details),
     listOf(details['scopes']),

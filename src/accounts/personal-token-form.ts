@@ -111,7 +111,11 @@ export function readChoice(
 }
 
 /** Returns when the token expires. A date takes precedence over a number of days, and counts until its end in UTC. */
-function readExpiry({ lifetimeInDays, expiresOn, neverExpires }: TokenForm): Expiry | { problem: string } {
+export function readExpiry({
+  lifetimeInDays,
+  expiresOn,
+  neverExpires,
+}: Pick<TokenForm, 'lifetimeInDays' | 'expiresOn' | 'neverExpires'>): Expiry | { problem: string } {
   if (neverExpires) {
     if (expiresOn === '') return 'never'
     return { problem: 'Choose either an expiration date or no expiration, not both.' }

@@ -141,7 +141,7 @@ export async function revokePersonalTokenByName(
 }
 
 /** Returns the parameters of an expiration: a time, a number of days from now, or neither. */
-function expiryValues(expiry: Expiry): [Date | null, number | null] {
+export function expiryValues(expiry: Expiry): [Date | null, number | null] {
   if (expiry === 'never') return [null, null]
   return 'at' in expiry ? [expiry.at, null] : [null, expiry.inDays]
 }

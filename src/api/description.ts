@@ -68,7 +68,7 @@ function securitySchemes(config: Config) {
     personalToken: {
       type: 'http' as const,
       scheme: 'bearer',
-      description: 'A personal access token with the scope that the endpoint requires',
+      description: 'A personal access token or a deploy token with the scope that the endpoint requires',
     },
     registryToken: {
       type: 'http' as const,

@@ -7,6 +7,7 @@ import { RegistryError } from '../registry/errors.ts'
 export const errcodes = {
   invalidArgument: 3,
   notFound: 5,
+  alreadyExists: 6,
   permissionDenied: 7,
   resourceExhausted: 8,
   unimplemented: 12,

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { tokenKinds } from '../domain/secrets.ts'
 import { listEvents, listSiteEvents, type RegistryEvent } from '../registry/tables/events.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import type { ApiContext } from './guards.ts'
@@ -14,10 +15,11 @@ const Event = z
     package: z.string().nullable().meta({ example: 'acme/hello' }),
     version: z.string().nullable().meta({ example: '1.0.0' }),
     account: z.string().nullable().meta({
-      description: 'Username; null for the command line, "deleted account" once the account is gone',
+      description:
+        'Username; null for the command line and for deploy tokens, "deleted account" once the account is gone',
     }),
     token: z
-      .object({ kind: z.enum(['access', 'personal']), id: z.int() })
+      .object({ kind: z.enum(tokenKinds), id: z.int() })
       .nullable()
       .meta({ description: 'The token that was used' }),
     address: z.string().nullable().meta({ description: 'Client IP' }),

@@ -2,13 +2,14 @@ import type { FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../context.ts'
 import { shareStatements } from '../database/shared-statements.ts'
-import { type Act, judge, scopeOf } from '../domain/permissions.ts'
+import { type Act, isAtLeast, judge, scopeOf } from '../domain/permissions.ts'
 import { covers } from '../domain/scopes.ts'
-import { hashSecret, kindOfSecret, type SecretHash } from '../domain/secrets.ts'
+import { hashSecret, isToken, type SecretHash } from '../domain/secrets.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { type Access, findAccess } from '../registry/access.ts'
 import type { Author } from '../registry/tables/events.ts'
 import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
+import { findVisibleGroup } from '../repositories/groups.ts'
 import {
   ApiError,
   errcodes,
@@ -60,13 +61,43 @@ export function guardToken({ db, lastUse }: ApiContext, scope: string): Guard<To
   })
 }
 
+/** A group that a request may manage, and who does it. */
+export interface GroupGrant {
+  groupId: string
+  /** What the token may do. */
+  scopes: readonly string[]
+  author: Author
+}
+
+/**
+ * Requires a token with the scope, for all repositories, of an admin of the group of the URL. Settings of a group concern
+ * every repository of it, so a token for some repositories is not enough.
+ */
+export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant> {
+  const holders = guardToken(context, scope)
+  return makeGuard(scope, async (request) => {
+    const { group = '' } = request.params as Record<string, string | undefined>
+    const address = request.ip
+    await holders.preValidation(request)
+    const { accountId, resourceScope, scopes, kind, tokenId, authorizationId } = holders.granted(request)
+    const found = accountId === null ? null : await findVisibleGroup(context.db, group, accountId)
+    if (!found) throw notFound('group not found')
+    if (!isAtLeast(found.role, 'admin') || resourceScope !== 'all') throw roleForbids()
+    return {
+      groupId: found.id,
+      scopes,
+      author: { accountId, token: { kind, tokenId, authorizationId }, address },
+    }
+  })
+}
+
 /** Requires a token with the scope, for all repositories, of a site administrator. */
 export function guardSite(context: ApiContext, scope: string): Guard<TokenHolder> {
   const holders = guardToken(context, scope)
   return makeGuard(scope, async (request) => {
     await holders.preValidation(request)
     const holder = holders.granted(request)
-    if (!holder.isSiteAdmin || holder.resourceScope !== 'all') throw roleForbids()
+    if (!holder.account?.isSiteAdmin || holder.resourceScope !== 'all') throw roleForbids()
     return holder
   })
 }
@@ -95,7 +126,7 @@ export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): 
 }
 
 /**
- * The bearer token of a request, hashed (RFC 6750 §2.1): an OAuth access token or a personal access token. It is
+ * The bearer token of a request, hashed (RFC 6750 §2.1): an OAuth access token, a personal access token or a deploy token. It is
  * read from the Authorization header only. Throws when it is missing, malformed, or of another kind.
  */
 export function readBearer(request: FastifyRequest): SecretHash {
@@ -104,8 +135,7 @@ export function readBearer(request: FastifyRequest): SecretHash {
   const token = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization)?.[1]
   if (token === undefined) throw unreadableCredentials('The Authorization header is malformed')
   if (hasSecondToken(request)) throw unreadableCredentials('The request carries more than one access token')
-  const kind = kindOfSecret(token)
-  if (kind !== 'access' && kind !== 'personal') throw invalidToken()
+  if (!isToken(token)) throw invalidToken()
   return hashSecret(token)
 }
 
@@ -133,6 +163,7 @@ function hasSecondToken({ query, body }: FastifyRequest): boolean {
 }
 
 function roleForbids(): ApiError {
-  const errmsg = 'the role of the account, or the repositories that its token was made for, do not allow this'
+  const errmsg =
+    'the role of the account or deploy token, or the repositories that the token was made for, do not allow this'
   return new ApiError(403, errcodes.permissionDenied, errmsg)
 }

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import { refuseOtherMethods, refuseOtherPaths } from '../http/unmatched-requests.ts'
 import { advisoryRoutes } from './advisories.ts'
+import { deployTokenRoutes } from './deploy-tokens.ts'
 import { describeApi } from './description.ts'
 import type { ApiScope } from './endpoint.ts'
 import { ApiError, errcodes, notFound, sendApiError } from './errors.ts'
@@ -18,6 +19,7 @@ import { versionRoutes } from './versions.ts'
 const everyRoute = [
   userRoutes,
   groupRoutes,
+  deployTokenRoutes,
   repositoryRoutes,
   memberRoutes,
   eventRoutes,

@@ -1,15 +1,12 @@
 import type { Queryable } from '../database/database.ts'
 import { forEachCall } from '../database/shared-statements.ts'
-import type { TokenGrant } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { UsedToken } from '../jobs/last-use.ts'
+import type { Reach } from '../repositories/reached.ts'
 
-/** The account behind a live token, and what the token may do. */
-export interface TokenHolder extends UsedToken {
-  scopes: string[]
-  resourceScope: TokenGrant['resourceScope']
-  repositoryIds: string[]
-  accountId: string
+/** The account behind a token, as `/api/user` returns it. */
+export interface TokenAccount {
+  id: string
   username: string
   isSiteAdmin: boolean
   displayName: string
@@ -19,8 +16,23 @@ export interface TokenHolder extends UsedToken {
   createdAt: Date
 }
 
+/** Whom a live token belongs to, and what it may do. */
+export interface TokenHolder extends UsedToken, Reach {
+  scopes: string[]
+  /** Null for a deploy token. */
+  account: TokenAccount | null
+}
+
+interface Row extends UsedToken, Omit<Reach, 'deploy' | 'accountId'>, Omit<TokenAccount, 'id'> {
+  scopes: string[]
+  accountId: string | null
+  groupId: string | null
+  ownRole: NonNullable<Reach['deploy']>['role'] | null
+}
+
 const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authorizationId", t.scopes,
-  t.resource_scope as "resourceScope", t.repository_ids as "repositoryIds"`
+  t.resource_scope as "resourceScope", t.repository_ids as "repositoryIds", t.group_id as "groupId",
+  t.own_role as "ownRole"`
 const account = `u.id as "accountId", u.username, u.is_admin as "isSiteAdmin", u.display_name as "displayName", u.email,
   u.email_verified_at as "emailVerifiedAt", u.created_at as "createdAt"`
 
@@ -29,17 +41,17 @@ export async function listTokenHolders(
   db: Queryable,
   tokenHashes: readonly SecretHash[],
 ): Promise<(TokenHolder | null)[]> {
-  const { rows } = await db.query<TokenHolder | { kind: null }>({
+  const { rows } = await db.query<Row | { kind: null }>({
     name: 'list-token-holders',
     text: forEachCall(
       { token_hash: 'bytea' },
       `select ${token}, ${account}
-         from live_token t join account u on u.id = t.account_id
+         from live_token t left join account u on u.id = t.account_id
         where t.token_hash = call.token_hash`,
     ),
     values: [tokenHashes],
   })
-  return rows.map((row) => (row.kind === null ? null : row))
+  return rows.map((row) => (row.kind === null ? null : holderOf(row)))
 }
 
 /** Sets the display name of the holder of a live token with `account-profile:rw`. Null when no such token has that hash. */
@@ -47,8 +59,8 @@ export async function renameTokenHolder(
   db: Queryable,
   tokenHash: SecretHash,
   displayName: string,
-): Promise<TokenHolder | null> {
-  const { rows } = await db.query<TokenHolder>({
+): Promise<TokenAccount | null> {
+  const { rows } = await db.query<Row>({
     name: 'rename-token-holder',
     text: `update account u
               set display_name = $2
@@ -57,5 +69,29 @@ export async function renameTokenHolder(
         returning ${token}, ${account}`,
     values: [tokenHash, displayName],
   })
-  return rows[0] ?? null
+  return rows[0] ? holderOf(rows[0]).account : null
+}
+
+function holderOf(row: Row): TokenHolder {
+  const {
+    accountId,
+    groupId,
+    ownRole,
+    username,
+    isSiteAdmin,
+    displayName,
+    email,
+    emailVerifiedAt,
+    createdAt,
+    ...token
+  } = row
+  return {
+    ...token,
+    accountId,
+    deploy: groupId !== null && ownRole !== null ? { groupId, role: ownRole } : null,
+    account:
+      accountId === null
+        ? null
+        : { id: accountId, username, isSiteAdmin, displayName, email, emailVerifiedAt, createdAt },
+  }
 }

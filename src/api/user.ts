@@ -3,7 +3,7 @@ import { type ApiScope, endpoint, Moment, plainText } from './endpoint.ts'
 import { invalidToken } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardToken, readBearer } from './guards.ts'
-import { renameTokenHolder, type TokenHolder } from './token-holders.ts'
+import { renameTokenHolder, type TokenAccount, type TokenHolder } from './token-holders.ts'
 
 const User = z
   .object({
@@ -42,7 +42,7 @@ export async function userRoutes(app: ApiScope, context: ApiContext): Promise<vo
       summary: 'Get the account behind the token',
       response: { 200: User },
     }),
-    async (request) => describeUser(mayRead.granted(request)),
+    async (request) => describeUser(accountOf(mayRead.granted(request))),
   )
 
   app.patch(
@@ -70,12 +70,18 @@ export async function userRoutes(app: ApiScope, context: ApiContext): Promise<vo
       response: { 200: z.array(Email) },
     }),
     async (request) => {
-      const { email, emailVerifiedAt } = mayReadEmail.granted(request)
+      const { email, emailVerifiedAt } = accountOf(mayReadEmail.granted(request))
       return email === null ? [] : [{ email, primary: true, verified: emailVerifiedAt !== null }]
     },
   )
 }
 
-function describeUser({ accountId, username, displayName, createdAt }: TokenHolder): z.input<typeof User> {
-  return { id: Number(accountId), username, name: displayName, created_at: createdAt.toISOString() }
+/** Returns the account of a token. A deploy token has none; it has none of the scopes of these endpoints either. */
+function accountOf({ account }: TokenHolder): TokenAccount {
+  if (!account) throw invalidToken()
+  return account
+}
+
+function describeUser({ id, username, displayName, createdAt }: TokenAccount): z.input<typeof User> {
+  return { id: Number(id), username, name: displayName, created_at: createdAt.toISOString() }
 }

@@ -38,7 +38,10 @@ const versionMembers = {
   shasum: z.string().meta({ description: 'SHA-1 of the archive, which Composer checks' }),
   size: z.int().meta({ description: 'Bytes of the archive', example: 12_345 }),
   url: z.url().meta({ description: 'The URL of the archive' }),
-  uploader: z.string().nullable().meta({ description: 'Username; null once the account is gone' }),
+  uploader: z
+    .string()
+    .nullable()
+    .meta({ description: 'Username; null for a deploy token, and once the account is gone' }),
   downloads: z.int(),
   published_at: Moment,
   deleted_at: Moment.nullable(),

@@ -43,6 +43,16 @@ export function wholeNumber(unit: string, least: number, most: number): (text: s
   }
 }
 
+/** Parses the lifetime of a token: a number of days, or `never`. */
+export function daysOrNever(text: string): number | 'never' {
+  if (text === 'never') return 'never'
+  try {
+    return wholeNumber('days', 1, 3650)(text)
+  } catch {
+    throw new InvalidArgumentError('It must be a whole number of days from 1 to 3650, or never.')
+  }
+}
+
 /** All scopes, for a command's help. */
 export const scopesHelp = `
 Scopes (:r reads, :rw reads and writes):

@@ -1,4 +1,4 @@
-import { Command, InvalidArgumentError } from 'commander'
+import { Command } from 'commander'
 import type pg from 'pg'
 import {
   type Expiry,
@@ -11,12 +11,12 @@ import { commandActor, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import {
+  daysOrNever,
   jsonOption,
   type ListOptions,
   resourceScopeOption,
   scopeOption,
   scopesHelp,
-  wholeNumber,
   withListOptions,
 } from './options.ts'
 import { printList, printResult, theAccount, theRepository, withDatabase } from './run.ts'
@@ -51,7 +51,7 @@ function createCommand(): Command {
       resourceScopeOption('which repositories it may access (default: all; with --repository: specified)'),
     )
     .option('--repository <paths...>', 'the repositories that it may access, such as acme/php')
-    .option('--expires-in-days <days>', 'lifetime in days; never: no expiration', readDays, defaultDays)
+    .option('--expires-in-days <days>', 'lifetime in days; never: no expiration', daysOrNever, defaultDays)
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc token create ann --name laptop --scope registry-package:rw')
     .addHelpText('after', scopesHelp)
@@ -133,13 +133,4 @@ function revokeCommand(): Command {
 async function findRepositoryIds(db: pg.Pool, paths: string[]): Promise<string[]> {
   const repositories = await Promise.all(paths.map((path) => theRepository(db, path)))
   return repositories.map(({ id }) => id)
-}
-
-function readDays(text: string): number | 'never' {
-  if (text === 'never') return 'never'
-  try {
-    return wholeNumber('days', 1, 3650)(text)
-  } catch {
-    throw new InvalidArgumentError('It must be a whole number of days from 1 to 3650, or never.')
-  }
 }

@@ -26,6 +26,9 @@ const sentences: Record<string, string> = {
   personal_token_name_is_taken: 'The account already has a token with this name.',
   personal_token_name_1_to_100_characters: 'A token’s name has 1 to 100 characters.',
   personal_token_name_is_plain_text: 'A token’s name has no control characters.',
+  deploy_token_name_is_taken: 'The group already has a deploy token with this name.',
+  deploy_token_name_1_to_100_characters: 'A token’s name has 1 to 100 characters.',
+  deploy_token_name_is_plain_text: 'A token’s name has no control characters.',
 }
 
 /** Returns the message for a broken rule of the schema. The name of a constraint is its rule, so it is the default. */

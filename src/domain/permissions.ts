@@ -26,7 +26,7 @@ export type Act = keyof typeof acts
 
 /**
  * The scopes that this product itself checks (SPEC 2.4): those of the registries, and those of `/api/user` and
- * `/api/groups`. The others are for other services, which introspect the token.
+ * `/api/groups` with the deploy tokens of a group. The others are for other services, which introspect the token.
  */
 export const enforcedScopes: readonly string[] = [
   ...new Set(Object.values(acts).map(({ scope }) => scope)),
@@ -34,9 +34,22 @@ export const enforcedScopes: readonly string[] = [
   'account-profile:rw',
   'account-email:r',
   'group-resource:r',
+  'group-manage:r',
+  'group-manage:rw',
 ]
 
-/** The permissions of an OAuth access token or a personal access token. */
+/**
+ * What a deploy token may be made for. A deploy token belongs to a group. In the repositories of its group it has a role
+ * of its own; elsewhere it has none.
+ */
+export const deployRights = {
+  read: { role: 'guest', scopes: ['registry-package:r', 'repo-basic-info:r'] },
+  publish: { role: 'developer', scopes: ['registry-package:rw', 'repo-basic-info:r'] },
+} as const satisfies Record<string, { role: Role; scopes: readonly string[] }>
+
+export type DeployRight = keyof typeof deployRights
+
+/** The permissions of an OAuth access token, a personal access token or a deploy token. */
 export interface TokenGrant {
   scopes: readonly string[]
   resourceScope: ResourceScope
@@ -44,11 +57,11 @@ export interface TokenGrant {
   repositoryIds: readonly string[]
 }
 
-/** A repository, with the role of the account behind the request. */
+/** A repository, with the role of the account or the deploy token behind the request. */
 export interface RepositoryForAccount {
   id: string
   visibility: Visibility
-  /** The stronger of the account's roles on the group and on the repository. Null when it has neither. */
+  /** The stronger of the account's roles on the group and on the repository, or the role of a deploy token. Null: no role. */
   role: Role | null
 }
 

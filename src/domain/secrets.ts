@@ -6,6 +6,7 @@ export const secretPrefixes = {
   access: 'svca_',
   refresh: 'svcr_',
   personal: 'svcp_',
+  deploy: 'svcd_',
   code: 'svcc_',
   client: 'svcs_',
 } as const
@@ -19,7 +20,7 @@ const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const eightDigits = 62n ** 8n
 const randomLength = 43 // 62^43 > 2^256
 const checksumLength = 6 // 62^6 > 2^32
-const shape = /^svc[arpcs]_[0-9A-Za-z]{49}$/
+const shape = /^svc[acdprs]_[0-9A-Za-z]{49}$/
 
 /** Returns a new secret of the kind: prefix, 32 random bytes in base62, and 6 characters with the CRC-32 of both. */
 export function makeSecret(kind: SecretKind): string {
@@ -34,6 +35,16 @@ export function kindOfSecret(secret: string): SecretKind | null {
   if (checksum(body) !== secret.slice(-checksumLength)) return null
   const kinds = Object.keys(secretPrefixes) as SecretKind[]
   return kinds.find((kind) => secret.startsWith(secretPrefixes[kind])) ?? null
+}
+
+/** The kinds of tokens that a request may present: to the registry, and to the API. */
+export const tokenKinds = ['access', 'personal', 'deploy'] as const satisfies SecretKind[]
+export type TokenKind = (typeof tokenKinds)[number]
+
+/** Returns whether a text is a well-formed token of a kind that the registry and the API accept. */
+export function isToken(text: string): boolean {
+  const kind = kindOfSecret(text)
+  return tokenKinds.some((one) => one === kind)
 }
 
 /** Returns the hash of a secret for storing. A slow hash is not needed, because every secret has 256 random bits. */

@@ -1,18 +1,19 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Queryable } from '../database/database.ts'
+import type { TokenKind } from '../domain/secrets.ts'
 
 /** How long uses are gathered before one statement writes them all. */
 const gatherMilliseconds = 3_000
 
 /** A token of the view `live_token` that was just used. */
 export interface UsedToken {
-  kind: 'access' | 'personal'
+  kind: TokenKind
   tokenId: string
-  /** Null for a personal access token. */
+  /** Null unless it is an access token of an application. */
   authorizationId: string | null
 }
 
-/** Stores when authorizations and personal access tokens were last used. */
+/** Stores when authorizations, personal access tokens and deploy tokens were last used. */
 export interface LastUse {
   /** Remembers the use and returns at once, so that no request waits for the database. */
   note: (token: UsedToken) => void
@@ -29,14 +30,16 @@ export interface LastUse {
 export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
   let authorizations = new Set<string>()
   let personalTokens = new Set<string>()
+  let deployTokens = new Set<string>()
   let timer: NodeJS.Timeout | undefined
 
   async function flush(): Promise<void> {
     clearTimeout(timer)
     timer = undefined
-    const used = [[...authorizations], [...personalTokens]] as const
+    const used = [[...authorizations], [...personalTokens], [...deployTokens]] as const
     authorizations = new Set()
     personalTokens = new Set()
+    deployTokens = new Set()
     if (used.every((ids) => ids.length === 0)) return
     try {
       await touch(db, ...used)
@@ -52,6 +55,7 @@ export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
   return {
     note({ kind, tokenId, authorizationId }) {
       if (kind === 'personal') personalTokens.add(tokenId)
+      if (kind === 'deploy') deployTokens.add(tokenId)
       if (authorizationId !== null) authorizations.add(authorizationId)
       schedule()
     },
@@ -68,6 +72,7 @@ async function touch(
   db: Queryable,
   authorizationIds: readonly string[],
   personalTokenIds: readonly string[],
+  deployTokenIds: readonly string[],
 ): Promise<void> {
   await db.query({
     name: 'touch-last-use',
@@ -76,11 +81,16 @@ async function touch(
               where id in (select id from personal_token
                             where id = any($2) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
                               for no key update skip locked)
+           ), deploy as (
+             update deploy_token set last_used_at = now()
+              where id in (select id from deploy_token
+                            where id = any($3) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
+                              for no key update skip locked)
            )
            update account_authorization set last_used_at = now()
             where id in (select id from account_authorization
                           where id = any($1) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
                             for no key update skip locked)`,
-    values: [authorizationIds, personalTokenIds],
+    values: [authorizationIds, personalTokenIds, deployTokenIds],
   })
 }

@@ -1,7 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import { forEachCall } from '../database/shared-statements.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import type { SecretHash } from '../domain/secrets.ts'
+import type { SecretHash, TokenKind } from '../domain/secrets.ts'
 import type { PresentedClient } from './client-auth.ts'
 
 /** The lifetimes of new tokens, and the grace period of a superseded pair. */
@@ -127,12 +127,15 @@ export async function revokeTokens(db: Queryable, calls: readonly PresentedToken
 
 /** A live token as other servers may see it (RFC 7662 §2.2). */
 export interface SeenToken {
-  kind: 'access' | 'refresh' | 'personal'
+  kind: TokenKind | 'refresh'
   scopes: string[]
-  /** Null for a personal access token. */
+  /** Null for a personal access token and for a deploy token. */
   clientId: string | null
-  accountId: string
-  username: string
+  /** Null for a deploy token, like the username. */
+  accountId: string | null
+  username: string | null
+  /** The group that a deploy token belongs to. Null for other tokens. */
+  group: { id: string; name: string } | null
   issuedAt: number
   /** Seconds since 1970; null when it never expires. */
   expiresAt: number | null
@@ -143,7 +146,7 @@ export interface SeenToken {
 
 /**
  * Authenticates the clients and finds live tokens, in the order of the calls. An application sees its own tokens; a
- * resource server also sees all access and personal tokens. The token is null when there is none to see, the element is
+ * resource server also sees all access, personal and deploy tokens. The token is null when there is none to see, the element is
  * null when the client's authentication failed.
  */
 export async function introspectTokens(

@@ -58,6 +58,8 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'change-repository': 'changed the settings',
   'rename-group': 'renamed the group',
   import: 'imported',
+  'create-deploy-token': 'made a deploy token',
+  'revoke-deploy-token': 'revoked a deploy token',
 }
 
 /** Returns what was done, such as `published` or `gave a role in the group: ann is admin`. */
@@ -66,8 +68,9 @@ export function describeRegistryEvent({
   details,
 }: Pick<RegistryEvent, 'action' | 'details'>): string {
   const said = sentences[action] ?? action.replaceAll('-', ' ')
-  const { username, role, reason, from, to, title } = details as Partial<Record<string, string>>
+  const { username, role, reason, from, to, title, name } = details as Partial<Record<string, string>>
   if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`
+  if (name && action.endsWith('deploy-token')) return `${said}: ${name}`
   if (from && to) return `${said}: ${from} is now ${to}`
   if (reason) return `${said} (${reason})`
   return title ? `${said} (${title})` : said

@@ -19,19 +19,20 @@ export interface RegistryRequest {
   tokenHash: SecretHash | null
 }
 
-/** The account whose token a request has. */
+/** The token of a request, and its account. */
 export interface TokenActor extends UsedToken {
-  accountId: string
+  /** Null for a deploy token. */
+  accountId: string | null
 }
 
-/** The repository and token of a request as the database has them, and the account's role in the repository. */
+/** The repository and token of a request as the database has them, and the role of its account or deploy token. */
 export interface Access {
   repositoryId: string | null
   visibility: Visibility
   role: Role | null
   tokenKind: TokenActor['kind'] | null
   tokenId: string
-  accountId: string
+  accountId: string | null
   authorizationId: string | null
   scopes: string[]
   resourceScope: TokenGrant['resourceScope']
@@ -111,7 +112,7 @@ function actorOf({ tokenKind, tokenId, accountId, authorizationId }: Access): To
 function reasonOf(verdict: string, act: Act): string {
   return verdict === 'unscoped'
     ? `The token lacks the scope ${scopeOf(act)}.`
-    : 'The role of the account, or the repositories its token was made for, do not allow this.'
+    : 'The role of the account or deploy token, or the repositories the token was made for, do not allow this.'
 }
 
 const hiddenOrMissing = 'There is no repository at this URL, or the token may not see it.'

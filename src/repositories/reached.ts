@@ -8,15 +8,17 @@ import type { Repository } from './repositories.ts'
  * repository, and a token whose resource scope includes it. A test compares both for every combination.
  */
 
-/** The account whose repositories are listed, and the limits of its token (DESIGN §1). */
+/** The account or deploy token whose repositories are listed, and the limits of the token (DESIGN §1). */
 export interface Reach extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
-  /** Null for a visitor who is not signed in. */
+  /** Null for a visitor who is not signed in, and for a deploy token. */
   accountId: string | null
+  /** The group of a deploy token, and its role in the group's repositories. Null for everybody else. */
+  deploy: { groupId: string; role: Role } | null
 }
 
 /** Returns the reach of a signed-in account without a token. */
 export function reachOf(accountId: string | null): Reach {
-  return { accountId, resourceScope: 'all', repositoryIds: [] }
+  return { accountId, resourceScope: 'all', repositoryIds: [], deploy: null }
 }
 
 /** A repository and the account's role on it. */
@@ -34,26 +36,36 @@ export interface ReachedGroup {
   createdAt: Date
 }
 
-const reachValues = ({ accountId, resourceScope, repositoryIds }: Reach) => [
+const reachValues = ({ accountId, resourceScope, repositoryIds, deploy }: Reach) => [
   accountId,
   resourceScope,
   repositoryIds,
+  deploy?.groupId ?? null,
+  deploy?.role ?? null,
 ]
+
+/** The role of the account or deploy token on a repository. */
+const roleOn = (id: string, groupId: string) =>
+  `coalesce(role_of($1, ${id}), case when ${groupId} = $4::bigint then $5::member_role end)`
 
 /** The ids of the repositories that the account is a member of. A site administrator is a member of all. */
 const memberIds = `(select repository_id from repository_member where account_id = $1
                      union
                     select r.id from group_member m join repository r on r.group_id = m.group_id
                      where m.account_id = $1)`
+/** The same for an account or a deploy token. */
+const reachedIds = `(select id from repository where group_id = $4::bigint union select * from ${memberIds} as own)`
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
 const tokenReaches = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
   or ($2 = 'specified' and r.id = any($3::bigint[])))`
 /** The condition for lists that are not read by membership. */
 const isReached = `(${tokenReaches}
-  and (exists (select from repository_member where repository_id = r.id and account_id = $1)
+  and ((r.group_id = $4::bigint and $5::member_role is not null)
+       or exists (select from repository_member where repository_id = r.id and account_id = $1)
        or exists (select from group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
 
-const repositoryColumns = 'r.id, g.name as group_name, r.name, r.visibility, r.description, r.created_at'
+const repositoryColumns =
+  'r.id, r.group_id, g.name as group_name, r.name, r.visibility, r.description, r.created_at'
 
 /**
  * Lists the repositories on which the account has a role and that the token may access, by group and name, with the text
@@ -66,20 +78,20 @@ export async function listReachedRepositories(
   { after, limit, search = '' }: ListPart & { search?: string },
 ): Promise<(ReachedRepository & { role: Role })[]> {
   const [group = '', name = ''] = (after ?? '').split('/')
-  const part = `${tokenReaches} and g.name >= $4 and (g.name > $4 or r.name > $5)
-       and ($6 = '' or strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($6)) > 0)
-     order by g.name, r.name limit $7`
+  const part = `${tokenReaches} and g.name >= $6 and (g.name > $6 or r.name > $7)
+       and ($8 = '' or strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($8)) > 0)
+     order by g.name, r.name limit $9`
   const { rows } = await db.query<ReachedRepository & { role: Role }>(
     `with part as (
        (select ${repositoryColumns} from repository r join repository_group g on g.id = r.group_id
          where ${isSiteAdmin} and ${part})
        union all
        (select ${repositoryColumns}
-          from ${memberIds} as member (id) join repository r using (id) join repository_group g on g.id = r.group_id
+          from ${reachedIds} as member (id) join repository r using (id) join repository_group g on g.id = r.group_id
          where not ${isSiteAdmin} and ${part})
      )
      select id, group_name || '/' || name as path, visibility, description, created_at as "createdAt",
-            role_of($1, id) as role
+            ${roleOn('id', 'group_id')} as role
        from part
       order by group_name, name`,
     [...reachValues(reach), group, name, search, limit],
@@ -115,21 +127,23 @@ export async function listRepositoriesOfGroup(
 ): Promise<ReachedRepository[]> {
   const { rows } = await db.query<ReachedRepository>(
     `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
-            role_of($1, r.id) as role
+            ${roleOn('r.id', 'r.group_id')} as role
        from repository_group g join repository r on r.group_id = g.id
-      where g.name = $4 and (r.visibility = 'public' or ${isReached}) and r.name > $5
-      order by r.name limit $6`,
+      where g.name = $6 and (r.visibility = 'public' or ${isReached}) and r.name > $7
+      order by r.name limit $8`,
     [...reachValues(reach), groupName, after ?? '', limit],
   )
   return rows
 }
 
 const groupColumns = `g.name, g.created_at as "createdAt",
-  (select role from group_member where group_id = g.id and account_id = $1) as role`
+  coalesce((select role from group_member where group_id = g.id and account_id = $1),
+           case when g.id = $4::bigint then $5::member_role end) as role`
 /** A token for all repositories shows every group of the account, also one without repositories. */
 const isGroupReached = `(
   ($2::resource_scope = 'all'
-   and (${isSiteAdmin} or exists (select from group_member where group_id = g.id and account_id = $1)))
+   and (${isSiteAdmin} or g.id = $4::bigint
+        or exists (select from group_member where group_id = g.id and account_id = $1)))
   or exists (select from repository r where r.group_id = g.id and ${isReached}))`
 
 /** Lists the groups with the account as a member, or with a repository that the token may access, by name. */
@@ -138,14 +152,16 @@ export async function listReachedGroups(
   reach: Reach,
   { after, limit }: ListPart,
 ): Promise<ReachedGroup[]> {
-  const part = `${isGroupReached} and g.name > $4 order by g.name limit $5`
+  const part = `${isGroupReached} and g.name > $6 order by g.name limit $7`
   const { rows } = await db.query<ReachedGroup>(
     `with part as (
        (select g.id, g.name, g.created_at from repository_group g where ${isSiteAdmin} and ${part})
        union all
        (select g.id, g.name, g.created_at from repository_group g
          where not ${isSiteAdmin}
-           and g.id in (select group_id from group_member where account_id = $1
+           and g.id in (select $4::bigint
+                         union
+                        select group_id from group_member where account_id = $1
                          union
                         select r.group_id from repository_member m join repository r on r.id = m.repository_id
                          where m.account_id = $1)
@@ -161,7 +177,7 @@ export async function listReachedGroups(
 export async function isGroupSeen(db: Queryable, reach: Reach, groupName: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `select from repository_group g
-      where g.name = $4 and (${isGroupReached}
+      where g.name = $6 and (${isGroupReached}
         or exists (select from repository r where r.group_id = g.id and r.visibility = 'public'))`,
     [...reachValues(reach), groupName],
   )

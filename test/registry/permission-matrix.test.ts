@@ -8,7 +8,14 @@ import {
 } from '../../src/domain/permissions.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import { type Access, findAccess } from '../../src/registry/access.ts'
-import { aGroupMember, aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
+import {
+  aDeployToken,
+  aGroupMember,
+  aMember,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+} from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { basic } from '../support/registry-actors.ts'
@@ -135,6 +142,53 @@ describe.each(roleSets)('an account that is %j', (held) => {
           pull: isAllowed(one, 'pull') ? 200 : isSeen(one) ? 403 : 404,
           push: isAllowed(one, 'push') ? 400 : isSeen(one) ? 403 : 404,
         })
+      }
+    },
+  )
+})
+
+describe.each(['read', 'publish'] as const)('a deploy token to %s', (right) => {
+  const own = { read: ['describe', 'pull'], publish: ['describe', 'pull', 'push'] }[right]
+
+  it.each(visibilities)(
+    'may do with a %s repository of its group its right, and no more',
+    async (visibility) => {
+      const repository = await aRepository(t.db, { visibility })
+      const sister = await aRepository(t.db, { group: repository.group })
+      const elsewhere = await aRepository(t.db)
+      const [group = '', name = ''] = repository.path.split('/')
+      const tokens = {
+        all: await aDeployToken(t.db, repository.group, { right }),
+        'this one': await aDeployToken(t.db, repository.group, { right, repositories: [repository, sister] }),
+        'another one': await aDeployToken(t.db, repository.group, { right, repositories: [sister] }),
+        // The schema cannot refuse it, so the rule must: a repository of another group.
+        'another group': await aDeployToken(t.db, elsewhere.group, { right }),
+      }
+      const isPublic = visibility === 'public'
+      for (const [reach, token] of Object.entries(tokens)) {
+        const isOwn = reach === 'all' || reach === 'this one'
+        // Everybody may pull from a public repository, and a token that is not limited may describe it.
+        const allowed = isOwn
+          ? own
+          : isPublic
+            ? ['pull', ...(reach === 'another group' ? ['describe'] : [])]
+            : []
+        const access = await findAccess(t.db, { group, name, tokenHash: hashSecret(token) })
+        for (const act of Object.keys(rules) as Act[]) {
+          expect([reach, act, verdictOf(access, act) === 'allowed']).toEqual([
+            reach,
+            act,
+            allowed.includes(act),
+          ])
+        }
+        const seen = isPublic || isOwn
+        expect([reach, await statusesFor(token, repository.path)]).toEqual([
+          reach,
+          {
+            pull: seen ? 200 : 404,
+            push: allowed.includes('push') ? 400 : seen ? 403 : 404,
+          },
+        ])
       }
     },
   )

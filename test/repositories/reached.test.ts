@@ -74,6 +74,7 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
       accountId: account.id,
       resourceScope,
       repositoryIds: ids,
+      deploy: null,
     })
     reaches = [
       ['all', reach('all')],
@@ -136,6 +137,49 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     }
   })
 })
+
+describe.each(visibilities)(
+  'the SQL of the permission rule, for deploy tokens and a %s repository',
+  (visibility) => {
+    it.each(['guest', 'developer'] as const)('says what judge() says to a %s', async (role) => {
+      const repository = await aRepository(t.db, { visibility })
+      const sister = await aRepository(t.db, { group: repository.group })
+      const elsewhere = await aRepository(t.db, { visibility })
+      const reach = (own: { id: string }, ids: string[] | 'all'): Reach => ({
+        accountId: null,
+        resourceScope: ids === 'all' ? 'all' : 'specified',
+        repositoryIds: ids === 'all' ? [] : ids,
+        deploy: { groupId: own.id, role },
+      })
+      const { group } = repository
+      const name = repository.path.split('/')[1] ?? ''
+      const reaches: [string, Reach, Role | null][] = [
+        ['the group', reach(group, 'all'), role],
+        ['this one', reach(group, [repository.id]), role],
+        ['another one of the group', reach(group, [sister.id]), role],
+        ['none', reach(group, []), role],
+        ['another group', reach(elsewhere.group, 'all'), null],
+        ['this one, by another group', reach(elsewhere.group, [repository.id]), null],
+      ]
+      for (const [what, own, held] of reaches) {
+        const token = { scopes: ['repo-basic-info:r'], ...own }
+        const verdict = judge(token, { id: repository.id, visibility, role: held }, 'describe')
+        const isListed = held !== null && verdict === 'allowed'
+        const rolesOf = (found: { path: string; role: Role | null }[]) =>
+          found.filter(({ path }) => path === repository.path).map((each) => each.role)
+        const listed = await listReachedRepositories(t.db, own, { ...all, search: name })
+        expect([what, rolesOf(listed)]).toEqual([what, isListed ? [held] : []])
+        const ofGroup = await listRepositoriesOfGroup(t.db, own, group.name, all)
+        expect([what, rolesOf(ofGroup)]).toEqual([what, verdict === 'hidden' ? [] : [held]])
+        const groups = await listReachedGroups(t.db, own, { after: group.name.slice(0, -1), limit: 1000 })
+        const isGroupListed = what !== 'none' && held !== null
+        expect([what, groups.some((each) => each.name === group.name)]).toEqual([what, isGroupListed])
+        const isSeen = await isGroupSeen(t.db, own, group.name)
+        expect([what, isSeen]).toEqual([what, isGroupListed || visibility === 'public'])
+      }
+    })
+  },
+)
 
 describe('the SQL of scopes', () => {
   it('covers what covers() does, for every pair', async () => {

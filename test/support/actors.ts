@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
+import type pg from 'pg'
 import { insertAccount } from '../../src/accounts/accounts.ts'
+import { createDeployToken, type NewDeployToken } from '../../src/accounts/deploy-tokens.ts'
 import { hashPassword } from '../../src/accounts/passwords.ts'
 import { insertPersonalToken, type NewPersonalToken } from '../../src/accounts/personal-tokens.ts'
-import type { Queryable } from '../../src/database/database.ts'
+import { commandActor, type Queryable } from '../../src/database/database.ts'
 import type { Role } from '../../src/domain/permissions.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import type { Group } from '../../src/repositories/groups.ts'
@@ -95,6 +97,29 @@ export async function aPersonalToken(
     expiry: { inDays: 1 },
     ...about,
   })
+  return token
+}
+
+/** A deploy token of the group; it returns the plain token. */
+export async function aDeployToken(
+  db: pg.Pool,
+  group: { id: string },
+  about: Partial<Omit<NewDeployToken, 'groupId'>> & { madeBy?: { id: string } } = {},
+): Promise<string> {
+  const { madeBy, ...wanted } = about
+  const author = { accountId: madeBy?.id ?? null, token: null, address: null }
+  const { token } = await createDeployToken(
+    db,
+    { author, actor: commandActor },
+    {
+      groupId: group.id,
+      name: aName('deploy'),
+      right: 'publish',
+      repositories: 'all',
+      expiry: { inDays: 1 },
+      ...wanted,
+    },
+  )
   return token
 }
 

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
-import { hashSecret, kindOfSecret, type SecretHash } from '../../domain/secrets.ts'
+import { hashSecret, isToken, kindOfSecret, type SecretHash } from '../../domain/secrets.ts'
 import { basicCredentialsOf } from '../../http/basic-credentials.ts'
 import type { RegistryRequest, requireAccess } from '../access.ts'
 import type { ArchiveStore } from '../archives/archive-store.ts'
@@ -42,16 +42,17 @@ const username = 'svc'
 
 /**
  * Returns the hash of the request's token: HTTP Basic with the username `svc` and the token as its password (SPEC 5.5), or
- * the token as a bearer (Composer's `bearer` credentials). Null when there are no credentials. Throws errcode 16 when they
- * cannot hold a token, without a query.
+ * the token as a bearer (Composer's `bearer` credentials). A deploy token may have any username. Null when there are no
+ * credentials. Throws errcode 16 when they cannot hold a token, without a query.
  */
 function readCredentials(request: FastifyRequest): SecretHash | null {
   const { authorization } = request.headers
   if (authorization === undefined) return null
   const token = /^bearer +([\w.~+/-]+=*)$/i.exec(authorization)?.[1] ?? passwordOf(request)
-  const kind = kindOfSecret(token)
-  if (kind === 'access' || kind === 'personal') return hashSecret(token)
-  throw badCredentials('The password must be an access token or a personal access token of svc.')
+  if (isToken(token)) return hashSecret(token)
+  throw badCredentials(
+    'The password must be an access token, a personal access token or a deploy token of svc.',
+  )
 }
 
 /** Errcode 16 with status 401: Composer prints the warning. */
@@ -63,5 +64,7 @@ function passwordOf(request: FastifyRequest): string {
   const sent = basicCredentialsOf(request)
   if (!sent) throw badCredentials('Send the token as HTTP Basic with the username svc.')
   if (sent.username.toLowerCase() === username) return sent.password
+  // Build servers often store a token under its own name. A deploy token belongs to no account that it could contradict.
+  if (kindOfSecret(sent.password) === 'deploy') return sent.password
   throw badCredentials(`The username must be ${username}, and the password a token.`)
 }

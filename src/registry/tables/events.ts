@@ -37,6 +37,8 @@ export type RegistryAction =
   | 'delete-repository'
   | 'rename-group'
   | 'delete-group'
+  | 'create-deploy-token'
+  | 'revoke-deploy-token'
   | 'add-upstream'
   | 'set-upstream'
   | 'remove-upstream'
@@ -105,9 +107,14 @@ export interface RegistryEvent {
   username: string | null
   tokenKind: UsedToken['kind'] | null
   tokenId: string | null
+  /** The name of a deploy token. Null for other tokens. */
+  tokenName: string | null
   address: string | null
   details: Record<string, unknown>
 }
+
+const tokenColumns = `e.token_kind as "tokenKind", e.token_id as "tokenId",
+            (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
 
 /** The account `u` of an event `e`, which outlives the account. */
 const authorName = `case when u.id is null and e.account_id is not null then 'deleted account' else u.username end`
@@ -125,7 +132,7 @@ export async function listEvents(
   const { rows } = await db.query<RegistryEvent>(
     `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
             ${authorName} as username,
-            e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details
+            ${tokenColumns}, host(e.address) as address, e.details
        from ((select id from registry_event
                where repository_id = $1 and ($2::bigint is null or id < $2)
                order by id desc limit $3)
@@ -196,7 +203,7 @@ export async function listSiteEvents(
   const { rows } = await db.query<SiteEvent>(
     `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
             ${authorName} as username,
-            e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details,
+            ${tokenColumns}, host(e.address) as address, e.details,
             g.name as "groupName",
             coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
                        where r.id = e.repository_id),

@@ -1,0 +1,212 @@
+import type pg from 'pg'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type DeployRight, deployRights } from '../domain/permissions.ts'
+import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
+import { type Author, insertEvent } from '../registry/tables/events.ts'
+import type { ListPart } from '../repositories/list-part.ts'
+import { type Expiry, expiryValues } from './personal-tokens.ts'
+
+/** A deploy token to make. */
+export interface NewDeployToken {
+  groupId: string
+  name: string
+  right: DeployRight
+  /** Ids of repositories of the group; `all` includes later ones. */
+  repositories: readonly { id: string; path: string }[] | 'all'
+  expiry: Expiry
+}
+
+/** A deploy token as the admins of its group see it. */
+export interface DeployToken {
+  id: string
+  /** The name of its group. */
+  group: string
+  name: string
+  right: DeployRight
+  isForAll: boolean
+  /** Paths of the chosen repositories, at most 100. Empty when it is for all. */
+  repositories: string[]
+  /** The account that made it. Null for the command line, `deleted account` when that account is gone. */
+  madeBy: string | null
+  createdAt: Date
+  lastUsedAt: Date | null
+  /** Null when it does not expire. */
+  expiresAt: Date | null
+  isExpired: boolean
+}
+
+/** Who makes or revokes a deploy token, for both kinds of events. */
+export interface DeployTokenAuthor {
+  author: Author
+  actor: Actor
+}
+
+/** A group, or one of its repositories: its page lists only the tokens that reach it. */
+export interface DeployTokenPlace {
+  groupId: string
+  repositoryId: string | null
+}
+
+/**
+ * Makes a deploy token and writes the events. Returns the plain token, its id, and its expiration, null for never. Throws
+ * with the constraint `deploy_token_name_is_taken`, `deploy_token_name_1_to_100_characters` or
+ * `deploy_token_name_is_plain_text`.
+ */
+export async function createDeployToken(
+  db: pg.Pool,
+  { author, actor }: DeployTokenAuthor,
+  wanted: NewDeployToken,
+): Promise<{ id: string; token: string; expiresAt: Date | null }> {
+  const token = makeSecret('deploy')
+  const { groupId, name, right, repositories } = wanted
+  const made = await transaction(
+    db,
+    async (tx) => {
+      const inserted = await insertDeployToken(tx, wanted, hashSecret(token), author.accountId)
+      await insertEvent(tx, author, {
+        ...aboutGroup(groupId),
+        action: 'create-deploy-token',
+        details: {
+          name,
+          right,
+          repositories: repositories === 'all' ? 'all' : repositories.map(({ path }) => path).slice(0, 100),
+        },
+      })
+      return inserted
+    },
+    actor,
+  )
+  return { ...made, token }
+}
+
+/**
+ * Revokes a deploy token of the place at once, by its id or name, and writes the events. With a repository, only a token
+ * for this repository alone is revoked. Returns its name, or null when there is no such token.
+ */
+export async function revokeDeployToken(
+  db: pg.Pool,
+  { author, actor }: DeployTokenAuthor,
+  place: DeployTokenPlace,
+  which: { id: string } | { name: string },
+): Promise<string | null> {
+  return transaction(
+    db,
+    async (tx) => {
+      const name = await endDeployToken(tx, place, which)
+      if (name === null) return null
+      const event = {
+        ...aboutGroup(place.groupId),
+        action: 'revoke-deploy-token',
+        details: { name },
+      } as const
+      await insertEvent(tx, author, event)
+      return name
+    },
+    actor,
+  )
+}
+
+function aboutGroup(groupId: string) {
+  return { repositoryId: null, groupId, packageName: null, version: null }
+}
+
+async function insertDeployToken(
+  tx: pg.PoolClient,
+  { groupId, name, right, repositories, expiry }: NewDeployToken,
+  tokenHash: SecretHash,
+  madeBy: string | null,
+): Promise<{ id: string; expiresAt: Date | null }> {
+  const { role, scopes } = deployRights[right]
+  const { rows } = await tx.query<{ id: string; expiresAt: Date | null }>(
+    `with token as (
+       insert into deploy_token (group_id, name, token_hash, role, scopes, resource_scope, made_by, expires_at)
+       values ($1, $2, $3, $4, $5, case when $6::bigint[] is null then 'all'::resource_scope else 'specified' end, $7,
+               coalesce($8::timestamptz, now() + make_interval(days => $9), 'infinity'))
+       returning id, expires_at
+     ), reach as (
+       insert into deploy_token_repository (deploy_token_id, repository_id)
+       select token.id, r.id from token, repository r where r.id = any($6) and r.group_id = $1
+     )
+     select id, nullif(expires_at, 'infinity') as "expiresAt" from token`,
+    [
+      groupId,
+      name,
+      tokenHash,
+      role,
+      scopes,
+      repositories === 'all' ? null : repositories.map(({ id }) => id),
+      madeBy,
+      ...expiryValues(expiry),
+    ],
+  )
+  return rows[0] as { id: string; expiresAt: Date | null }
+}
+
+const columns = `d.id, g.name as "group", d.name, case d.role when 'guest' then 'read' else 'publish' end as "right",
+            d.resource_scope = 'all' as "isForAll",
+            array(select g.name || '/' || r.name
+                    from deploy_token_repository p join repository r on r.id = p.repository_id
+                   where p.deploy_token_id = d.id
+                   order by 1 limit 100) as repositories,
+            case when a.id is null and d.made_by is not null then 'deleted account' else a.username end as "madeBy",
+            d.created_at as "createdAt", d.last_used_at as "lastUsedAt",
+            nullif(d.expires_at, 'infinity') as "expiresAt", d.expires_at <= now() as "isExpired"`
+
+/**
+ * Lists the deploy tokens of a place, or of all groups, that are not revoked, the newest first. Expired ones are
+ * included. `after` is the id of one of them.
+ */
+export async function listDeployTokens(
+  db: Queryable,
+  place: DeployTokenPlace | null,
+  { after, limit }: ListPart,
+): Promise<DeployToken[]> {
+  const { rows } = await db.query<DeployToken>(
+    `select ${columns}
+       from deploy_token d join repository_group g on g.id = d.group_id left join account a on a.id = d.made_by
+      where d.revoked_at is null and ($3::bigint is null or d.id < $3)
+        and ($1::bigint is null or d.group_id = $1)
+        and ($2::bigint is null or d.resource_scope = 'all'
+             or exists (select from deploy_token_repository where deploy_token_id = d.id and repository_id = $2))
+      order by d.id desc limit $4`,
+    [
+      place?.groupId ?? null,
+      place?.repositoryId ?? null,
+      /^\d{1,18}$/.test(after ?? '') ? after : null,
+      limit,
+    ],
+  )
+  return rows
+}
+
+/** Finds a deploy token of the group that is not revoked. Null when there is none. */
+export async function findDeployToken(
+  db: Queryable,
+  groupId: string,
+  id: string,
+): Promise<DeployToken | null> {
+  const { rows } = await db.query<DeployToken>(
+    `select ${columns}
+       from deploy_token d join repository_group g on g.id = d.group_id left join account a on a.id = d.made_by
+      where d.group_id = $1 and d.id = $2 and d.revoked_at is null`,
+    [groupId, id],
+  )
+  return rows[0] ?? null
+}
+
+async function endDeployToken(
+  tx: pg.PoolClient,
+  { groupId, repositoryId }: DeployTokenPlace,
+  which: { id: string } | { name: string },
+): Promise<string | null> {
+  const { rows } = await tx.query<{ name: string }>(
+    `update deploy_token d set revoked_at = now()
+      where group_id = $1 and revoked_at is null and ($3::bigint is null or id = $3) and ($4::text is null or name = $4)
+        and ($2::bigint is null
+             or (resource_scope = 'specified'
+                 and array(select repository_id from deploy_token_repository where deploy_token_id = d.id) = array[$2]))
+  returning name`,
+    [groupId, repositoryId, 'id' in which ? which.id : null, 'name' in which ? which.name : null],
+  )
+  return rows[0]?.name ?? null
+}

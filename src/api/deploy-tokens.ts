@@ -1,0 +1,181 @@
+import type { FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import {
+  createDeployToken,
+  type DeployTokenAuthor,
+  findDeployToken,
+  type DeployToken as KnownDeployToken,
+  listDeployTokens,
+  revokeDeployToken,
+} from '../accounts/deploy-tokens.ts'
+import { brokenConstraint } from '../database/database.ts'
+import { describeRule } from '../database/rules.ts'
+import { type DeployRight, deployRights } from '../domain/permissions.ts'
+import { coversAll } from '../domain/scopes.ts'
+import { actorOf } from '../http/actor.ts'
+import { findRepositoryByPath } from '../repositories/repositories.ts'
+import { type ApiScope, endpoint, Moment, NoContent, plainText } from './endpoint.ts'
+import { ApiError, errcodes, insufficientScope, notFound } from './errors.ts'
+import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+
+const rights = Object.keys(deployRights) as [DeployRight, ...DeployRight[]]
+const right = z.enum(rights).meta({ description: '`read` installs packages; `publish` also publishes them' })
+
+const DeployToken = z
+  .object({
+    id: z.int(),
+    name: z.string().meta({ example: 'build server' }),
+    right,
+    repositories: z
+      .array(z.string())
+      .nullable()
+      .meta({ description: 'Paths; null: every repository of the group', example: ['acme/php'] }),
+    made_by: z.string().nullable().meta({
+      description: 'Username; null for the command line, "deleted account" once the account is gone',
+    }),
+    created_at: Moment,
+    last_used_at: Moment.nullable(),
+    expires_at: Moment.nullable().meta({ description: 'Null: it does not expire' }),
+  })
+  .meta({ id: 'DeployToken' })
+
+const NewDeployToken = DeployToken.extend({
+  token: z.string().meta({ description: 'The token. It is returned only once' }),
+}).meta({ id: 'NewDeployToken' })
+
+const DeployTokenDraft = z
+  .strictObject({
+    name: plainText(100, 1),
+    right,
+    repositories: z.array(z.string().max(200)).min(1).max(500).optional().meta({
+      description: 'Paths of repositories of the group. Left out: every repository of the group',
+    }),
+    expires_in_days: z.int().min(1).max(3650).nullable().optional().meta({
+      description: 'Lifetime in days, 90 by default; null: it does not expire',
+    }),
+  })
+  .meta({ id: 'DeployTokenDraft' })
+
+const GroupPath = z.object({ group: z.string().meta({ description: 'Name of the group', example: 'acme' }) })
+const TokenPath = GroupPath.extend({
+  token: z
+    .string()
+    .regex(/^\d{1,18}$/)
+    .meta({ description: 'Id of the deploy token', example: '7' }),
+})
+
+/** Deploy tokens of a group, for its admins: `/api/groups/<group>/deploy-tokens`. */
+export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Promise<void> {
+  const { db, config } = context
+  const url = '/groups/:group/deploy-tokens'
+  const mayRead = guardGroup('group-manage:r', context)
+  const mayManage = guardGroup('group-manage:rw', context)
+
+  app.get(
+    url,
+    endpoint(mayRead, {
+      operationId: 'listDeployTokens',
+      tag: 'Groups',
+      summary: 'List the deploy tokens of a group that are not revoked, the newest first',
+      params: GroupPath,
+      querystring: PageQuery,
+      response: { 200: z.array(DeployToken) },
+    }),
+    async (request, reply) => {
+      const place = { groupId: mayRead.granted(request).groupId, repositoryId: null }
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listDeployTokens(db, place, part),
+        ({ id }) => id,
+        describe,
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
+  )
+
+  app.post(
+    url,
+    endpoint(mayManage, {
+      operationId: 'createDeployToken',
+      tag: 'Groups',
+      summary: 'Make a deploy token',
+      description:
+        'A deploy token belongs to the group and to no account. The token that makes it needs the scopes of the right, too.',
+      params: GroupPath,
+      body: DeployTokenDraft,
+      response: { 201: NewDeployToken },
+    }),
+    async (request, reply) => {
+      const grant = mayManage.granted(request)
+      const { name, right, repositories: paths, expires_in_days: inDays = 90 } = request.body
+      // Else a token could make one that may do more than itself.
+      const missing = deployRights[right].scopes.find((scope) => !coversAll(grant.scopes, [scope]))
+      if (missing !== undefined) throw insufficientScope(missing)
+      const repositories = paths === undefined ? 'all' : await findRepositories(request.params.group, paths)
+      const expiry = inDays === null ? 'never' : { inDays }
+      const wanted = { groupId: grant.groupId, name, right, repositories, expiry } as const
+      const made = await refuseTaken(() => createDeployToken(db, whoOf(request, grant), wanted))
+      const token = await findDeployToken(db, grant.groupId, made.id)
+      if (!token) throw notFound('deploy token not found')
+      return reply.code(201).send({ ...describe(token), token: made.token })
+    },
+  )
+
+  app.delete(
+    `${url}/:token`,
+    endpoint(mayManage, {
+      operationId: 'revokeDeployToken',
+      tag: 'Groups',
+      summary: 'Revoke a deploy token at once',
+      params: TokenPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const grant = mayManage.granted(request)
+      const place = { groupId: grant.groupId, repositoryId: null }
+      const name = await revokeDeployToken(db, whoOf(request, grant), place, { id: request.params.token })
+      if (name === null) throw notFound('deploy token not found')
+      return reply.code(204).send()
+    },
+  )
+
+  async function findRepositories(group: string, paths: string[]): Promise<{ id: string; path: string }[]> {
+    const found = []
+    for (const path of new Set(paths)) {
+      const repository = path.startsWith(`${group}/`) ? await findRepositoryByPath(db, path) : null
+      if (!repository) throw notFound('the group has no such repository')
+      found.push(repository)
+    }
+    return found
+  }
+}
+
+async function refuseTaken<T>(make: () => Promise<T>): Promise<T> {
+  try {
+    return await make()
+  } catch (error) {
+    const constraint = brokenConstraint(error)
+    if (constraint !== 'deploy_token_name_is_taken') throw error
+    throw new ApiError(409, errcodes.alreadyExists, describeRule(constraint))
+  }
+}
+
+function whoOf(request: FastifyRequest, { author }: GroupGrant): DeployTokenAuthor {
+  return { author, actor: { ...actorOf(request, author.accountId), via: 'api' } }
+}
+
+function describe(token: KnownDeployToken): z.input<typeof DeployToken> {
+  const { id, name, right, isForAll, repositories, madeBy, createdAt, lastUsedAt, expiresAt } = token
+  return {
+    id: Number(id),
+    name,
+    right,
+    repositories: isForAll ? null : repositories,
+    made_by: madeBy,
+    created_at: createdAt.toISOString(),
+    last_used_at: lastUsedAt?.toISOString() ?? null,
+    expires_at: expiresAt?.toISOString() ?? null,
+  }
+}

@@ -1,0 +1,124 @@
+import { Command, Option } from 'commander'
+import {
+  createDeployToken,
+  type DeployToken,
+  type DeployTokenAuthor,
+  listDeployTokens,
+  revokeDeployToken,
+} from '../accounts/deploy-tokens.ts'
+import { commandActor } from '../database/database.ts'
+import { type DeployRight, deployRights } from '../domain/permissions.ts'
+import { commandLine } from '../registry/tables/events.ts'
+import { daysOrNever, jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
+
+interface CreateOptions {
+  name: string
+  right: DeployRight
+  repository?: string[]
+  expiresInDays: number | 'never'
+  json?: boolean
+}
+
+const operator: DeployTokenAuthor = { author: commandLine, actor: commandActor }
+
+/** `svc deploy-token …` */
+export function deployTokenCommand(): Command {
+  return new Command('deploy-token')
+    .description('Deploy tokens: for build servers. They belong to a group and to no person.')
+    .addCommand(createCommand())
+    .addCommand(listCommand())
+    .addCommand(revokeCommand())
+}
+
+function createCommand(): Command {
+  return new Command('create')
+    .description('Create a deploy token. It is printed once.')
+    .argument('<group>', 'the group that it belongs to')
+    .requiredOption('--name <name>', 'what it is for')
+    .addOption(
+      new Option('--right <right>', 'read installs packages; publish also publishes them')
+        .choices(Object.keys(deployRights))
+        .default('read'),
+    )
+    .option(
+      '--repository <paths...>',
+      'only these repositories, such as acme/php (default: all of the group)',
+    )
+    .option('--expires-in-days <days>', 'lifetime in days; never: no expiration', daysOrNever, 90)
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      '\nExample:\n  svc deploy-token create acme --name ci --right publish --repository acme/php',
+    )
+    .action(createToken)
+}
+
+async function createToken(groupName: string, options: CreateOptions): Promise<void> {
+  const { name, right, repository: paths, expiresInDays } = options
+  const { id, token, expiresAt } = await withDatabase(async (db) => {
+    const group = await theGroup(db, groupName)
+    const outside = paths?.find((path) => !path.startsWith(`${groupName}/`))
+    if (outside !== undefined) throw new Error(`${outside} is not a repository of ${groupName}.`)
+    const repositories = paths ? await Promise.all(paths.map((path) => theRepository(db, path))) : 'all'
+    const expiry = expiresInDays === 'never' ? 'never' : { inDays: expiresInDays }
+    return createDeployToken(db, operator, { groupId: group.id, name, right, repositories, expiry })
+  })
+  const end = expiresAt ? `until ${expiresAt.toISOString()}` : 'without expiration'
+  printResult(
+    options,
+    { id: Number(id), token, name, group: groupName, right, expires_at: expiresAt },
+    `Deploy token ${name} of ${groupName} created, valid ${end}. Shown only once: ${token}`,
+  )
+}
+
+function listCommand(): Command {
+  return withListOptions(new Command('list'))
+    .description(
+      'List the deploy tokens of a group, or of all groups, the newest first. Revoked ones are left out.',
+    )
+    .argument('[group]', 'the group that they belong to')
+    .action((groupName: string | undefined, options: ListOptions) =>
+      withDatabase(async (db) => {
+        const group = groupName === undefined ? null : await theGroup(db, groupName)
+        const place = group && { groupId: group.id, repositoryId: null }
+        await printList<DeployToken>(options, {
+          list: (part) => listDeployTokens(db, place, part),
+          keyOf: ({ id }) => id,
+          describe: (token) => ({
+            id: Number(token.id),
+            group: token.group,
+            name: token.name,
+            right: token.right,
+            repositories: token.isForAll ? 'all' : token.repositories,
+            made_by: token.madeBy,
+            created_at: token.createdAt,
+            last_used_at: token.lastUsedAt,
+            expires_at: token.expiresAt,
+            expired: token.isExpired,
+          }),
+          line: ({ group: owner, name, right, isForAll, repositories, expiresAt }) =>
+            `${owner}  ${name}  ${right}  ${isForAll ? 'all' : repositories.join(' ') || '-'}  ${expiresAt ? `until ${expiresAt.toISOString()}` : 'no expiration'}`,
+          none: 'There are no deploy tokens.',
+        })
+      }),
+    )
+}
+
+function revokeCommand(): Command {
+  return new Command('revoke')
+    .description('Revoke a deploy token at once.')
+    .argument('<group>', 'the group that it belongs to')
+    .requiredOption('--name <name>', 'the name it was made with')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc deploy-token revoke acme --name ci')
+    .action(async (groupName: string, options: { name: string; json?: boolean }) => {
+      const { name } = options
+      const revoked = await withDatabase(async (db) => {
+        const group = await theGroup(db, groupName)
+        return revokeDeployToken(db, operator, { groupId: group.id, repositoryId: null }, { name })
+      })
+      if (revoked === null) throw new Error(`${groupName} has no deploy token ${JSON.stringify(name)}.`)
+      printResult(options, { group: groupName, name }, `Deploy token ${name} of ${groupName} revoked.`)
+    })
+}
