@@ -2,18 +2,30 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
+import type { Queryable } from '../database/database.ts'
 import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
-import { type ListedPackage, listOfferedPackages } from '../registry/tables/listed-packages.ts'
+import { readContents } from '../registry/tables/dashboard.ts'
+import {
+  type ListedPackage,
+  listOfferedPackages,
+  listOfferedPackagesBy,
+  maxSortedByDownloads,
+} from '../registry/tables/listed-packages.ts'
 import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mirrored-packages.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../repositories/repositories.ts'
 
 const packagesPerPage = 50
 const mirrorsPerPage = 200
+/** A list by downloads or by change is read from its beginning, so it ends here. */
+const maxSkipped = 1_000
 
-const RepositoryQuery = z.object({ q: text, after: text })
+const sorts = ['name', 'updated', 'downloads'] as const
+type Sort = (typeof sorts)[number]
+
+const RepositoryQuery = z.object({ q: text, sort: text, after: text })
 
 const repositoryPage = page<{
   repository: VisibleRepository
@@ -22,10 +34,34 @@ const repositoryPage = page<{
   /** Packages of upstreams, and names that wait for approval; the first ones. */
   mirrored: ListedMirror[]
   search: string
-  /** The name after which the next page starts. Null on the last page. */
+  sort: Sort
+  sorts: readonly Sort[]
+  /** What the next page starts after: a name, or how many packages come before it. Null on the last page. */
   next: string | null
   setUp: SetUp
 }>('pages/repository')
+
+const setUpPage = page<{
+  repository: VisibleRepository
+  mayPush: boolean
+  setUp: SetUp
+  tool: Tool
+  tools: typeof tools
+  /** A package for the examples. Null when none is published. */
+  example: string | null
+}>('pages/set-up')
+
+/** The tools that the set-up page has commands for, by the value in its URL. */
+const tools = {
+  composer: 'Composer',
+  github: 'GitHub Actions',
+  gitlab: 'GitLab CI',
+  curl: 'curl',
+  netrc: 'netrc',
+} as const
+type Tool = keyof typeof tools
+
+const SetUpQuery = z.object({ tool: text })
 
 /** The values for the commands on a page. */
 export interface SetUp {
@@ -38,34 +74,75 @@ export interface SetUp {
   isHttps: boolean
 }
 
-/** `GET /<group>/<name>`: a repository's packages, and how to use its registry (DESIGN §4, SPEC 4.5, 4.6). */
+interface Route {
+  Params: { group: string; name: string }
+}
+
+/**
+ * `/<group>/<name>`: a repository's packages, and how to use its registry (DESIGN §4, SPEC 4.5, 4.6).
+ * `/<group>/<name>/-/setup`: the same for CI systems, curl and netrc.
+ */
 export async function repositoryPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  app.get<{ Params: { group: string; name: string } }>('/:group/:name', async (request, reply) => {
+  const { config, db } = context
+
+  app.get<Route>('/:group/:name', async (request, reply) => {
     const session = await readSession(context, request)
-    const repository = await findVisibleRepository(context.db, request.params, session?.account.id ?? null)
+    const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
     if (!repository) throw pageNotFound()
-    const { q, after } = readQuery(RepositoryQuery, request)
-    const search = q.trim()
-    const found = await listOfferedPackages(context.db, repository.id, search, {
-      after,
-      limit: packagesPerPage + 1,
-    })
-    const packages = found.slice(0, packagesPerPage)
-    const mirrored = await listMirrors(context.db, repository.id, {
-      search,
-      after: null,
-      limit: mirrorsPerPage,
-    })
+    const query = readQuery(RepositoryQuery, request)
+    const search = query.q.trim()
+    const packages = (await readContents(db, [repository.id])).get(repository.id)?.packages ?? 0
+    const offered = sorts.filter((sort) => sort !== 'downloads' || packages <= maxSortedByDownloads)
+    const sort = offered.find((one) => one === query.sort) ?? 'name'
+    const part = await readPackages(db, repository.id, search, sort, query.after)
+    const mirrored = await listMirrors(db, repository.id, { search, after: null, limit: mirrorsPerPage })
     return repositoryPage(reply, session ?? nobody, {
       repository,
       mirrored,
       mayPush: isAtLeast(repository.role, 'developer'),
-      packages,
+      ...part,
       search,
-      next: found.length > packagesPerPage ? (packages.at(-1)?.name ?? null) : null,
-      setUp: setUpOf(context.config.baseUrl, repository.path),
+      sort,
+      sorts: offered,
+      setUp: setUpOf(config.baseUrl, repository.path),
     })
   })
+
+  app.get<Route>('/:group/:name/-/setup', async (request, reply) => {
+    const session = await readSession(context, request)
+    const repository = await findVisibleRepository(db, request.params, session?.account.id ?? null)
+    if (!repository) throw pageNotFound()
+    const { tool: asked } = readQuery(SetUpQuery, request)
+    const tool = (Object.keys(tools) as Tool[]).find((one) => one === asked) ?? 'composer'
+    const [newest] = await listOfferedPackagesBy(db, 'updated', repository.id, '', { skip: 0, limit: 1 })
+    return setUpPage(reply, session ?? nobody, {
+      repository,
+      mayPush: isAtLeast(repository.role, 'developer'),
+      setUp: setUpOf(config.baseUrl, repository.path),
+      tool,
+      tools,
+      example: newest?.name ?? null,
+    })
+  })
+}
+
+async function readPackages(
+  db: Queryable,
+  repositoryId: string,
+  search: string,
+  sort: Sort,
+  after: string,
+): Promise<{ packages: ListedPackage[]; next: string | null }> {
+  const limit = packagesPerPage + 1
+  if (sort === 'name') {
+    const found = await listOfferedPackages(db, repositoryId, search, { after, limit })
+    const packages = found.slice(0, packagesPerPage)
+    return { packages, next: found.length === limit ? (packages.at(-1)?.name ?? null) : null }
+  }
+  const skip = /^\d{1,4}$/.test(after) ? Math.min(Number(after), maxSkipped) : 0
+  const found = await listOfferedPackagesBy(db, sort, repositoryId, search, { skip, limit })
+  const hasNext = found.length === limit && skip + packagesPerPage <= maxSkipped
+  return { packages: found.slice(0, packagesPerPage), next: hasNext ? `${skip + packagesPerPage}` : null }
 }
 
 /** Returns the values for a repository's commands, from the public URL of the service. */

@@ -98,6 +98,78 @@ describe('GET /<group>/<name>', () => {
     expect(names((await look(next, cookie)).body)).toHaveLength(11)
   })
 
+  it('shows downloads and versions of each package, and sorts by name, change or downloads', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    for (const name of ['acme/a', 'acme/b', 'acme/c']) await push('1.0.0', { name })
+    await push('1.1.0', { name: 'acme/a' })
+    await t.db.query(
+      `insert into package_download (version_id, day, count)
+       select v.id, current_date, case p.name when 'acme/b' then 1234 else 1 end
+         from package_version v join package p on p.id = v.package_id
+        where p.repository_id = $1 and p.name in ('acme/b', 'acme/c')`,
+      [repository.id],
+    )
+    // Last-Modified has whole seconds, so each change gets its own.
+    await t.db.query(
+      `update package_document d set last_modified = last_modified + case p.name when 'acme/a' then 3 when 'acme/c' then 2 else 1 end * interval '1 minute'
+         from package p where p.id = d.package_id and p.repository_id = $1`,
+      [repository.id],
+    )
+    const cookie = await signIn(t.app, account)
+    const names = (body: string) =>
+      [...body.matchAll(/class="title"><a href="[^"]+packages\/(acme\/\w)"/g)].map(([, name]) => name)
+    const sorted = async (query: string) => names((await look(`/${repository.path}${query}`, cookie)).body)
+    const { body } = await look(`/${repository.path}`, cookie)
+    expect(names(body)).toEqual(['acme/a', 'acme/b', 'acme/c'])
+    expect(body).toContain('1,234 downloads · 1 version<')
+    expect(body).toContain('0 downloads · 2 versions<')
+    expect(await sorted('?sort=downloads')).toEqual(['acme/b', 'acme/c', 'acme/a'])
+    expect(await sorted('?sort=updated')).toEqual(['acme/a', 'acme/c', 'acme/b'])
+    expect(await sorted('?sort=updated&q=ME%2FB')).toEqual(['acme/b'])
+    expect(await sorted('?sort=downloads&q=acme%2Fc')).toEqual(['acme/c'])
+    expect(await sorted('?sort=nonsense')).toEqual(['acme/a', 'acme/b', 'acme/c'])
+  })
+
+  it.each(['updated', 'downloads'])('pages through the packages by %s, each once', async (sort) => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/p000' })
+    await t.db.query(
+      `with more as (
+         insert into package (repository_id, name)
+         select $1, 'acme/p' || to_char(n, 'FM000') from generate_series(1, 119) n returning id
+       ), versions as (
+         insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+         select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
+           from more, (select sort_key, sha256 from package_version limit 1) v
+       )
+       insert into package_document (package_id, is_dev, base_url, last_modified, plain, gzip, brotli)
+       select id, is_dev, 'http://svc.test:8080', now(), '', '', '' from more, unnest(array[false, true]) is_dev`,
+      [repository.id],
+    )
+    const cookie = await signIn(t.app, account)
+    const seen: (string | undefined)[] = []
+    let url: string | undefined = `/${repository.path}?sort=${sort}`
+    while (url !== undefined) {
+      const { body } = await look(url, cookie)
+      seen.push(...[...body.matchAll(/packages\/(acme\/p\d+)"/g)].map(([, name]) => name))
+      url = /<a href="([^"]+)">More packages/.exec(body)?.[1]?.replaceAll('&amp;', '&')
+    }
+    expect(seen).toHaveLength(120)
+    expect(new Set(seen).size).toBe(120)
+  })
+
+  it('offers no order by downloads where there are too many packages to sort', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0')
+    const cookie = await signIn(t.app, account)
+    expect((await look(`/${repository.path}`, cookie)).body).toContain('sort=downloads')
+    await t.db.query(
+      `insert into package (repository_id, name) select $1, 'many/p' || i from generate_series(1, 1001) i`,
+      [repository.id],
+    )
+    expect((await look(`/${repository.path}?sort=downloads`, cookie)).body).not.toContain('sort=downloads')
+  })
+
   it.each(['/a%00b/c', '/acme/php?q=%00', '/acme/php?q=a&q=b', '/ACME/PHP', '/acme/%20'])(
     'answers %s with a page',
     async (url) => {
@@ -124,5 +196,53 @@ describe('GET /<group>/<name>', () => {
     expect((await look(`/${repository.path}`, cookie)).statusCode).toBe(200)
     await t.db.query('delete from repository_member where repository_id = $1', [repository.id])
     expect((await look(`/${repository.path}`, cookie)).statusCode).toBe(404)
+  })
+})
+
+describe('GET /<group>/<name>/-/setup', () => {
+  const t = useApp({ BASE_URL: 'http://svc.test:8080' })
+
+  const look = async (path: string, cookie = '') =>
+    (await t.app.inject({ url: path, headers: { cookie } })).body
+      .replaceAll('&quot;', '"')
+      .replaceAll('&#39;', "'")
+
+  it('fills the values of a private repository in, for each tool', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/real' })
+    const cookie = await signIn(t.app, account)
+    const url = `http://svc.test:8080/${repository.path}/-/packages/`
+    const page = (tool: string) => look(`/${repository.path}/-/setup?tool=${tool}`, cookie)
+    const composer = await page('composer')
+    expect(composer).toContain('composer require acme/real')
+    expect(composer).toContain('composer config -g http-basic.svc.test:8080 svc &lt;SVC_TOKEN&gt;')
+    expect(composer).toContain('composer archive')
+    const auth = '{"http-basic": {"svc.test:8080": {"username": "svc", "password": "'
+    const github = await page('github')
+    expect(github).toContain(`  env:\n    COMPOSER_AUTH: '${auth}\${{ secrets.SVC_TOKEN }}"}}}'`)
+    expect(github).toContain(`"${url}upload/acme/real/$GITHUB_REF_NAME"`)
+    const gitlab = await page('gitlab')
+    expect(gitlab).toContain(`  variables:\n    COMPOSER_AUTH: '${auth}$SVC_TOKEN"}}}'\n  script:`)
+    expect(gitlab).toContain(`"${url}upload/acme/real/$CI_COMMIT_TAG"`)
+    expect(await page('curl')).toContain(`curl --fail-with-body -u "svc:$SVC_TOKEN" ${url}packages.json`)
+    expect(await page('netrc')).toContain('machine svc.test\nlogin svc\npassword &lt;SVC_TOKEN&gt;')
+    expect(await page('<b>')).toContain('composer require acme/real')
+  })
+
+  it('needs no credentials for a public repository, and tells guests nothing of publishing', async () => {
+    const { repository, push } = await aPublisher(t, { visibility: 'public' })
+    await push('1.0.0', { name: 'acme/open' })
+    for (const tool of ['composer', 'github', 'gitlab', 'curl']) {
+      const body = await look(`/${repository.path}/-/setup?tool=${tool}`)
+      expect(body).toContain('This repository is public')
+      expect(body).not.toContain('SVC_TOKEN')
+      expect(body).not.toContain('upload/')
+    }
+  })
+
+  it('is hidden like the repository', async () => {
+    const { repository } = await aPublisher(t)
+    const { statusCode } = await t.app.inject(`/${repository.path}/-/setup`)
+    expect(statusCode).toBe(404)
   })
 })

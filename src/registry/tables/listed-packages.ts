@@ -86,3 +86,54 @@ export async function findPackage(
   )
   return rows[0] ?? null
 }
+
+/** Orders of a list of packages beside the one by name. */
+export type PackageOrder = 'updated' | 'downloads'
+
+/** A part of a list that is ordered by something that changes: at most `limit` rows after the first `skip`. */
+export interface SkippedPart {
+  skip: number
+  limit: number
+}
+
+/** The most packages that a list by downloads sorts. Their totals are in no index, because every download changes them. */
+export const maxSortedByDownloads = 1_000
+
+/**
+ * Like `listOfferedPackages`, in another order. `updated` has the latest change first and walks an index. `downloads`
+ * has the most downloaded first, and is for repositories with at most `maxSortedByDownloads` packages.
+ */
+export async function listOfferedPackagesBy(
+  db: Queryable,
+  order: PackageOrder,
+  repositoryId: string,
+  search: string,
+  { skip, limit }: SkippedPart,
+): Promise<ListedPackage[]> {
+  const rare = await findRarePackages(db, repositoryId, search.toLowerCase())
+  const isWanted = `${rare ? 'p.id = any($5)' : '$5::bigint[] is null'}
+        and (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
+        and exists (select from package_version v where v.package_id = p.id and v.is_listed)`
+  const found = {
+    // A package has two documents. The later one tells its last change.
+    updated: `select p.id, row_number() over (order by d.last_modified desc, p.id) as place
+                from package_document d join package p on p.id = d.package_id
+               where d.repository_id = $1 and ${isWanted}
+                 and not exists (select from package_document o
+                                  where o.package_id = d.package_id
+                                    and (o.last_modified, o.is_dev) > (d.last_modified, d.is_dev))
+               order by d.last_modified desc, p.id offset $3 limit $4`,
+    downloads: `select p.id, row_number() over (order by coalesce(t.count, 0) desc, p.name) as place
+                  from (select id, name, description from package where repository_id = $1
+                         order by name collate "C" limit ${maxSortedByDownloads}) p
+                  left join package_download_total t on t.package_id = p.id
+                 where ${isWanted}
+                 order by coalesce(t.count, 0) desc, p.name offset $3 limit $4`,
+  }
+  const { rows } = await db.query<ListedPackage>(
+    `select ${columns} from (${found[order]}) found join ${tables.replace('package p', 'package p on p.id = found.id')}
+      order by found.place`,
+    [repositoryId, search, skip, limit, rare],
+  )
+  return rows
+}
