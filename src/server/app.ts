@@ -105,7 +105,9 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   app.addHook('onClose', () => changes.end())
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
-  const upstreamClient = openUpstreamClient(context.config)
+  const upstreamClient = openUpstreamClient(context.config, (error) =>
+    log.error({ err: error }, 'the credentials for upstreams cannot be read'),
+  )
   const mirror = openMirror(
     { ...context, client: upstreamClient, note: metrics.noteDocument, noteServed: metrics.noteServed },
     log,

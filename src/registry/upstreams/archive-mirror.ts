@@ -102,6 +102,8 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     } catch (error) {
       // A success has given the turn back already.
       await endFetchTurn(db, archive.id)
+      // A client that repeats its request at once must start a new fetch, not join the failed one.
+      flights.delete(archive.id)
       consumer.fail(error as Error)
       if (!(error instanceof RegistryError)) note(archive, 'failed', 0)
       throw error
@@ -160,7 +162,9 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       }
       if (await takeFetchTurn(db, archive.id)) {
         const consumer = new Consumer()
-        const flight = fetchArchive(archive, consumer).finally(() => flights.delete(archive.id))
+        const flight: Promise<void> = fetchArchive(archive, consumer).finally(() => {
+          if (flights.get(archive.id) === flight) flights.delete(archive.id)
+        })
         flights.set(archive.id, flight)
         flight.catch(() => {})
         consumer.flight = flight

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { z } from 'zod'
 
 const AuthFile = z.object({
@@ -11,19 +11,43 @@ const AuthFile = z.object({
 export type Authorize = (url: URL) => string | null
 
 /**
- * Reads credentials in the format of Composer's auth.json: `http-basic`, `bearer` and `github-oauth`, by host or
- * host:port. Throws an Error that quotes no secret.
+ * Opens a file of credentials in the format of Composer's auth.json: `http-basic`, `bearer` and `github-oauth`, by host
+ * or host:port. Reads it again when it has changed, so that credentials can be replaced without a restart. Throws an
+ * Error that quotes no secret. A file that becomes unreadable later goes to `onError`, and its last content stays valid.
  */
-export function readAuthFile(path: string | null): Authorize {
+export function openAuthFile(path: string | null, onError: (error: Error) => void): Authorize {
   if (path === null) return () => null
-  const { 'http-basic': basic, bearer, 'github-oauth': github } = parseAuthFile(path)
-  return ({ host }) => {
-    const login = Object.hasOwn(basic, host) ? basic[host] : undefined
-    if (login) return `Basic ${Buffer.from(`${login.username}:${login.password}`).toString('base64')}`
-    if (Object.hasOwn(bearer, host)) return `Bearer ${bearer[host]}`
-    const githubHost = host === 'api.github.com' ? 'github.com' : host
-    return Object.hasOwn(github, githubHost) ? `token ${github[githubHost]}` : null
+  let version = versionOf(path)
+  let credentials = parseAuthFile(path)
+  return (url) => {
+    const latest = versionOf(path)
+    if (latest !== version) {
+      version = latest
+      try {
+        credentials = parseAuthFile(path)
+      } catch (error) {
+        onError(error as Error)
+      }
+    }
+    return authorizationFor(url, credentials)
   }
+}
+
+/** A text that changes when the file is written or replaced. */
+function versionOf(path: string): string {
+  const found = statSync(path, { throwIfNoEntry: false })
+  return found ? `${found.ino} ${found.mtimeMs} ${found.size}` : ''
+}
+
+function authorizationFor(
+  { host }: URL,
+  { 'http-basic': basic, bearer, 'github-oauth': github }: z.output<typeof AuthFile>,
+): string | null {
+  const login = Object.hasOwn(basic, host) ? basic[host] : undefined
+  if (login) return `Basic ${Buffer.from(`${login.username}:${login.password}`).toString('base64')}`
+  if (Object.hasOwn(bearer, host)) return `Bearer ${bearer[host]}`
+  const githubHost = host === 'api.github.com' ? 'github.com' : host
+  return Object.hasOwn(github, githubHost) ? `token ${github[githubHost]}` : null
 }
 
 function parseAuthFile(path: string): z.output<typeof AuthFile> {

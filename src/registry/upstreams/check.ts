@@ -1,27 +1,23 @@
-import { promisify } from 'node:util'
-import { gunzip, gzip } from 'node:zlib'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
-import { registryUrl } from '../../repositories/repositories.ts'
-import { encodeDocument } from '../documents/encodings.ts'
+import { shareStatements } from '../../database/shared-statements.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import type { UpstreamClient } from './fetch.ts'
 import { UpstreamError } from './fetch.ts'
-import { judgeDocument, type UpstreamContent, type UpstreamVersion } from './judge.ts'
-import { malwareFlags, offer, replacedNames } from './offer.ts'
+import { judgeDocument, type UpstreamContent } from './judge.ts'
 import { type InlinePackages, mayKnow, metadataUrlOf, parseObject, readRoot, rootUrlOf } from './root.ts'
+import { type CheckedDocument, packContent, storeDocuments } from './store-documents.ts'
+import { setGone } from './tables/mirrored-documents.ts'
+import { findBoundPackage } from './tables/mirrored-packages.ts'
 import {
-  describeMirror,
-  holdMirror,
-  type NamedDist,
-  noteArchives,
-  saveMirror,
-  setGone,
-} from './tables/mirrored-documents.ts'
-import { bindPackage, findBoundPackage, listOwnNames } from './tables/mirrored-packages.ts'
-import { saveContent, saveFailure, saveNoContent, takeCheckTurn } from './tables/upstream-documents.ts'
-import { saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
+  type CheckTurn,
+  type DocumentKey,
+  saveFailure,
+  saveNoContent,
+  takeCheckTurns,
+} from './tables/upstream-documents.ts'
+import { listUpstreamsById, saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
 
 /** The pause after a failure, unless the upstream asks for a longer one. */
 const restSeconds = 5
@@ -29,12 +25,14 @@ const maxRestSeconds = 300
 /** The time after which packages.json of an upstream is read again. */
 const rootMilliseconds = 10 * 60_000
 
-/** The parts that requests to upstreams need. */
+/** The parts that requests to upstreams need. Concurrent checks share their statements and commits. */
 export interface CheckContext {
   db: pg.Pool
   client: UpstreamClient
-  baseUrl: string
   freshSeconds: number
+  takeTurn: (key: DocumentKey) => Promise<CheckTurn>
+  findUpstream: (id: string) => Promise<Upstream | null>
+  store: (document: CheckedDocument) => Promise<boolean>
   /** Packages of upstreams without metadata-url, by upstream. */
   inline: Map<string, { readAt: number; lastModified: string | null; packages: InlinePackages }>
   /** Counts a request by its upstream and outcome. */
@@ -52,34 +50,43 @@ export interface MirrorContext extends AppContext {
 /** Returns the context of checks for this configuration. */
 export function checkContextOf({ config, db, client, note = () => {} }: MirrorContext): CheckContext {
   const { freshSeconds } = config.upstreams
-  return { db, client, baseUrl: config.baseUrl, freshSeconds, inline: new Map(), note }
+  return {
+    db,
+    client,
+    freshSeconds,
+    takeTurn: shareStatements((keys: DocumentKey[]) => takeCheckTurns(db, keys, freshSeconds)),
+    findUpstream: shareStatements((ids: string[]) => findUpstreams(db, ids)),
+    store: shareStatements((documents: CheckedDocument[]) => storeDocuments(db, config.baseUrl, documents)),
+    inline: new Map(),
+    note,
+  }
 }
 
 /** The outcome of a check; `busy`: another process is checking at this moment. */
 export type Checked = 'found' | 'missing' | 'failed' | 'busy'
 
 /**
- * Requests a document from an upstream. Stores its content, its archives, and the document that is served. If the
- * upstream has the package and no upstream has served that name before, the name is bound to this upstream.
+ * Requests a document from an upstream, unless its last response or failure is recent. Stores its content, its archives,
+ * and the document that is served. If the upstream has the package and no upstream has served that name before, the
+ * name is bound to this upstream.
  */
-export async function checkDocument(
-  context: CheckContext,
-  upstream: Upstream,
-  packageName: string,
-  isDev: boolean,
-): Promise<Checked> {
+export async function checkDocument(context: CheckContext, key: DocumentKey): Promise<Checked> {
   const { db, note } = context
-  const key = { upstreamId: upstream.id, packageName, isDev }
-  const turn = await takeCheckTurn(db, key, context.freshSeconds)
-  if (!turn) return 'busy'
+  const { packageName, isDev } = key
+  const { hasTurn, isFound, isChecking, isResting, lastModified } = await context.takeTurn(key)
+  if (!hasTurn) {
+    if (isChecking || (isFound === null && !isResting)) return 'busy'
+    return isResting ? 'failed' : isFound ? 'found' : 'missing'
+  }
+  const upstream = await context.findUpstream(key.upstreamId)
+  if (!upstream) return 'missing'
   try {
-    const result = await fetchContent(context, upstream, {
-      packageName,
-      isDev,
-      lastModified: turn.lastModified,
-    })
+    const result = await fetchContent(context, upstream, { packageName, isDev, lastModified })
     note(upstream, result.kind)
-    if (result.kind === 'found') return (await store(context, upstream, key, result)) ? 'found' : 'missing'
+    if (result.kind === 'found') {
+      const packed = await packContent(result.content)
+      return (await context.store({ ...result, upstream, packageName, isDev, packed })) ? 'found' : 'missing'
+    }
     await saveNoContent(db, key, result.kind)
     if (!isDev) await noteGone(context, upstream, packageName, result.kind === 'missing')
     return result.kind === 'missing' ? 'missing' : 'found'
@@ -94,40 +101,6 @@ export async function checkDocument(
     if (!(error instanceof UpstreamError)) throw error
     return 'failed'
   }
-}
-
-/** Renders a document from the stored content of its upstream. Returns false when there is no content. */
-export async function renderMirror(
-  tx: pg.PoolClient,
-  packageId: string,
-  isDev: boolean,
-  baseUrl: string,
-): Promise<boolean> {
-  const held = await holdMirror(tx, packageId, isDev)
-  if (!held) return false
-  const { repositoryId, packageName, path } = held
-  const content = await unpack(held.content)
-  const withDist = content.versions.filter(({ dist }) => dist !== null)
-  const firstSeen = await noteArchives(tx, packageId, withDist.map(namedDist))
-  const firstSeenAt = new Map(withDist.map((version, i) => [version, firstSeen[i]]))
-  const registry = registryUrl(baseUrl, path)
-  const { text, dueAt } = offer(content, {
-    ...held,
-    ownNames: await listOwnNames(tx, repositoryId, replacedNames(content)),
-    firstSeenAt: (version) => firstSeenAt.get(version) ?? held.now,
-    distUrl: ({ dist }) =>
-      `${registry}dist/${packageName}/${dist?.versionPath}/${dist?.reference}.${dist?.type}`,
-  })
-  const description = content.versions[0]?.entry['description']
-  const flags = malwareFlags(content.extra)
-  if (!isDev) {
-    await describeMirror(tx, packageId, {
-      description: typeof description === 'string' ? description.slice(0, 500) : null,
-      flags,
-    })
-  }
-  await saveMirror(tx, { packageId, isDev, baseUrl, dueAt }, await encodeDocument(Buffer.from(text)))
-  return true
 }
 
 type FetchResult =
@@ -218,38 +191,9 @@ export async function textOf(client: UpstreamClient, url: string): Promise<strin
   throw new UpstreamError(`there is no ${url}`)
 }
 
-/** Stores content and renders it. Returns false when a racing request has bound the name to another upstream. */
-async function store(
-  { db, baseUrl }: CheckContext,
-  upstream: Upstream,
-  key: { upstreamId: string; packageName: string; isDev: boolean },
-  { content, dropped, lastModified }: Extract<FetchResult, { kind: 'found' }>,
-): Promise<boolean> {
-  const { repositoryId } = upstream
-  const { packageName, isDev } = key
-  const packed = await pack(content)
-  const vendors = replacedNames(content).map((name) => name.split('/')[0] ?? '')
-  const replaces = [...new Set(vendors)]
-  return transaction(db, async (tx) => {
-    const bound = await bindPackage(tx, repositoryId, packageName, upstream.id)
-    const { droppedBefore } = await saveContent(tx, key, { lastModified, content: packed, dropped, replaces })
-    if (bound.upstreamId !== upstream.id) return false
-    const about = { repositoryId, packageName, version: null }
-    if (bound.isNew) {
-      await insertEvent(tx, commandLine, {
-        ...about,
-        action: 'mirror-package',
-        details: { upstream: upstream.name },
-      })
-    }
-    if (dropped.some((reason) => !droppedBefore.includes(reason))) {
-      const details = { upstream: upstream.name, versions: dropped.slice(0, 50), count: dropped.length }
-      await insertEvent(tx, commandLine, { ...about, action: 'drop-versions', details })
-    }
-    if (!isDev) await setGone(tx, bound.id, false)
-    await renderMirror(tx, bound.id, isDev, baseUrl)
-    return true
-  })
+async function findUpstreams(db: pg.Pool, ids: readonly string[]): Promise<(Upstream | null)[]> {
+  const found = await listUpstreamsById(db, [...new Set(ids)])
+  return ids.map((wanted) => found.find(({ id }) => id === wanted) ?? null)
 }
 
 /** Stores that an upstream no longer serves a package, or serves it again. */
@@ -261,23 +205,8 @@ async function noteGone(
 ): Promise<void> {
   await transaction(db, async (tx) => {
     const packageId = await findBoundPackage(tx, upstreamId, packageName)
-    if (packageId === null || !(await setGone(tx, packageId, isGone)) || !isGone) return
+    if (packageId === null || !(await setGone(tx, [packageId], isGone)) || !isGone) return
     const about = { repositoryId, packageName, version: null }
     await insertEvent(tx, commandLine, { ...about, action: 'upstream-gone', details: { upstream: name } })
   })
-}
-
-function namedDist({ version, normalized, dist }: UpstreamVersion): NamedDist {
-  if (dist === null) throw new Error('a version without an archive')
-  return { ...dist, version, normalized }
-}
-
-/** Compresses content for storing. */
-async function pack(content: UpstreamContent): Promise<Buffer> {
-  return promisify(gzip)(JSON.stringify(content), { level: 4 })
-}
-
-/** Returns the content that `pack` compressed. */
-async function unpack(packed: Buffer): Promise<UpstreamContent> {
-  return JSON.parse((await promisify(gunzip)(packed)).toString()) as UpstreamContent
 }

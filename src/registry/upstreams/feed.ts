@@ -4,9 +4,10 @@ import type { Job } from '../../jobs/job.ts'
 import { quarantineList } from '../documents/root.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
-import { type CheckContext, checkContextOf, checkDocument, renderMirror } from './check.ts'
+import { type CheckContext, checkContextOf, checkDocument } from './check.ts'
 import { openUpstreamClient, type UpstreamClient, UpstreamError } from './fetch.ts'
 import { parseObject } from './root.ts'
+import { renderMirror } from './store-documents.ts'
 import { releaseUnused } from './tables/mirrored-archives.ts'
 import { listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
 import { listStaleInUse, markAllStale, markStale } from './tables/upstream-documents.ts'
@@ -141,7 +142,7 @@ function isTimestamp(value: unknown): value is number | string {
 async function refreshStale(context: CheckContext, upstream: Upstream, signal: AbortSignal): Promise<void> {
   for (const { packageName, isDev } of await listStaleInUse(context.db, upstream.id, batch)) {
     signal.throwIfAborted()
-    await checkDocument(context, upstream, packageName, isDev)
+    await checkDocument(context, { upstreamId: upstream.id, packageName, isDev })
   }
 }
 

@@ -1,14 +1,18 @@
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createBrotliDecompress, createGunzip } from 'node:zlib'
+import { promisify } from 'node:util'
+import { brotliDecompress, gunzip, gunzipSync } from 'node:zlib'
 import { type Agent, type Dispatcher, request } from 'undici'
 import type { Config } from '../../config.ts'
-import { readAuthFile } from './auth-file.ts'
+import { openAuthFile } from './auth-file.ts'
 import { openPublicAgent, PrivateHostError } from './public-hosts.ts'
 
 const maxRedirects = 5
 /** The maximum size of a decompressed document. The largest of Packagist has about 30 MB. */
 const maxDocumentBytes = 64 * 1024 * 1024
+const maxOutput = { maxOutputLength: maxDocumentBytes }
+/** A body of up to this size is decompressed at once, without the thread pool. */
+const smallGzipBytes = 16 * 1024
 const documentMilliseconds = 30_000
 const archiveMilliseconds = 10 * 60_000
 const closeMilliseconds = 3_000
@@ -54,12 +58,15 @@ export interface DocumentOptions {
   takesBadRequest?: boolean
 }
 
-/** Opens the client for upstreams with the settings of the environment. Throws when UPSTREAM_AUTH_FILE cannot be read. */
-export function openUpstreamClient({
-  baseUrl,
-  upstreams,
-}: Pick<Config, 'baseUrl' | 'upstreams'>): UpstreamClient {
-  const authorize = readAuthFile(upstreams.authFile)
+/**
+ * Opens the client for upstreams with the settings of the environment. Throws when UPSTREAM_AUTH_FILE cannot be read.
+ * `onAuthFileError` is called when that file becomes unreadable later.
+ */
+export function openUpstreamClient(
+  { baseUrl, upstreams }: Pick<Config, 'baseUrl' | 'upstreams'>,
+  onAuthFileError: (error: Error) => void = () => {},
+): UpstreamClient {
+  const authorize = openAuthFile(upstreams.authFile, onAuthFileError)
   const agent: Agent = openPublicAgent(upstreams.privateHosts)
   const userAgent = `svc (+${baseUrl}; mailto=${upstreams.contact ?? 'unset'})`
 
@@ -161,26 +168,49 @@ function readUrl(text: string, base?: URL): URL {
   return url
 }
 
-/** Returns the body as text. Counts `maxDocumentBytes` after decompression, because a small body can be a bomb. */
+/** Returns the body as text. `maxDocumentBytes` holds after decompression, because a small body can be a bomb. */
 async function readText(response: Dispatcher.ResponseData): Promise<string> {
-  const coding = headerOf(response, 'content-encoding')
-  const decoder = coding === 'gzip' ? createGunzip() : coding === 'br' ? createBrotliDecompress() : null
-  const body = decoder
-    ? response.body.on('error', (error) => decoder.destroy(error)).pipe(decoder)
-    : response.body
   const chunks: Buffer[] = []
   let size = 0
   try {
-    for await (const chunk of body as Readable) {
-      size += (chunk as Buffer).length
-      if (size > maxDocumentBytes)
-        throw new UpstreamError(`a document has more than ${maxDocumentBytes} bytes`)
-      chunks.push(chunk as Buffer)
+    for await (const chunk of response.body as AsyncIterable<Buffer>) {
+      size += chunk.length
+      if (size > maxDocumentBytes) throw tooLarge()
+      chunks.push(chunk)
     }
   } finally {
     response.body.destroy()
   }
-  return Buffer.concat(chunks).toString()
+  return (await decode(Buffer.concat(chunks), headerOf(response, 'content-encoding'))).toString()
+}
+
+async function decode(bytes: Buffer, coding: string | null): Promise<Buffer> {
+  try {
+    if (coding === 'gzip') return gunzipSmall(bytes) ?? (await promisify(gunzip)(bytes, maxOutput))
+    if (coding === 'br') return await promisify(brotliDecompress)(bytes, maxOutput)
+    return bytes
+  } catch (error) {
+    throw isTooLarge(error) ? tooLarge() : error
+  }
+}
+
+/** For a usual document, the thread pool costs six times what the work costs. Null when the document is larger. */
+function gunzipSmall(bytes: Buffer): Buffer | null {
+  if (bytes.length > smallGzipBytes) return null
+  try {
+    return gunzipSync(bytes, { maxOutputLength: 16 * smallGzipBytes })
+  } catch (error) {
+    if (isTooLarge(error)) return null
+    throw error
+  }
+}
+
+function isTooLarge(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE'
+}
+
+function tooLarge(): UpstreamError {
+  return new UpstreamError(`a document has more than ${maxDocumentBytes} bytes`)
 }
 
 function headerOf(response: Dispatcher.ResponseData, name: string): string | null {

@@ -5,22 +5,19 @@ import { shareStatements } from '../../database/shared-statements.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import type { Author } from '../tables/events.ts'
-import { type Checked, checkContextOf, checkDocument, type MirrorContext, renderMirror } from './check.ts'
+import { type Checked, checkContextOf, checkDocument, type MirrorContext } from './check.ts'
 import { requestPackage } from './configure.ts'
+import { renderMirror } from './store-documents.ts'
 import {
   type FoundMirror,
   listFoundMirrors,
   noteUse,
   type WantedMirror,
 } from './tables/mirrored-documents.ts'
-import { findDocumentState } from './tables/upstream-documents.ts'
-import { listUpstreamsById } from './tables/upstreams.ts'
 
 /** How long a first request waits for an upstream. */
 const patienceMilliseconds = 20_000
 const pollMilliseconds = 50
-/** How long an upstream may fail before clients get a warning. */
-const toleranceMilliseconds = 60_000
 
 /** A document of a mirrored package as it is served. */
 export interface MirrorDocument {
@@ -49,13 +46,14 @@ export interface Mirror {
 export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror {
   const context = checkContextOf(given)
   const { noteServed = () => {} } = given
-  const { db, baseUrl, freshSeconds } = context
+  const { db, freshSeconds } = context
+  const { baseUrl } = given.config
   const flights = new Map<string, Promise<Checked>>()
   const find = shareStatements((wanted: WantedMirror[]) =>
     listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
   )
 
-  /** Checks one document of one upstream, or waits for a check that is running. */
+  /** Checks one document of one upstream unless it is known, or waits for a check that is running. */
   function ask(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
     const key = `${upstreamId} ${packageName} ${isDev}`
     const flight =
@@ -65,41 +63,11 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   }
 
   async function askOnce(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
-    const [upstream] = await listUpstreamsById(db, [upstreamId])
-    if (!upstream) return 'missing'
     for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
-      const outcome = await checkDocument(context, upstream, packageName, isDev)
+      const outcome = await checkDocument(context, { upstreamId, packageName, isDev })
       if (outcome !== 'busy') return outcome
-      const settled = await waitForOther(upstreamId, packageName, isDev, start)
-      if (settled !== null) return settled
     }
     return 'failed'
-  }
-
-  /** Waits for the result of another process. Null when that process stopped without a result. */
-  async function waitForOther(
-    upstreamId: string,
-    packageName: string,
-    isDev: boolean,
-    start: number,
-  ): Promise<Checked | null> {
-    while (Date.now() - start < patienceMilliseconds) {
-      await sleep(pollMilliseconds)
-      const state = await findDocumentState(db, { upstreamId, packageName, isDev }, freshSeconds)
-      if (state === null) return null
-      if (state.isChecking) continue
-      if (state.isResting) return 'failed'
-      return state.isFound === null ? null : state.isFound ? 'found' : 'missing'
-    }
-    return 'failed'
-  }
-
-  /** Like `ask`, but returns a recent result or failure without a request. */
-  async function askUnlessKnown(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
-    const state = await findDocumentState(db, { upstreamId, packageName, isDev }, freshSeconds)
-    if (state?.isResting) return 'failed'
-    if (state?.isFresh && state.isFound !== null) return state.isFound ? 'found' : 'missing'
-    return ask(upstreamId, packageName, isDev)
   }
 
   /** Tries the upstreams in order. A failing one ends the search, because a package of the next one could be an impostor. */
@@ -108,11 +76,11 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     { packageName, isDev }: WantedMirror,
   ): Promise<Checked> {
     for (const id of upstreamIds) {
-      const outcome = await askUnlessKnown(id, packageName, isDev)
+      const outcome = await ask(id, packageName, isDev)
       if (outcome !== 'missing') return outcome
       if (isBound) return 'missing'
       // A package may have only development versions, or only others. This upstream has the name in both cases.
-      const other = await askUnlessKnown(id, packageName, !isDev)
+      const other = await ask(id, packageName, !isDev)
       if (other !== 'missing') return other === 'found' ? 'missing' : other
     }
     return 'missing'
@@ -168,8 +136,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
 }
 
 function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMirror): string | null {
-  if (failure === null || failedAt === null || Date.now() - failedAt.getTime() < toleranceMilliseconds)
-    return null
+  if (failure === null || failedAt === null) return null
   return `The upstream of ${packageName} has failed since ${failedAt.toISOString()} (${failure}). This is its last known metadata.`
 }
 

@@ -1,7 +1,7 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { brotliCompressSync, gzipSync } from 'node:zlib'
+import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readConfig } from '../../../src/config.ts'
 import { openUpstreamClient } from '../../../src/registry/upstreams/fetch.ts'
@@ -9,6 +9,7 @@ import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
 
 const first = useUpstream()
 const second = useUpstream()
+const quickly = { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }
 let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'svc-test-auth-'))
@@ -60,6 +61,38 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
   })
 })
 
+it('reads UPSTREAM_AUTH_FILE again when it has changed, and keeps the last valid content', async () => {
+  const file = join(folder, 'changing.json')
+  const next = join(folder, 'next.json')
+  const replace = async (content: string) => {
+    await writeFile(next, content)
+    await rename(next, file)
+  }
+  const failures: string[] = []
+  await replace(JSON.stringify({ bearer: { [first.host]: 'one' } }))
+  const client = openUpstreamClient(
+    readConfig({ ...upstreamsHere, UPSTREAM_AUTH_FILE: file }),
+    ({ message }) => failures.push(message),
+  )
+  const sent = async () => {
+    await client.fetchDocument(`${first.url}/packages.json`)
+    return first.lastHeaders.authorization
+  }
+  try {
+    expect(await sent()).toBe('Bearer one')
+    await replace(JSON.stringify({ bearer: { [first.host]: 'two' } }))
+    expect(await sent()).toBe('Bearer two')
+    await replace('{')
+    expect([await sent(), await sent(), failures.length]).toEqual(['Bearer two', 'Bearer two', 1])
+    await rm(file)
+    expect([await sent(), failures.at(-1)]).toEqual(['Bearer two', expect.stringContaining('ENOENT')])
+    await replace(JSON.stringify({ bearer: { [first.host]: 'four' } }))
+    expect(await sent()).toBe('Bearer four')
+  } finally {
+    await client.close()
+  }
+})
+
 describe('a document of an upstream', () => {
   it('is asked for with a contact, and again only when it changed', async () => {
     const found = await get(`${first.url}/packages.json`, { UPSTREAM_CONTACT: 'ops@example.com' })
@@ -83,11 +116,23 @@ describe('a document of an upstream', () => {
   })
 
   it('that expands without end is refused', async () => {
-    const bomb = gzipSync(Buffer.alloc(70 * 1024 * 1024))
-    first.fail('/bomb.json', (_, response) =>
-      response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
+    for (const [coding, bomb] of [
+      ['gzip', gzipSync(Buffer.alloc(70 * 1024 * 1024))],
+      ['br', brotliCompressSync(Buffer.alloc(70 * 1024 * 1024), quickly)],
+    ] as const) {
+      first.fail('/bomb.json', (_, response) =>
+        response.writeHead(200, { 'content-encoding': coding }).end(bomb),
+      )
+      await expect(get(`${first.url}/bomb.json`)).rejects.toThrow('more than 67108864 bytes')
+    }
+  })
+
+  it('is decoded when it is much larger than its body', async () => {
+    const text = JSON.stringify({ a: 'a'.repeat(1024 * 1024) })
+    first.fail('/large.json', (_, response) =>
+      response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync(text)),
     )
-    await expect(get(`${first.url}/bomb.json`)).rejects.toThrow('more than 67108864 bytes')
+    expect(await get(`${first.url}/large.json`)).toMatchObject({ kind: 'found', text })
   })
 
   it('that is missing is told apart from one that cannot be had', async () => {

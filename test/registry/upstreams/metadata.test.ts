@@ -96,6 +96,43 @@ describe('p2 of a mirrored package', () => {
     expect(askedFor('flight/one').length - before).toBe(1)
   })
 
+  it('is right for each of many names that are first wanted at once, on two processes', async () => {
+    const { path, authorization } = await aMirror()
+    const names = Array.from({ length: 24 }, (_, i) => `crowd/lib${i}`)
+    for (const [i, name] of names.entries()) {
+      upstream.offer(name, [`1.${i}.0`])
+      upstream.offer(name, ['dev-main'], { isDev: true })
+    }
+    const before = askedFor('crowd/').length
+    const responses = await Promise.all(
+      names.flatMap((name, i) =>
+        ['', '~dev'].map((suffix) =>
+          (i % 2 === 0 ? t.app : second.app).inject({
+            url: `${path}p2/${name}${suffix}.json`,
+            headers: { authorization },
+          }),
+        ),
+      ),
+    )
+    const versions = responses.map(({ body }, i) =>
+      expand(body, names[i >> 1] ?? '').map(({ version }) => version),
+    )
+    expect(versions).toEqual(names.flatMap((_, i) => [[`1.${i}.0`], ['dev-main']]))
+    expect(askedFor('crowd/').length - before).toBe(2 * names.length)
+    const { rows } = await t.db.query(
+      `select count(*)::int as count from registry_event where action = 'mirror-package' and package like 'crowd/%'`,
+    )
+    expect(rows).toEqual([{ count: names.length }])
+  })
+
+  it('keeps a description without its NULs, which PostgreSQL cannot store', async () => {
+    const { versions } = await aMirror()
+    upstream.offer('zero/lib', [{ version: '1.0.0', description: 'a\0b' }])
+    expect(await versions('zero/lib')).toEqual(['1.0.0'])
+    const { rows } = await t.db.query(`select description from mirrored_package where name = 'zero/lib'`)
+    expect(rows).toEqual([{ description: 'ab' }])
+  })
+
   it('is checked again when it is old, and served stale while that runs', async () => {
     const { ask, versions } = await aMirror()
     upstream.offer('stale/one', ['1.0.0'])
@@ -157,10 +194,6 @@ describe('p2 of a mirrored package', () => {
         (await t.db.query('select from upstream_document where name = $1 and failure is not null', [name]))
           .rowCount,
       (count) => count === 1,
-    )
-    await t.db.query(
-      `update upstream_document set failed_at = now() - interval '5 minutes' where name = $1`,
-      [name],
     )
     const stale = await ask(`p2/${name}.json`)
     expect(stale.json().warning).toContain(`The upstream of ${name} has failed since`)

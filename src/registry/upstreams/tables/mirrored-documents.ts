@@ -3,9 +3,7 @@ import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
 import { forEachCall } from '../../../database/shared-statements.ts'
 import type { DocumentBytes } from '../../documents/document-bytes.ts'
-import type { EncodedDocument, Encoding } from '../../documents/encodings.ts'
-import type { UpstreamDist } from '../judge.ts'
-import type { MalwareFlag } from '../offer.ts'
+import type { Encoding } from '../../documents/encodings.ts'
 import type { Origin } from './mirrored-packages.ts'
 import { isFreshColumn } from './upstream-documents.ts'
 
@@ -89,163 +87,24 @@ export async function findMirrorBytes(
   return rows[0] ?? null
 }
 
-/** A mirrored package whose row the transaction has locked, with the source of its document. */
-export interface HeldMirror {
-  packageId: string
-  repositoryId: string
-  /** The repository's path, `acme/php`. */
-  path: string
-  packageName: string
-  isDev: boolean
-  /** Gzipped JSON. */
-  content: Buffer
-  allow: string[]
-  deny: string[]
-  exempt: string[]
-  minimumAgeHours: number
-  isGone: boolean
-  /** A constraint on versions that the upstream's summary flags as malware; null without one. */
-  flagged: string | null
-  now: Date
-}
-
-/** Locks the row of a package and reads the source of one of its documents. Null when there is none. */
-export async function holdMirror(
+/** Stores whether the upstream still serves packages. Returns whether that changed for any of them. */
+export async function setGone(
   tx: pg.PoolClient,
-  packageId: string,
-  isDev: boolean,
-): Promise<HeldMirror | null> {
-  await tx.query('select from mirrored_package where id = $1 for no key update', [packageId])
-  const { rows } = await tx.query<HeldMirror>({
-    name: 'hold-mirror',
-    text: `select m.id as "packageId", m.repository_id as "repositoryId", g.name || '/' || r.name as path,
-                  m.name as "packageName", s.is_dev as "isDev", s.content, u.allow, u.deny, u.exempt,
-                  u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone", m.summary as flagged,
-                  now() as now
-             from mirrored_package m
-             join repository r on r.id = m.repository_id
-             join repository_group g on g.id = r.group_id
-             join upstream u on u.id = m.upstream_id
-             join upstream_document s on s.upstream_id = u.id and s.name = m.name and s.is_dev = $2
-            where m.id = $1 and s.content is not null`,
-    values: [packageId, isDev],
-  })
-  return rows[0] ?? null
-}
-
-/** An archive that a document names. */
-export interface NamedDist extends UpstreamDist {
-  version: string
-  normalized: string
-}
-
-/**
- * Stores the archives of a document, and returns when each was first seen, in their order. URL and shasum of a known
- * archive can change until its first fetch.
- */
-export async function noteArchives(
-  tx: pg.PoolClient,
-  packageId: string,
-  dists: readonly NamedDist[],
-): Promise<Date[]> {
-  const values = [
-    packageId,
-    dists.map(({ versionPath }) => versionPath),
-    dists.map(({ reference }) => reference),
-    dists.map(({ version }) => version),
-    dists.map(({ normalized }) => normalized),
-    dists.map(({ type }) => type),
-    dists.map(({ url }) => url),
-    dists.map(({ shasum }) => shasum),
-  ]
-  await tx.query({
-    name: 'note-mirrored-archives',
-    text: `insert into mirrored_archive as a (package_id, version_path, reference, version, normalized, type, url, shasum)
-           select distinct on (n.version_path, n.reference) $1::bigint, n.*
-             from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
-                    as n (version_path, reference, version, normalized, type, url, shasum)
-            order by n.version_path, n.reference
-           on conflict (package_id, version_path, reference) do update
-              set url = excluded.url, shasum = excluded.shasum, type = excluded.type
-            where a.sha256 is null
-              and (a.url, a.shasum, a.type) is distinct from (excluded.url, excluded.shasum, excluded.type)`,
-    values,
-  })
-  const { rows } = await tx.query<{ firstSeenAt: Date }>({
-    name: 'list-first-seen',
-    text: `select a.first_seen_at as "firstSeenAt"
-             from unnest($2::text[], $3::text[]) with ordinality as n (version_path, reference, place)
-             join mirrored_archive a on a.package_id = $1 and a.version_path = n.version_path
-                                    and a.reference = n.reference
-            order by n.place`,
-    values: values.slice(0, 3),
-  })
-  return rows.map(({ firstSeenAt }) => firstSeenAt)
-}
-
-/**
- * Replaces a document. If its bytes changed, its Last-Modified grows by at least a second. Otherwise clients still get
- * 304.
- */
-export async function saveMirror(
-  tx: pg.PoolClient,
-  document: { packageId: string; isDev: boolean; baseUrl: string; dueAt: Date | null },
-  { identity, gzip, br }: EncodedDocument,
-): Promise<void> {
-  await tx.query({
-    name: 'save-mirrored-document',
-    text: `insert into mirrored_document as d (package_id, is_dev, base_url, due_at, last_modified, plain, gzip, brotli)
-           values ($1, $2, $3, coalesce($4::timestamptz, 'infinity'), date_trunc('second', now()), $5, $6, $7)
-           on conflict (package_id, is_dev) do update
-              set base_url = excluded.base_url, due_at = excluded.due_at, plain = excluded.plain, gzip = excluded.gzip,
-                  brotli = excluded.brotli,
-                  revision = case when d.plain = excluded.plain then d.revision else excluded.revision end,
-                  last_modified = case when d.plain = excluded.plain then d.last_modified
-                    else greatest(excluded.last_modified, d.last_modified + interval '1 second') end`,
-    values: [document.packageId, document.isDev, document.baseUrl, document.dueAt, identity, gzip, br],
-  })
-}
-
-/**
- * Stores the description of a package and the versions that are flagged as malware. Renders filter.json when the
- * flagged versions changed.
- */
-export async function describeMirror(
-  tx: pg.PoolClient,
-  packageId: string,
-  { description, flags }: { description: string | null; flags: readonly MalwareFlag[] },
-): Promise<void> {
-  const { rows } = await tx.query<{ repositoryId: string }>({
-    name: 'describe-mirror',
-    text: `with before as materialized (
-             select id, repository_id, flags, description from mirrored_package where id = $1
-           ), changed as (
-             update mirrored_package m set description = coalesce($2, b.description), flags = $3
-               from before b
-              where m.id = b.id and (coalesce($2, b.description), b.flags) is distinct from (b.description, $3::jsonb)
-             returning b.repository_id, b.flags <> $3::jsonb as is_flagged_anew
-           )
-           select repository_id as "repositoryId" from changed where is_flagged_anew`,
-    values: [packageId, description, JSON.stringify(flags)],
-  })
-  // A separate statement, because it must see the change.
-  for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
-}
-
-/** Stores whether the upstream still serves a package. True when that changed. */
-export async function setGone(tx: pg.PoolClient, packageId: string, isGone: boolean): Promise<boolean> {
+  packageIds: readonly string[],
+  isGone: boolean,
+): Promise<boolean> {
   const { rowCount } = await tx.query({
-    name: 'set-mirror-gone',
+    name: 'set-mirrors-gone',
     text: `with changed as (
              update mirrored_package set gone_at = case when $2 then now() end
-              where id = $1 and (gone_at is not null) <> $2 returning id
+              where id = any ($1) and (gone_at is not null) <> $2 returning id
            ), due as (
              update mirrored_document d set due_at = now() from changed where d.package_id = changed.id
            )
            select from changed`,
-    values: [packageId, isGone],
+    values: [packageIds, isGone],
   })
-  return rowCount === 1
+  return rowCount !== 0
 }
 
 /** Documents that must be rendered again: a version ripened, or a rule has changed. */

@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import type { ListPart } from '../../../repositories/list-part.ts'
 import type { UpstreamMode } from './upstreams.ts'
@@ -74,27 +75,44 @@ export async function listOwnNames(
   return new Set(rows.map(({ name }) => name))
 }
 
+/** A name and the upstream that serves it. */
+export interface Binding {
+  upstream: { id: string; repositoryId: string }
+  packageName: string
+}
+
 /**
- * Binds a name to the upstream that served it. Returns the package and the upstream that it is bound to: another one
- * when a racing request was first.
+ * Binds names to the upstreams that served them, and locks their rows. Returns for each the package and the upstream
+ * that it is bound to: another one when a racing request was first.
  */
-export async function bindPackage(
-  db: Queryable,
-  repositoryId: string,
-  name: string,
-  upstreamId: string,
-): Promise<{ id: string; upstreamId: string; isNew: boolean }> {
-  const { rows } = await db.query<{ id: string; upstreamId: string; isNew: boolean }>({
-    name: 'bind-mirrored-package',
-    text: `insert into mirrored_package as m (repository_id, name, upstream_id, first_seen_at)
-           values ($1, $2, $3, now())
-           on conflict (repository_id, name) do update
-              set upstream_id = coalesce(m.upstream_id, excluded.upstream_id),
-                  first_seen_at = coalesce(m.first_seen_at, excluded.first_seen_at)
-           returning id, upstream_id as "upstreamId", first_seen_at = now() as "isNew"`,
-    values: [repositoryId, name, upstreamId],
+export async function bindPackages(
+  tx: pg.PoolClient,
+  bindings: readonly Binding[],
+): Promise<{ id: string; upstreamId: string; isNew: boolean }[]> {
+  const { rows } = await tx.query<{ id: string; upstreamId: string; isNew: boolean }>({
+    name: 'bind-mirrored-packages',
+    text: `with wanted as materialized (
+             select * from unnest((select $1::bigint[]), (select $2::text[]), (select $3::bigint[]))
+                      with ordinality as w (repository_id, name, upstream_id, place)
+           ), bound as (
+             insert into mirrored_package as m (repository_id, name, upstream_id, first_seen_at, used_on)
+             select distinct on (repository_id, name) repository_id, name, upstream_id, now(), current_date
+               from wanted order by repository_id, name, place
+             on conflict (repository_id, name) do update
+                set upstream_id = coalesce(m.upstream_id, excluded.upstream_id),
+                    first_seen_at = coalesce(m.first_seen_at, excluded.first_seen_at),
+                    used_on = coalesce(m.used_on, excluded.used_on)
+             returning id, repository_id, name, upstream_id, first_seen_at = now() as is_new
+           )
+           select b.id, b.upstream_id as "upstreamId", b.is_new as "isNew"
+             from wanted w join bound b using (repository_id, name) order by w.place`,
+    values: [
+      bindings.map(({ upstream }) => upstream.repositoryId),
+      bindings.map(({ packageName }) => packageName),
+      bindings.map(({ upstream }) => upstream.id),
+    ],
   })
-  return rows[0] as { id: string; upstreamId: string; isNew: boolean }
+  return rows
 }
 
 /** The id of the package of that name that is bound to an upstream. Null when there is none. */

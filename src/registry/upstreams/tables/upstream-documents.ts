@@ -9,18 +9,17 @@ export interface DocumentKey {
   isDev: boolean
 }
 
-/** The state of a document of an upstream. */
-export interface DocumentState {
+/** Whether a process may check a document, and what is known about it. */
+export interface CheckTurn {
+  hasTurn: boolean
   /** Null when the upstream never responded. */
   isFound: boolean | null
-  lastModified: string | null
   /** Whether another process is checking at this moment. */
   isChecking: boolean
-  /** Whether the last response is recent enough. */
-  isFresh: boolean
   /** Whether a failure is so recent that the upstream gets no request. */
   isResting: boolean
-  failure: string | null
+  /** Of the stored content. Null when there is none. */
+  lastModified: string | null
 }
 
 /** How long a missing name is not requested again. */
@@ -38,48 +37,52 @@ export function isFreshColumn(s: string, freshSeconds: string): string {
 /** A process loses its turn to check after this time. */
 const turnSeconds = 45
 
-/** Finds the state of a document. Null when it was never requested. */
-export async function findDocumentState(
-  db: Queryable,
-  { upstreamId, packageName, isDev }: DocumentKey,
-  freshSeconds: number,
-): Promise<DocumentState | null> {
-  const { rows } = await db.query<DocumentState>({
-    name: 'find-upstream-document-state',
-    text: `select s.is_found as "isFound", s.last_modified as "lastModified", s.failure,
-                  coalesce(checking_until > now(), false) as "isChecking",
-                  coalesce(retry_at > now(), false) as "isResting",
-                  ${isFreshColumn('s', '$4')} as "isFresh"
-             from upstream_document s join upstream u on u.id = s.upstream_id
-            where s.upstream_id = $1 and s.name = $2 and s.is_dev = $3`,
-    values: [upstreamId, packageName, isDev, freshSeconds],
-  })
-  return rows[0] ?? null
-}
-
 /**
- * Takes the turn to check a document. One process gets it, the others get null. Also returns null when another process
- * has just got a response. `lastModified` belongs to the stored content.
+ * Takes the turn to check each document that is due: not fresh, not resting, and not being checked by another process.
+ * Of several processes, one gets the turn. Returns the results in the order of the keys, which are all different.
  */
-export async function takeCheckTurn(
+export async function takeCheckTurns(
   db: Queryable,
-  { upstreamId, packageName, isDev }: DocumentKey,
+  keys: readonly DocumentKey[],
   freshSeconds: number,
-): Promise<{ lastModified: string | null } | null> {
-  const { rows } = await db.query<{ lastModified: string | null }>({
-    name: 'take-check-turn',
-    text: `with ${lazily}
-           insert into upstream_document as d (upstream_id, name, is_dev, checking_until)
-           select $1, $2, $3, now() + make_interval(secs => ${turnSeconds}) from lazily
-           on conflict (upstream_id, name, is_dev) do update
-              set checking_until = excluded.checking_until, is_stale = false
-            where (d.checking_until is null or d.checking_until <= now())
-              and (d.is_stale or d.checked_at is null or d.checked_at <= now() - make_interval(secs =>
-                     case when d.is_found then $4 else ${missingSeconds} end))
-           returning case when content is not null then last_modified end as "lastModified"`,
-    values: [upstreamId, packageName, isDev, freshSeconds],
+): Promise<CheckTurn[]> {
+  const { rows } = await db.query<CheckTurn>({
+    name: 'take-check-turns',
+    text: `with ${lazily}, wanted as materialized (
+             select * from unnest((select $1::bigint[]), (select $2::text[]), (select $3::boolean[]))
+                      with ordinality as w (upstream_id, name, is_dev, place), lazily
+           ), state as materialized (
+             select s.upstream_id, s.name, s.is_dev, s.is_found, ${isFreshColumn('s', '$4')} as is_fresh,
+                    coalesce(s.checking_until > now(), false) as is_checking,
+                    coalesce(s.retry_at > now(), false) as is_resting
+               from wanted w
+               join upstream_document s using (upstream_id, name, is_dev)
+               join upstream u on u.id = s.upstream_id
+           ), turn as (
+             insert into upstream_document as d (upstream_id, name, is_dev, checking_until)
+             select w.upstream_id, w.name, w.is_dev, now() + make_interval(secs => ${turnSeconds})
+               from wanted w left join state s using (upstream_id, name, is_dev)
+              where not coalesce(s.is_fresh or s.is_checking or s.is_resting, false)
+              order by w.upstream_id, w.name, w.is_dev
+             on conflict (upstream_id, name, is_dev) do update
+                set checking_until = excluded.checking_until, is_stale = false
+              where d.checking_until is null or d.checking_until <= now()
+             returning upstream_id, name, is_dev, case when content is not null then last_modified end as last_modified
+           )
+           select t.name is not null as "hasTurn", s.is_found as "isFound", t.last_modified as "lastModified",
+                  coalesce(s.is_checking, false) as "isChecking", coalesce(s.is_resting, false) as "isResting"
+             from wanted w
+             left join state s using (upstream_id, name, is_dev)
+             left join turn t using (upstream_id, name, is_dev)
+            order by w.place`,
+    values: [
+      keys.map(({ upstreamId }) => upstreamId),
+      keys.map(({ packageName }) => packageName),
+      keys.map(({ isDev }) => isDev),
+      freshSeconds,
+    ],
   })
-  return rows[0] ?? null
+  return rows
 }
 
 /** Stores that the document is unchanged, or that the upstream does not have it. */
@@ -115,37 +118,58 @@ export async function saveFailure(
 }
 
 /** The content of an upstream's document, to be stored. */
-export interface NewContent {
+export interface NewContent extends DocumentKey {
   lastModified: string | null
   /** Gzipped JSON. */
-  content: Buffer
+  packed: Buffer
   dropped: string[]
   /** The vendors of all names that versions replace or provide. */
   replaces: string[]
 }
 
-/** Stores the content of a document. Returns the versions that were dropped before. */
-export async function saveContent(
+/** Stores the contents of documents. Returns the versions of each that were dropped before. */
+export async function saveContents(
   tx: pg.PoolClient,
-  { upstreamId, packageName, isDev }: DocumentKey,
-  { lastModified, content, dropped, replaces }: NewContent,
-): Promise<{ droppedBefore: string[] }> {
+  contents: readonly NewContent[],
+): Promise<{ droppedBefore: string[] }[]> {
   const { rows } = await tx.query<{ droppedBefore: string[] }>({
-    name: 'save-upstream-content',
-    text: `with before as (
-             select dropped from upstream_document where upstream_id = $1 and name = $2 and is_dev = $3
+    name: 'save-upstream-contents',
+    text: `with fresh as materialized (
+             select * from rows from (
+               jsonb_to_recordset($1) as (upstream_id bigint, name text, is_dev boolean, last_modified text,
+                                          dropped text[], replaces text[]),
+               unnest((select $2::bytea[]))
+             ) with ordinality as f (upstream_id, name, is_dev, last_modified, dropped, replaces, content, place)
+           ), before as materialized (
+             select d.upstream_id, d.name, d.is_dev, d.dropped
+               from fresh join upstream_document d using (upstream_id, name, is_dev)
+           ), saved as (
+             insert into upstream_document
+               (upstream_id, name, is_dev, is_found, last_modified, checked_at, content, dropped, replaces)
+             select upstream_id, name, is_dev, true, last_modified, now(), content, dropped, replaces
+               from fresh order by upstream_id, name, is_dev
+             on conflict (upstream_id, name, is_dev) do update
+                set is_found = true, last_modified = excluded.last_modified, checked_at = now(), failed_at = null,
+                    failure = null, retry_at = null, checking_until = null, content = excluded.content,
+                    dropped = excluded.dropped, replaces = excluded.replaces
            )
-           insert into upstream_document
-             (upstream_id, name, is_dev, is_found, last_modified, checked_at, content, dropped, replaces)
-           values ($1, $2, $3, true, $4, now(), $5, $6, $7)
-           on conflict (upstream_id, name, is_dev) do update
-              set is_found = true, last_modified = excluded.last_modified, checked_at = now(), failed_at = null,
-                  failure = null, retry_at = null, checking_until = null, content = excluded.content,
-                  dropped = excluded.dropped, replaces = excluded.replaces
-           returning coalesce((select dropped from before), '{}') as "droppedBefore"`,
-    values: [upstreamId, packageName, isDev, lastModified, content, dropped, replaces],
+           select coalesce(b.dropped, '{}') as "droppedBefore"
+             from fresh f left join before b using (upstream_id, name, is_dev) order by f.place`,
+    values: [
+      JSON.stringify(
+        contents.map(({ upstreamId, packageName, isDev, lastModified, dropped, replaces }) => ({
+          upstream_id: upstreamId,
+          name: packageName,
+          is_dev: isDev,
+          last_modified: lastModified,
+          dropped,
+          replaces,
+        })),
+      ),
+      contents.map(({ packed }) => packed),
+    ],
   })
-  return rows[0] as { droppedBefore: string[] }
+  return rows
 }
 
 /** Marks documents that the change feed named, so that they are requested again. Returns how many are known. */

@@ -1,0 +1,205 @@
+import { promisify } from 'node:util'
+import { gunzip, gzip, gzipSync } from 'node:zlib'
+import type pg from 'pg'
+import { transaction } from '../../database/database.ts'
+import { registryUrl } from '../../repositories/repositories.ts'
+import { encodeDocument } from '../documents/encodings.ts'
+import { commandLine, insertEvent } from '../tables/events.ts'
+import type { UpstreamContent, UpstreamDist, UpstreamVersion } from './judge.ts'
+import { malwareFlags, offer, replacedNames } from './offer.ts'
+import { setGone } from './tables/mirrored-documents.ts'
+import { bindPackages, listOwnNames } from './tables/mirrored-packages.ts'
+import {
+  describeMirrors,
+  findMirrorContent,
+  listFirstSeen,
+  listMirrorRules,
+  lockMirror,
+  type MirrorRules,
+  type NamedDist,
+  noteArchives,
+  type RenderedMirror,
+  saveMirrors,
+} from './tables/rendered-mirrors.ts'
+import { saveContents } from './tables/upstream-documents.ts'
+import type { Upstream } from './tables/upstreams.ts'
+
+/** A document that an upstream has just served. */
+export interface CheckedDocument {
+  upstream: Upstream
+  packageName: string
+  isDev: boolean
+  content: UpstreamContent
+  /** The content as it is stored: see `packContent`. */
+  packed: Buffer
+  /** Versions that were left out, each with the reason. */
+  dropped: string[]
+  lastModified: string | null
+}
+
+/**
+ * Stores and renders documents in one transaction: concurrent checks share its statements and its commit. Returns for
+ * each document, in their order, false when a racing request has bound the name to another upstream.
+ */
+export async function storeDocuments(
+  db: pg.Pool,
+  baseUrl: string,
+  documents: readonly CheckedDocument[],
+): Promise<boolean[]> {
+  return transaction(db, async (tx) => {
+    const bound = await bindPackages(tx, documents)
+    const before = await saveContents(
+      tx,
+      documents.map((document) => ({
+        ...document,
+        upstreamId: document.upstream.id,
+        replaces: [...new Set(replacedNames(document.content).map(vendorOf))],
+      })),
+    )
+    const sources: MirrorSource[] = []
+    const announced = new Set<string>()
+    for (const [i, { upstream, packageName, isDev, content, dropped }] of documents.entries()) {
+      const { id: packageId, upstreamId, isNew } = bound[i] as (typeof bound)[number]
+      if (upstreamId !== upstream.id) continue
+      sources.push({ packageId, isDev, content })
+      const about = { repositoryId: upstream.repositoryId, packageName, version: null }
+      if (isNew && !announced.has(packageId)) {
+        announced.add(packageId)
+        const details = { upstream: upstream.name }
+        await insertEvent(tx, commandLine, { ...about, action: 'mirror-package', details })
+      }
+      const { droppedBefore } = before[i] as (typeof before)[number]
+      if (dropped.some((reason) => !droppedBefore.includes(reason))) {
+        const details = { upstream: upstream.name, versions: dropped.slice(0, 50), count: dropped.length }
+        await insertEvent(tx, commandLine, { ...about, action: 'drop-versions', details })
+      }
+    }
+    const mainIds = sources.filter(({ isDev }) => !isDev).map(({ packageId }) => packageId)
+    await setGone(tx, mainIds, false)
+    await renderAll(tx, sources, baseUrl)
+    return documents.map(({ upstream }, i) => bound[i]?.upstreamId === upstream.id)
+  })
+}
+
+/** Renders a document from the stored content of its upstream. Returns false when there is no content. */
+export async function renderMirror(
+  tx: pg.PoolClient,
+  packageId: string,
+  isDev: boolean,
+  baseUrl: string,
+): Promise<boolean> {
+  await lockMirror(tx, packageId)
+  const packed = await findMirrorContent(tx, packageId, isDev)
+  if (packed === null) return false
+  const content = JSON.parse((await promisify(gunzip)(packed)).toString()) as UpstreamContent
+  await renderAll(tx, [{ packageId, isDev, content }], baseUrl)
+  return true
+}
+
+/** Content of up to this size is compressed at once: the thread pool would cost more than the work. */
+const smallBytes = 64 * 1024
+
+/** Returns content as it is stored: gzipped JSON. */
+export async function packContent(content: UpstreamContent): Promise<Buffer> {
+  const text = Buffer.from(JSON.stringify(content))
+  return text.length <= smallBytes ? gzipSync(text, { level: 4 }) : promisify(gzip)(text, { level: 4 })
+}
+
+/** A document to render. The transaction has locked the row of its package. */
+interface MirrorSource {
+  packageId: string
+  isDev: boolean
+  content: UpstreamContent
+}
+
+async function renderAll(
+  tx: pg.PoolClient,
+  sources: readonly MirrorSource[],
+  baseUrl: string,
+): Promise<void> {
+  const rules = await listMirrorRules(tx, sources)
+  const archives = sources.flatMap(({ packageId, content }) => namedDists(packageId, content))
+  await noteArchives(tx, archives)
+  const ownNames = await listOwnOfAll(tx, sources, rules)
+  const firstSeen = await listSeen(tx, sources, rules)
+  const rendered = await Promise.all(
+    sources.map(async ({ packageId, isDev, content }, i): Promise<RenderedMirror> => {
+      const rule = rules[i] as MirrorRules
+      const { repositoryId, path, packageName } = rule
+      const registry = registryUrl(baseUrl, path)
+      const { text, dueAt } = offer(content, {
+        ...rule,
+        ownNames: ownNames.get(repositoryId) ?? new Set(),
+        firstSeenAt: (version) => firstSeen.get(version) ?? rule.now,
+        distUrl: ({ dist }) =>
+          `${registry}dist/${packageName}/${dist?.versionPath}/${dist?.reference}.${dist?.type}`,
+      })
+      return { packageId, isDev, baseUrl, dueAt, ...(await encodeDocument(Buffer.from(text))) }
+    }),
+  )
+  await describeMirrors(
+    tx,
+    sources
+      .filter(({ isDev }) => !isDev)
+      .map(({ packageId, content }) => ({ packageId, ...aboutPackage(content) })),
+  )
+  await saveMirrors(tx, rendered)
+}
+
+function aboutPackage({ versions, extra }: UpstreamContent) {
+  const description = versions[0]?.entry['description']
+  return {
+    description: typeof description === 'string' ? description.replaceAll('\0', '').slice(0, 500) : null,
+    flags: malwareFlags(extra),
+  }
+}
+
+/** Returns, by repository, those of the replaced and provided names that are the repository's own. */
+async function listOwnOfAll(
+  tx: pg.PoolClient,
+  sources: readonly MirrorSource[],
+  rules: readonly MirrorRules[],
+): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+  const wanted = new Map<string, Set<string>>()
+  for (const [i, { content }] of sources.entries()) {
+    const { repositoryId } = rules[i] as MirrorRules
+    const names = wanted.get(repositoryId) ?? new Set()
+    wanted.set(repositoryId, new Set([...names, ...replacedNames(content)]))
+  }
+  const found = new Map<string, ReadonlySet<string>>()
+  for (const [repositoryId, names] of wanted) {
+    if (names.size > 0) found.set(repositoryId, await listOwnNames(tx, repositoryId, [...names]))
+  }
+  return found
+}
+
+/** Returns when versions were first seen. Only the minimum age of versions without a publication time needs it. */
+async function listSeen(
+  tx: pg.PoolClient,
+  sources: readonly MirrorSource[],
+  rules: readonly MirrorRules[],
+): Promise<ReadonlyMap<UpstreamVersion, Date>> {
+  const asked = sources.flatMap(({ packageId, content }, i) =>
+    rules[i]?.minimumAgeHours === 0
+      ? []
+      : content.versions
+          .filter(({ publishedAt, dist }) => publishedAt === null && dist !== null)
+          .map((version) => ({ packageId, version })),
+  )
+  if (asked.length === 0) return new Map()
+  const seen = await listFirstSeen(
+    tx,
+    asked.map(({ packageId, version }) => ({ packageId, ...(version.dist as UpstreamDist) })),
+  )
+  return new Map(asked.map(({ version }, i) => [version, seen[i] as Date]))
+}
+
+function namedDists(packageId: string, { versions }: UpstreamContent): NamedDist[] {
+  return versions.flatMap(({ version, normalized, dist }) =>
+    dist === null ? [] : [{ ...dist, packageId, version, normalized }],
+  )
+}
+
+function vendorOf(name: string): string {
+  return name.split('/')[0] ?? ''
+}

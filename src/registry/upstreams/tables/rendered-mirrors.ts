@@ -1,0 +1,189 @@
+import type pg from 'pg'
+import type { EncodedDocument } from '../../documents/encodings.ts'
+import type { UpstreamDist } from '../judge.ts'
+import type { MalwareFlag } from '../offer.ts'
+
+/** The rules for a document of a mirrored package. */
+export interface MirrorRules {
+  repositoryId: string
+  /** The repository's path, `acme/php`. */
+  path: string
+  packageName: string
+  allow: string[]
+  deny: string[]
+  exempt: string[]
+  minimumAgeHours: number
+  isGone: boolean
+  /** A constraint on versions that the upstream's summary flags as malware; null without one. */
+  flagged: string | null
+  now: Date
+}
+
+/** Locks the row of a package. */
+export async function lockMirror(tx: pg.PoolClient, packageId: string): Promise<void> {
+  await tx.query('select from mirrored_package where id = $1 for no key update', [packageId])
+}
+
+/** Reads the stored content of a document from its upstream: gzipped JSON. Null when there is none. */
+export async function findMirrorContent(
+  tx: pg.PoolClient,
+  packageId: string,
+  isDev: boolean,
+): Promise<Buffer | null> {
+  const { rows } = await tx.query<{ content: Buffer | null }>({
+    name: 'find-mirror-content',
+    text: `select s.content
+             from mirrored_package m
+             join upstream_document s on s.upstream_id = m.upstream_id and s.name = m.name and s.is_dev = $2
+            where m.id = $1`,
+    values: [packageId, isDev],
+  })
+  return rows[0]?.content ?? null
+}
+
+/** Lists the rules for packages, in their order. */
+export async function listMirrorRules(
+  tx: pg.PoolClient,
+  packages: readonly { packageId: string }[],
+): Promise<MirrorRules[]> {
+  const { rows } = await tx.query<MirrorRules>({
+    name: 'list-mirror-rules',
+    text: `select m.repository_id as "repositoryId", g.name || '/' || r.name as path, m.name as "packageName", u.allow,
+                  u.deny, u.exempt, u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone",
+                  m.summary as flagged, now() as now
+             from unnest((select $1::bigint[])) with ordinality as w (id, place)
+             join mirrored_package m on m.id = w.id
+             join repository r on r.id = m.repository_id
+             join repository_group g on g.id = r.group_id
+             join upstream u on u.id = m.upstream_id
+            order by w.place`,
+    values: [packages.map(({ packageId }) => packageId)],
+  })
+  return rows
+}
+
+/** An archive that a document names. */
+export interface NamedDist extends UpstreamDist {
+  packageId: string
+  version: string
+  normalized: string
+}
+
+/** Stores the archives of documents. URL and shasum of a known archive can change until its first fetch. */
+export async function noteArchives(tx: pg.PoolClient, dists: readonly NamedDist[]): Promise<void> {
+  await tx.query({
+    name: 'note-mirrored-archives',
+    text: `insert into mirrored_archive as a (package_id, version_path, reference, version, normalized, type, url, shasum)
+           select distinct on (n.package_id, n.version_path, n.reference) n.*
+             from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[]), (select $4::text[]),
+                         (select $5::text[]), (select $6::text[]), (select $7::text[]), (select $8::text[]))
+                    as n (package_id, version_path, reference, version, normalized, type, url, shasum)
+            order by n.package_id, n.version_path, n.reference
+           on conflict (package_id, version_path, reference) do update
+              set url = excluded.url, shasum = excluded.shasum, type = excluded.type
+            where a.sha256 is null
+              and (a.url, a.shasum, a.type) is distinct from (excluded.url, excluded.shasum, excluded.type)`,
+    values: [
+      dists.map(({ packageId }) => packageId),
+      dists.map(({ versionPath }) => versionPath),
+      dists.map(({ reference }) => reference),
+      dists.map(({ version }) => version),
+      dists.map(({ normalized }) => normalized),
+      dists.map(({ type }) => type),
+      dists.map(({ url }) => url),
+      dists.map(({ shasum }) => shasum),
+    ],
+  })
+}
+
+/** Lists when archives were first seen, in their order. */
+export async function listFirstSeen(
+  tx: pg.PoolClient,
+  dists: readonly Pick<NamedDist, 'packageId' | 'versionPath' | 'reference'>[],
+): Promise<Date[]> {
+  const { rows } = await tx.query<{ firstSeenAt: Date }>({
+    name: 'list-first-seen',
+    text: `select a.first_seen_at as "firstSeenAt"
+             from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[]))
+                    with ordinality as n (package_id, version_path, reference, place)
+             join mirrored_archive a using (package_id, version_path, reference)
+            order by n.place`,
+    values: [
+      dists.map(({ packageId }) => packageId),
+      dists.map(({ versionPath }) => versionPath),
+      dists.map(({ reference }) => reference),
+    ],
+  })
+  return rows.map(({ firstSeenAt }) => firstSeenAt)
+}
+
+/** A document as it is served. `dueAt`: when it must be rendered again; null when only a change makes it due. */
+export interface RenderedMirror extends EncodedDocument {
+  packageId: string
+  isDev: boolean
+  baseUrl: string
+  dueAt: Date | null
+}
+
+/**
+ * Replaces documents. If the bytes of one changed, its Last-Modified grows by at least a second. Otherwise clients still
+ * get 304.
+ */
+export async function saveMirrors(tx: pg.PoolClient, documents: readonly RenderedMirror[]): Promise<void> {
+  await tx.query({
+    name: 'save-mirrored-documents',
+    text: `insert into mirrored_document as d (package_id, is_dev, base_url, due_at, last_modified, plain, gzip, brotli)
+           select n.package_id, n.is_dev, n.base_url, coalesce(n.due_at, 'infinity'), date_trunc('second', now()),
+                  n.plain, n.gzip, n.brotli
+             from unnest((select $1::bigint[]), (select $2::boolean[]), (select $3::text[]), (select $4::timestamptz[]),
+                         (select $5::bytea[]), (select $6::bytea[]), (select $7::bytea[]))
+                    as n (package_id, is_dev, base_url, due_at, plain, gzip, brotli)
+           on conflict (package_id, is_dev) do update
+              set base_url = excluded.base_url, due_at = excluded.due_at, plain = excluded.plain, gzip = excluded.gzip,
+                  brotli = excluded.brotli,
+                  revision = case when d.plain = excluded.plain then d.revision else excluded.revision end,
+                  last_modified = case when d.plain = excluded.plain then d.last_modified
+                    else greatest(excluded.last_modified, d.last_modified + interval '1 second') end`,
+    values: [
+      documents.map(({ packageId }) => packageId),
+      documents.map(({ isDev }) => isDev),
+      documents.map(({ baseUrl }) => baseUrl),
+      documents.map(({ dueAt }) => dueAt),
+      documents.map(({ identity }) => identity),
+      documents.map(({ gzip }) => gzip),
+      documents.map(({ br }) => br),
+    ],
+  })
+}
+
+/**
+ * Stores the descriptions of packages and the versions that are flagged as malware. Renders filter.json of repositories
+ * whose flagged versions changed.
+ */
+export async function describeMirrors(
+  tx: pg.PoolClient,
+  packages: readonly { packageId: string; description: string | null; flags: readonly MalwareFlag[] }[],
+): Promise<void> {
+  const { rows } = await tx.query<{ repositoryId: string }>({
+    name: 'describe-mirrors',
+    text: `with before as materialized (
+             select m.id, m.repository_id, m.flags as old_flags, m.description as old_description,
+                    coalesce(n.description, m.description) as description, n.flags
+               from unnest((select $1::bigint[]), (select $2::text[]), (select $3::jsonb[])) as n (id, description, flags)
+               join mirrored_package m on m.id = n.id
+           ), changed as (
+             update mirrored_package m set description = b.description, flags = b.flags
+               from before b
+              where m.id = b.id and (b.description, b.flags) is distinct from (b.old_description, b.old_flags)
+             returning b.repository_id, b.old_flags <> b.flags as is_flagged_anew
+           )
+           select distinct repository_id as "repositoryId" from changed where is_flagged_anew order by 1`,
+    values: [
+      packages.map(({ packageId }) => packageId),
+      packages.map(({ description }) => description),
+      packages.map(({ flags }) => JSON.stringify(flags)),
+    ],
+  })
+  // A separate statement, because it must see the change.
+  for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
+}
