@@ -1,43 +1,19 @@
 import { z } from 'zod'
+import { AdvisoryDraft, QuarantineReason } from '../registry/lifecycle/advisory-draft.ts'
 import {
   liftQuarantine,
   publishAdvisory,
   quarantineVersion,
   withdrawAdvisory,
 } from '../registry/lifecycle/warn.ts'
-import { isConstraint, maxConstraintLength } from '../registry/manifest/constraint.ts'
 import { type Advisory as KnownAdvisory, listAdvisories, severities } from '../registry/tables/advisories.ts'
 import { findPackage } from '../registry/tables/listed-packages.ts'
-import { type ApiScope, endpoint, Moment, NoContent, plainText } from './endpoint.ts'
+import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardRepository } from './guards.ts'
 import { PackagePath, packageChangeOf, packageNameOf, packageUrl } from './packages.ts'
 import { VersionPath, versionChangeOf, versionUrl } from './versions.ts'
-
-const AdvisoryDraft = z
-  .strictObject({
-    title: plainText(255, 1).meta({ example: 'Path traversal in the archive reader' }),
-    // A constraint that Composer cannot parse would break every project that loads the package.
-    affected_versions: z
-      .string()
-      .min(1)
-      .max(maxConstraintLength)
-      .refine(isConstraint, { message: 'must be a version constraint, such as <1.2.3 or ^2.0' })
-      .meta({ description: 'A Composer constraint', example: '<1.2.3' }),
-    cve: z
-      .string()
-      .regex(/^CVE-\d{4}-\d{4,19}$/, { message: 'must be such as CVE-2026-12345' })
-      .nullish()
-      .meta({ example: 'CVE-2026-12345' }),
-    link: z
-      .string()
-      .max(2000)
-      .regex(/^https?:\/\/[!-~]+$/, { message: 'must be an http or https URL' })
-      .nullish(),
-    severity: z.enum(severities).nullish(),
-  })
-  .meta({ id: 'AdvisoryDraft' })
 
 const Advisory = z
   .object({
@@ -56,9 +32,9 @@ const AdvisoryPath = PackagePath.extend({ advisory: z.string().meta({ descriptio
 
 const QuarantineDraft = z
   .strictObject({
-    reason: plainText(500, 1)
-      .default('quarantined by its registry')
-      .meta({ description: 'Composer shows it to everyone who tries to install the version' }),
+    reason: QuarantineReason.default('quarantined by its registry').meta({
+      description: 'Composer shows it to everyone who tries to install the version',
+    }),
   })
   .meta({ id: 'QuarantineDraft' })
 

@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import { z } from 'zod'
-import { isPlainText } from '../domain/plain-text.ts'
 import type { Guard } from './guards.ts'
 
 /** The scope of `/api`: handlers get their input as its zod schema describes it. */
@@ -68,21 +67,6 @@ export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, {
       response: { ...schema.response, '4xx': ErrorBody } as Schema['response'],
     } as Omit<Schema, 'tag'> & { tags: string[]; security: typeof security },
   }
-}
-
-/** One trimmed line of text without control characters: it may be printed in a terminal. */
-export function plainText(maxCharacters: number, minCharacters = 0) {
-  return z
-    .string()
-    .trim()
-    .min(minCharacters)
-    .refine((text) => Array.from(text).length <= maxCharacters, {
-      message: `must be text of at most ${maxCharacters} characters`,
-    })
-    .refine((text) => isPlainText(text), {
-      message: 'must be text without control characters',
-    })
-    .meta({ maxLength: maxCharacters })
 }
 
 /** A moment, as RFC 3339. */

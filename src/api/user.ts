@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { type ApiScope, endpoint, Moment, plainText } from './endpoint.ts'
+import { plainText } from '../domain/plain-text.ts'
+import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { invalidToken } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardToken, readBearer } from './guards.ts'

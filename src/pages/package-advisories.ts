@@ -3,14 +3,18 @@ import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { Act } from '../domain/permissions.ts'
-import { isPlainText } from '../domain/plain-text.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, nobody, page } from '../http/pages.ts'
+import { AdvisoryDraft } from '../registry/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/warn.ts'
-import { isConstraint } from '../registry/manifest/constraint.ts'
-import { type Advisory, listAdvisories, severities } from '../registry/tables/advisories.ts'
+import {
+  type Advisory,
+  type AdvisoryText,
+  listAdvisories,
+  severities,
+} from '../registry/tables/advisories.ts'
 import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
@@ -62,17 +66,11 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
     if (!session) return redirectToSignIn(context, request, reply, urlOf(request.params))
     const { repository, about, change } = await changeFor(request, session, 'push')
     const form = readForm(AdvisoryForm, request)
-    const problem = problemOf(form)
-    if (problem !== null) return show(reply.code(400), session, repository, about, { form, problem })
-    const advisory = await changing(() =>
-      publishAdvisory(changes, change, {
-        title: form.title,
-        affectedVersions: form.affected_versions,
-        cve: form.cve || null,
-        link: form.link || null,
-        severity: form.severity || null,
-      }),
-    )
+    const draft = readDraft(form)
+    if (typeof draft === 'string') {
+      return show(reply.code(400), session, repository, about, { form, problem: draft })
+    }
+    const advisory = await changing(() => publishAdvisory(changes, change, draft))
     leaveNotice(request, reply, config, `Advisory ${advisory.advisoryId} published.`)
     return reply.redirect(urlOf(request.params), 303)
   })
@@ -140,20 +138,33 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
   }
 }
 
-/** Why an advisory is refused, by the rules of the API; null when it is not. */
-function problemOf({ title, affected_versions, cve, link }: z.output<typeof AdvisoryForm>): string | null {
-  if (title === '' || Array.from(title).length > 255 || !isPlainText(title)) {
-    return 'Give a title of at most 255 characters.'
+const problems = {
+  title: 'Give a title of at most 255 characters.',
+  affected_versions: 'The affected versions are a version constraint, such as <1.2.3 or ^2.0.',
+  cve: 'A CVE is named such as CVE-2026-12345.',
+  link: 'The link is an http or https URL.',
+  severity: 'Choose one of the severities.',
+} as const satisfies Record<keyof typeof AdvisoryDraft.shape, string>
+
+/** Applies the rules of the API. Returns the advisory, or a sentence about the first field that breaks one. */
+function readDraft(form: z.output<typeof AdvisoryForm>): AdvisoryText | string {
+  const { title, affected_versions, cve, link, severity } = form
+  const draft = AdvisoryDraft.safeParse({
+    title,
+    affected_versions,
+    cve: cve || null,
+    link: link || null,
+    severity: severity || null,
+  })
+  if (!draft.success) return problems[draft.error.issues[0]?.path[0] as keyof typeof problems]
+  const { data } = draft
+  return {
+    title: data.title,
+    affectedVersions: data.affected_versions,
+    cve: data.cve ?? null,
+    link: data.link ?? null,
+    severity: data.severity ?? null,
   }
-  // A constraint that Composer cannot parse would break every project that loads the package.
-  if (affected_versions === '' || !isConstraint(affected_versions)) {
-    return 'The affected versions are a version constraint, such as <1.2.3 or ^2.0.'
-  }
-  if (cve !== '' && !/^CVE-\d{4}-\d{4,19}$/.test(cve)) return 'A CVE is named such as CVE-2026-12345.'
-  if (link !== '' && (link.length > 2000 || !/^https?:\/\/[!-~]+$/.test(link))) {
-    return 'The link is an http or https URL.'
-  }
-  return null
 }
 
 function urlOf({ group, name, vendor, package: own }: Route['Params']): string {

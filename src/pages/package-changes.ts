@@ -3,11 +3,11 @@ import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { Act } from '../domain/permissions.ts'
-import { isPlainText } from '../domain/plain-text.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, nobody, page } from '../http/pages.ts'
+import { maxQuarantineReasonCharacters, QuarantineReason } from '../registry/lifecycle/advisory-draft.ts'
 import type { VersionChange } from '../registry/lifecycle/change.ts'
 import { deleteVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
 import { liftQuarantine, quarantineVersion, setAbandoned } from '../registry/lifecycle/warn.ts'
@@ -43,8 +43,6 @@ interface VersionAct {
   asksReason?: true
   run: (pool: PagesContext['changes'], change: VersionChange, reason: string) => Promise<void>
 }
-
-const maxReasonCharacters = 500
 
 /** The roles are those of the API: who may push can warn, and removing a warning needs an admin (DESIGN §6). */
 const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', VersionAct> = {
@@ -135,7 +133,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
           ? {
               name: 'reason',
               label: 'Reason, shown to everyone who installs it',
-              maxLength: maxReasonCharacters,
+              maxLength: maxQuarantineReasonCharacters,
             }
           : null,
         back: versionsUrl(request.params),
@@ -148,8 +146,11 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       if (!session) return redirectToSignIn(context, request, reply, back)
       const { repository, about } = await packageOf(request, session, known.act)
       const { version, reason } = readForm(VersionForm, request)
-      if (known.asksReason && !isReason(reason)) {
-        throw new PageError(400, `Give a reason of at most ${maxReasonCharacters} characters, on one line.`)
+      if (known.asksReason && !QuarantineReason.safeParse(reason).success) {
+        throw new PageError(
+          400,
+          `Give a reason of at most ${maxQuarantineReasonCharacters} characters, on one line.`,
+        )
       }
       const change = { ...changeOf(request, session, repository, about), version }
       await changing(() => known.run(changes, change, reason))
@@ -190,10 +191,6 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
   ) {
     return { repositoryId, packageName, author: authorOf(request, session), baseUrl: config.baseUrl }
   }
-}
-
-function isReason(reason: string): boolean {
-  return reason !== '' && Array.from(reason).length <= maxReasonCharacters && isPlainText(reason)
 }
 
 function versionsUrl({ group, name, vendor, package: own }: Route['Params']): string {

@@ -121,15 +121,18 @@ describe('…/-/advisories', () => {
   })
 
   it.each([
-    { title: '' },
-    { affected_versions: '' },
-    { affected_versions: 'not > a < constraint' },
-    { cve: 'CVE-1' },
-    { link: 'javascript:alert(1)' },
-    { severity: 'worst' },
-  ])('refuses %j', async (wrong) => {
+    [{ title: '' }, 'Give a title of at most 255 characters.'],
+    [{ title: 'x'.repeat(256) }, 'Give a title of at most 255 characters.'],
+    [{ affected_versions: '' }, 'The affected versions are a version constraint'],
+    [{ affected_versions: 'not > a < constraint' }, 'The affected versions are a version constraint'],
+    [{ cve: 'CVE-1' }, 'A CVE is named such as CVE-2026-12345.'],
+    [{ link: 'javascript:alert(1)' }, 'The link is an http or https URL.'],
+    [{ severity: 'worst' }, ''],
+  ])('refuses %j by the rules of the API', async (wrong, sentence) => {
     const { send, events } = await aMaintainer('developer')
-    expect((await send('advisories', { ...form, ...wrong })).statusCode).toBe(400)
+    const refused = await send('advisories', { ...form, ...wrong })
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain(sentence)
     expect(await events()).toEqual(['publish'])
   })
 

@@ -11,6 +11,10 @@ import {
 import { allScopes, covers, coversAll } from '../../src/domain/scopes.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import {
+  approveAuthorizationRequest,
+  insertAuthorizationRequest,
+} from '../../src/oauth/authorization-requests.ts'
+import {
   isGroupSeen,
   listNamedRepositories,
   listReachedGroups,
@@ -26,13 +30,16 @@ import {
   aGroup,
   aGroupMember,
   aMember,
+  aName,
   anAccount,
   aPersonalToken,
   aRepository,
 } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
+import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
 
 const t = useDatabase()
+let application: ApplicationActor | undefined
 const all = { after: null, limit: 100 }
 
 interface Case {
@@ -180,6 +187,35 @@ describe.each(visibilities)(
     })
   },
 )
+
+describe('approving a request', () => {
+  it.each(cases)('lets an account choose a repository that it has a role on, for %j', async (one) => {
+    const repository = await aRepository(t.db, { visibility: one.visibility })
+    const account = await anAccount(t.db, { isAdmin: one.isAdmin })
+    if (one.groupRole) await aGroupMember(t.db, account, repository.group, one.groupRole)
+    if (one.repositoryRole) await aMember(t.db, account, repository, one.repositoryRole)
+    application ??= await anApplication(t.db, { resourceScope: 'specified' })
+    const idHash = hashSecret(aName('request'))
+    await insertAuthorizationRequest(t.db, idHash, {
+      accountId: account.id,
+      applicationId: application.id,
+      link: '/oauth2/auth',
+      redirectUri: application.redirectUri,
+      state: null,
+      scopes: application.scopes,
+      resourceScope: 'specified',
+      codeChallenge: null,
+    })
+    const code = { hash: hashSecret(aName('code')), lifetimeSeconds: 60 }
+    const decision = await approveAuthorizationRequest(t.db, idHash, account.id, [repository.path], code)
+    expect(decision !== null).toBe(roleOf(one) !== null)
+    const { rows } = await t.db.query(
+      'select repository_ids as ids from authorization_grant where account_id = $1',
+      [account.id],
+    )
+    expect(rows).toEqual(roleOf(one) === null ? [] : [{ ids: [repository.id] }])
+  })
+})
 
 describe('the SQL of scopes', () => {
   it('covers what covers() does, for every pair', async () => {

@@ -1,0 +1,35 @@
+import { z } from 'zod'
+import { plainText } from '../../domain/plain-text.ts'
+import { isConstraint, maxConstraintLength } from '../manifest/constraint.ts'
+import { severities } from '../tables/advisories.ts'
+
+/** The rules of an advisory that someone writes (DESIGN §6): the body of the API, and the fields of the page's form. */
+export const AdvisoryDraft = z
+  .strictObject({
+    title: plainText(255, 1).meta({ example: 'Path traversal in the archive reader' }),
+    // A constraint that Composer cannot parse would break every project that loads the package.
+    affected_versions: z
+      .string()
+      .min(1)
+      .max(maxConstraintLength)
+      .refine(isConstraint, { message: 'must be a version constraint, such as <1.2.3 or ^2.0' })
+      .meta({ description: 'A Composer constraint', example: '<1.2.3' }),
+    cve: z
+      .string()
+      .regex(/^CVE-\d{4}-\d{4,19}$/, { message: 'must be such as CVE-2026-12345' })
+      .nullish()
+      .meta({ example: 'CVE-2026-12345' }),
+    link: z
+      .string()
+      .max(2000)
+      .regex(/^https?:\/\/[!-~]+$/, { message: 'must be an http or https URL' })
+      .nullish(),
+    severity: z.enum(severities).nullish(),
+  })
+  .meta({ id: 'AdvisoryDraft' })
+
+/** The longest reason of a quarantine. */
+export const maxQuarantineReasonCharacters = 500
+
+/** The rule of the reason of a quarantine. Composer shows it to everyone who tries to install the version. */
+export const QuarantineReason = plainText(maxQuarantineReasonCharacters, 1)
