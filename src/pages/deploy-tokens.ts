@@ -93,7 +93,7 @@ interface Route {
 }
 
 /** `/<group>/-/deploy-tokens` and `/<group>/<name>/-/deploy-tokens`: tokens that belong to a group and to no person. */
-export async function deployTokenRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+export async function deployTokenPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
 
   for (const url of ['/:group/-/deploy-tokens', '/:group/:name/-/deploy-tokens']) {

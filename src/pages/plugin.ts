@@ -5,7 +5,7 @@ import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { openArchiveBrowser } from '../registry/archives/archive-files.ts'
 import { openArchiveStore } from '../registry/archives/store-owner.ts'
 import { activityRoutes } from './activity.ts'
-import { deployTokenRoutes } from './deploy-tokens.ts'
+import { deployTokenPageRoutes } from './deploy-tokens.ts'
 import { docsRoutes } from './docs.ts'
 import { groupPageRoutes } from './group.ts'
 import { homeRoutes } from './home.ts'
@@ -39,7 +39,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await docsRoutes(app, context)
     await groupPageRoutes(app, context)
     await membersRoutes(app, context)
-    await deployTokenRoutes(app, context)
+    await deployTokenPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await activityRoutes(app, context)
     await upstreamPageRoutes(app, context)
