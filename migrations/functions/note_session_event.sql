@@ -3,12 +3,14 @@
 -- deleted accounts only disappear.
 create or replace function note_session_event() returns trigger language plpgsql as $$
 declare
-  act text := nullif(current_setting('svc.actor', true), '')::jsonb ->> 'act';
+  actor jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
+  act text := actor ->> 'act';
 begin
   if tg_op = 'INSERT' then
     if act is distinct from 'change-password' then
       perform note_identity_event('sign-in', new.account_id, null,
-                                  jsonb_build_object('session', left(encode(new.id_hash, 'hex'), 16)));
+                                  jsonb_build_object('session', left(encode(new.id_hash, 'hex'), 16))
+                                  || case when actor ->> 'isNewBrowser' = 'true' then '{"new_browser": true}' else '{}' end::jsonb);
     end if;
   elsif old.expires_at > now() and exists (select from account where id = old.account_id) then
     perform note_identity_event(case when act = 'sign-out' then 'sign-out' else 'session-ended' end, old.account_id, null,

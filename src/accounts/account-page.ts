@@ -22,6 +22,8 @@ const accountPage = page<{
   /** Problem of another form than the password's. */
   profileProblem: ProfileProblem | null
   wasSaved: boolean
+  /** Whether svc sends mails. */
+  hasMail: boolean
   minPasswordCharacters: number
 }>('accounts/account')
 
@@ -37,7 +39,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     if (!session) return redirectToSignIn(context, request, reply)
     const { changed, saved } = readQuery(AccountQuery, request)
     const shown = { problem: null, wasChanged: changed !== '', wasSaved: saved !== '' }
-    return showAccount(db, reply, session, shown)
+    return showAccount(context, reply, session, shown)
   })
 
   app.post('/settings/account/password', async (request, reply) => {
@@ -49,25 +51,25 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     const problem =
       findPasswordProblem(chosen, session.account.username) ??
       (isRepeated ? null : 'The two new passwords are not the same.')
-    if (problem) return showAccount(db, reply.code(400), session, { problem, wasChanged: false })
+    if (problem) return showAccount(context, reply.code(400), session, { problem, wasChanged: false })
 
     const checked = await confirmPassword(db, session.account.id, form.current_password)
     if ('problem' in checked) {
       reply.code(checked.status).headers(checked.headers)
       const message = checked.status === 403 ? 'Your current password is not right.' : checked.problem
-      return showAccount(db, reply, session, { problem: message, wasChanged: false })
+      return showAccount(context, reply, session, { problem: message, wasChanged: false })
     }
     const actor = actorOf(request, session.account.id, 'change-password')
     const changed = await changePassword(db, checked, chosen, actor)
     if (!changed || !(await startSession(context, request, reply, changed, 'change-password'))) {
       const message = 'The password was changed a moment ago. Sign in with the new one.'
-      return showAccount(db, reply.code(409), session, { problem: message, wasChanged: false })
+      return showAccount(context, reply.code(409), session, { problem: message, wasChanged: false })
     }
     return reply.redirect('/settings/account?changed=1', 303)
   })
 
   await profileRoutes(app, context, (reply, session, profileProblem) =>
-    showAccount(db, reply, session, { problem: null, wasChanged: false, profileProblem }),
+    showAccount(context, reply, session, { problem: null, wasChanged: false, profileProblem }),
   )
 
   app.post('/settings/account/sign-out-everywhere', async (request, reply) => {
@@ -82,7 +84,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
 }
 
 async function showAccount(
-  db: pg.Pool,
+  { config, db }: AppContext,
   reply: FastifyReply,
   session: Session,
   shown: {
@@ -98,6 +100,7 @@ async function showAccount(
     wasSaved: false,
     ...shown,
     about,
+    hasMail: config.mail !== null,
     minPasswordCharacters,
   })
 }

@@ -9,6 +9,7 @@ const words: Record<IdentityAction, string> = {
   'session-ended': 'Session ended',
   'password-changed': 'Password changed',
   'reset-link-created': 'Link for a new password made',
+  'password-reset-requested': 'Link for a new password requested by mail',
   'email-changed': 'Email address changed',
   'email-verified': 'Email address verified',
   'account-created': 'Account created',

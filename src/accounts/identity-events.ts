@@ -2,7 +2,6 @@ import { isIP } from 'node:net'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { Actor, Queryable } from '../database/database.ts'
-import { transaction } from '../database/database.ts'
 import type { Job } from '../jobs/job.ts'
 import type { ListPart } from '../repositories/list-part.ts'
 
@@ -15,6 +14,7 @@ export const identityActions = [
   'session-ended',
   'password-changed',
   'reset-link-created',
+  'password-reset-requested',
   'email-changed',
   'email-verified',
   'account-created',
@@ -112,6 +112,15 @@ export async function listIdentityEvents(
   return rows
 }
 
+/** Finds an event. Null when it is unknown, or so old that it was removed. */
+export async function findIdentityEvent(db: Queryable, id: string): Promise<IdentityEvent | null> {
+  const { rows } = await db.query<IdentityEvent>(
+    `select ${eventColumns} from identity_event e ${eventJoins} where e.id = $1`,
+    [id],
+  )
+  return rows[0] ?? null
+}
+
 /** The account of a username or email, by a parameter of the statement. */
 const accountOfLogin = `(select id from account where username = lower($1) or lower(email) = lower($1)
                            order by username = lower($1) desc limit 1)`
@@ -157,12 +166,12 @@ export async function insertSignInLock(
   )
 }
 
-/** Writes events to the log that are not there yet, at most `limit`; returns how many. */
+/** Writes events to the log that are not there yet, at most `limit`; returns their ids. */
 export async function logIdentityEvents(
   tx: pg.PoolClient,
   log: FastifyBaseLogger,
   limit: number,
-): Promise<number> {
+): Promise<string[]> {
   const { rows } = await tx.query<IdentityEvent>(
     `with taken as (
        delete from unlogged_identity_event
@@ -177,7 +186,7 @@ export async function logIdentityEvents(
     [limit],
   )
   for (const { action, ...event } of rows) log.info(describeForLog(action, event), 'identity event')
-  return rows.length
+  return rows.map(({ id }) => id)
 }
 
 function describeForLog(action: string, event: Omit<IdentityEvent, 'action'>) {
@@ -216,21 +225,6 @@ export async function sweepIdentityEvents(
 }
 
 const rowsPerStatement = 2_000
-const eventsPerTransaction = 500
-
-/**
- * Writes identity events to the log, as JSON lines with a stable `event`, such as `identity.sign-in`. Each is logged
- * once, whether a server, a command or a migration caused it; after a crash possibly twice.
- */
-export const logIdentityEventsJob: Job = {
-  name: 'log-identity-events',
-  everySeconds: 10,
-  async run({ db, log }, _data, signal) {
-    while ((await transaction(db, (tx) => logIdentityEvents(tx, log, eventsPerTransaction))) > 0) {
-      signal.throwIfAborted()
-    }
-  },
-}
 
 /** Erases client IPs of old identity events, and removes old events (EVENT_IP_DAYS, EVENT_RETENTION_DAYS). */
 export const sweepIdentityEventsJob: Job = {

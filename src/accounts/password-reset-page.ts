@@ -3,8 +3,11 @@ import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { actorOf } from '../http/actor.ts'
 import { csrfToken } from '../http/csrf.ts'
+import { type AttemptLimit, countAttempt, networkOf } from '../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
+import { enqueue } from '../jobs/job.ts'
+import { requestPasswordResetJob } from './password-reset-mail.ts'
 import { findResetAccount, spendResetToken } from './password-resets.ts'
 import { findPasswordProblem, minPasswordCharacters } from './passwords.ts'
 
@@ -14,6 +17,10 @@ const resetPage = page<{
   token: string
   problem: string | null
   isDone: boolean
+  /** Whether a link can be requested by mail. */
+  hasMail: boolean
+  /** True after a link was requested. */
+  isRequested: boolean
   minPasswordCharacters: number
 }>('accounts/password-reset')
 
@@ -21,11 +28,24 @@ const resetPage = page<{
 const ResetQuery = z.object({ token: text })
 const ResetForm = z.object({ token: text, new_password: text, repeated_password: text })
 
+const RequestForm = z.object({ login: text.transform((login) => login.trim()) })
+
+/** A network asks for the mail of one account at most 5 times an hour, and for all mails together 20 times. */
+function limitsOf(ip: string, login: string): AttemptLimit[] {
+  const network = networkOf(ip)
+  const name = login.toLowerCase()
+  return [
+    { subject: `password reset from ${network}`, attempts: 20, windowSeconds: 3600 },
+    { subject: `password reset of ${name} from ${network}`, attempts: 5, windowSeconds: 3600 },
+    { subject: `password reset of ${name}`, attempts: 10, windowSeconds: 3600 },
+  ]
+}
+
 const deadLink = 'This link does not work any more: it was used, it is too old, or a newer one was made.'
 
-/** `/password-reset`: a new password by a link that an administrator made. */
+/** `/password-reset`: a new password by a link, from a mail that the person asks for here or from an administrator. */
 export async function passwordResetRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  const { db } = context
+  const { config, db } = context
 
   app.get('/password-reset', async (request, reply) => {
     const { token } = readQuery(ResetQuery, request)
@@ -33,6 +53,25 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
     const problem = token !== '' && !account ? deadLink : null
     if (problem) reply.code(410)
     return show(context, request, reply, { username: account?.username ?? null, token, problem })
+  })
+
+  app.post('/password-reset/request', async (request, reply) => {
+    const nothing = { username: null, token: '' }
+    if (config.mail === null) return show(context, request, reply.code(404), { ...nothing, problem: null })
+    const { login } = readForm(RequestForm, request)
+    if (login === '' || login.length > 254) {
+      const problem = 'Enter your username or email.'
+      return show(context, request, reply.code(400), { ...nothing, problem })
+    }
+    // What is typed is counted, whether there is such an account or not, so the limits do not tell which accounts exist.
+    const blockedSeconds = await countAttempt(db, limitsOf(request.ip, login))
+    if (blockedSeconds > 0) {
+      reply.code(429).header('retry-after', `${blockedSeconds}`)
+      const problem = 'Too many mails were requested. Try again in an hour.'
+      return show(context, request, reply, { ...nothing, problem })
+    }
+    await enqueue(db, requestPasswordResetJob, { login, actor: actorOf(request, null) })
+    return show(context, request, reply, { ...nothing, problem: null, isRequested: true })
   })
 
   app.post('/password-reset', async (request, reply) => {
@@ -57,8 +96,21 @@ function show(
   { config }: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
-  content: { username: string | null; token: string; problem: string | null; isDone?: boolean },
+  content: {
+    username: string | null
+    token: string
+    problem: string | null
+    isDone?: boolean
+    isRequested?: boolean
+  },
 ): FastifyReply {
   const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
-  return resetPage(reply, visitor, { isDone: false, ...content, minPasswordCharacters })
+  const hasMail = config.mail !== null
+  return resetPage(reply, visitor, {
+    isDone: false,
+    isRequested: false,
+    ...content,
+    hasMail,
+    minPasswordCharacters,
+  })
 }

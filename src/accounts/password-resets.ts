@@ -14,26 +14,37 @@ export const resetLifetimeSeconds = 3600
  * account.
  */
 export async function makeResetToken(db: pg.Pool, actor: Actor, accountId: string): Promise<string | null> {
-  const token = makeOpaqueId()
-  const { rowCount } = await transaction(
+  return transaction(
     db,
-    (tx) =>
-      tx.query(
-        `with made as (
-           insert into password_reset (account_id, token_hash, credential_hash, expires_at)
-           select id, $2, sha256(convert_to(password_hash, 'UTF8')), now() + make_interval(secs => $3)
-             from account where id = $1 and disabled_at is null
-               on conflict (account_id) do update
-              set token_hash = excluded.token_hash, credential_hash = excluded.credential_hash,
-                  expires_at = excluded.expires_at
-           returning account_id
-         )
-         select note_identity_event('reset-link-created', account_id, null, '{}') from made`,
-        [accountId, hashSecret(token), resetLifetimeSeconds],
-      ),
+    async (tx) => {
+      const token = await replaceResetToken(tx, accountId)
+      if (token !== null) {
+        await tx.query(`select note_identity_event('reset-link-created', $1, null, '{}')`, [accountId])
+      }
+      return token
+    },
     actor,
   )
+}
+
+/** Makes a token for an account instead of an earlier one. Null for a disabled account. */
+export async function replaceResetToken(db: Queryable, accountId: string): Promise<string | null> {
+  const token = makeOpaqueId()
+  const { rowCount } = await db.query(
+    `insert into password_reset (account_id, token_hash, credential_hash, expires_at)
+     select id, $2, sha256(convert_to(password_hash, 'UTF8')), now() + make_interval(secs => $3)
+       from account where id = $1 and disabled_at is null
+         on conflict (account_id) do update
+        set token_hash = excluded.token_hash, credential_hash = excluded.credential_hash,
+            expires_at = excluded.expires_at`,
+    [accountId, hashSecret(token), resetLifetimeSeconds],
+  )
   return rowCount === 1 ? token : null
+}
+
+/** The URL of a link's page. */
+export function resetUrl({ baseUrl }: { baseUrl: string }, token: string): string {
+  return `${baseUrl}/password-reset?token=${token}`
 }
 
 /** Returns the account of a link that still works; null for any other. */

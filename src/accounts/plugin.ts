@@ -4,6 +4,7 @@ import { wrongMethod } from '../http/page-error.ts'
 import { leavingPagePolicy, pagePolicy, servePages } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { accountRoutes } from './account-page.ts'
+import { emailVerificationRoutes } from './email-verification-page.ts'
 import { adminEventRoutes, securityRoutes } from './event-pages.ts'
 import { loginRoutes } from './login.ts'
 import { passwordResetRoutes } from './password-reset-page.ts'
@@ -22,6 +23,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
     await refuseOtherMethods(scope, wrongMethod, async () => {
       scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
       await accountRoutes(scope, context)
+      await emailVerificationRoutes(scope, context)
       await passwordResetRoutes(scope, context)
       await personalTokenRoutes(scope, context)
       await sessionRoutes(scope, context)

@@ -5,10 +5,14 @@ import { brokenConstraint, transaction } from '../database/database.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
+import { countAttempt } from '../http/failure-limit.ts'
 import { readForm, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
+import { queueMail } from '../mail/mail-queue.ts'
 import { exportAccount } from './account-export.ts'
 import { deleteAccount } from './account-lifecycle.ts'
 import { type AccountChanges, changeAccount } from './accounts.ts'
+import { verificationMail } from './email-verifications.ts'
 import type { Session } from './sessions.ts'
 import { confirmPassword } from './sign-in.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
@@ -60,11 +64,23 @@ export async function profileRoutes(
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
     const { username, email, current_password: password } = readForm(SignInForm, request)
-    const refused = await refuseWithoutPassword(reply, session, password)
+    const refused =
+      (await refuseWithoutPassword(reply, session, password)) ?? (await refuseManyMails(reply, session))
     if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
     const problem = await change(request, session, { username: username.toLowerCase(), email: email || null })
     if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem })
     return reply.redirect('/settings/account?saved=1', 303)
+  })
+
+  app.post('/settings/account/verification', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    const refused = await refuseManyMails(reply, session)
+    if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
+    const isQueued = await queueMail(db, config, verificationMail, { accountId: session.account.id })
+    if (isQueued)
+      leaveNotice(request, reply, config, 'The mail is on its way. Open its link to verify the address.')
+    return reply.redirect('/settings/account', 303)
   })
 
   app.get('/settings/account/export', async (request, reply) => {
@@ -113,6 +129,19 @@ export async function profileRoutes(
       if (problem === undefined) throw error
       return problem
     }
+  }
+
+  /** Each changed address gets a mail. Returns why the account may not cause another one now, with the status set. */
+  async function refuseManyMails(reply: FastifyReply, { account }: Session): Promise<string | null> {
+    const limit = {
+      subject: `verification mails of account ${account.id}`,
+      attempts: 10,
+      windowSeconds: 3600,
+    }
+    const blockedSeconds = config.mail === null ? 0 : await countAttempt(db, [limit])
+    if (blockedSeconds === 0) return null
+    reply.code(429).header('retry-after', `${blockedSeconds}`)
+    return 'Your email was changed or verified too often. Try again in an hour.'
   }
 
   /** Returns why the current password is not accepted, with the reply's status set; null when it is right. */

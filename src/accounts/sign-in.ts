@@ -69,11 +69,14 @@ export async function startSession(
   credentials: Credentials,
   act?: Actor['act'],
 ): Promise<boolean> {
-  const { network, networkHash } = signInOriginOf(request, config)
+  const origin = signInOriginOf(request, config)
+  const { network, networkHash } = origin
+  const { isKnownDevice } = await findKnownOrigin(db, credentials.accountId, origin)
+  const actor = actorOf(request, credentials.accountId, act)
   const sessionId = await transaction(
     db,
     (tx) => insertSession(tx, credentials, network, userAgentOf(request)),
-    actorOf(request, credentials.accountId, act),
+    isKnownDevice ? actor : { ...actor, isNewBrowser: true },
   )
   if (sessionId === null) return false
   setCookie(reply, config, 'session', sessionId)

@@ -1,6 +1,11 @@
 import { Command, Option } from 'commander'
 import { resetPassword } from '../accounts/account-lifecycle.ts'
-import { makeResetToken, resetLifetimeSeconds } from '../accounts/password-resets.ts'
+import {
+  makeVerificationToken,
+  verificationLifetimeSeconds,
+  verificationUrl,
+} from '../accounts/email-verifications.ts'
+import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/password-resets.ts'
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { commandActor } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
@@ -50,13 +55,28 @@ export function resetLinkCommand(): Command {
     'reset-link',
     'Make a link that sets a new password: it works once, for an hour. Give it to the person over a channel that you trust.',
   ).action(async (username: string, options: JsonOptions) => {
-    const url = await withDatabase(async (db, { baseUrl }) => {
+    const url = await withDatabase(async (db, config) => {
       const { id } = await theAccount(db, username)
       const token = await makeResetToken(db, commandActor, id)
       if (token === null) throw new Error(`${username} is disabled.`)
-      return `${baseUrl}/password-reset?token=${token}`
+      return resetUrl(config, token)
     })
     printResult(options, { username, url, expires_in: resetLifetimeSeconds }, url)
+  })
+}
+
+/** `svc account verification-link` */
+export function verificationLinkCommand(): Command {
+  return onAccount(
+    'verification-link',
+    'Make a link that verifies the email of an account: it works once, for 3 days.',
+  ).action(async (username: string, options: JsonOptions) => {
+    const url = await withDatabase(async (db, config) => {
+      const made = await makeVerificationToken(db, (await theAccount(db, username)).id)
+      if (!made) throw new Error(`${username} has no email to verify, or is disabled.`)
+      return verificationUrl(config, made.token)
+    })
+    printResult(options, { username, url, expires_in: verificationLifetimeSeconds }, url)
   })
 }
 

@@ -26,6 +26,7 @@ import {
   resetLinkCommand,
   setPasswordCommand,
   tellPassword,
+  verificationLinkCommand,
 } from './account-password.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { formatValue, printList, printResult, theAccount, withDatabase } from './run.ts'
@@ -45,6 +46,7 @@ export function accountCommand(): Command {
     .addCommand(showCommand())
     .addCommand(setPasswordCommand())
     .addCommand(resetLinkCommand())
+    .addCommand(verificationLinkCommand())
     .addCommand(setEmailCommand())
     .addCommand(renameCommand())
     .addCommand(setAdminCommand())

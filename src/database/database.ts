@@ -90,6 +90,8 @@ export interface Actor {
   requestId: string | null
   /** What is done, where the changed rows do not tell. */
   act?: 'sign-out' | 'change-password'
+  /** True for a sign-in from a browser that has not signed in to the account before. */
+  isNewBrowser?: true
 }
 
 /** The actor of commands. */

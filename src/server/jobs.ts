@@ -1,7 +1,11 @@
-import { logIdentityEventsJob, sweepIdentityEventsJob } from '../accounts/identity-events.ts'
+import { deleteExpiredVerifications, verificationMail } from '../accounts/email-verifications.ts'
+import { sweepIdentityEventsJob } from '../accounts/identity-events.ts'
+import { passwordResetMail, requestPasswordResetJob } from '../accounts/password-reset-mail.ts'
 import { deleteExpiredResets } from '../accounts/password-resets.ts'
+import { logIdentityEventsJob, securityNotice } from '../accounts/security-notices.ts'
 import { deleteExpiredSessions } from '../accounts/sessions.ts'
 import { deleteExpiredReturns } from '../accounts/sign-in-returns.ts'
+import { noteExpiringTokensJob, tokenExpiryMail } from '../accounts/token-expiry-notices.ts'
 import { deleteExpiredAttempts } from '../http/failure-limit.ts'
 import { sweepJob } from '../jobs/expired-rows.ts'
 import type { Job } from '../jobs/job.ts'
@@ -25,6 +29,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredReturns,
     deleteExpiredSessions,
     deleteExpiredResets,
+    deleteExpiredVerifications,
     deleteExpiredAttempts,
     deleteExpiredMisses,
   ]),
@@ -37,5 +42,7 @@ export const jobs: readonly Job[] = [
   releaseUnusedArchives,
   sweepIdentityEventsJob,
   logIdentityEventsJob,
-  sendMailJob([]),
+  requestPasswordResetJob as Job,
+  noteExpiringTokensJob,
+  sendMailJob([verificationMail, passwordResetMail, securityNotice, tokenExpiryMail]),
 ]

@@ -7,11 +7,8 @@ import {
   resetPassword,
 } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount, findCredentials, renewHash } from '../../src/accounts/accounts.ts'
-import {
-  listIdentityEvents,
-  logIdentityEventsJob,
-  sweepIdentityEventsJob,
-} from '../../src/accounts/identity-events.ts'
+import { listIdentityEvents, sweepIdentityEventsJob } from '../../src/accounts/identity-events.ts'
+import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { readConfig } from '../../src/config.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'

@@ -1,6 +1,11 @@
 import type { AddressInfo } from 'node:net'
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 'smtp-server'
 import { afterAll } from 'vitest'
+import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
+import { enqueue } from '../../src/jobs/job.ts'
+import { runDueJobs } from '../../src/jobs/run-jobs.ts'
+import { jobs } from '../../src/server/jobs.ts'
+import type { TestApp } from './app.ts'
 
 /** A mail as the server received it. */
 export interface ReceivedMail {
@@ -90,6 +95,15 @@ export async function useMailServer(): Promise<MailServer> {
   const server = await startMailServer()
   afterAll(server.stop)
   return server
+}
+
+const mailJobs = ['log-identity-events', 'request-password-reset', 'send-mail']
+
+/** Runs the jobs that lead to mails, until nothing is left to send. */
+export async function sendMails({ app, config, db }: TestApp): Promise<void> {
+  await enqueue(db, logIdentityEventsJob, {})
+  const due = jobs.filter(({ name }) => mailJobs.includes(name))
+  await runDueJobs({ config, db }, due, app.log)
 }
 
 function readMail(raw: string, recipients: string[]): ReceivedMail {

@@ -1,0 +1,105 @@
+import type pg from 'pg'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
+import type { MailKind } from '../mail/mail-queue.ts'
+import { personOf, siteOf } from './mail-words.ts'
+
+/** How long a link works: 3 days. */
+export const verificationLifetimeSeconds = 3 * 86_400
+
+/** An account whose email is not verified. */
+interface Unverified {
+  accountId: string
+  username: string
+  displayName: string
+  email: string
+}
+
+/**
+ * Makes the token of a link that verifies the account's email. An earlier link stops working. Null when there is
+ * nothing to verify: no email, a verified one, or a disabled account.
+ */
+export async function makeVerificationToken(
+  db: Queryable,
+  accountId: string,
+): Promise<(Unverified & { token: string }) | null> {
+  const token = makeOpaqueId()
+  const { rows } = await db.query<Unverified>(
+    `with unverified as (
+       select id, username, display_name, email from account
+        where id = $1 and email is not null and email_verified_at is null and disabled_at is null
+     ), made as (
+       insert into email_verification (account_id, email, token_hash, expires_at)
+       select id, email, $2, now() + make_interval(secs => $3) from unverified
+           on conflict (account_id) do update
+          set email = excluded.email, token_hash = excluded.token_hash, expires_at = excluded.expires_at
+     )
+     select id as "accountId", username, display_name as "displayName", email from unverified`,
+    [accountId, hashSecret(token), verificationLifetimeSeconds],
+  )
+  return rows[0] ? { ...rows[0], token } : null
+}
+
+/** Returns the account and the email of a link that still works; null for any other. */
+export async function findVerification(db: Queryable, token: string): Promise<Unverified | null> {
+  const { rows } = await db.query<Unverified>(
+    `select a.id as "accountId", a.username, a.display_name as "displayName", a.email
+       from email_verification v join account a on a.id = v.account_id and a.email = v.email
+      where v.token_hash = $1 and v.expires_at > now() and a.disabled_at is null`,
+    [hashSecret(token)],
+  )
+  return rows[0] ?? null
+}
+
+/** Verifies the email of a link, once. False when the link does not work any more. */
+export async function spendVerificationToken(db: pg.Pool, actor: Actor, token: string): Promise<boolean> {
+  const { rowCount } = await transaction(
+    db,
+    (tx) =>
+      // Of two racing requests only one deletes the row.
+      tx.query(
+        `with spent as (
+           delete from email_verification where token_hash = $1 and expires_at > now() returning account_id, email
+         )
+         update account a set email_verified_at = now()
+           from spent where a.id = spent.account_id and a.email = spent.email and a.disabled_at is null`,
+        [hashSecret(token)],
+      ),
+    actor,
+  )
+  return rowCount === 1
+}
+
+/** The URL of a link's page. */
+export function verificationUrl({ baseUrl }: { baseUrl: string }, token: string): string {
+  return `${baseUrl}/settings/email-verification?token=${token}`
+}
+
+/** Deletes expired links. At most `limit`; returns how many. */
+export async function deleteExpiredVerifications(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from email_verification
+      where account_id in (select account_id from email_verification where expires_at < now() limit $1
+                              for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}
+
+/** Asks for the verification of an account's email. */
+export const verificationMail: MailKind<{ accountId: string }> = {
+  name: 'email-verification',
+  async compose({ config, db }, { accountId }) {
+    const made = await makeVerificationToken(db, accountId)
+    if (!made) return null
+    return {
+      to: personOf(made),
+      subject: `Verify your email address for ${siteOf(config)}`,
+      paragraphs: [
+        `This email address was given for the account ${made.username} on ${siteOf(config)}. Verify it to get mails about your account, such as a link for a new password.`,
+      ],
+      link: { label: 'Verify the email address', url: verificationUrl(config, made.token) },
+      advice: ['The link works once, for 3 days.', 'If this account is not yours, ignore this mail.'],
+    }
+  },
+}

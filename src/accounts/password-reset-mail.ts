@@ -1,0 +1,64 @@
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import type { Job } from '../jobs/job.ts'
+import { type MailKind, queueMail } from '../mail/mail-queue.ts'
+import { personOf, siteOf } from './mail-words.ts'
+import { replaceResetToken, resetUrl } from './password-resets.ts'
+
+/** A verified address of an enabled account. */
+interface Addressee {
+  id: string
+  username: string
+  displayName: string
+  email: string
+}
+
+/**
+ * Looks up who asked for a link, and queues the mail. The page only queues this job, so that its response takes the same
+ * time whether the account exists or not. Addresses that nobody has verified get no link: they may be a stranger's.
+ */
+export const requestPasswordResetJob: Job<{ login: string; actor: Actor }> = {
+  name: 'request-password-reset',
+  async run({ config, db }, { login, actor }) {
+    await transaction(
+      db,
+      async (tx) => {
+        const found = await findAddressee(tx, `username = lower($1) or lower(email) = lower($1)`, login)
+        if (!found) return
+        await tx.query(`select note_identity_event('password-reset-requested', $1, null, '{}')`, [found.id])
+        await queueMail(tx, config, passwordResetMail, { accountId: found.id })
+      },
+      actor,
+    )
+  },
+}
+
+/** The mail with a link for a new password. */
+export const passwordResetMail: MailKind<{ accountId: string }> = {
+  name: 'password-reset',
+  async compose({ config, db }, { accountId }) {
+    const found = await findAddressee(db, 'id = $1', accountId)
+    const token = found && (await replaceResetToken(db, accountId))
+    if (!found || !token) return null
+    return {
+      to: personOf(found),
+      subject: `A new password for ${siteOf(config)}`,
+      paragraphs: [
+        `Somebody asked for a new password of the account ${found.username} on ${siteOf(config)}.`,
+      ],
+      link: { label: 'Set a new password', url: resetUrl(config, token) },
+      advice: [
+        'The link works once, for an hour. Setting the password ends all your sessions.',
+        'If you did not ask for it, ignore this mail: your password stays as it is.',
+      ],
+    }
+  },
+}
+
+async function findAddressee(db: Queryable, condition: string, value: string): Promise<Addressee | null> {
+  const { rows } = await db.query<Addressee>(
+    `select id, username, display_name as "displayName", email from account
+      where (${condition}) and email_verified_at is not null and disabled_at is null`,
+    [value],
+  )
+  return rows[0] ?? null
+}

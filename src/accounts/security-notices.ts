@@ -1,0 +1,155 @@
+import type { Config } from '../config.ts'
+import { type Queryable, transaction } from '../database/database.ts'
+import { formatTime } from '../http/pages.ts'
+import type { Job } from '../jobs/job.ts'
+import type { Mail } from '../mail/mail.ts'
+import { type MailKind, queueMail } from '../mail/mail-queue.ts'
+import { verificationMail } from './email-verifications.ts'
+import { describeBrowser, describeSubject } from './event-words.ts'
+import { findIdentityEvent, type IdentityEvent, logIdentityEvents } from './identity-events.ts'
+import { personOf, siteOf } from './mail-words.ts'
+
+const eventsPerTransaction = 500
+
+/**
+ * Takes the new identity events: writes them to the log, as JSON lines with a stable `event` such as `identity.sign-in`,
+ * and queues the mails that they cause. Whether a server, a command or plain SQL caused an event, it is mailed once, and
+ * logged once, after a crash possibly twice.
+ */
+export const logIdentityEventsJob: Job = {
+  name: 'log-identity-events',
+  everySeconds: 10,
+  async run({ config, db, log }, _data, signal) {
+    const takeSome = () =>
+      transaction(db, async (tx) => {
+        const eventIds = await logIdentityEvents(tx, log, eventsPerTransaction)
+        await queueNotices(tx, config, eventIds)
+        return eventIds.length
+      })
+    while ((await takeSome()) > 0) signal.throwIfAborted()
+  },
+}
+
+/** Actions that their account is always told of, with the subject of the mail. */
+const subjects: Record<string, string> = {
+  'password-changed': 'Your password was changed',
+  'token-created': 'A new token was created',
+}
+
+/** Actions that their account is told of in some cases, see `queueNotices`. */
+const conditionalSubjects: Record<string, string> = {
+  'sign-in': 'New sign-in to your account',
+  'consent-given': 'An application was authorized',
+  'email-changed': 'Your email address was changed',
+}
+
+/**
+ * Queues the mails that identity events cause: notices to verified addresses, and the request to verify a new address.
+ * A changed email is told to the former one, if that was verified. A sign-in is told when the browser is new, a consent
+ * when no consent since the last withdrawal covered it. `eventIds` must be new events, each given once.
+ */
+async function queueNotices(
+  db: Queryable,
+  config: Pick<Config, 'mail'>,
+  eventIds: readonly string[],
+): Promise<void> {
+  if (config.mail === null || eventIds.length === 0) return
+  for (const eventId of await listNoticedEvents(db, eventIds)) {
+    await queueMail(db, config, securityNotice, { eventId })
+  }
+  for (const accountId of await listNewAddresses(db, eventIds)) {
+    await queueMail(db, config, verificationMail, { accountId })
+  }
+}
+
+async function listNoticedEvents(db: Queryable, eventIds: readonly string[]): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `select e.id
+       from identity_event e join account a on a.id = e.account_id
+      where e.id = any($1)
+        and case e.action
+              when 'email-changed' then exists (
+                select from identity_event v
+                 where v.account_id = e.account_id and v.action = 'email-verified' and v.id < e.id
+                   and (v.details ->> 'email') = (e.details ->> 'from'))
+              when 'sign-in' then a.email_verified_at is not null and e.details ? 'new_browser'
+              when 'consent-given' then a.email_verified_at is not null and not exists (
+                select from identity_event c
+                 where c.account_id = e.account_id and c.application_id = e.application_id
+                   and c.action = 'consent-given' and c.id < e.id
+                   and (c.details -> 'scopes') @> (e.details -> 'scopes')
+                   and (c.details -> 'resource_scope') = (e.details -> 'resource_scope')
+                   and not exists (
+                     select from identity_event w
+                      where w.account_id = e.account_id and w.application_id = e.application_id
+                        and w.action = 'authorization-withdrawn' and w.id between c.id and e.id))
+              else a.email_verified_at is not null and e.action = any($2)
+            end
+      order by e.id`,
+    [eventIds, Object.keys(subjects)],
+  )
+  return rows.map(({ id }) => id)
+}
+
+async function listNewAddresses(db: Queryable, eventIds: readonly string[]): Promise<string[]> {
+  const { rows } = await db.query<{ accountId: string }>(
+    `select distinct a.id as "accountId"
+       from identity_event e join account a on a.id = e.account_id
+      where e.id = any($1) and e.action in ('account-created', 'email-changed')
+        and a.email is not null and a.email_verified_at is null`,
+    [eventIds],
+  )
+  return rows.map(({ accountId }) => accountId)
+}
+
+/** Tells a person what happened to the account. */
+export const securityNotice: MailKind<{ eventId: string }> = {
+  name: 'security-notice',
+  async compose({ config, db }, { eventId }) {
+    const event = await findIdentityEvent(db, eventId)
+    const to = event && (await findAddressee(db, event))
+    if (!event || !to) return null
+    const subject = subjects[event.action] ?? conditionalSubjects[event.action] ?? 'Your account was changed'
+    const about = describeSubject(event)
+    return {
+      to: personOf(to),
+      subject: `${subject} (${siteOf(config)})`,
+      paragraphs: [`${subject}: ${to.username} on ${siteOf(config)}.`],
+      facts: [
+        ...(about === '' ? [] : ([['What', about]] as const)),
+        ['When', formatTime(event.happenedAt)],
+        ...(event.actor === to.username ? [] : ([['By', describeOther(event)]] as const)),
+        ...(event.ip === null ? [] : ([['IP', event.ip]] as const)),
+        ...(event.userAgent === null ? [] : ([['Browser', describeBrowser(event.userAgent)]] as const)),
+      ],
+      link: { label: 'See what happened in your account', url: `${config.baseUrl}/settings/security` },
+      advice: [
+        'If this was you, there is nothing to do. If not, change your password, end the sessions that you do not know, and tell an administrator of the server.',
+      ],
+    } satisfies Mail
+  },
+}
+
+/** Names an actor who is not the person. Nobody has signed in who uses a link from a mail. */
+function describeOther({ actor, via }: IdentityEvent): string {
+  if (actor !== null) return actor
+  return via === 'command' ? 'an operator of the server' : 'somebody who was not signed in'
+}
+
+interface Addressee {
+  username: string
+  displayName: string
+  email: string
+}
+
+/** The account's verified email, or for a changed email the former one. Null: nobody to tell. */
+async function findAddressee(db: Queryable, event: IdentityEvent): Promise<Addressee | null> {
+  const former = event.action === 'email-changed' ? event.details['from'] : null
+  const { rows } = await db.query<Addressee>(
+    `select a.username, a.display_name as "displayName", coalesce($2, a.email) as email
+       from identity_event e join account a on a.id = e.account_id
+      where e.id = $1 and ($2::text is not null or a.email_verified_at is not null)`,
+    [event.id, typeof former === 'string' ? former : null],
+  )
+  return rows[0] ?? null
+}

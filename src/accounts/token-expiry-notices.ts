@@ -1,0 +1,93 @@
+import { type Queryable, transaction } from '../database/database.ts'
+import { formatTime } from '../http/pages.ts'
+import type { Job } from '../jobs/job.ts'
+import { type MailKind, queueMail } from '../mail/mail-queue.ts'
+import { personOf, siteOf } from './mail-words.ts'
+
+/** How long before its end a token is told of. */
+const noticeDays = 7
+const tokensPerTransaction = 500
+
+/** Queues a mail for each personal access token that expires within 7 days, once for each token. */
+export const noteExpiringTokensJob: Job = {
+  name: 'note-expiring-tokens',
+  everySeconds: 86_400,
+  async run({ config, db }, _data, signal) {
+    if (config.mail === null) return
+    for (;;) {
+      signal.throwIfAborted()
+      const count = await transaction(db, async (tx) => {
+        const tokenIds = await noteExpiringTokens(tx, tokensPerTransaction)
+        for (const tokenId of tokenIds) await queueMail(tx, config, tokenExpiryMail, { tokenId })
+        return tokenIds.length
+      })
+      if (count < tokensPerTransaction) return
+    }
+  },
+}
+
+/**
+ * Marks tokens that expire soon and whose owners can get a mail, at most `limit`. Returns their ids. A token that was
+ * made for less than 7 days is left out: its owner was told its end a moment ago.
+ */
+async function noteExpiringTokens(db: Queryable, limit: number): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `update personal_token set expiry_noted_at = now()
+      where id in (
+        select t.id from personal_token t join account a on a.id = t.account_id
+         where t.expires_at between now() and now() + make_interval(days => $1)
+           and t.created_at < t.expires_at - make_interval(days => $1)
+           and t.revoked_at is null and t.expiry_noted_at is null
+           and a.email_verified_at is not null and a.disabled_at is null
+         limit $2
+           for update of t skip locked)
+     returning id`,
+    [noticeDays, limit],
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Tells the owner of a token that it expires soon. */
+export const tokenExpiryMail: MailKind<{ tokenId: string }> = {
+  name: 'token-expires',
+  async compose({ config, db }, { tokenId }) {
+    const token = await findExpiringToken(db, tokenId)
+    if (!token) return null
+    return {
+      to: personOf(token),
+      subject: `A token of your account expires soon (${siteOf(config)})`,
+      paragraphs: [
+        `A personal access token of the account ${token.username} on ${siteOf(config)} expires soon. What uses it will be refused then.`,
+      ],
+      facts: [
+        ['Token', token.name],
+        ['Expires', formatTime(token.expiresAt)],
+        ['Last use', token.lastUsedAt === null ? 'never' : formatTime(token.lastUsedAt)],
+      ],
+      link: { label: 'Make a new token', url: `${config.baseUrl}/settings/tokens` },
+      advice: ['If you do not need it any more, there is nothing to do.'],
+    }
+  },
+}
+
+interface ExpiringToken {
+  username: string
+  displayName: string
+  email: string
+  name: string
+  expiresAt: Date
+  lastUsedAt: Date | null
+}
+
+/** Null when it was revoked or has expired in the meantime. */
+async function findExpiringToken(db: Queryable, tokenId: string): Promise<ExpiringToken | null> {
+  const { rows } = await db.query<ExpiringToken>(
+    `select a.username, a.display_name as "displayName", a.email, t.name, t.expires_at as "expiresAt",
+            t.last_used_at as "lastUsedAt"
+       from personal_token t join account a on a.id = t.account_id
+      where t.id = $1 and t.revoked_at is null and t.expires_at > now()
+        and a.email_verified_at is not null and a.disabled_at is null`,
+    [tokenId],
+  )
+  return rows[0] ?? null
+}

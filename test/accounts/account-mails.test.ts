@@ -1,0 +1,318 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import { disableAccount, resetPassword } from '../../src/accounts/account-lifecycle.ts'
+import { changeAccount } from '../../src/accounts/accounts.ts'
+import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { noteExpiringTokensJob } from '../../src/accounts/token-expiry-notices.ts'
+import { commandActor, transaction } from '../../src/database/database.ts'
+import { enqueue } from '../../src/jobs/job.ts'
+import { runDueJobs } from '../../src/jobs/run-jobs.ts'
+import {
+  aName,
+  anAccount,
+  aPersonalToken,
+  cookiesOf,
+  csrfTokenIn,
+  password,
+  post,
+  signIn,
+} from '../support/actors.ts'
+import { useApp } from '../support/app.ts'
+import { open } from '../support/browse.ts'
+import { type ReceivedMail, sendMails, useMailServer } from '../support/mail-server.ts'
+import { anApplication } from '../support/oauth-actors.ts'
+
+const server = await useMailServer()
+const t = useApp({ ...server.environment, BASE_URL: 'https://svc.example.com' })
+const withoutMail = useApp()
+const chosen = 'a new and longer password'
+
+beforeEach(async () => {
+  await sendMails(t)
+  server.received.length = 0
+  server.refuseRecipients(null)
+  await t.db.query('delete from auth_failure')
+})
+
+/** An account whose email is verified. */
+async function aVerifiedAccount() {
+  const email = `${aName('ann')}@example.com`
+  const account = await anAccount(t.db, { email, displayName: 'Ann, "Lee"' })
+  await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])
+  await sendMails(t)
+  server.received.length = 0
+  return { ...account, email }
+}
+
+/** The mails to an address, after all due ones are sent. */
+async function mailsTo(address: string): Promise<ReceivedMail[]> {
+  await sendMails(t)
+  return server.received.filter(({ recipients }) => recipients.includes(address))
+}
+
+const subjectsTo = async (address: string) =>
+  (await mailsTo(address)).map(({ headers }) => headers.get('subject')?.[0])
+
+async function formOf(url: string, cookie = '') {
+  const page = await open(t, url, cookie)
+  return { cookie: [cookie, cookiesOf(page)].filter(Boolean).join('; '), csrf_token: csrfTokenIn(page), page }
+}
+
+describe('the verification of an email', () => {
+  const isVerified = async (id: string) =>
+    (await t.db.query('select from account where id = $1 and email_verified_at is not null', [id]))
+      .rowCount === 1
+
+  async function verify(token: string) {
+    const { cookie, csrf_token } = await formOf('/login')
+    return post(t.app, '/settings/email-verification', cookie, { csrf_token, token })
+  }
+
+  it('needs the button of the page that the link of the mail opens, once', async () => {
+    const email = `${aName('new')}@example.com`
+    const { id, username } = await anAccount(t.db)
+    const cookie = await signIn(t.app, { username })
+    const { csrf_token } = await formOf('/settings/account', cookie)
+    const fields = { csrf_token, username, email, current_password: password }
+    expect((await post(t.app, '/settings/account/sign-in', cookie, fields)).statusCode).toBe(303)
+    const [mail] = await mailsTo(email)
+    expect(mail?.headers.get('subject')?.[0]).toBe('Verify your email address for svc.example.com')
+    expect(mail?.link).toBe(`https://svc.example.com/settings/email-verification?token=${mail?.token}`)
+    expect(mail?.html).toContain(`href="${mail?.link}"`)
+    const token = mail?.token ?? ''
+    const page = await open(t, `/settings/email-verification?token=${token}`)
+    expect([page.statusCode, page.body.includes(email)]).toEqual([200, true])
+    expect(await isVerified(id)).toBe(false)
+    const racing = await Promise.all([verify(token), verify(token), verify(token)])
+    expect(racing.filter(({ statusCode }) => statusCode === 200)).toHaveLength(1)
+    expect(racing.filter(({ statusCode }) => statusCode === 410)).toHaveLength(2)
+    expect(await isVerified(id)).toBe(true)
+    expect(t.log()).not.toContain(token)
+    const { rows } = await t.db.query('select data, last_error from job')
+    expect(JSON.stringify(rows)).not.toContain(token)
+  })
+
+  it.each<[string, (id: string) => Promise<unknown>]>([
+    ['after 3 days', () => t.db.query('update email_verification set expires_at = now()')],
+    ['after another change', (id) => changeAccount(t.db, id, { email: `${aName('other')}@example.com` })],
+    ['of a disabled account', (id) => disableAccount(t.db, commandActor, id)],
+  ])('does not work with a link %s', async (_when, change) => {
+    const email = `${aName('ann')}@example.com`
+    const { id } = await anAccount(t.db, { email })
+    const [mail] = await mailsTo(email)
+    await change(id)
+    expect((await open(t, `/settings/email-verification?token=${mail?.token}`)).statusCode).toBe(410)
+    expect((await verify(mail?.token ?? '')).statusCode).toBe(410)
+    expect(await isVerified(id)).toBe(false)
+  })
+
+  it('can be asked for again, at most 10 times an hour, and the newest link counts', async () => {
+    const email = `${aName('ann')}@example.com`
+    const account = await anAccount(t.db, { email })
+    const cookie = await signIn(t.app, account)
+    const { csrf_token, page } = await formOf('/settings/account', cookie)
+    expect(page.body).toContain('action="/settings/account/verification"')
+    const again = () => post(t.app, '/settings/account/verification', cookie, { csrf_token })
+    expect((await again()).statusCode).toBe(303)
+    const mails = await mailsTo(email)
+    expect(mails).toHaveLength(2)
+    const opened = await Promise.all(
+      mails.map(({ token }) => open(t, `/settings/email-verification?token=${token}`)),
+    )
+    expect(opened.map(({ statusCode }) => statusCode)).toEqual([410, 200])
+    await t.db.query('update auth_failure set failures = 10')
+    expect((await again()).statusCode).toBe(429)
+  })
+
+  it('cannot be asked for without a mail server', async () => {
+    const account = await anAccount(withoutMail.db, { email: 'ann@example.com' })
+    const cookie = await signIn(withoutMail.app, account)
+    const page = await open(withoutMail, '/settings/account', cookie)
+    expect(page.body).not.toContain('/settings/account/verification')
+    await sendMails(withoutMail)
+    const { rows } = await withoutMail.db.query(`select from job where name = 'send-mail'`)
+    expect(rows).toEqual([])
+  })
+})
+
+describe('a new password by mail', () => {
+  async function request(login: string) {
+    const { cookie, csrf_token } = await formOf('/password-reset')
+    return post(t.app, '/password-reset/request', cookie, { csrf_token, login })
+  }
+
+  it('is requested with username or email; the link works once', async () => {
+    const { id, username, email } = await aVerifiedAccount()
+    const cookie = await signIn(t.app, { username })
+    expect((await request(username)).statusCode).toBe(200)
+    const [first] = (await mailsTo(email)).filter(({ link }) => link.includes('password-reset'))
+    expect((await request(` ${email.toUpperCase()} `)).statusCode).toBe(200)
+    const [, mail] = (await mailsTo(email)).filter(({ link }) => link.includes('password-reset'))
+    expect((await open(t, `/password-reset?token=${first?.token}`)).statusCode).toBe(410)
+    const { csrf_token, cookie: visit } = await formOf('/login')
+    const token = mail?.token ?? ''
+    const fields = { csrf_token, token, new_password: chosen, repeated_password: chosen }
+    expect((await post(t.app, '/password-reset', visit, fields)).statusCode).toBe(200)
+    expect((await post(t.app, '/password-reset', visit, fields)).statusCode).toBe(410)
+    expect((await open(t, '/settings/account', cookie)).statusCode).toBe(303)
+    const events = await listIdentityEvents(t.db, { accountId: id }, { after: null, limit: 20 })
+    const requested = events.filter(({ action }) => action === 'password-reset-requested')
+    expect(requested).toHaveLength(2)
+    expect(requested[0]).toMatchObject({ via: 'browser', ip: '127.0.0.1' })
+    expect(await subjectsTo(email)).toContain('Your password was changed (svc.example.com)')
+  })
+
+  it('gets the same response, the same limits and one queued job, whether the account exists or not', async () => {
+    const { username } = await aVerifiedAccount()
+    const unverified = await anAccount(t.db, { email: `${aName('bob')}@example.com` })
+    const disabled = await aVerifiedAccount()
+    await disableAccount(t.db, commandActor, disabled.id)
+    await sendMails(t)
+    server.received.length = 0
+    const seen = []
+    for (const login of [username, unverified.username, disabled.username, 'nobody']) {
+      const page = await request(login)
+      const { rows } = await t.db.query<{ count: number }>(
+        'select count(*)::int from job where failed_at is null',
+      )
+      seen.push([page.statusCode, page.body.replace(/name="csrf_token" value="[^"]+"/g, ''), rows])
+      await sendMails(t)
+    }
+    expect(new Set(seen.map((one) => JSON.stringify(one))).size).toBe(1)
+    expect(server.received).toHaveLength(1)
+    const statuses = async (login: string) => {
+      const pages = []
+      for (let i = 0; i < 6; i += 1) pages.push((await request(login)).statusCode)
+      return pages
+    }
+    await t.db.query('delete from auth_failure')
+    const limited = [200, 200, 200, 200, 200, 429]
+    expect(await statuses(username)).toEqual(limited)
+    expect(await statuses('nobody')).toEqual(limited)
+  })
+
+  it('is not offered without a mail server', async () => {
+    const page = await withoutMail.app.inject('/password-reset')
+    expect(page.body).toContain('Ask an administrator')
+    const fields = { csrf_token: csrfTokenIn(await withoutMail.app.inject('/login')), login: 'ann' }
+    const cookie = cookiesOf(await withoutMail.app.inject('/login'))
+    expect((await post(withoutMail.app, '/password-reset/request', cookie, fields)).statusCode).not.toBe(200)
+  })
+
+  it('refuses an empty or a very long name', async () => {
+    expect((await request('  ')).statusCode).toBe(400)
+    expect((await request('a'.repeat(255))).statusCode).toBe(400)
+  })
+})
+
+describe('security notices', () => {
+  it('tell of a sign-in from an unknown browser, and of no other', async () => {
+    const account = await aVerifiedAccount()
+    const cookie = await signIn(t.app, account)
+    const [mail] = await mailsTo(account.email)
+    expect(mail?.headers.get('subject')?.[0]).toBe('New sign-in to your account (svc.example.com)')
+    expect(mail?.text).toContain('IP: 127.0.0.1')
+    expect(mail?.headers.get('to')).toEqual([`"Ann, \\"Lee\\"" <${account.email}>`])
+    const { csrf_token, cookie: known } = await formOf(
+      '/login',
+      cookie.replace(/\b\S*svc_session=[^;]+;? ?/, ''),
+    )
+    const again = await post(t.app, '/login', known, { csrf_token, username: account.username, password })
+    expect(again.statusCode).toBe(303)
+    expect(await mailsTo(account.email)).toHaveLength(1)
+  })
+
+  it('tell of a new token, of a changed password, and who did it', async () => {
+    const account = await aVerifiedAccount()
+    await aPersonalToken(t.db, account, { name: 'Deploy <b>' })
+    await resetPassword(t.db, commandActor, account.id, chosen)
+    const [token, changed, ...others] = await mailsTo(account.email)
+    expect(token?.headers.get('subject')?.[0]).toBe('A new token was created (svc.example.com)')
+    expect(token?.text).toContain('What: Deploy <b>, registry-package:rw')
+    expect(token?.html).toContain('Deploy &lt;b&gt;')
+    expect(changed?.headers.get('subject')?.[0]).toBe('Your password was changed (svc.example.com)')
+    expect(changed?.text).toContain('By: an operator of the server')
+    expect(others).toEqual([])
+  })
+
+  it('tell of an application once, and again after a withdrawal or with more scopes', async () => {
+    const account = await aVerifiedAccount()
+    const { id: applicationId } = await anApplication(t.db, { name: 'Build Bot' })
+    const consent = async (...scopes: string[]) => {
+      await t.db.query(
+        `select note_identity_event('consent-given', $1, $2, jsonb_build_object('scopes', $3::text[], 'resource_scope', 'all'))`,
+        [account.id, applicationId, scopes],
+      )
+      return (await mailsTo(account.email)).length
+    }
+    expect(await consent('account-profile:r')).toBe(1)
+    expect(server.received[0]?.text).toContain('What: Build Bot, account-profile:r')
+    expect(await consent('account-profile:r')).toBe(1)
+    expect(await consent('account-profile:r', 'account-email:r')).toBe(2)
+    expect(await consent('account-email:r')).toBe(2)
+    await t.db.query(`select note_identity_event('authorization-withdrawn', $1, $2, '{}')`, [
+      account.id,
+      applicationId,
+    ])
+    expect(await consent('account-email:r')).toBe(3)
+  })
+
+  it('of a changed email go to the former one, if it was verified', async () => {
+    const { id, email } = await aVerifiedAccount()
+    const [second, third] = [`${aName('two')}@example.com`, `${aName('three')}@example.com`]
+    await changeAccount(t.db, id, { email: second })
+    expect(await subjectsTo(email)).toEqual(['Your email address was changed (svc.example.com)'])
+    expect(server.received.map(({ text }) => text).join()).toContain(`${email} → ${second}`)
+    await changeAccount(t.db, id, { email: third })
+    expect((await mailsTo(email)).length).toBe(1)
+    expect(await subjectsTo(second)).toEqual(['Verify your email address for svc.example.com'])
+    expect(await subjectsTo(third)).toEqual(['Verify your email address for svc.example.com'])
+  })
+
+  it('go to no address that is not verified, and are not sent when nothing happened', async () => {
+    const email = `${aName('ann')}@example.com`
+    const account = await anAccount(t.db, { email })
+    await signIn(t.app, account)
+    await aPersonalToken(t.db, account)
+    expect(await subjectsTo(email)).toEqual(['Verify your email address for svc.example.com'])
+    const verified = await aVerifiedAccount()
+    const failing = transaction(t.db, async (tx) => {
+      await aPersonalToken(tx, verified)
+      throw new Error('no')
+    })
+    await expect(failing).rejects.toThrow('no')
+    expect(await mailsTo(verified.email)).toEqual([])
+  })
+
+  it('wait for the mail server, while everything else goes on', async () => {
+    const account = await aVerifiedAccount()
+    await server.stop()
+    await aPersonalToken(t.db, account)
+    await sendMails(t)
+    await signIn(t.app, account)
+    await server.start()
+    await t.db.query('update job set run_at = now()')
+    expect(new Set(await subjectsTo(account.email))).toEqual(
+      new Set(['A new token was created (svc.example.com)', 'New sign-in to your account (svc.example.com)']),
+    )
+  })
+})
+
+describe('the notice of a token that expires', () => {
+  it('is sent once, a week before', async () => {
+    const { email, ...account } = await aVerifiedAccount()
+    await aPersonalToken(t.db, account, { name: 'soon', expiry: { inDays: 30 } })
+    await aPersonalToken(t.db, account, { name: 'later', expiry: { inDays: 30 } })
+    await aPersonalToken(t.db, account, { name: 'short', expiry: { inDays: 5 } })
+    await t.db.query(
+      `update personal_token set created_at = now() - interval '24 days', expires_at = now() + interval '6 days' where name = 'soon'`,
+    )
+    await mailsTo(email)
+    server.received.length = 0
+    for (let day = 0; day < 2; day += 1) {
+      await enqueue(t.db, noteExpiringTokensJob, {})
+      await runDueJobs({ config: t.config, db: t.db }, [noteExpiringTokensJob], t.app.log)
+    }
+    expect(await subjectsTo(email)).toEqual([expect.stringContaining('expires soon')])
+    expect(server.received[0]?.text).toContain('Token: soon')
+  })
+})
