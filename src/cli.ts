@@ -10,6 +10,7 @@ import { eventCommand } from './commands/event.ts'
 import { groupCommand } from './commands/group.ts'
 import { importCommand } from './commands/import.ts'
 import { memberCommand } from './commands/member.ts'
+import { rekeyCommand } from './commands/rekey.ts'
 import { repositoryCommand } from './commands/repository.ts'
 import { runProgram } from './commands/run.ts'
 import { demoCommand, migrateCommand, serveCommand } from './commands/server.ts'
@@ -44,5 +45,6 @@ const program = new Command('svc')
   .addCommand(completionCommand())
   .addCommand(backupCommand())
   .addCommand(restoreCommand())
+  .addCommand(rekeyCommand())
 
 process.exitCode = await runProgram(program, process.argv)

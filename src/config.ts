@@ -54,6 +54,10 @@ function isHostAndPort(text: string): boolean {
   return /^(?:\[[\da-f:.]+\]|[\w.-]+|[\da-f:]*::[\da-f:.]*)(?::\d{1,5})?$/i.test(text)
 }
 
+const secretKey = z.string().regex(/^[!-~]{32,1000}$/, {
+  error: 'must be 32 to 1000 ASCII characters without spaces, such as the output of: openssl rand -base64 32',
+})
+
 const lifetime = wholeNumber(1, 10 * 365 * 86_400)
 const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
@@ -74,6 +78,8 @@ const Environment = z.object({
     .default('localhost'),
   PORT: wholeNumber(1, 65_535).default(3000),
   DATA_DIR: z.string().default('./data'),
+  SECRET_KEY: secretKey.optional(),
+  SECRET_KEY_PREVIOUS: secretKey.optional(),
   TRUST_PROXY: z
     .string()
     .refine(
@@ -143,6 +149,10 @@ export interface Config {
   port: number
   dataDir: string
   trustProxy: boolean | number | string
+  /** Encrypts the secrets of second factors. Null: a file in `dataDir` has the key. */
+  secretKey: string | null
+  /** The key before the current one. It only decrypts, until `svc rekey` has run. */
+  previousSecretKey: string | null
   /** The folder of the operator's migrations. */
   migrationsDir: string
   /** True when the environment sets the folder: then it must exist. */
@@ -245,6 +255,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     port: env.PORT,
     dataDir: resolve(env.DATA_DIR),
     trustProxy: readTrustProxy(env.TRUST_PROXY),
+    secretKey: env.SECRET_KEY ?? null,
+    previousSecretKey: env.SECRET_KEY_PREVIOUS ?? null,
     migrationsDir: resolve(env.MIGRATIONS_DIR ?? join(env.DATA_DIR, 'migrations')),
     isMigrationsDirGiven: env.MIGRATIONS_DIR !== undefined,
     maxArchiveBytes: env.MAX_ARCHIVE_BYTES,

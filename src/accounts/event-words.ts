@@ -10,6 +10,11 @@ const words: Record<IdentityAction, string> = {
   'password-changed': 'Password changed',
   'reset-link-created': 'Link for a new password made',
   'password-reset-requested': 'Link for a new password requested by mail',
+  'second-factor-added': 'Second factor added',
+  'second-factor-removed': 'Second factor removed',
+  'second-factor-failed': 'Second factor failed',
+  'recovery-codes-created': 'Recovery codes made',
+  'recovery-code-used': 'Recovery code used',
   'email-changed': 'Email address changed',
   'email-verified': 'Email address verified',
   'account-created': 'Account created',
@@ -48,12 +53,24 @@ export function describeSubject({ application, details }: IdentityEvent): string
   const parts = [
     application,
     details['group'],
+    kindOf(details),
     details['name'],
     rangeOf(details),
     listOf(details['scopes']),
     listOf(details['changed']),
   ]
   return parts.filter((part) => typeof part === 'string' && part !== '').join(', ')
+}
+
+const factorKinds: Record<string, string> = {
+  totp: 'authenticator app',
+  'recovery-code': 'recovery code',
+  passkey: 'passkey',
+}
+
+function kindOf({ kind, left }: Record<string, unknown>): string {
+  if (typeof left === 'number') return `${left} left`
+  return typeof kind === 'string' ? (factorKinds[kind] ?? kind) : ''
 }
 
 function rangeOf({ from, to }: Record<string, unknown>): string {

@@ -1,16 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
-import { transaction } from '../database/database.ts'
-import { actorOf } from '../http/actor.ts'
-import { clearCookie, readCookie } from '../http/cookies.ts'
+import { clearCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
-import { deleteSession, findSession } from './sessions.ts'
-import { checkSignIn, noteRefusedSignIn, renewPasswordHash, startSession } from './sign-in.ts'
+import { completeSignIn, endSession, redirectBack } from './complete-sign-in.ts'
+import { findFactors, hasFactor } from './second-factor/factors.ts'
+import { redirectToSecondStep } from './second-factor/second-step.ts'
+import { checkSignIn, noteRefusedSignIn, renewPasswordHash } from './sign-in.ts'
 import { signInOriginOf } from './sign-in-origins.ts'
-import { findReturn } from './sign-in-returns.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
 const loginPage = page<{ returnId: string; login: string; problem: string | null }>('accounts/login')
@@ -26,7 +25,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
     const { return: returnId, page: from } = readQuery(LoginQuery, request)
     // The link “Sign in” of a page names the page. It is kept on the server, where only paths of this site pass.
     if (from !== '') return redirectToSignIn(context, request, reply, from)
-    if (await readSession(context, request)) return goOn(context, reply, returnId)
+    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
     return showForm(context, request, reply, { returnId, login: '', problem: null })
   })
 
@@ -38,14 +37,16 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
       reply.code(checked.status).headers(checked.headers)
       return showForm(context, request, reply, { returnId, login, problem: checked.problem })
     }
-    if (!(await startSession(context, request, reply, checked))) {
+    if (hasFactor(await findFactors(db, checked.accountId))) {
+      const credentials = await renewPasswordHash(db, checked, password)
+      return redirectToSecondStep(context, reply, credentials, returnId)
+    }
+    if (!(await completeSignIn(context, request, reply, checked))) {
       const problem = 'The password was changed a moment ago. Sign in with the new one.'
       return showForm(context, request, reply.code(403), { returnId, login, problem })
     }
-    await endSession(context, request)
     await renewPasswordHash(db, checked, password)
-    clearCookie(reply, config, 'visit')
-    return goOn(context, reply, returnId)
+    return redirectBack(context, reply, returnId)
   })
 
   app.post('/logout', async (request, reply) => {
@@ -63,17 +64,4 @@ function showForm(
   content: { returnId: string; login: string; problem: string | null },
 ): FastifyReply {
   return loginPage(reply, { account: null, csrfToken: csrfToken(request, reply, config) }, content)
-}
-
-async function endSession({ config, db }: AppContext, request: FastifyRequest): Promise<void> {
-  const id = readCookie(request, config, 'session')
-  const session = id === null ? null : await findSession(db, id)
-  if (!session) return
-  const actor = actorOf(request, session.account.id, 'sign-out')
-  await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
-}
-
-/** Redirects to the page that required the sign-in, or to the home page. */
-async function goOn({ db }: AppContext, reply: FastifyReply, returnId: string): Promise<FastifyReply> {
-  return reply.redirect((await findReturn(db, returnId)) ?? '/', 303)
 }

@@ -9,6 +9,8 @@ import { adminEventRoutes, securityRoutes } from './event-pages.ts'
 import { loginRoutes } from './login.ts'
 import { passwordResetRoutes } from './password-reset-page.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
+import { factorRoutes } from './second-factor/factor-page.ts'
+import { secondStepRoutes } from './second-factor/second-step.ts'
 import { sessionRoutes } from './sessions-page.ts'
 
 /** Accounts: sign-in, and the settings of the signed-in account. */
@@ -16,7 +18,10 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
   await app.register(async (scope) => {
     // After a sign-in, an earlier consent may redirect the browser to the application at once.
     await servePages(scope, context.config, leavingPagePolicy)
-    await refuseOtherMethods(scope, wrongMethod, () => loginRoutes(scope, context))
+    await refuseOtherMethods(scope, wrongMethod, async () => {
+      await loginRoutes(scope, context)
+      await secondStepRoutes(scope, context)
+    })
   })
   await app.register(async (scope) => {
     await servePages(scope, context.config, pagePolicy)
@@ -29,6 +34,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
       await sessionRoutes(scope, context)
       await securityRoutes(scope, context)
       await adminEventRoutes(scope, context)
+      await factorRoutes(scope, context)
     })
   })
 }

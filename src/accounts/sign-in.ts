@@ -98,18 +98,21 @@ export async function noteRefusedSignIn(
   if (isLocked) await insertSignInLock(db, actor, login, networkOf(request.ip))
 }
 
-/** Hashes the password again if its hash has other parameters than the current ones. */
+/** Hashes the password again if its hash has other parameters than the current ones. Returns the credentials then. */
 export async function renewPasswordHash(
   db: Queryable,
   credentials: Credentials,
   password: string,
-): Promise<void> {
-  if (!needsRehash(credentials.passwordHash)) return
+): Promise<Credentials> {
+  if (!needsRehash(credentials.passwordHash)) return credentials
   try {
-    await renewHash(db, credentials, await hashPassword(password))
+    const passwordHash = await hashPassword(password)
+    const isRenewed = await renewHash(db, credentials, passwordHash)
+    return isRenewed ? { ...credentials, passwordHash } : credentials
   } catch (error) {
     // The next sign-in tries again.
     if (!(error instanceof HashQueueFullError)) throw error
+    return credentials
   }
 }
 

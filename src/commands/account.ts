@@ -14,6 +14,7 @@ import {
   listAccounts,
 } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
+import { resetFactors } from '../accounts/second-factor/factors.ts'
 import { commandActor, type Queryable, transaction } from '../database/database.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import {
@@ -47,6 +48,7 @@ export function accountCommand(): Command {
     .addCommand(setPasswordCommand())
     .addCommand(resetLinkCommand())
     .addCommand(verificationLinkCommand())
+    .addCommand(resetFactorsCommand())
     .addCommand(setEmailCommand())
     .addCommand(renameCommand())
     .addCommand(setAdminCommand())
@@ -153,6 +155,16 @@ function setAdminCommand(): Command {
         `${username} is ${isAdmin ? 'a' : 'no'} site administrator.`,
       )
     })
+}
+
+function resetFactorsCommand(): Command {
+  const description = 'Remove the second factors and recovery codes of somebody who lost them.'
+  return onAccount('reset-factors', description).action(async (username: string, options: JsonOptions) => {
+    const removed = await withDatabase(async (db) =>
+      resetFactors(db, commandActor, (await theAccount(db, username)).id),
+    )
+    printResult(options, { username, removed }, `${username} has no second factor now: ${removed} removed.`)
+  })
 }
 
 function disableCommand(): Command {

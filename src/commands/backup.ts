@@ -3,6 +3,8 @@ import { access, open, rename, rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import type { Writable } from 'node:stream'
 import { Command } from 'commander'
+import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
+import { countTotpFactors } from '../accounts/second-factor/totp-factors.ts'
 import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
 import { writeBackup } from '../server/write-backup.ts'
@@ -23,14 +25,20 @@ export function backupCommand(): Command {
     .action(async (file: string, options: { json?: boolean }) => {
       const path = resolve(file)
       await refuseExisting(path)
-      const ending = await withDatabase((db, config) =>
-        writeFile(path, (output) => writeBackup(db, config, output)),
-      )
+      const { ending, key } = await withDatabase(async (db, config) => {
+        const written = await writeFile(path, (output) => writeBackup(db, config, output))
+        const hasSecrets = (await countTotpFactors(db)) > 0
+        const place = config.secretKey === null ? keyFileOf(config) : 'SECRET_KEY'
+        return { ending: written, key: hasSecrets ? place : null }
+      })
       const { archives, bytes, problems } = ending
       const rows = countRows(ending)
       const text = `Wrote ${file}: ${rows} rows, ${archives} archives of ${bytes} bytes.`
       const lines = problems.map(({ sha256, problem }) => `The archive ${sha256} is ${problem}.`)
-      printResult(options, { file: path, rows, archives, bytes, problems }, [...lines, text].join('\n'))
+      if (key !== null)
+        lines.push(`Keep ${key} too: authenticator apps need this key, and the backup lacks it.`)
+      const json = { file: path, rows, archives, bytes, problems, key_to_keep: key }
+      printResult(options, json, [...lines, text].join('\n'))
       if (problems.length > 0)
         throw new Error('Some archives have a problem: run svc verify-archives to see their versions.')
     })

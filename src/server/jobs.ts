@@ -2,6 +2,7 @@ import { deleteExpiredVerifications, verificationMail } from '../accounts/email-
 import { sweepIdentityEventsJob } from '../accounts/identity-events.ts'
 import { passwordResetMail, requestPasswordResetJob } from '../accounts/password-reset-mail.ts'
 import { deleteExpiredResets } from '../accounts/password-resets.ts'
+import { deleteExpiredSteps } from '../accounts/second-factor/sign-in-steps.ts'
 import { logIdentityEventsJob, securityNotice } from '../accounts/security-notices.ts'
 import { deleteExpiredSessions } from '../accounts/sessions.ts'
 import { deleteExpiredReturns } from '../accounts/sign-in-returns.ts'
@@ -30,6 +31,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredSessions,
     deleteExpiredResets,
     deleteExpiredVerifications,
+    deleteExpiredSteps,
     deleteExpiredAttempts,
     deleteExpiredMisses,
   ]),

@@ -1,6 +1,9 @@
 import closeWithGrace from 'close-with-grace'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import { hasNoAccounts } from '../accounts/accounts.ts'
+import { explainMissingKey } from '../accounts/second-factor/check-factor.ts'
+import { readSecretKeys } from '../accounts/second-factor/secret-key.ts'
+import { countForeignSecrets } from '../accounts/second-factor/totp-factors.ts'
 import type { Config } from '../config.ts'
 import { type ChosenDatabase, openForServer } from '../database/chosen-database.ts'
 import { noteServerUrls } from '../database/installation.ts'
@@ -77,6 +80,12 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
       'the database is migrated',
     )
   }
+  const keys = await readSecretKeys(config)
+  const foreign = await countForeignSecrets(
+    db,
+    keys.map(({ id }) => id),
+  )
+  if (foreign > 0) log.error({ accounts: foreign }, explainMissingKey(config))
   const { dataDir } = config
   if (await lacksNewestArchive(db, await openOwnStore(db, config))) {
     log.warn({ dataDir }, 'the newest archive is missing: svc verify-archives lists all missing archives')

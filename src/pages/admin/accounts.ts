@@ -10,6 +10,7 @@ import {
   listAccounts,
 } from '../../accounts/accounts.ts'
 import { hashPassword } from '../../accounts/passwords.ts'
+import { type FactorSummary, findFactors, resetFactors } from '../../accounts/second-factor/factors.ts'
 import { type Actor, transaction } from '../../database/database.ts'
 import { makePassword } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
@@ -28,7 +29,9 @@ const NewAccountForm = z.object({
   email: text,
   admin: checkbox,
 })
-const ActForm = z.object({ act: z.enum(['disable', 'enable', 'make-admin', 'unmake-admin']) })
+const ActForm = z.object({
+  act: z.enum(['disable', 'enable', 'make-admin', 'unmake-admin', 'reset-factors']),
+})
 
 const accountsPage = page<{
   accounts: AccountDetails[]
@@ -40,7 +43,9 @@ const accountsPage = page<{
   form: z.output<typeof NewAccountForm>
   problem: string | null
 }>('admin/accounts')
-const accountPage = page<{ about: AccountDetails; isOneself: boolean }>('admin/account')
+const accountPage = page<{ about: AccountDetails; factors: FactorSummary; isOneself: boolean }>(
+  'admin/account',
+)
 const passwordPage = page<{ username: string; password: string; isNew: boolean }>('admin/password')
 
 const emptyForm = { username: '', display_name: '', email: '', admin: undefined }
@@ -91,7 +96,8 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
   app.get<Route>('/admin/accounts/:username', async (request, reply) => {
     const session = sessionOf(request)
     const about = await theAccount(context, request.params.username)
-    return accountPage(reply, session, { about, isOneself: about.id === session.account.id })
+    const factors = await findFactors(db, about.id)
+    return accountPage(reply, session, { about, factors, isOneself: about.id === session.account.id })
   })
 
   app.post<Route>('/admin/accounts/:username', async (request, reply) => {
@@ -132,6 +138,10 @@ const acts = {
     run: (db: pg.Pool, actor: Actor, id: string) =>
       transaction(db, (tx) => changeAccount(tx, id, { isAdmin: false }), actor),
     done: 'is no site administrator any more.',
+  },
+  'reset-factors': {
+    run: (db: pg.Pool, actor: Actor, id: string) => resetFactors(db, actor, id),
+    done: 'has no second factor any more. The next sign-in asks for the password only.',
   },
 } as const
 

@@ -1,0 +1,152 @@
+import type { FastifyBaseLogger } from 'fastify'
+import { verifySync } from 'otplib'
+import type pg from 'pg'
+import { type Actor, transaction } from '../../database/database.ts'
+import { type AttemptLimit, countAttempt, takeBackAttempt } from '../../http/failure-limit.ts'
+import { spendRecoveryCode } from './recovery-codes.ts'
+import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
+import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.ts'
+
+/** The period of a code (RFC 6238 §4). One more period is accepted on both sides, for clocks that differ. */
+export const periodSeconds = 30
+
+/** What a person typed: one of the two. */
+export interface TypedFactor {
+  /** Six digits of the authenticator app. */
+  code: string
+  recoveryCode: string
+}
+
+/** Why a second factor was not accepted, for the page and its status. */
+export interface FactorRefusal {
+  status: 403 | 409 | 429 | 503
+  headers: Readonly<Record<string, string>>
+  problem: string
+}
+
+/** What a check needs. */
+export interface FactorContext {
+  config: KeySettings
+  db: pg.Pool
+  log: FastifyBaseLogger
+}
+
+/**
+ * Checks a code of the authenticator app, or a recovery code, and spends it. Returns why it is refused; null when it is
+ * right. Wrong ones are limited for each account, and identity events note them.
+ */
+export async function refuseFactor(
+  context: FactorContext,
+  actor: Actor,
+  accountId: string,
+  typed: TypedFactor,
+): Promise<FactorRefusal | null> {
+  const { db } = context
+  const limits = [limitOf(accountId)]
+  const blockedSeconds = await countAttempt(db, limits)
+  if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
+  const kind = typed.recoveryCode === '' ? 'totp' : 'recovery-code'
+  const checked =
+    kind === 'totp'
+      ? await spendCode(context, accountId, typed.code)
+      : await transaction(db, (tx) => spendRecoveryCode(tx, accountId, typed.recoveryCode), actor)
+  if (checked === 'no key') {
+    await takeBackAttempt(db, limits)
+    return missingKey
+  }
+  if (checked) {
+    await takeBackAttempt(db, limits, limits)
+    return null
+  }
+  await noteFailedFactor(db, actor, accountId, kind)
+  return kind === 'totp' ? wrongCode : wrongRecoveryCode
+}
+
+/** What a person reads after a wrong code of an authenticator app. */
+export const wrongCode: FactorRefusal = {
+  status: 403,
+  headers: {},
+  problem: 'This code is not right, or it was used before. Type the code that your app shows now.',
+}
+
+const wrongRecoveryCode: FactorRefusal = {
+  status: 403,
+  headers: {},
+  problem: 'This recovery code is not right, or it was used before.',
+}
+
+/** Notes a wrong code or passkey. */
+export async function noteFailedFactor(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  kind: 'totp' | 'recovery-code' | 'passkey',
+): Promise<void> {
+  const text = `select note_identity_event('second-factor-failed', $1, null, jsonb_build_object('kind', $2::text))`
+  await transaction(db, (tx) => tx.query(text, [accountId, kind]), actor)
+}
+
+/**
+ * The time step of a right code, and null for a wrong one. `no key` when the server lacks the key of the secret: the
+ * log says what to do.
+ */
+export async function timeStepOf(
+  { config, log }: Pick<FactorContext, 'config' | 'log'>,
+  accountId: string,
+  factor: TotpFactor,
+  code: string,
+): Promise<number | null | 'no key'> {
+  const digits = code.replace(/\s/g, '')
+  if (!/^\d{6}$/.test(digits)) return null
+  const secret = openSecret(await readSecretKeys(config), accountId, factor)
+  if (secret === null) {
+    log.error({ accountId, keyId: factor.keyId.toString('hex') }, explainMissingKey(config))
+    return 'no key'
+  }
+  const found = verifySync({
+    secret,
+    token: digits,
+    epoch: factor.nowSeconds,
+    period: periodSeconds,
+    epochTolerance: periodSeconds,
+  })
+  return found.valid && 'timeStep' in found ? found.timeStep : null
+}
+
+/** Says why secrets cannot be decrypted, and what an operator can do. */
+export function explainMissingKey(config: KeySettings): string {
+  const place = config.secretKey === null ? `the key file ${keyFileOf(config)}` : 'SECRET_KEY'
+  return `A second factor is encrypted under another key than ${place}. Bring the old key back (as SECRET_KEY_PREVIOUS, or as the key file), or remove the person's factors with svc account reset-factors.`
+}
+
+/** What a person reads when the server lacks the key of a secret. */
+export const missingKey: FactorRefusal = {
+  status: 503,
+  headers: {},
+  problem:
+    'Codes of your authenticator app cannot be checked: this server does not have the key that its secret was encrypted with. Tell an administrator. The log of the server says what to do. A recovery code or a passkey still works.',
+}
+
+/** Wrong codes count together for an account, whichever browser sends them: there are only a million codes. */
+export function limitOf(accountId: string): AttemptLimit {
+  return { subject: `second factor of account ${accountId}`, attempts: 10, windowSeconds: 900 }
+}
+
+/** Returns the refusal while too many wrong codes block an account. */
+export function tooManyFactors(seconds: number): FactorRefusal {
+  const minutes = Math.ceil(seconds / 60)
+  const problem = `Too many wrong codes. Try again in ${minutes === 1 ? 'a minute' : `${minutes} minutes`}.`
+  return { status: 429, headers: { 'retry-after': `${seconds}` }, problem }
+}
+
+async function spendCode(
+  context: FactorContext,
+  accountId: string,
+  code: string,
+): Promise<boolean | 'no key'> {
+  const factor = await findTotpFactor(context.db, accountId)
+  if (!factor?.confirmedAt) return false
+  const timeStep = await timeStepOf(context, accountId, factor, code)
+  if (timeStep === 'no key') return timeStep
+  return timeStep !== null && spendTimeStep(context.db, accountId, timeStep)
+}

@@ -1,0 +1,128 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../../context.ts'
+import { transaction } from '../../database/database.ts'
+import { actorOf } from '../../http/actor.ts'
+import { readForm, text } from '../../http/forms.ts'
+import { leaveNotice } from '../../http/notice.ts'
+import { page } from '../../http/pages.ts'
+import type { Session } from '../sessions.ts'
+import { confirmPassword } from '../sign-in.ts'
+import { readSession, redirectToSignIn } from '../visitor.ts'
+import { type FactorContext, refuseFactor } from './check-factor.ts'
+import { type FactorSummary, findFactors, hasFactor, removeTotp } from './factors.ts'
+import { renewRecoveryCodes } from './recovery-codes.ts'
+import { confirmEnrolment, type Enrolment, findEnrolment, startEnrolment } from './totp.ts'
+
+const home = '/settings/second-factor'
+
+const factorPage = page<{ factors: FactorSummary; problem: string | null }>('accounts/second-factor')
+const enrolPage = page<{ enrolment: Enrolment; problem: string | null }>('accounts/enrol-totp')
+const codesPage = page<{ codes: string[] }>('accounts/recovery-codes')
+
+const CodeForm = z.object({ code: text })
+const RemoveForm = z.object({ current_password: text, code: text })
+
+/** `/settings/second-factor`: the authenticator app and the recovery codes of the signed-in account. */
+export async function factorRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.get(home, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    return show(context, reply, session, null)
+  })
+
+  app.post(`${home}/totp`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, home)
+    if (await startEnrolment(context, session.account.id)) return reply.redirect(`${home}/totp`, 303)
+    return show(context, reply.code(409), session, 'You have an authenticator app already. Remove it first.')
+  })
+
+  app.get(`${home}/totp`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    return showEnrolment(context, reply, session, null)
+  })
+
+  app.post(`${home}/totp/confirm`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, `${home}/totp`)
+    const { id } = session.account
+    const { code } = readForm(CodeForm, request)
+    const confirmed = await confirmEnrolment(checking(context, request), actorOf(request, id), id, code)
+    if ('problem' in confirmed) {
+      reply.code(confirmed.status).headers(confirmed.headers)
+      return showEnrolment(context, reply, session, confirmed.problem)
+    }
+    if (confirmed.recoveryCodes.length > 0)
+      return codesPage(reply, session, { codes: confirmed.recoveryCodes })
+    leaveNotice(request, reply, config, 'The authenticator app was added.')
+    return reply.redirect(home, 303)
+  })
+
+  app.post(`${home}/totp/remove`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, home)
+    const refused = await refuseRemoval(context, request, session)
+    if (refused)
+      return show(context, reply.code(refused.status).headers(refused.headers), session, refused.problem)
+    const { id } = session.account
+    await removeTotp(db, actorOf(request, id), id)
+    leaveNotice(
+      request,
+      reply,
+      config,
+      'The authenticator app was removed. Your recovery codes do not work any more.',
+    )
+    return reply.redirect(home, 303)
+  })
+
+  app.post(`${home}/recovery-codes`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, home)
+    const { id } = session.account
+    if (!hasFactor(await findFactors(db, id))) {
+      return show(context, reply.code(409), session, 'Recovery codes need a second factor. Add one first.')
+    }
+    const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, id), actorOf(request, id))
+    return codesPage(reply, session, { codes })
+  })
+}
+
+/** Checks the password, and then the code of the app or a recovery code. Returns why they are refused. */
+async function refuseRemoval(context: AppContext, request: FastifyRequest, { account }: Session) {
+  const { current_password: password, code } = readForm(RemoveForm, request)
+  const checked = await confirmPassword(context.db, account.id, password)
+  if ('problem' in checked) {
+    return checked.status === 403 ? { ...checked, problem: 'Your current password is not right.' } : checked
+  }
+  const isCode = /^[\d\s]*$/.test(code)
+  const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
+  return refuseFactor(checking(context, request), actorOf(request, account.id), account.id, typed)
+}
+
+function checking({ config, db }: AppContext, { log }: FastifyRequest): FactorContext {
+  return { config, db, log }
+}
+
+async function show(
+  { db }: AppContext,
+  reply: FastifyReply,
+  session: Session,
+  problem: string | null,
+): Promise<FastifyReply> {
+  return factorPage(reply, session, { factors: await findFactors(db, session.account.id), problem })
+}
+
+/** Shows the secret of the app that is being set up. Without one, the browser goes to the overview. */
+async function showEnrolment(
+  context: AppContext,
+  reply: FastifyReply,
+  session: Session,
+  problem: string | null,
+): Promise<FastifyReply> {
+  const enrolment = await findEnrolment(context, session.account)
+  return enrolment ? enrolPage(reply, session, { enrolment, problem }) : reply.redirect(home, 303)
+}

@@ -1,0 +1,70 @@
+import { randomBytes } from 'node:crypto'
+import type pg from 'pg'
+import type { Queryable } from '../../database/database.ts'
+import { hashSecret } from '../../domain/secrets.ts'
+
+/** How many recovery codes a set has. */
+const codesInSet = 10
+/** Without letters and digits that look alike. */
+const alphabet = 'abcdefghjkmnpqrstuvwxyz23456789'
+
+/** Replaces the recovery codes of an account by a new set, and returns it: `abcd-efgh-jkmn-pqrs`. */
+export async function renewRecoveryCodes(tx: pg.PoolClient, accountId: string): Promise<string[]> {
+  const codes = Array.from({ length: codesInSet }, makeRecoveryCode)
+  // Lock the account: two sets at once would both stay.
+  await tx.query('select from account where id = $1 for no key update', [accountId])
+  await tx.query('delete from recovery_code where account_id = $1', [accountId])
+  await tx.query(
+    `with made as (insert into recovery_code (account_id, code_hash) select $1, unnest($2::bytea[]))
+     select note_identity_event('recovery-codes-created', $1, null, '{}')`,
+    [accountId, codes.map(hashCode)],
+  )
+  return codes
+}
+
+/** Spends a recovery code, which works once. False for an unknown one. Identity events note it. */
+export async function spendRecoveryCode(
+  tx: pg.PoolClient,
+  accountId: string,
+  code: string,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `with used as (delete from recovery_code where account_id = $1 and code_hash = $2 returning account_id)
+     select note_identity_event('recovery-code-used', u.account_id, null, jsonb_build_object(
+              'left', (select count(*) - 1 from recovery_code where account_id = $1)))
+       from used u`,
+    [accountId, hashCode(code)],
+  )
+  return rowCount === 1
+}
+
+/** Counts the unused recovery codes of an account. */
+export async function countRecoveryCodes(db: Queryable, accountId: string): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    'select count(*)::int as count from recovery_code where account_id = $1',
+    [accountId],
+  )
+  return rows[0]?.count ?? 0
+}
+
+/** Deletes the recovery codes of an account. */
+export async function deleteRecoveryCodes(db: Queryable, accountId: string): Promise<void> {
+  await db.query('delete from recovery_code where account_id = $1', [accountId])
+}
+
+/** 16 letters and digits, 79 random bits: so a fast hash is enough, as for tokens. */
+function makeRecoveryCode(): string {
+  const letters: string[] = []
+  while (letters.length < 16) {
+    for (const byte of randomBytes(16)) {
+      // 248 is a multiple of 31: every letter is equally likely.
+      if (byte < 248 && letters.length < 16) letters.push(alphabet.charAt(byte % 31))
+    }
+  }
+  return letters.join('').replace(/.{4}(?=.)/g, '$&-')
+}
+
+/** People type codes with spaces, without hyphens or in capitals. */
+function hashCode(code: string) {
+  return hashSecret(`recovery code ${code.toLowerCase().replace(/[^a-z0-9]/g, '')}`)
+}

@@ -1,0 +1,87 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../../context.ts'
+import { actorOf } from '../../http/actor.ts'
+import { clearCookie, readCookie, setCookie } from '../../http/cookies.ts'
+import { csrfToken } from '../../http/csrf.ts'
+import { readForm, readQuery, text } from '../../http/forms.ts'
+import { page } from '../../http/pages.ts'
+import type { Credentials } from '../accounts.ts'
+import { completeSignIn, redirectBack } from '../complete-sign-in.ts'
+import { refuseFactor, type TypedFactor } from './check-factor.ts'
+import { deleteSignInStep, findSignInStep, insertSignInStep, type SignInStep } from './sign-in-steps.ts'
+
+const stepPage = page<{ username: string; returnId: string; problem: string | null; usesRecovery: boolean }>(
+  'accounts/second-step',
+)
+
+const StepQuery = z.object({ return: text })
+const StepForm = z.object({ return: text, code: text, recovery_code: text })
+
+/** Redirects a browser that gave the right password to the page that asks for the second factor. */
+export async function redirectToSecondStep(
+  { config, db }: AppContext,
+  reply: FastifyReply,
+  credentials: Credentials,
+  returnId: string,
+): Promise<FastifyReply> {
+  setCookie(reply, config, 'step', await insertSignInStep(db, credentials))
+  return reply.redirect(urlWith('/login/second-factor', returnId), 303)
+}
+
+/** `/login/second-factor`: the second step of a sign-in. It works only in the browser that gave the password. */
+export async function secondStepRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.get('/login/second-factor', async (request, reply) => {
+    const { return: returnId } = readQuery(StepQuery, request)
+    const found = await readStep(context, request)
+    if (!found) return reply.redirect(urlWith('/login', returnId), 303)
+    return show(context, request, reply, found.step, { returnId, problem: null })
+  })
+
+  app.post('/login/second-factor', async (request, reply) => {
+    const { return: returnId, code, recovery_code: recoveryCode } = readForm(StepForm, request)
+    const found = await readStep(context, request)
+    if (!found) return reply.redirect(urlWith('/login', returnId), 303)
+    const { id, step } = found
+    const actor = actorOf(request, step.accountId)
+    const typed = { code, recoveryCode }
+    const refused = await refuseFactor({ config, db, log: request.log }, actor, step.accountId, typed)
+    if (refused) {
+      reply.code(refused.status).headers(refused.headers)
+      return show(context, request, reply, step, { returnId, problem: refused.problem, typed })
+    }
+    clearCookie(reply, config, 'step')
+    const isFirst = await deleteSignInStep(db, id)
+    const isSignedIn = isFirst && (await completeSignIn(context, request, reply, step))
+    return isSignedIn
+      ? redirectBack(context, reply, returnId)
+      : reply.redirect(urlWith('/login', returnId), 303)
+  })
+}
+
+async function readStep(
+  { config, db }: AppContext,
+  request: FastifyRequest,
+): Promise<{ id: string; step: SignInStep } | null> {
+  const id = readCookie(request, config, 'step')
+  const step = id === null ? null : await findSignInStep(db, id)
+  return id !== null && step ? { id, step } : null
+}
+
+function show(
+  { config }: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { username }: SignInStep,
+  { returnId, problem, typed }: { returnId: string; problem: string | null; typed?: TypedFactor },
+): FastifyReply {
+  const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
+  const usesRecovery = typed !== undefined && typed.recoveryCode !== ''
+  return stepPage(reply, visitor, { username, returnId, problem, usesRecovery })
+}
+
+function urlWith(path: string, returnId: string): string {
+  return returnId === '' ? path : `${path}?${new URLSearchParams({ return: returnId })}`
+}

@@ -1,0 +1,128 @@
+import type pg from 'pg'
+import type { Queryable } from '../../database/database.ts'
+import type { SealedSecret } from './secret-key.ts'
+
+/** The authenticator app of an account. */
+export interface TotpFactor extends SealedSecret {
+  /** Null: no code has proven yet that the app has the secret. Then it is no factor. */
+  confirmedAt: Date | null
+  /** The database's time, in seconds since 1970. All processes check codes by this clock. */
+  nowSeconds: number
+}
+
+/** Finds the authenticator app of an account, confirmed or not. */
+export async function findTotpFactor(db: Queryable, accountId: string): Promise<TotpFactor | null> {
+  const { rows } = await db.query<TotpFactor>(
+    `select key_id as "keyId", sealed_secret as sealed, confirmed_at as "confirmedAt",
+            extract(epoch from clock_timestamp())::float8 as "nowSeconds"
+       from totp_factor where account_id = $1`,
+    [accountId],
+  )
+  return rows[0] ?? null
+}
+
+/** Stores the secret of an app that is being set up. A confirmed app stays as it is: then it returns false. */
+export async function startTotpFactor(
+  db: Queryable,
+  accountId: string,
+  { keyId, sealed }: SealedSecret,
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `insert into totp_factor (account_id, key_id, sealed_secret) values ($1, $2, $3)
+         on conflict (account_id) do update
+        set key_id = excluded.key_id, sealed_secret = excluded.sealed_secret, created_at = now(), last_time_step = 0
+      where totp_factor.confirmed_at is null`,
+    [accountId, keyId, sealed],
+  )
+  return rowCount === 1
+}
+
+/** Confirms the app with the secret that was checked. False when it was confirmed or replaced in the meantime. */
+export async function confirmTotpFactor(
+  tx: pg.PoolClient,
+  accountId: string,
+  { sealed }: SealedSecret,
+  timeStep: number,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `update totp_factor set confirmed_at = now(), last_time_step = $3
+      where account_id = $1 and sealed_secret = $2 and confirmed_at is null`,
+    [accountId, sealed, timeStep],
+  )
+  return rowCount === 1
+}
+
+/**
+ * Spends the code of a time step. Each time step works once, and none before it works afterwards: of racing requests
+ * with one code, only one gets true (RFC 6238 §5.2).
+ */
+export async function spendTimeStep(db: Queryable, accountId: string, timeStep: number): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update totp_factor set last_time_step = $2
+      where account_id = $1 and confirmed_at is not null and last_time_step < $2`,
+    [accountId, timeStep],
+  )
+  return rowCount === 1
+}
+
+/** Removes the authenticator app of an account. False when there was no confirmed one. */
+export async function deleteTotpFactor(db: Queryable, accountId: string): Promise<boolean> {
+  const { rows } = await db.query<{ wasConfirmed: boolean }>(
+    `delete from totp_factor where account_id = $1 returning confirmed_at is not null as "wasConfirmed"`,
+    [accountId],
+  )
+  return rows[0]?.wasConfirmed === true
+}
+
+/** A sealed secret with its account. */
+export interface StoredSecret extends SealedSecret {
+  accountId: string
+  username: string
+}
+
+/** Lists and locks the secrets that are sealed under another key than this one. */
+export async function lockSecretsOfOtherKeys(tx: pg.PoolClient, keyId: Buffer): Promise<StoredSecret[]> {
+  const { rows } = await tx.query<StoredSecret>(
+    `select f.account_id as "accountId", a.username, f.key_id as "keyId", f.sealed_secret as sealed
+       from totp_factor f join account a on a.id = f.account_id
+      where f.key_id <> $1
+      order by f.account_id
+        for update of f`,
+    [keyId],
+  )
+  return rows
+}
+
+/** Replaces sealed secrets. */
+export async function replaceSecrets(
+  tx: pg.PoolClient,
+  secrets: readonly Pick<StoredSecret, 'accountId' | 'keyId' | 'sealed'>[],
+): Promise<void> {
+  await tx.query(
+    `update totp_factor f set key_id = n.key_id, sealed_secret = n.sealed
+       from unnest($1::bigint[], $2::bytea[], $3::bytea[]) as n (account_id, key_id, sealed)
+      where f.account_id = n.account_id`,
+    [
+      secrets.map(({ accountId }) => accountId),
+      secrets.map(({ keyId }) => keyId),
+      secrets.map(({ sealed }) => sealed),
+    ],
+  )
+}
+
+/** Counts the accounts whose confirmed app is sealed under none of these keys. */
+export async function countForeignSecrets(db: Queryable, keyIds: readonly Buffer[]): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    `select count(*)::int as count from totp_factor where confirmed_at is not null and key_id <> all($1)`,
+    [keyIds],
+  )
+  return rows[0]?.count ?? 0
+}
+
+/** Counts the accounts with a confirmed app. */
+export async function countTotpFactors(db: Queryable): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    `select count(*)::int as count from totp_factor where confirmed_at is not null`,
+  )
+  return rows[0]?.count ?? 0
+}

@@ -1,0 +1,105 @@
+import { generateSecret, generateURI } from 'otplib'
+import type pg from 'pg'
+import qrcode from 'qrcode-generator'
+import { type Actor, transaction } from '../../database/database.ts'
+import { countAttempt, takeBackAttempt } from '../../http/failure-limit.ts'
+import {
+  type FactorContext,
+  type FactorRefusal,
+  limitOf,
+  missingKey,
+  noteFailedFactor,
+  periodSeconds,
+  timeStepOf,
+  tooManyFactors,
+  wrongCode,
+} from './check-factor.ts'
+import { countRecoveryCodes, renewRecoveryCodes } from './recovery-codes.ts'
+import { type KeySettings, openSecret, readSecretKeys, sealSecret } from './secret-key.ts'
+import { confirmTotpFactor, findTotpFactor, startTotpFactor } from './totp-factors.ts'
+
+/** What an authenticator app needs. */
+export interface Enrolment {
+  /** The secret in base32, in groups of four letters. */
+  secret: string
+  /** The same as an `otpauth:` URL. */
+  url: string
+  /** The URL as a QR code: an SVG element. */
+  qrCode: string
+}
+
+/** Makes a new secret for an authenticator app. False when the account has an app already. */
+export async function startEnrolment(
+  { db, config }: { db: pg.Pool; config: KeySettings },
+  accountId: string,
+): Promise<boolean> {
+  const [key] = await readSecretKeys(config)
+  return startTotpFactor(db, accountId, sealSecret(key, accountId, generateSecret()))
+}
+
+/** Returns the secret of an app that is being set up. Null when none is, or the server lost its key: start again. */
+export async function findEnrolment(
+  { db, config }: { db: pg.Pool; config: KeySettings & { baseUrl: string } },
+  account: { id: string; username: string },
+): Promise<Enrolment | null> {
+  const factor = await findTotpFactor(db, account.id)
+  if (!factor || factor.confirmedAt) return null
+  const secret = openSecret(await readSecretKeys(config), account.id, factor)
+  if (secret === null) return null
+  // A colon separates issuer and username in the label, so neither may have one.
+  const issuer = `svc ${new URL(config.baseUrl).hostname.replaceAll(/[^\w.-]/g, '')}`
+  const url = generateURI({ issuer, label: account.username, secret, period: periodSeconds })
+  return { secret: secret.replace(/.{4}(?=.)/g, '$& '), url, qrCode: renderQrCode(url) }
+}
+
+/** The outcome of a first code: new recovery codes (none, when the account has some already), or why it is refused. */
+export type Confirmation = { recoveryCodes: string[] } | FactorRefusal
+
+/**
+ * Confirms an authenticator app by its first code. From now on the sign-in asks for codes. The first factor of an
+ * account brings recovery codes.
+ */
+export async function confirmEnrolment(
+  context: FactorContext,
+  actor: Actor,
+  accountId: string,
+  code: string,
+): Promise<Confirmation> {
+  const { db } = context
+  const limits = [limitOf(accountId)]
+  const blockedSeconds = await countAttempt(db, limits)
+  if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
+  const factor = await findTotpFactor(db, accountId)
+  if (!factor || factor.confirmedAt) return nothingToConfirm
+  const timeStep = await timeStepOf(context, accountId, factor, code)
+  if (timeStep === 'no key') return missingKey
+  if (timeStep === null) {
+    await noteFailedFactor(db, actor, accountId, 'totp')
+    return wrongCode
+  }
+  const confirmed = await transaction(
+    db,
+    async (tx) => {
+      if (!(await confirmTotpFactor(tx, accountId, factor, timeStep))) return nothingToConfirm
+      const hasCodes = (await countRecoveryCodes(tx, accountId)) > 0
+      return { recoveryCodes: hasCodes ? [] : await renewRecoveryCodes(tx, accountId) }
+    },
+    actor,
+  )
+  if ('recoveryCodes' in confirmed) await takeBackAttempt(db, limits, limits)
+  return confirmed
+}
+
+const nothingToConfirm: FactorRefusal = {
+  status: 409,
+  headers: {},
+  problem: 'No authenticator app is being set up. Start again.',
+}
+
+/** The text is only letters and digits of a URL, so the SVG needs no escaping. */
+function renderQrCode(text: string): string {
+  const code = qrcode(0, 'M')
+  code.addData(text)
+  code.make()
+  return code.createSvgTag({ cellSize: 4, margin: 16, scalable: true })
+}

@@ -1,0 +1,282 @@
+import { describe, expect, it } from 'vitest'
+import { listIdentityEvents } from '../../../src/accounts/identity-events.ts'
+import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { authorizeLink } from '../../support/browse.ts'
+import {
+  aPersonWithTotp,
+  codeOf,
+  forgetCodes,
+  halfSignIn,
+  recoveryCodesIn,
+  secretIn,
+} from '../../support/factor-actors.ts'
+import { anApplication } from '../../support/oauth-actors.ts'
+
+const t = useApp()
+
+const actionsOf = async (accountId: string) =>
+  (await listIdentityEvents(t.db, { accountId }, { after: null, limit: 50 })).map(({ action, details }) =>
+    [action, details['kind'] ?? details['left']].filter((part) => part !== undefined).join(' '),
+  )
+
+describe('the page of the second factor', () => {
+  it('sets up an app: shows secret and QR code, and confirms it with a first code', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const get = (url: string) => t.app.inject({ url, headers: { cookie } })
+    const csrf_token = csrfTokenIn(await get('/settings/second-factor'))
+    const send = (path: string, form = {}) =>
+      post(t.app, `/settings/second-factor${path}`, cookie, { csrf_token, ...form })
+
+    expect((await send('/totp')).headers.location).toBe('/settings/second-factor/totp')
+    const page = await get('/settings/second-factor/totp')
+    expect(page.body).toContain('<svg')
+    expect(page.headers['content-security-policy']).not.toContain('unsafe')
+    const secret = secretIn(page)
+    // The secret stays the same while the page is open, and is not in the database.
+    expect(secretIn(await get('/settings/second-factor/totp'))).toBe(secret)
+    const { rows } = await t.db.query('select * from totp_factor where account_id = $1', [account.id])
+    expect(JSON.stringify(rows)).not.toContain(secret)
+    expect(Buffer.from(rows[0].sealed_secret).toString('latin1')).not.toContain(secret)
+
+    // Not a factor yet.
+    expect(await signIn(t.app, account)).toContain('svc_session')
+    for (const code of ['', '12345', 'abcdef', '1234567', codeOf(secret, 3600)]) {
+      expect((await send('/totp/confirm', { code })).statusCode).toBe(403)
+    }
+    const confirmed = await send('/totp/confirm', { code: codeOf(secret) })
+    expect(confirmed.statusCode).toBe(200)
+    const codes = recoveryCodesIn(confirmed)
+    expect(new Set(codes).size).toBe(10)
+    expect(codes[0]).toMatch(/^[a-z2-9]{4}(-[a-z2-9]{4}){3}$/)
+    const { rows: stored } = await t.db.query('select code_hash from recovery_code where account_id = $1', [
+      account.id,
+    ])
+    expect(stored).toHaveLength(10)
+
+    // Shown once: neither secret nor codes are on any page now.
+    expect((await get('/settings/second-factor/totp')).headers.location).toBe('/settings/second-factor')
+    expect((await get('/settings/second-factor')).body).toContain('10 left')
+    expect((await send('/totp')).statusCode).toBe(409)
+    const again = await send('/totp/confirm', { code: codeOf(secret) })
+    expect(again.headers.location).toBe('/settings/second-factor')
+    expect(await actionsOf(account.id)).toEqual([
+      'recovery-codes-created',
+      'second-factor-added totp',
+      ...Array(5).fill('second-factor-failed totp'),
+      'sign-in',
+      'sign-in',
+      'account-created',
+    ])
+  })
+
+  it('makes a new set of recovery codes, which replaces the old one', async () => {
+    const person = await aPersonWithTotp(t)
+    const csrf_token = csrfTokenIn(
+      await t.app.inject({ url: '/settings/second-factor', headers: { cookie: person.cookie } }),
+    )
+    const made = await post(t.app, '/settings/second-factor/recovery-codes', person.cookie, { csrf_token })
+    const [fresh = ''] = recoveryCodesIn(made)
+    const [old = ''] = person.recoveryCodes
+    const { send } = await halfSignIn(t.app, person)
+    expect((await send({ recovery_code: old })).statusCode).toBe(403)
+    expect((await send({ recovery_code: fresh })).statusCode).toBe(303)
+  })
+
+  it('makes no recovery codes for an account without a factor', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const csrf_token = csrfTokenIn(
+      await t.app.inject({ url: '/settings/second-factor', headers: { cookie } }),
+    )
+    const refused = await post(t.app, '/settings/second-factor/recovery-codes', cookie, { csrf_token })
+    expect(refused.statusCode).toBe(409)
+  })
+
+  it('removes the app for a password with a code, or with a recovery code', async () => {
+    for (const proof of ['code', 'recovery code'] as const) {
+      const person = await aPersonWithTotp(t)
+      const { cookie } = person
+      const csrf_token = csrfTokenIn(
+        await t.app.inject({ url: '/settings/second-factor', headers: { cookie } }),
+      )
+      const remove = (current_password: string, code: string) =>
+        post(t.app, '/settings/second-factor/totp/remove', cookie, { csrf_token, current_password, code })
+      const right = proof === 'code' ? codeOf(person.secret) : (person.recoveryCodes[0] ?? '')
+      expect((await remove('wrong password', right)).statusCode).toBe(403)
+      expect((await remove(password, '000000')).statusCode).toBe(403)
+      expect((await remove(password, '')).statusCode).toBe(403)
+      expect((await remove(password, right)).statusCode).toBe(303)
+      expect(await signIn(t.app, person)).toContain('svc_session')
+      expect(
+        (await t.db.query('select from recovery_code where account_id = $1', [person.id])).rowCount,
+      ).toBe(0)
+      expect(await actionsOf(person.id)).toContain('second-factor-removed totp')
+    }
+  })
+})
+
+describe('the second step of a sign-in', () => {
+  it('needs a code after the password: until then there is no session', async () => {
+    const person = await aPersonWithTotp(t)
+    const { send, cookie, page } = await halfSignIn(t.app, person)
+    expect(cookie).not.toContain('svc_session')
+    expect(page.headers['content-security-policy']).not.toContain('script-src')
+    expect(page.headers['content-security-policy']).not.toContain('form-action')
+    expect((await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode).toBe(303)
+    expect((await send({ code: '' })).statusCode).toBe(403)
+    const done = await send({ code: codeOf(person.secret) })
+    expect(done.statusCode).toBe(303)
+    const signedIn = cookiesOf(done)
+    expect((await t.app.inject({ url: '/settings/account', headers: { cookie: signedIn } })).statusCode).toBe(
+      200,
+    )
+  })
+
+  it('accepts a code once, also of twenty racing requests, and none before it', async () => {
+    const person = await aPersonWithTotp(t)
+    const browsers = []
+    for (let n = 0; n < 8; n++) browsers.push(await halfSignIn(t.app, person))
+    const code = codeOf(person.secret)
+    const before = codeOf(person.secret, -30)
+    const answers = await Promise.all(browsers.map(({ send }) => send({ code })))
+    expect(answers.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
+    expect(answers.filter(({ statusCode }) => statusCode === 403)).toHaveLength(7)
+    const { send } = await halfSignIn(t.app, person)
+    expect((await send({ code: before })).statusCode).toBe(403)
+  })
+
+  it('accepts a recovery code once, in any spelling', async () => {
+    const person = await aPersonWithTotp(t)
+    const [first = '', second = ''] = person.recoveryCodes
+    const browsers = await Promise.all(Array.from({ length: 4 }, () => halfSignIn(t.app, person)))
+    const answers = await Promise.all(browsers.map(({ send }) => send({ recovery_code: first })))
+    expect(answers.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
+    const { send } = await halfSignIn(t.app, person)
+    expect((await send({ recovery_code: second.toUpperCase().replaceAll('-', ' ') })).statusCode).toBe(303)
+    expect(await actionsOf(person.id)).toEqual(
+      expect.arrayContaining(['recovery-code-used 9', 'recovery-code-used 8']),
+    )
+  })
+
+  it('accepts no code of another account, and no step of another browser', async () => {
+    const [ann, bob] = [await aPersonWithTotp(t), await aPersonWithTotp(t)]
+    const { send } = await halfSignIn(t.app, ann)
+    expect((await send({ code: codeOf(bob.secret) })).statusCode).toBe(403)
+    expect((await send({ recovery_code: bob.recoveryCodes[0] ?? '' })).statusCode).toBe(403)
+    // Only the form's fields, without the cookie of the step.
+    const form = await t.app.inject('/login')
+    const fields = { csrf_token: csrfTokenIn(form), code: codeOf(ann.secret) }
+    const stolen = await post(t.app, '/login/second-factor', cookiesOf(form), fields)
+    expect(stolen.headers.location).toBe('/login')
+    expect(stolen.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
+  })
+
+  it('works once, for ten minutes', async () => {
+    const person = await aPersonWithTotp(t)
+    const { send } = await halfSignIn(t.app, person)
+    expect((await send({ code: codeOf(person.secret) })).statusCode).toBe(303)
+    await forgetCodes(t, person)
+    const again = await send({ code: codeOf(person.secret) })
+    expect(again.headers.location).toBe('/login')
+
+    const late = await halfSignIn(t.app, person)
+    await t.db.query('update sign_in_step set expires_at = now() where account_id = $1', [person.id])
+    expect((await late.send({ code: codeOf(person.secret) })).headers.location).toBe('/login')
+  })
+
+  it.each([
+    ['a change of the password', `update account set password_hash = password_hash || 'x' where id = $1`],
+    ['disabling the account', 'update account set disabled_at = now() where id = $1'],
+  ])('does not survive %s', async (_what, sql) => {
+    const person = await aPersonWithTotp(t)
+    const { send } = await halfSignIn(t.app, person)
+    await t.db.query(sql, [person.id])
+    const answer = await send({ code: codeOf(person.secret) })
+    expect(answer.headers.location).toBe('/login')
+    expect(answer.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
+  })
+
+  it('limits wrong codes of an account, whichever browser sends them', async () => {
+    const person = await aPersonWithTotp(t)
+    const [one, other] = [await halfSignIn(t.app, person), await halfSignIn(t.app, person)]
+    for (let n = 0; n < 5; n++) {
+      expect((await one.send({ code: '000000' })).statusCode).toBe(403)
+      expect((await other.send({ recovery_code: 'aaaa-aaaa-aaaa-aaaa' })).statusCode).toBe(403)
+    }
+    const blocked = await one.send({ code: codeOf(person.secret) })
+    expect(blocked.statusCode).toBe(429)
+    expect(Number(blocked.headers['retry-after'])).toBeGreaterThan(0)
+    expect((await other.send({ recovery_code: person.recoveryCodes[0] ?? '' })).statusCode).toBe(429)
+  })
+
+  it('returns to an authorization request with a long state (OAUTH 1)', async () => {
+    const person = await aPersonWithTotp(t)
+    const { clientId } = await anApplication(t.db)
+    const link = authorizeLink({ clientId }, { state: 'x'.repeat(6000) })
+    const asked = await t.app.inject(link)
+    const { send } = await halfSignIn(t.app, person, String(asked.headers.location))
+    expect((await send({ code: '000000' })).statusCode).toBe(403)
+    const done = await send({ code: codeOf(person.secret) })
+    expect(done.headers.location).toBe(link)
+    const consent = await t.app.inject({ url: link, headers: { cookie: cookiesOf(done) } })
+    expect(consent.statusCode).toBe(200)
+  })
+
+  it('leads to the sign-in without a step', async () => {
+    for (const url of ['/login/second-factor', '/login/second-factor?return=x%26y']) {
+      const answer = await t.app.inject(url)
+      expect(answer.statusCode).toBe(303)
+      expect(answer.headers.location).toMatch(/^\/login(\?return=x%26y)?$/)
+    }
+  })
+})
+
+describe('an administrator', () => {
+  it("removes a person's factors, with which the password is enough again", async () => {
+    const admin = await signIn(t.app, await anAccount(t.db, { isAdmin: true }))
+    const person = await aPersonWithTotp(t)
+    const url = `/admin/accounts/${person.username}`
+    const page = await t.app.inject({ url, headers: { cookie: admin } })
+    expect(page.body).toContain('reset-factors')
+    const reset = await post(t.app, url, admin, { csrf_token: csrfTokenIn(page), act: 'reset-factors' })
+    expect(reset.statusCode).toBe(303)
+    expect(await signIn(t.app, person)).toContain('svc_session')
+    const after = await t.app.inject({ url, headers: { cookie: admin } })
+    expect(after.body).not.toContain('reset-factors')
+  })
+
+  it('deletes an account with its factors, without an event of a removal', async () => {
+    const person = await aPersonWithTotp(t)
+    await t.db.query('delete from account where id = $1', [person.id])
+    expect((await actionsOf(person.id))[0]).toBe('account-deleted')
+  })
+})
+
+describe('a server with another key', () => {
+  const other = useApp({ SECRET_KEY: 'another-key-of-at-least-32-characters' })
+
+  it('says what is wrong when a code is checked, and still accepts recovery codes', async () => {
+    const person = await aPersonWithTotp(other)
+    await other.db.query(`update totp_factor set key_id = '\\x0102030405060708' where account_id = $1`, [
+      person.id,
+    ])
+    const { send } = await halfSignIn(other.app, person)
+    const answer = await send({ code: codeOf(person.secret) })
+    expect(answer.statusCode).toBe(503)
+    expect(answer.body).toContain('does not have the key')
+    expect(other.log()).toContain('SECRET_KEY_PREVIOUS')
+    expect((await send({ recovery_code: person.recoveryCodes[0] ?? '' })).statusCode).toBe(303)
+  })
+
+  it('decrypts no secret that was copied from another account', async () => {
+    const [ann, bob] = [await aPersonWithTotp(other), await aPersonWithTotp(other)]
+    await other.db.query(
+      `update totp_factor f set sealed_secret = o.sealed_secret from totp_factor o
+        where f.account_id = $1 and o.account_id = $2`,
+      [ann.id, bob.id],
+    )
+    const { send } = await halfSignIn(other.app, ann)
+    expect((await send({ code: codeOf(bob.secret) })).statusCode).toBe(503)
+  })
+})

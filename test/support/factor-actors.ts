@@ -1,0 +1,87 @@
+import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
+import { generateSync } from 'otplib'
+import { type AccountActor, anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from './actors.ts'
+import type { TestApp } from './app.ts'
+
+/** Someone with an authenticator app. */
+export interface FactorActor extends AccountActor {
+  /** In base32. */
+  secret: string
+  recoveryCodes: string[]
+  /** The Cookie header of the browser that set it up. */
+  cookie: string
+}
+
+/** The code that an app shows now. */
+export function codeOf(secret: string, secondsFromNow = 0): string {
+  return generateSync({ secret, epoch: Math.floor(Date.now() / 1000) + secondsFromNow })
+}
+
+/** Makes the account's codes acceptable again. */
+export async function forgetCodes({ db }: Pick<TestApp, 'db'>, { id }: { id: string }): Promise<void> {
+  await db.query('update totp_factor set last_time_step = 0 where account_id = $1', [id])
+}
+
+/** Sets up an authenticator app in the browser of a signed-in account. No code is spent afterwards. */
+export async function enrol(t: TestApp, account: AccountActor, cookie: string): Promise<FactorActor> {
+  const home = await t.app.inject({ url: '/settings/second-factor', headers: { cookie } })
+  const csrf_token = csrfTokenIn(home)
+  await post(t.app, '/settings/second-factor/totp', cookie, { csrf_token })
+  const page = await t.app.inject({ url: '/settings/second-factor/totp', headers: { cookie } })
+  const secret = secretIn(page)
+  const form = { csrf_token, code: codeOf(secret) }
+  const confirmed = await post(t.app, '/settings/second-factor/totp/confirm', cookie, form)
+  await forgetCodes(t, account)
+  return { ...account, secret, cookie, recoveryCodes: recoveryCodesIn(confirmed) }
+}
+
+/** Someone with an authenticator app. */
+export async function aPersonWithTotp(
+  t: TestApp,
+  about: Parameters<typeof anAccount>[1] = {},
+): Promise<FactorActor> {
+  const account = await anAccount(t.db, about)
+  return enrol(t, account, await signIn(t.app, account))
+}
+
+/** The secret on the page that sets up an app. */
+export function secretIn({ body, statusCode }: LightMyRequestResponse): string {
+  const [, secret] = /id="secret">([A-Z2-7 ]+)</.exec(body) ?? []
+  if (secret === undefined) throw new Error(`no secret on the page: ${statusCode}`)
+  return secret.replaceAll(' ', '')
+}
+
+/** The recovery codes on the page that shows them. */
+export function recoveryCodesIn({ body }: LightMyRequestResponse): string[] {
+  return /id="codes">([^<]+)</.exec(body)?.[1]?.split('\n') ?? []
+}
+
+/** A browser that gave the password and is asked for the second factor now. */
+export interface HalfSignedIn {
+  /** Sends the second step. */
+  send(typed: { code?: string; recovery_code?: string }): Promise<LightMyRequestResponse>
+  cookie: string
+  /** The page that asks. */
+  page: LightMyRequestResponse
+}
+
+/** Gives the password, from the sign-in form at `url`. */
+export async function halfSignIn(
+  app: FastifyInstance,
+  { username }: { username: string },
+  url = '/login',
+): Promise<HalfSignedIn> {
+  const form = await app.inject(url)
+  const returnId = /name="return" value="([^"]*)"/.exec(form.body)?.[1] ?? ''
+  const fields = { csrf_token: csrfTokenIn(form), username, password, return: returnId }
+  const answer = await post(app, '/login', cookiesOf(form), fields)
+  const cookie = `${cookiesOf(form)}; ${cookiesOf(answer)}`
+  const page = await app.inject({ url: String(answer.headers.location), headers: { cookie } })
+  const sent = /name="return" value="([^"]*)"/.exec(page.body)?.[1] ?? ''
+  const csrf_token = csrfTokenIn(page)
+  return {
+    cookie,
+    page,
+    send: (typed) => post(app, '/login/second-factor', cookie, { csrf_token, return: sent, ...typed }),
+  }
+}
