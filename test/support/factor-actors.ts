@@ -59,7 +59,7 @@ export function recoveryCodesIn({ body }: LightMyRequestResponse): string[] {
 /** A browser that gave the password and is asked for the second factor now. */
 export interface HalfSignedIn {
   /** Sends the second step. */
-  send(typed: { code?: string; recovery_code?: string }): Promise<LightMyRequestResponse>
+  send: (typed: { code?: string; recovery_code?: string }) => Promise<LightMyRequestResponse>
   cookie: string
   /** The page that asks. */
   page: LightMyRequestResponse

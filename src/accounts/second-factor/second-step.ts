@@ -83,5 +83,5 @@ function show(
 }
 
 function urlWith(path: string, returnId: string): string {
-  return returnId === '' ? path : `${path}?${new URLSearchParams({ return: returnId })}`
+  return returnId === '' ? path : `${path}?${new URLSearchParams({ return: returnId }).toString()}`
 }

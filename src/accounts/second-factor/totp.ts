@@ -53,7 +53,7 @@ export async function findEnrolment(
 }
 
 /** The outcome of a first code: new recovery codes (none, when the account has some already), or why it is refused. */
-export type Confirmation = { recoveryCodes: string[] } | FactorRefusal
+export type EnrolmentOutcome = { recoveryCodes: string[] } | FactorRefusal
 
 /**
  * Confirms an authenticator app by its first code. From now on the sign-in asks for codes. The first factor of an
@@ -64,7 +64,7 @@ export async function confirmEnrolment(
   actor: Actor,
   accountId: string,
   code: string,
-): Promise<Confirmation> {
+): Promise<EnrolmentOutcome> {
   const { db } = context
   const limits = [limitOf(accountId)]
   const blockedSeconds = await countAttempt(db, limits)
