@@ -17,7 +17,12 @@ const t = useApp()
 
 const actionsOf = async (accountId: string) =>
   (await listIdentityEvents(t.db, { accountId }, { after: null, limit: 50 })).map(({ action, details }) =>
-    [action, details['kind'] ?? details['left']].filter((part) => part !== undefined).join(' '),
+    [
+      action,
+      ...Object.values(details).filter((part) => ['totp', 'recovery-code', 8, 9].includes(part as string)),
+    ]
+      .map(String)
+      .join(' '),
   )
 
 describe('the page of the second factor', () => {
