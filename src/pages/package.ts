@@ -4,6 +4,7 @@ import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { nobody, page } from '../http/pages.ts'
 import { openArchiveStore } from '../registry/archives/store-owner.ts'
+import { resolveFiles } from '../registry/readmes/file-links.ts'
 import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { countAdvisories } from '../registry/tables/advisories.ts'
 import type { FoundRequirement } from '../registry/tables/dependencies.ts'
@@ -45,6 +46,7 @@ export async function packagePageRoutes(
   app.get<PackageRoute>(packagePath, async (request, reply) => {
     const view = await findPackageView(context, request)
     const shown = await findShownVersion(context, view, readQuery(PackageQuery, request).version)
+    const readme = await loadReadme({ db, archives, readmes }, shown)
     return packagePage(reply, view.session ?? nobody, {
       ...view,
       shown,
@@ -52,7 +54,7 @@ export async function packagePageRoutes(
       manifest: readManifest(shown.metadata),
       advisories: await countAdvisories(db, view.about.id),
       replacement: await findReplacement(view),
-      readme: await loadReadme({ db, archives, readmes }, shown),
+      readme: readme.format === 'html' ? withFiles(readme, view, shown) : readme,
     })
   })
 
@@ -65,4 +67,16 @@ export async function packagePageRoutes(
     const reader = { accountId: session?.account.id ?? null, repositoryId: repository.id }
     return (await listRequirementPlaces(db, reader, [about.replacement]))[0] ?? null
   }
+}
+
+/** Gives links and images of the README the URLs of files of its version. */
+function withFiles(
+  readme: RenderedReadme,
+  { repository, about }: PackageView,
+  { version }: DescribedVersion,
+): RenderedReadme {
+  const files = `/${repository.path}/packages/${about.name}/-/files`
+  const query = `version=${encodeURIComponent(version)}&path=`
+  const urls = { page: `${files}?${query}`, image: `${files}/image?${query}` }
+  return { ...readme, content: resolveFiles(readme.content, urls) }
 }

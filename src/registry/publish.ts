@@ -7,7 +7,7 @@ import type { PublishedVersion } from './manifest/version-name.ts'
 import { type Author, insertEvent } from './tables/events.ts'
 import { noteListingChange } from './tables/listings.ts'
 import { claimPackage, copyDescription, type HeldPackage } from './tables/packages.ts'
-import { insertReadme, type RenderedReadme } from './tables/readmes.ts'
+import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
 import {
   type ArchiveDigest,
   findTakenVersion,
@@ -61,7 +61,7 @@ export async function publishVersion(
       const taken = await findTakenVersion(tx, repositoryId, packageName, version.normalized)
       return settleRepeat(taken as TakenVersion, publication)
     }
-    await insertReadme(tx, versionId, readme)
+    await saveReadme(tx, versionId, readme)
     await relinkVersion(tx, held, versionId, baseUrl)
     await copyDescription(tx, held.id)
     const bytes = await renderDocuments(tx, held, version, baseUrl)

@@ -14,6 +14,7 @@ import { sendMailJob } from '../mail/mail-queue.ts'
 import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
+import { renderReadmesJob } from '../registry/readmes/render-readme.ts'
 import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rollDownloadsJob } from '../registry/tables/downloads.ts'
 import { sweepEventsJob } from '../registry/tables/events.ts'
@@ -39,6 +40,7 @@ export const jobs: readonly Job[] = [
   rollDownloadsJob,
   sweepEventsJob,
   listDependenciesJob,
+  renderReadmesJob,
   followFeeds,
   renderDueMirrors,
   releaseUnusedArchives,

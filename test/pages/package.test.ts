@@ -81,6 +81,25 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(body).not.toContain('Not this one')
   })
 
+  it('leads from the README to files of the archive, and shows its images', async () => {
+    const { repository, push, account } = await aPublisher(t)
+    const payload = aZip({
+      'composer.json': JSON.stringify({ name: 'acme/lib' }),
+      'README.md': '[Guide](docs/guide.md) ![Logo](logo.svg) ![Far](https://far.test/x.png)',
+      'docs/guide.md': 'The guide',
+      'logo.svg': '<svg xmlns="http://www.w3.org/2000/svg"/>',
+    })
+    await push('1.0.0', { payload })
+    const cookie = await signIn(t.app, account)
+    const look = (url: string) => t.app.inject({ url, headers: { cookie } })
+    const { body } = await look(`/${repository.path}/packages/acme/lib`)
+    const follow = (pattern: RegExp) => look(String(pattern.exec(body)?.[1]).replaceAll('&amp;', '&'))
+    expect((await follow(/<a href="([^"]+)">Guide/)).body).toContain('The guide')
+    expect((await follow(/<img src="([^"]+)" alt="Logo"/)).headers['content-type']).toBe('image/svg+xml')
+    expect(body).not.toMatch(/<img[^>]+far\.test/)
+    expect(body).toContain('>Far</a>')
+  })
+
   it('shows a README that is not in Markdown as text', async () => {
     const { repository, push, account } = await aPublisher(t)
     const files = { 'composer.json': JSON.stringify({ name: 'acme/lib' }), 'README.txt': '# Lib <b>1</b>\n' }

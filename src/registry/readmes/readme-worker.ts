@@ -1,6 +1,15 @@
 import { parentPort } from 'node:worker_threads'
 import { renderMarkdown } from './markdown.ts'
 
-// Runs in a worker thread. It reports when it is ready. Then it returns HTML for each message with Markdown.
-parentPort?.on('message', (markdown: string) => parentPort?.postMessage(renderMarkdown(markdown)))
+/** What the worker thread renders. */
+export interface RenderTask {
+  markdown: string
+  /** Whether code gets colours. */
+  hasColours: boolean
+}
+
+// Runs in a worker thread. It reports when it is ready. Then it returns HTML for each message.
+parentPort?.on('message', ({ markdown, hasColours }: RenderTask) =>
+  parentPort?.postMessage(renderMarkdown(markdown, { hasColours })),
+)
 parentPort?.postMessage('ready')

@@ -2,10 +2,13 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import type { Queryable } from '../../database/database.ts'
 import { cleanText } from '../../domain/plain-text.ts'
+import type { Job } from '../../jobs/job.ts'
 import type { ArchiveStore } from '../archives/archive-store.ts'
 import { type Readme, readReadme } from '../archives/readme-entry.ts'
+import { openArchiveStore } from '../archives/store-owner.ts'
 import { limitConcurrency } from '../archives/time-slices.ts'
-import { findReadmeOf, insertReadme, type RenderedReadme } from '../tables/readmes.ts'
+import { findReadmeOf, listOldReadmes, type RenderedReadme, saveReadme } from '../tables/readmes.ts'
+import type { RenderTask } from './readme-worker.ts'
 
 /** Renders READMEs. */
 export interface ReadmeRenderer {
@@ -16,6 +19,8 @@ export interface ReadmeRenderer {
 
 /** The limit of the schema. 64 KiB of Markdown can become 32 MiB of HTML, by many uses of one long link. */
 const maxContentBytes = 512 * 1024
+/** Colours may not make the page of a package larger than 100 kB. */
+const maxColouredBytes = 84 * 1024
 /** 64 KiB of Markdown take 50 to 800 ms, or 1.2 s in the worst known case. */
 const maxMilliseconds = 5_000
 
@@ -48,13 +53,13 @@ export function openReadmeRenderer(): ReadmeRenderer {
   }
 
   /** Returns the HTML. Null when it takes too long or the thread fails. Then the thread is replaced. */
-  async function renderInThread(markdown: string): Promise<string | null> {
+  async function renderInThread(task: RenderTask): Promise<string | null> {
     worker ??= await startWorker()
     const rendering = worker
     // Only a README in progress keeps the process alive.
     rendering.ref()
     try {
-      rendering.postMessage(markdown)
+      rendering.postMessage(task)
       const timeout = AbortSignal.timeout(maxMilliseconds)
       const [html] = (await once(rendering, 'message', { signal: timeout })) as [string]
       rendering.unref()
@@ -70,9 +75,13 @@ export function openReadmeRenderer(): ReadmeRenderer {
     async render(readme) {
       if (!readme) return { format: 'none', content: '' }
       const text = cleanText(readme.text.replace(/\r\n?/g, '\n'))
-      const html = readme.isMarkdown ? await inTurn(() => renderInThread(text)) : null
-      if (html !== null && Buffer.byteLength(html) <= maxContentBytes)
-        return { format: 'html', content: html }
+      if (!readme.isMarkdown) return { format: 'text', content: text }
+      const coloured = await inTurn(() => renderInThread({ markdown: text, hasColours: true }))
+      if (coloured !== null && Buffer.byteLength(coloured) <= maxColouredBytes)
+        return { format: 'html', content: coloured }
+      const plain = await inTurn(() => renderInThread({ markdown: text, hasColours: false }))
+      if (plain !== null && Buffer.byteLength(plain) <= maxContentBytes)
+        return { format: 'html', content: plain }
       return { format: 'text', content: text }
     },
     async close() {
@@ -81,18 +90,52 @@ export function openReadmeRenderer(): ReadmeRenderer {
   }
 }
 
+/** What loading a README needs. */
+export interface ReadmeSources {
+  db: Queryable
+  archives: ArchiveStore
+  readmes: ReadmeRenderer
+}
+
 /**
- * Returns the README of a version. For a version of an earlier release it is read from the archive and stored, once.
+ * Returns the README of a version. For a version of an earlier release it is read from the archive, rendered and stored,
+ * once. What an earlier release rendered is kept if the archive is missing.
  */
 export async function loadReadme(
-  { db, archives, readmes }: { db: Queryable; archives: ArchiveStore; readmes: ReadmeRenderer },
+  { db, archives, readmes }: ReadmeSources,
   { id, sha256 }: { id: string; sha256: string },
 ): Promise<RenderedReadme> {
   const stored = await findReadmeOf(db, id)
-  if (stored) return stored
+  if (stored?.isCurrent) return stored
   const readme = await readReadme(archives, sha256)
-  if (readme === 'archive missing') return { format: 'none', content: '' }
+  if (readme === 'archive missing') return stored ?? { format: 'none', content: '' }
   const rendered = await readmes.render(readme)
-  await insertReadme(db, id, rendered)
+  await saveReadme(db, id, rendered)
   return rendered
+}
+
+/** Renders the READMEs again that an earlier release rendered. The migration enqueues it once. */
+export const renderReadmesJob: Job = {
+  name: 'render-readmes',
+  singleton: true,
+  async run({ db, config, log }, _data, signal) {
+    const sources = { db, archives: await openArchiveStore(config), readmes: openReadmeRenderer() }
+    try {
+      for (let after = '0'; ; ) {
+        const versions = await listOldReadmes(db, after, 20)
+        const last = versions.at(-1)
+        if (!last) return
+        for (const version of versions) {
+          signal.throwIfAborted()
+          // An archive that cannot be read keeps its README as it is. It must not keep others from theirs.
+          await loadReadme(sources, version).catch((err: unknown) =>
+            log.warn({ err, version: version.id }, 'a README could not be rendered again'),
+          )
+        }
+        after = last.id
+      }
+    } finally {
+      await sources.readmes.close()
+    }
+  },
 }

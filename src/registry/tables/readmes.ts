@@ -6,28 +6,54 @@ export interface RenderedReadme {
   content: string
 }
 
-/** Stores the README of a version, unless it has one: versions never change. */
-export async function insertReadme(
+/** The rendering of this release. A higher number makes all stored READMEs old. */
+const currentRendering = 1
+
+/** Stores the README of a version, unless it has one of this rendering: versions never change. */
+export async function saveReadme(
   db: Queryable,
   versionId: string,
   { format, content }: RenderedReadme,
 ): Promise<void> {
   await db.query({
-    name: 'insert-readme',
-    text: `insert into version_readme (version_id, format, content) values ($1, $2, $3)
-           on conflict (version_id) do nothing`,
+    name: 'save-readme',
+    text: `insert into version_readme as r (version_id, format, content, rendering)
+           values ($1, $2, $3, ${currentRendering})
+           on conflict (version_id) do update
+              set format = excluded.format, content = excluded.content, rendering = excluded.rendering
+            where r.rendering < excluded.rendering`,
     values: [versionId, format, content],
   })
 }
 
 /** Finds the stored README of a version. Null when none is stored, as for versions of earlier releases. */
-export async function findReadmeOf(db: Queryable, versionId: string): Promise<RenderedReadme | null> {
-  const { rows } = await db.query<RenderedReadme>({
+export async function findReadmeOf(
+  db: Queryable,
+  versionId: string,
+): Promise<(RenderedReadme & { isCurrent: boolean }) | null> {
+  const { rows } = await db.query<RenderedReadme & { isCurrent: boolean }>({
     name: 'find-readme',
-    text: 'select format, content from version_readme where version_id = $1',
+    text: `select format, content, rendering >= ${currentRendering} as "isCurrent"
+             from version_readme where version_id = $1`,
     values: [versionId],
   })
   return rows[0] ?? null
+}
+
+/** Lists the versions after an id whose README an earlier release rendered. */
+export async function listOldReadmes(
+  db: Queryable,
+  after: string,
+  limit: number,
+): Promise<{ id: string; sha256: string }[]> {
+  const { rows } = await db.query<{ id: string; sha256: string }>(
+    `select v.id, encode(v.sha256, 'hex') as sha256
+       from version_readme r join package_version v on v.id = r.version_id
+      where r.rendering < ${currentRendering} and r.version_id > $1 and v.purged_at is null
+      order by r.version_id limit $2`,
+    [after, limit],
+  )
+  return rows
 }
 
 /** Removes the READMEs of a package's purged versions. */

@@ -1,5 +1,7 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { openReadmeRenderer } from '../../../src/registry/readmes/render-readme.ts'
+import { openReadmeRenderer, renderReadmesJob } from '../../../src/registry/readmes/render-readme.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aZip } from '../../support/zip.ts'
@@ -27,6 +29,17 @@ describe('openReadmeRenderer', () => {
     expect((await markdown('*fine*')).format).toBe('html')
   })
 
+  it('shows code without colours that would make the page too large', async () => {
+    const code = (count: number) => ({
+      text: `\`\`\`json\n${'[1],'.repeat(count)}\n\`\`\``,
+      isMarkdown: true,
+    })
+    expect((await readmes.render(code(100))).content).toContain('class="hljs-')
+    const { format, content } = await readmes.render(code(4000))
+    expect(format).toBe('html')
+    expect(content).not.toContain('class="hljs-')
+  })
+
   it('keeps READMEs apart that are rendered at once', async () => {
     const all = await Promise.all(Array.from({ length: 20 }, (_, i) => markdown(`*${i}*`)))
     expect(all.map(({ content }) => content)).toEqual(all.map((_, i) => `<p><em>${i}</em></p>\n`))
@@ -48,5 +61,32 @@ describe('the README of a version', () => {
     expect(await stored()).toEqual([{ format: 'none', content: '' }])
     await call('DELETE', '/packages/acme/lib?purge=true')
     expect(await stored()).toEqual([])
+  })
+
+  it('of an earlier release is rendered again by a job, and kept if its archive is missing', async () => {
+    const { push, repository } = await aCaller(t)
+    const versions = [
+      ['1.0.0', '# One'],
+      ['1.1.0', '# Two'],
+    ] as const
+    const hashes: string[] = []
+    for (const [version, readme] of versions) {
+      const files = { 'composer.json': JSON.stringify({ name: 'acme/lib' }), 'README.md': readme }
+      hashes.push((await push(version, { payload: aZip(files) })).json().sha256)
+    }
+    await t.db.query(`update version_readme set rendering = 0, content = '<h3>Old</h3>'`)
+    const [first = ''] = hashes
+    await rm(join(t.config.dataDir, 'archives', first.slice(0, 2), `${first}.zip`))
+    const { db, config, app } = t
+    await renderReadmesJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
+    const { rows } = await t.db.query(
+      `select r.content, r.rendering from version_readme r join package_version v on v.id = r.version_id
+         join package p on p.id = v.package_id where p.repository_id = $1 order by v.version`,
+      [repository.id],
+    )
+    expect(rows).toEqual([
+      { content: '<h3>Old</h3>', rendering: 0 },
+      { content: '<h3>Two</h3>\n', rendering: 1 },
+    ])
   })
 })
