@@ -43,6 +43,8 @@ begin
   end loop;
 
   if cardinality(ended_ids) > 0 then
+    -- The events of this transaction name the application as the one that acted.
+    perform set_config('svc.actor', '{"via": "application"}', true);
     update account_authorization
        set ended_at = now()
      where id in (select id from account_authorization

@@ -31,6 +31,7 @@ const words: Record<IdentityAction, string> = {
   'deploy-token-first-used': 'Deploy token used for the first time',
   'deploy-token-revoked': 'Deploy token revoked',
   'consent-given': 'Application authorized',
+  'tokens-issued': 'Application got its tokens',
   'authorization-withdrawn': 'Authorization withdrawn',
   'code-replayed': 'Authorization code used twice',
   'refresh-token-reused': 'Refresh token used after it was replaced',
@@ -115,8 +116,9 @@ export function describeBrowser(userAgent: string | null): string {
   return browser ?? Array.from(userAgent).slice(0, 60).join('')
 }
 
-/** Names who acted: a username, `the command line`, or an application. */
-export function describeActor({ actor, via }: IdentityEvent): string {
+/** Names who acted: a username, an application, or `command line`. Empty when nobody is known. */
+export function describeActor({ actor, via, application }: IdentityEvent): string {
   if (actor !== null) return actor
+  if (via === 'application') return `the application ${application ?? 'that was deleted'}`
   return via === 'command' ? 'command line' : ''
 }

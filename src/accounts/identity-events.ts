@@ -36,6 +36,7 @@ export const identityActions = [
   'deploy-token-first-used',
   'deploy-token-revoked',
   'consent-given',
+  'tokens-issued',
   'authorization-withdrawn',
   'code-replayed',
   'refresh-token-reused',
@@ -74,8 +75,16 @@ export interface IdentityEvent {
 export interface EventFilter {
   /** The account that an event is about. */
   accountId?: string | null
+  /** The account that acted. */
+  actorId?: string | null
+  /** The application that an event is about. */
+  applicationId?: string | null
   action?: string | null
   ip?: string | null
+  /** Only events from this time on. */
+  since?: Date | null
+  /** Only events before this time. */
+  until?: Date | null
 }
 
 /** Names of deleted accounts are in their last event. */
@@ -90,16 +99,30 @@ const eventJoins = `left join account u on u.id = e.account_id
        left join account a on a.id = e.actor_id
        left join application c on c.id = e.application_id`
 
+/**
+ * Ids grow with time, except for transactions that ran at the same time: so many ids beside the first or last one of a
+ * time are read too, and compared by their time.
+ */
+const concurrentIds = 10_000
+
 /** Lists events, the latest first; `after` is the id of one of them. */
 export async function listIdentityEvents(
   db: Queryable,
-  { accountId = null, action = null, ip = null }: EventFilter,
+  {
+    accountId = null,
+    actorId = null,
+    applicationId = null,
+    action = null,
+    ip = null,
+    since = null,
+    until = null,
+  }: EventFilter,
   { after, limit }: ListPart,
 ): Promise<IdentityEvent[]> {
   const before = /^\d{1,18}$/.test(after ?? '') ? after : null
   const values: unknown[] = [before, limit]
   const conditions = ['($1::bigint is null or id < $1)']
-  const add = (condition: string, value: string) => {
+  const add = (condition: string, value: string | Date) => {
     values.push(value)
     conditions.push(`${condition} $${values.length}`)
   }
@@ -107,6 +130,18 @@ export async function listIdentityEvents(
   if (accountId !== null) add('account_id =', accountId)
   if (action !== null) add('action =', action)
   if (ip !== null) add('address =', ip)
+  if (actorId !== null) add('actor_id =', actorId)
+  if (applicationId !== null) add('application_id =', applicationId)
+  if (since !== null) {
+    add('happened_at >=', since)
+    conditions.push(`id >= (select id from identity_event where happened_at >= $${values.length}
+                              order by happened_at limit 1) - ${concurrentIds}`)
+  }
+  if (until !== null) {
+    add('happened_at <', until)
+    conditions.push(`id <= (select id from identity_event where happened_at < $${values.length}
+                              order by happened_at desc limit 1) + ${concurrentIds}`)
+  }
   const { rows } = await db.query<IdentityEvent>(
     `select ${eventColumns}
        from (select * from identity_event where ${conditions.join(' and ')} order by id desc limit $2) e

@@ -5,7 +5,7 @@ import { leavingPagePolicy, pagePolicy, servePages } from '../http/page-scope.ts
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { accountRoutes } from './account-page.ts'
 import { emailVerificationRoutes } from './email-verification-page.ts'
-import { adminEventRoutes, securityRoutes } from './event-pages.ts'
+import { securityRoutes } from './event-pages.ts'
 import { loginRoutes } from './login.ts'
 import { passwordResetRoutes } from './password-reset-page.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
@@ -33,7 +33,6 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
       await personalTokenRoutes(scope, context)
       await sessionRoutes(scope, context)
       await securityRoutes(scope, context)
-      await adminEventRoutes(scope, context)
       await factorRoutes(scope, context)
     })
   })

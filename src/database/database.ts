@@ -84,7 +84,8 @@ const begin = `begin; set local lock_timeout = ${lockMilliseconds};
 export interface Actor {
   /** Null: nobody has signed in, as on the command line. */
   accountId: string | null
-  via: 'browser' | 'api' | 'command'
+  /** `application`: the application of the event, at an OAuth endpoint. */
+  via: 'browser' | 'api' | 'command' | 'application'
   ip: string | null
   userAgent: string | null
   requestId: string | null

@@ -43,8 +43,8 @@ async function insertReplay(
   if ((await countAttempt(db, [{ subject, attempts: 1, windowSeconds }])) > 0) return
   const { ip, userAgent, requestId } = actorOf(request, null)
   await db.query(
-    `insert into identity_event (action, account_id, application_id, address, user_agent, request_id)
-     select $2, g.account_id, g.application_id, $3, $4, $5 from ${from}`,
+    `insert into identity_event (action, account_id, application_id, via, address, user_agent, request_id)
+     select $2, g.account_id, g.application_id, 'application', $3, $4, $5 from ${from}`,
     [hash, action, ip, userAgent, requestId],
   )
 }

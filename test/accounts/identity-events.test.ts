@@ -7,6 +7,7 @@ import {
   resetPassword,
 } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount, findCredentials, renewHash } from '../../src/accounts/accounts.ts'
+import { describeActor } from '../../src/accounts/event-words.ts'
 import { listIdentityEvents, sweepIdentityEventsJob } from '../../src/accounts/identity-events.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { readConfig } from '../../src/config.ts'
@@ -192,12 +193,18 @@ describe('identity events', () => {
     const events = await listIdentityEvents(t.db, {}, { after: null, limit: 100 })
     const own = events.filter((event) => event.clientId === clientId).reverse()
     const about = own.filter(({ action }) => !action.startsWith('application-'))
-    expect(about.map(({ action, actor, ip }) => [action, actor, ip])).toEqual([
+    // The application acts at the token functions.
+    expect(about.map(({ action, via, ip }) => [action, via, ip])).toEqual([
       ['consent-given', null, null],
-      ['code-replayed', null, '127.0.0.1'],
-      ['refresh-token-reused', null, '127.0.0.1'],
-      ['authorization-withdrawn', null, null],
+      ['tokens-issued', 'application', null],
+      ['code-replayed', 'application', '127.0.0.1'],
+      ['refresh-token-reused', 'application', '127.0.0.1'],
+      ['tokens-issued', 'application', null],
+      ['authorization-withdrawn', 'application', null],
     ])
+    expect(about.slice(1).map(describeActor)).toEqual(
+      about.slice(1).map(({ application }) => `the application ${application}`),
+    )
     expect(about.every(({ username }) => username !== null)).toBe(true)
   })
 
@@ -300,7 +307,50 @@ describe('/admin/events', () => {
   it('is for site administrators only', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     expect((await t.app.inject({ url: '/admin/events', headers: { cookie } })).statusCode).toBe(404)
-    expect((await t.app.inject('/admin/events')).statusCode).toBe(303)
+    expect((await t.app.inject('/admin/events')).statusCode).toBe(404)
+  })
+
+  it('filters by who acted, by application and by time, and keeps the filter on the next page', async () => {
+    const admin = await anAccount(t.db, { isAdmin: true })
+    const cookie = await signIn(t.app, admin)
+    const ann = await anAccount(t.db)
+    const { id, clientId } = await anApplication(t.db)
+    const read = async (query: string) => {
+      const { body } = await t.app.inject({ url: `/admin/events?${query}&format=json`, headers: { cookie } })
+      return body.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line)]))
+    }
+    await disableAccount(t.db, { ...commandActor, via: 'browser', accountId: admin.id }, ann.id)
+    const acts = (events: { action: string }[]) => events.map(({ action }) => action)
+    expect(acts(await read(`actor=${admin.username}&account=${ann.username}`))).toEqual(['account-disabled'])
+    expect(acts(await read(`application=${clientId}`))).toEqual(['application-registered'])
+    await t.db.query(`alter table identity_event disable trigger user`)
+    await t.db.query(
+      `update identity_event set happened_at = '2001-02-03 04:05Z' where application_id = $1 and action = 'application-registered'`,
+      [id],
+    )
+    await t.db.query(`alter table identity_event enable trigger user`)
+    expect(acts(await read('until=2001-02-03T04:06'))).toEqual(['application-registered'])
+    expect(await read('until=2001-02-03T04:05')).toEqual([])
+    expect(await read('since=2001-02-03T04:05&until=2001-02-04')).toHaveLength(1)
+    expect(acts(await read(`since=2001-02-04&application=${clientId}`))).toEqual([])
+    expect(await read('since=2100-01-01')).toEqual([])
+    for (let n = 0; n < 60; n += 1) await aPersonalToken(t.db, ann)
+    const page = await t.app.inject({
+      url: `/admin/events?account=${ann.username}&since=2001-02-03`,
+      headers: { cookie },
+    })
+    expect(page.body).toMatch(new RegExp(`\\?account=${ann.username}&amp;since=2001-02-03&amp;after=\\d+`))
+    expect(page.body).toContain('aria-current="page">Events')
+    for (const [query, problem] of [
+      ['since=2001-02-31', 'no time'],
+      ['until=yesterday', 'no time'],
+      ['application=nothing1', 'no application'],
+      ['actor=nobody', 'no account'],
+    ] as const) {
+      const refused = await t.app.inject({ url: `/admin/events?${query}`, headers: { cookie } })
+      expect([query, refused.statusCode]).toEqual([query, 400])
+      expect(refused.body).toContain(problem)
+    }
   })
 
   it('filters by account, action and client IP', async () => {

@@ -21,8 +21,13 @@ describe('svc event list', () => {
     expect(rest).toMatchObject({ items: [{ action: 'account-created', via: null }], next: null })
     expect((await list('--action', 'admin-granted')).items).toHaveLength(1)
     expect((await list('--ip', '192.0.2.1')).items).toEqual([])
+    expect((await list('--actor', username)).items).toEqual([])
+    expect(
+      (await list('--account', username, '--since', '2001-01-01', '--until', '2100-01-01')).items,
+    ).toHaveLength(3)
+    expect((await list('--until', '2001-01-01T00:00Z')).items).toEqual([])
     expect((await svc.run('event', 'list', '--limit', '1')).stdout).toMatch(
-      /token-created {2}\S+ {2}by command/,
+      /token-created {2}\S+ {2}by command line/,
     )
   })
 
@@ -30,6 +35,10 @@ describe('svc event list', () => {
     expect(await svc.fail('event', 'list', '--account', 'nobody')).toContain('There is no account "nobody"')
     expect(await svc.fail('event', 'list', '--action', 'dance')).toContain('sign-in')
     expect(await svc.fail('event', 'list', '--ip', 'nonsense')).toContain('IP address')
+    expect(await svc.fail('event', 'list', '--since', 'yesterday')).toContain('It must be a time')
+    expect(await svc.fail('event', 'list', '--application', 'nothing1')).toContain(
+      'There is no application "nothing1"',
+    )
   })
 })
 

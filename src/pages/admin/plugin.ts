@@ -9,6 +9,7 @@ import { adminAccountRoutes } from './accounts.ts'
 import { onlyAdministrators } from './administrator.ts'
 import { applicationEditingRoutes } from './application-editing.ts'
 import { adminApplicationRoutes } from './applications.ts'
+import { adminEventRoutes } from './events.ts'
 import { adminGroupRoutes } from './group-list.ts'
 import { systemRoutes } from './system.ts'
 
@@ -23,5 +24,6 @@ export async function administration(app: FastifyInstance, context: AppContext):
     await adminApplicationRoutes(app, admin)
     await applicationEditingRoutes(app, admin)
     await adminGroupRoutes(app, admin)
+    await adminEventRoutes(app, admin)
   })
 }
