@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { type FileHandle, open, opendir, rm, stat } from 'node:fs/promises'
+import { type FileHandle, open, opendir, rm, stat, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { errcode, RegistryError } from '../errors.ts'
@@ -138,7 +138,7 @@ export async function keepNamedArchive(store: ArchiveStore, received: ReceivedAr
 
 /** Removes the temporary file if it still exists. */
 export async function discardArchive({ path }: Pick<ReceivedArchive, 'path'>): Promise<void> {
-  await rm(path, { force: true })
+  await unlessMissing(unlink(path))
 }
 
 /** Returns whether an archive's bytes still match its hash. Null when the archive is missing. */

@@ -141,8 +141,8 @@ async function writeOnce(path: string, directory: string, text: string): Promise
 /** Sets the time of a file to now. Returns null when the file is missing. */
 async function touch(path: string): Promise<StoredFile | null> {
   const now = new Date()
-  await unlessMissing(utimes(path, now, now))
-  return statFile(path)
+  const isThere = await unlessMissing(utimes(path, now, now).then(() => true))
+  return isThere === null ? null : statFile(path)
 }
 
 /** Syncs a directory, so that its file names survive a power cut. */

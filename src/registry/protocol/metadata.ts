@@ -21,7 +21,11 @@ import { refreshRoot } from '../documents/render.ts'
 import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
 import type { Author } from '../tables/events.ts'
-import { findMirrorBytes, type WantedMirror } from '../upstreams/tables/mirrored-documents.ts'
+import {
+  listMirrorBytes,
+  type WantedBytes,
+  type WantedMirror,
+} from '../upstreams/tables/mirrored-documents.ts'
 import type { RegistryContext } from './registry-request.ts'
 import { param, readRegistryRequest } from './registry-request.ts'
 import { hasTag, jsonType, sendRegistryJson, setDocumentCaching } from './responses.ts'
@@ -44,6 +48,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   const refreshes = new Map<string, Promise<void>>()
   const findFilter = shareStatements(listFilterDocuments.bind(null, db))
   const findPackage = shareStatements(listPackageDocuments.bind(null, db))
+  const findMirrorBytes = shareStatements((wanted: WantedBytes[]) => listMirrorBytes(db, wanted))
   const cache = new LRUCache<string, DocumentBytes, ReadBytes>({
     maxSize: maxCachedBytes,
     sizeCalculation: ({ bytes }) => bytes.length + 1,
@@ -128,7 +133,8 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   ): Promise<FastifyReply> {
     const found = await mirror.findDocument(wanted, author)
     if (!found) return sendNoPackage(reply)
-    const read = (encoding: Encoding) => findMirrorBytes(db, found.packageId, encoding, wanted.isDev)
+    const { packageId } = found
+    const read = (encoding: Encoding) => findMirrorBytes({ packageId, isDev: wanted.isDev, encoding })
     // Not for shared caches: an administrator may deny the package at any moment.
     const isPrivate = { ...found, visibility: 'private' as const }
     if (found.warning === null) return sendDocument(request, reply, isPrivate, read)

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
+import { shareStatements } from '../../database/shared-statements.ts'
 import {
   type ArchiveStore,
   discardArchive,
@@ -14,7 +15,6 @@ import {
 import { findDirectory } from '../archives/zip-directory.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
-import { insertArchive } from '../tables/versions.ts'
 import { Consumer, tee } from './arriving-archive.ts'
 import { toUpstreamError, type UpstreamClient, UpstreamError } from './fetch.ts'
 import { matchesVersion } from './patterns.ts'
@@ -22,13 +22,14 @@ import { satisfies } from './satisfies.ts'
 import {
   endFetchTurn,
   extendFetchTurn,
+  type FetchedArchive,
   findFetchState,
-  findMirroredArchive,
+  findMirroredArchives,
   type MirroredArchive,
-  noteArchiveUse,
+  noteArchiveUses,
   saveAlarm,
-  saveFetched,
-  takeFetchTurn,
+  saveFetchedArchives,
+  takeFetchTurns,
   type WantedArchive,
 } from './tables/mirrored-archives.ts'
 
@@ -73,6 +74,13 @@ export interface ArchiveMirrorContext {
 export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBaseLogger): ArchiveMirror {
   const { db, client, archives, maxArchiveBytes, note = () => {} } = context
   const flights = new Map<string, Promise<unknown>>()
+  const findArchive = shareStatements((wanted: WantedArchive[]) => findMirroredArchives(db, wanted))
+  const takeTurn = shareStatements((ids: string[]) => takeFetchTurns(db, ids))
+  const saveFetched = shareStatements((fetched: FetchedArchive[]) => saveFetchedArchives(db, fetched))
+  const noteUse = shareStatements(async (ids: string[]) => {
+    await noteArchiveUses(db, ids)
+    return ids
+  })
 
   /** Fetches an archive. `consumer` gets the bytes as they arrive, but the last chunk only after the verification. */
   async function fetchArchive(archive: MirroredArchive, consumer: Consumer): Promise<void> {
@@ -124,11 +132,8 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       throw await alarm(archive, `its bytes differ from those of the first fetch (SHA-256 ${archive.sha256})`)
     }
     await archives.keep(received)
-    const isKept = await transaction(db, async (tx) => {
-      await insertArchive(tx, received as ReceivedArchive)
-      return saveFetched(tx, archive.id, received as ReceivedArchive)
-    })
-    if (!isKept) throw await alarm(archive, 'its bytes differ from those of the first fetch')
+    if (!(await saveFetched({ ...received, id: archive.id })))
+      throw await alarm(archive, 'its bytes differ from those of the first fetch')
     await keepNamedArchive(archives, received)
   }
 
@@ -160,7 +165,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
         await running
         return null
       }
-      if (await takeFetchTurn(db, archive.id)) {
+      if (await takeTurn(archive.id)) {
         const consumer = new Consumer()
         const flight: Promise<void> = fetchArchive(archive, consumer).finally(() => {
           if (flights.get(archive.id) === flight) flights.delete(archive.id)
@@ -177,7 +182,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   }
 
   async function find(wanted: WantedArchive): Promise<MirroredArchive | null> {
-    const archive = await findMirroredArchive(db, wanted)
+    const archive = await findArchive(wanted)
     if (archive) refuseDenied(archive)
     return archive
   }
@@ -186,7 +191,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     async serve(wanted) {
       const archive = await find(wanted)
       if (!archive) return null
-      if (!archive.isUsedToday) await noteArchiveUse(db, archive.id)
+      if (!archive.isUsedToday) await noteUse(archive.id)
       const { sha256, size, isStored, verdict } = archive
       if (isStored && sha256 !== null && size !== null) return { kind: 'stored', sha256, size }
       // Do not fetch packages that are now claimed or no longer approved. Stored archives stay, for lock files.

@@ -1,6 +1,8 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
+import { forEachCall } from '../../../database/shared-statements.ts'
+import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../offer.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
@@ -53,18 +55,34 @@ const tables = `mirrored_package m
   join package_origin(m.repository_id, m.name) o on true
   left join archive c on c.sha256 = a.sha256`
 
-/** Finds an archive. Null when no document has ever named it. */
-export async function findMirroredArchive(
+/** Finds archives, in the order of the calls. Null for one that no document has ever named. */
+export async function findMirroredArchives(
   db: Queryable,
-  wanted: WantedArchive,
-): Promise<MirroredArchive | null> {
-  const { rows } = await db.query<MirroredArchive>({
-    name: 'find-mirrored-archive',
-    text: `select ${columns} from ${tables}
-            where m.repository_id = $1 and m.name = $2 and a.version_path = $3 and a.reference = $4 and a.type = $5`,
-    values: [wanted.repositoryId, wanted.packageName, wanted.versionPath, wanted.reference, wanted.type],
+  wanted: readonly WantedArchive[],
+): Promise<(MirroredArchive | null)[]> {
+  const { rows } = await db.query<MirroredArchive | { id: null }>({
+    name: 'find-mirrored-archives',
+    text: forEachCall(
+      {
+        repository_id: 'bigint',
+        package_name: 'text',
+        version_path: 'text',
+        reference: 'text',
+        type: 'text',
+      },
+      `select ${columns} from ${tables}
+        where m.repository_id = call.repository_id and m.name = call.package_name
+          and a.version_path = call.version_path and a.reference = call.reference and a.type = call.type`,
+    ),
+    values: [
+      wanted.map(({ repositoryId }) => repositoryId),
+      wanted.map(({ packageName }) => packageName),
+      wanted.map(({ versionPath }) => versionPath),
+      wanted.map(({ reference }) => reference),
+      wanted.map(({ type }) => type),
+    ],
   })
-  return rows[0] ?? null
+  return rows.map((row) => (row.id === null ? null : row))
 }
 
 /** Finds the archive of a version by the reference that the upstream gave it, as lock files name it. */
@@ -88,16 +106,25 @@ export async function findLockedArchive(
 /** A process loses its turn to fetch after this time, unless it extends the turn. */
 const turnSeconds = 60
 
-/** Takes the turn to fetch an archive. Only one process gets it. False when it is stored, or being fetched. */
-export async function takeFetchTurn(db: Queryable, id: string): Promise<boolean> {
-  const { rowCount } = await db.query({
-    name: 'take-fetch-turn',
-    text: `with ${lazily}
-           update mirrored_archive set fetching_until = now() + make_interval(secs => ${turnSeconds})
-            where id = $1 and not is_stored and exists (select from lazily) and (fetching_until is null or fetching_until <= now())`,
-    values: [id],
+/**
+ * Takes the turns to fetch archives. Only one process gets each. Returns, in the order of the ids, false for an archive
+ * that is stored, or being fetched.
+ */
+export async function takeFetchTurns(db: Queryable, ids: readonly string[]): Promise<boolean[]> {
+  const { rows } = await db.query<{ id: string }>({
+    name: 'take-fetch-turns',
+    text: `with ${lazily}, free as materialized (
+             select id from mirrored_archive
+              where id = any ($1) and not is_stored and exists (select from lazily)
+                and (fetching_until is null or fetching_until <= now())
+              order by id for no key update
+           )
+           update mirrored_archive a set fetching_until = now() + make_interval(secs => ${turnSeconds})
+             from free where a.id = free.id returning a.id`,
+    values: [ids],
   })
-  return rowCount === 1
+  const taken = new Set(rows.map(({ id }) => id))
+  return ids.map((id) => taken.delete(id))
 }
 
 /** Extends the turn of a running fetch. */
@@ -127,24 +154,49 @@ export async function findFetchState(
   return rows[0] ?? null
 }
 
+/** An archive that was fetched and is in the store. */
+export interface FetchedArchive extends ArchiveDigest {
+  /** The id of the mirrored archive. */
+  id: string
+}
+
 /**
- * Stores that an archive is in the store. The first fetch fixes its hash. Returns false for other bytes than then. The
- * row of the archive must exist already.
+ * Names archives that are in the store. The first fetch of each fixes its hash. Returns, in their order, false for other
+ * bytes than then. `insertArchive` describes the lock.
  */
-export async function saveFetched(
-  tx: pg.PoolClient,
-  id: string,
-  { sha256 }: ArchiveDigest,
-): Promise<boolean> {
-  const { rowCount } = await tx.query({
-    name: 'save-fetched-archive',
-    text: `update mirrored_archive
-              set sha256 = decode($2, 'hex'), is_stored = true, fetched_at = now(), used_on = current_date,
-                  fetching_until = null, alarm = null, alarmed_at = null
-            where id = $1 and coalesce(sha256, decode($2, 'hex')) = decode($2, 'hex')`,
-    values: [id, sha256],
+export async function saveFetchedArchives(
+  db: Queryable,
+  fetched: readonly FetchedArchive[],
+): Promise<boolean[]> {
+  const { rows } = await db.query<{ isSaved: boolean }>({
+    name: 'save-fetched-archives',
+    text: `with fresh as materialized (
+             select f.id, decode(f.sha256, 'hex') as sha256, decode(f.sha1, 'hex') as sha1, f.size, f.place
+               from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[]), (select $4::bigint[]))
+                      with ordinality as f (id, sha256, sha1, size, place),
+                    pg_advisory_xact_lock_shared($5)
+           ), inserted as (
+             insert into archive (sha256, sha1, size)
+             select distinct on (sha256) sha256, sha1, size from fresh order by sha256
+             on conflict (sha256) do update set size = excluded.size where false
+           ), saved as (
+             update mirrored_archive a
+                set sha256 = f.sha256, is_stored = true, fetched_at = now(), used_on = current_date,
+                    fetching_until = null, alarm = null, alarmed_at = null
+               from fresh f
+              where a.id = f.id and coalesce(a.sha256, f.sha256) = f.sha256
+             returning a.id
+           )
+           select s.id is not null as "isSaved" from fresh f left join saved s on s.id = f.id order by f.place`,
+    values: [
+      fetched.map(({ id }) => id),
+      fetched.map(({ sha256 }) => sha256),
+      fetched.map(({ sha1 }) => sha1),
+      fetched.map(({ size }) => size),
+      collectionLock,
+    ],
   })
-  return rowCount === 1
+  return rows.map(({ isSaved }) => isSaved)
 }
 
 /** Stores why an archive is not served. False when the same reason is stored already. */
@@ -156,14 +208,18 @@ export async function saveAlarm(tx: pg.PoolClient, id: string, alarm: string): P
   return rowCount === 1
 }
 
-/** Stores that an archive was downloaded today. */
-export async function noteArchiveUse(db: Queryable, id: string): Promise<void> {
+/** Stores that archives were downloaded today. */
+export async function noteArchiveUses(db: Queryable, ids: readonly string[]): Promise<void> {
   await db.query({
-    name: 'note-archive-use',
-    text: `with ${lazily}
-           update mirrored_archive set used_on = current_date, was_downloaded = true
-            where id = $1 and exists (select from lazily)`,
-    values: [id],
+    name: 'note-archive-uses',
+    text: `with ${lazily}, used as materialized (
+             select id from mirrored_archive
+              where id = any ($1) and exists (select from lazily)
+                and not (was_downloaded and used_on is not distinct from current_date)
+              order by id for no key update
+           )
+           update mirrored_archive a set used_on = current_date, was_downloaded = true from used where a.id = used.id`,
+    values: [ids],
   })
 }
 

@@ -70,21 +70,33 @@ export async function listFoundMirrors(
   return rows
 }
 
-/** Reads a document's bytes in a content coding. Null when the document is gone. */
-export async function findMirrorBytes(
+/** A document's bytes that are wanted in a content coding. */
+export interface WantedBytes {
+  packageId: string
+  isDev: boolean
+  encoding: Encoding
+}
+
+/** Reads documents' bytes, in the order of the calls. Null for a document that is gone. */
+export async function listMirrorBytes(
   db: Queryable,
-  packageId: string,
-  encoding: Encoding,
-  isDev: boolean,
-): Promise<DocumentBytes | null> {
-  const { rows } = await db.query<DocumentBytes>({
-    name: 'find-mirror-bytes',
-    text: `select revision, last_modified as "lastModified",
-                  case $2 when 'br' then brotli when 'gzip' then gzip else plain end as bytes
-             from mirrored_document where package_id = $1 and is_dev = $3`,
-    values: [packageId, encoding, isDev],
+  wanted: readonly WantedBytes[],
+): Promise<(DocumentBytes | null)[]> {
+  const { rows } = await db.query<DocumentBytes | { revision: null }>({
+    name: 'list-mirror-bytes',
+    text: forEachCall(
+      { package_id: 'bigint', is_dev: 'boolean', encoding: 'text' },
+      `select d.revision, d.last_modified as "lastModified",
+              case call.encoding when 'br' then d.brotli when 'gzip' then d.gzip else d.plain end as bytes
+         from mirrored_document d where d.package_id = call.package_id and d.is_dev = call.is_dev`,
+    ),
+    values: [
+      wanted.map(({ packageId }) => packageId),
+      wanted.map(({ isDev }) => isDev),
+      wanted.map(({ encoding }) => encoding),
+    ],
   })
-  return rows[0] ?? null
+  return rows.map((row) => (row.revision === null ? null : row))
 }
 
 /** Stores whether the upstream still serves packages. Returns whether that changed for any of them. */
