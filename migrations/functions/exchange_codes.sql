@@ -32,7 +32,7 @@ begin
            with ordinality as c (client_id, secret_hash, code_hash, redirect_uri, code_challenge, access_hash, refresh_hash, n)
       left join lateral (
         select o.authorization_id, o.scopes, o.redirect_uri as bound_redirect_uri, o.code_challenge as bound_challenge,
-               g.id as grant_id, g.epoch, g.scopes as grant_scopes, g.application_id, g.account_id,
+               g.id as grant_id, g.epoch, g.scopes as grant_scopes, g.application_id,
                g.ended_at is null and (select disabled_at is null from account where id = g.account_id) as is_granted
           from authorization_code o
           join authorization_grant g on g.id = coalesce(o.grant_id, o.authorization_id)
@@ -67,8 +67,6 @@ begin
       values (call.authorization_id, call.grant_id, call.epoch, call.code_hash, call.access_hash,
               now() + make_interval(secs => access_seconds), call.refresh_hash,
               nullif(call.scopes, call.grant_scopes), now() + make_interval(secs => refresh_seconds));
-      insert into identity_event (action, account_id, application_id, via, details)
-      values ('tokens-issued', call.account_id, call.client, 'application', jsonb_build_object('scopes', call.scopes));
       outcome := 'issued';
       scope := array_to_string(call.scopes, ' ');
       authorization_id := call.authorization_id;

@@ -31,7 +31,6 @@ const words: Record<IdentityAction, string> = {
   'deploy-token-first-used': 'Deploy token used for the first time',
   'deploy-token-revoked': 'Deploy token revoked',
   'consent-given': 'Application authorized',
-  'tokens-issued': 'Application got its tokens',
   'authorization-withdrawn': 'Authorization withdrawn',
   'code-replayed': 'Authorization code used twice',
   'refresh-token-reused': 'Refresh token used after it was replaced',

@@ -36,7 +36,6 @@ export const identityActions = [
   'deploy-token-first-used',
   'deploy-token-revoked',
   'consent-given',
-  'tokens-issued',
   'authorization-withdrawn',
   'code-replayed',
   'refresh-token-reused',

@@ -196,10 +196,8 @@ describe('identity events', () => {
     // The application acts at the token functions.
     expect(about.map(({ action, via, ip }) => [action, via, ip])).toEqual([
       ['consent-given', null, null],
-      ['tokens-issued', 'application', null],
       ['code-replayed', 'application', '127.0.0.1'],
       ['refresh-token-reused', 'application', '127.0.0.1'],
-      ['tokens-issued', 'application', null],
       ['authorization-withdrawn', 'application', null],
     ])
     expect(about.slice(1).map(describeActor)).toEqual(
