@@ -4,13 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 /** Linux counts processor time in hundredths of a second. */
 const ticksPerSecond = 100
 
-/** What a process has cost, in seconds of processor time. Null where /proc does not tell. */
+/** Returns the processor time of a process in seconds. Null without /proc. */
 export function cpuSeconds(pid: number): number | null {
   const stat = readStat(String(pid))
   return stat && (stat.own + stat.children) / ticksPerSecond
 }
 
-/** The same of a PostgreSQL: the postmaster and all of its processes, past and present. */
+/** Returns the processor time of a PostgreSQL in seconds: the postmaster and all its processes, also ended ones. */
 export function postgresCpuSeconds(postmasterPid: number): number | null {
   const own = cpuSeconds(postmasterPid)
   if (own === null) return null
@@ -21,7 +21,7 @@ export function postgresCpuSeconds(postmasterPid: number): number | null {
   return children.reduce((sum, stat) => sum + (stat?.own ?? 0) / ticksPerSecond, own)
 }
 
-/** The memory of a process in MiB (RSS). Null where /proc does not tell. */
+/** Returns the memory of a process in MiB (RSS). Null without /proc. */
 export function memoryMiB(pid: number): number | null {
   try {
     const [, kib] = /^VmRSS:\s*(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
@@ -31,7 +31,7 @@ export function memoryMiB(pid: number): number | null {
   }
 }
 
-/** How much memory a process grows to while something happens, beyond what it had, in MiB. Null where unknown. */
+/** Returns by how many MiB the memory of a process grows at most while something runs. Null without /proc. */
 export async function memoryGrowth(pid: number, work: Promise<unknown>): Promise<number | null> {
   const before = memoryMiB(pid)
   let most = before ?? 0
@@ -49,7 +49,7 @@ export async function memoryGrowth(pid: number, work: Promise<unknown>): Promise
 
 function readStat(pid: string): { parent: number; own: number; children: number } | null {
   try {
-    // The name of the program, in parentheses, may hold anything.
+    // The name of the program, in parentheses, may contain any character.
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
       .replace(/^.*\) /s, '')
       .split(' ')

@@ -1,6 +1,6 @@
 import Fastify from 'fastify'
 
-/** The least that a Fastify server can do. */
+/** A Fastify server with one route that sends a constant. */
 const app = Fastify()
 app.get('/', async () => ({ hello: 'world' }))
 process.once('SIGTERM', () => void app.close())

@@ -1,12 +1,12 @@
 import pg from 'pg'
 
-/** How much the database is filled with. */
+/** The sizes of the data. */
 export interface Sizes {
   /** In one repository. */
   packages: number
   /** Of all these packages. */
   versions: number
-  /** In 100 groups, of one of which an account is a member by itself. */
+  /** They are in 100 groups. One account is a member of one of these groups only. */
   repositories: number
   tokenPairs: number
 }
@@ -16,7 +16,7 @@ const step = 100_000
 
 /**
  * Fills the database by SQL: a repository with many packages and their documents, many repositories, many tokens. The
- * rows are what pushes and sign-ins would leave, so every index grows with them.
+ * rows are those that pushes and sign-ins would write, so every index grows.
  */
 export async function fill(
   db: pg.Pool,
@@ -110,7 +110,7 @@ async function fillRepositories(client: pg.Client, memberId: string, sizes: Size
   )
 }
 
-/** Tokens of 10,000 authorizations, as refreshes have left them: most of them are superseded. */
+/** Inserts token pairs of 10,000 authorizations. As after many refreshes, most pairs are superseded. */
 async function fillTokens(client: pg.Client, sizes: Sizes): Promise<void> {
   if (sizes.tokenPairs === 0) return
   await client.query(

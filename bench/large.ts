@@ -6,7 +6,7 @@ import { aManifest, aRegistry, type Registry } from './seed.ts'
 import { type Server, startServer } from './server.ts'
 import { figure, ratio, table } from './table.ts'
 
-/** Sends one request and throws unless it gets what it must. */
+/** Sends one request. Throws if the response is not the expected one. */
 type Act = () => Promise<unknown>
 
 interface Timing {
@@ -15,8 +15,8 @@ interface Timing {
 }
 
 /**
- * `npm run bench -- large`: what everyday requests cost on an empty database and on a large one, one at a time, and
- * what the requests cost that see all of the large data. `--packages=`, `--versions=`, `--repositories=` and
+ * `npm run bench -- large`: measures everyday requests on an empty and on a large database, one at a time, and
+ * requests that read all of the large data. `--packages=`, `--versions=`, `--repositories=` and
  * `--token-pairs=` set the sizes.
  */
 export async function measureLarge(folder: string, sizes: Sizes, count: number): Promise<string> {

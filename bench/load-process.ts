@@ -1,10 +1,10 @@
 import { connect } from 'node:net'
 import type { Load, LoadResult } from './load.ts'
 
-/** However slow the server is, a run ends. */
+/** The longest time of a run. */
 const maxSeconds = 60
 
-interface Answer {
+interface LoadResponse {
   status: number
   body: Buffer
 }
@@ -44,24 +44,24 @@ async function drive(load: Load): Promise<LoadResult> {
 }
 
 interface Connection {
-  ask: (request: string) => Promise<Answer>
+  ask: (request: string) => Promise<LoadResponse>
   close: () => void
 }
 
-/** A connection that is kept alive. It reads no more of HTTP than it must, to leave the processor to the server. */
+/** A keep-alive connection. It parses only what it needs of HTTP, to leave processor time to the server. */
 async function open(port: number): Promise<Connection> {
   const socket = connect(port, '127.0.0.1').setNoDelay()
-  let waiting: { resolve: (answer: Answer) => void; reject: (error: Error) => void } | null = null
+  let waiting: { resolve: (response: LoadResponse) => void; reject: (error: Error) => void } | null = null
   let received: Buffer = Buffer.alloc(0)
   const fail = (error: Error) => waiting?.reject(error)
   socket.on('error', fail)
   socket.on('close', () => fail(new Error('the server closed the connection')))
   socket.on('data', (chunk) => {
     received = received.length === 0 ? chunk : Buffer.concat([received, chunk])
-    const answer = readAnswer(received)
-    if (!answer) return
+    const response = readResponse(received)
+    if (!response) return
     received = Buffer.alloc(0)
-    waiting?.resolve(answer)
+    waiting?.resolve(response)
   })
   await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject))
   return {
@@ -74,14 +74,14 @@ async function open(port: number): Promise<Connection> {
   }
 }
 
-/** Null until all of it is there. */
-function readAnswer(received: Buffer): Answer | null {
+/** Reads a response. Null until all of it has arrived. */
+function readResponse(received: Buffer): LoadResponse | null {
   const end = received.indexOf('\r\n\r\n')
   if (end === -1) return null
   const head = received.toString('latin1', 0, end)
   const status = Number(head.slice(9, 12))
   const length = status === 304 ? '0' : /\r\ncontent-length: *(\d+)/i.exec(head)?.[1]
-  if (length === undefined) throw new Error(`an answer without length: ${head}`)
+  if (length === undefined) throw new Error(`a response without content-length: ${head}`)
   const body = received.subarray(end + 4)
   return body.length < Number(length) ? null : { status, body }
 }

@@ -2,16 +2,16 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
-/** A closed loop: every connection sends its next request when the last one is answered. */
+/** A closed loop: every connection sends its next request after the response to the last one. */
 export interface Load {
-  /** Of 127.0.0.1. */
+  /** The port on 127.0.0.1. */
   port: number
   connections: number
-  /** How many requests in all; bounded in time as well. */
+  /** The number of requests. The duration is limited too. */
   count: number
-  /** Whole requests as bytes, taken in turn. */
+  /** Complete requests as bytes. The connections send them in turn. */
   requests: string[]
-  /** What every answer must be. */
+  /** The expected response. */
   status: number
   keepBodies?: boolean
 }
@@ -26,22 +26,22 @@ export interface LoadResult {
 }
 
 /**
- * Runs a load from a process of its own, so that it takes no time from the process that measures. autocannon needs 35 to
- * 40 µs of processor time for a request, which is more than nginx needs: it reached 10,000 requests a second where this
- * reaches 40,000, and the ratios to nginx would have measured autocannon.
+ * Runs a load in a separate process, so that it takes no time from the process that measures. autocannon needs 35 to
+ * 40 µs of processor time for a request, which is more than nginx needs: it sent 10,000 requests a second where this
+ * sends 40,000, so the ratios to nginx would have measured autocannon.
  */
 export async function runLoad(load: Load): Promise<LoadResult> {
   const child = fork(fileURLToPath(new URL('load-process.ts', import.meta.url)))
   child.send(load)
-  const [answer] = (await Promise.race([
+  const [response] = (await Promise.race([
     once(child, 'message'),
     once(child, 'exit').then(() => Promise.reject(new Error('the load generator ended'))),
   ])) as [LoadResult | { error: string }]
-  if ('error' in answer) throw new Error(answer.error)
-  return answer
+  if ('error' in response) throw new Error(response.error)
+  return response
 }
 
-/** A request as bytes. */
+/** Returns a request as bytes. */
 export function requestText(
   path: string,
   {

@@ -14,7 +14,7 @@ import { measureUpstream } from './upstream.ts'
 
 /**
  * `npm run bench`: measures the built server on this machine and prints Markdown tables. `--quick` takes fewer
- * requests; names of parts (pulls, composer, tokens, pushes, upstream, memory, rolling) leave the others out. `large` is measured only
+ * requests; with names of parts (pulls, composer, tokens, pushes, upstream, memory, rolling) it runs only those. `large` runs only
  * when it is named.
  */
 const words = process.argv.slice(2)
@@ -34,7 +34,7 @@ const chosen = Object.entries(parts).filter(
 
 const folder = await mkdtemp(join(tmpdir(), 'svc-bench-'))
 try {
-  // Takes long, so only when asked for. It starts with an empty database of its own.
+  // It takes long, so it runs only when it is named. It starts its own empty database.
   if (words.includes('large')) {
     const size = (name: string, usual: number) =>
       Number(

@@ -3,15 +3,15 @@ import { type Load, type LoadResult, runLoad } from './load.ts'
 import type { Listener } from './server.ts'
 import { figure } from './table.ts'
 
-/** A load's result, and what it cost the server. */
+/** The result of a load, and the processor time of the server. */
 export interface Measured extends LoadResult {
   perSecond: number
-  /** Microseconds of processor time a request; null where /proc does not tell. */
+  /** Microseconds of processor time for a request. Null without /proc. */
   cpuMicros: number | null
   postgresMicros: number | null
 }
 
-/** Runs a load against a server and reads what it has cost. */
+/** Runs a load against a server, and measures its processor time. */
 export async function measure(
   server: Listener & { postmasterPid?: number },
   load: Omit<Load, 'port'>,
@@ -29,7 +29,7 @@ export async function measure(
   return { ...result, perSecond: result.count / result.seconds, cpuMicros, postgresMicros }
 }
 
-/** The cells of a table that show a measurement. */
+/** Formats a measurement as the cells of a table. */
 export const measuredHead = ['req/s', 'median ms', 'p99 ms', 'CPU µs', 'of it PostgreSQL']
 export function measuredCells({ perSecond, medianMs, p99Ms, cpuMicros, postgresMicros }: Measured): string[] {
   const micros =

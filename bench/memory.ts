@@ -15,7 +15,7 @@ const megabytes = 100
 const rounds = 7
 const run = promisify(execFile)
 
-/** How much the server's memory grows while an archive of 100 MB goes in, and out, and how fast it does. */
+/** Measures the server's memory and the rate during an upload and a download of an archive of 100 MB. */
 export async function measureMemory(server: Server, folder: string): Promise<string> {
   const { path, authorization } = await aRegistry(server.db, 'private')
   const noise = randomBytes(megabytes * 1e6)
@@ -29,9 +29,9 @@ export async function measureMemory(server: Server, folder: string): Promise<str
   let dist = ''
 
   async function upload(): Promise<void> {
-    const answer = await fetch(`${registry}upload/${name}/1.0.0`, { method: 'PUT', headers, body })
-    if (answer.status !== 201) throw new Error(await answer.text())
-    dist = ((await answer.json()) as { url: string }).url
+    const response = await fetch(`${registry}upload/${name}/1.0.0`, { method: 'PUT', headers, body })
+    if (response.status !== 201) throw new Error(await response.text())
+    dist = ((await response.json()) as { url: string }).url
   }
 
   async function download(url: string): Promise<void> {
@@ -75,7 +75,7 @@ async function watch(pid: number, work: () => Promise<void>): Promise<Watched> {
   return { before, growth, rate: megabytes / ((performance.now() - start) / 1000) }
 }
 
-/** Of several the most growth and the median rate; null of none. */
+/** Returns the largest growth and the median rate of several runs. Null without runs. */
 function summary(watched: Watched[]): Watched | null {
   const [first] = watched
   if (!first) return null

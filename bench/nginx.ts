@@ -4,15 +4,15 @@ import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { type Listener, startListener } from './server.ts'
 
-/** A file that nginx serves as it is. */
+/** A file that nginx serves unchanged. */
 export interface StaticFile {
-  /** Without the slash in front. */
+  /** Without a leading slash. */
   path: string
   bytes: Buffer
   lastModified: Date
 }
 
-/** Starts nginx, one process as svc is one, with the given files below `folder`. Null when it is not installed. */
+/** Starts nginx with one worker process, because svc is one process too. Null when nginx is not installed. */
 export async function startNginx(
   folder: string,
   files: readonly StaticFile[],

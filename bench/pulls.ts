@@ -12,7 +12,7 @@ import { ratio, table } from './table.ts'
 /** One kind of pull. */
 interface Pull {
   name: string
-  /** Below the registry's address. */
+  /** Relative to the registry URL. */
   path: string
   headers: Record<string, string>
   status: number
@@ -21,7 +21,7 @@ interface Pull {
 const name = 'bench/lib'
 const connections = 32
 
-/** What pulls cost, anonymous and with a token, beside nginx with the same bytes and a bare Fastify. */
+/** Measures pulls without and with a token, nginx with the same bytes, and a Fastify that only says hello. */
 export async function measurePulls(server: Server, folder: string, count: number): Promise<string> {
   const open = await seed(server, 'public')
   const closed = await seed(server, 'private')
@@ -66,23 +66,23 @@ async function run(
   return measure(server, { ...load, count })
 }
 
-/** 200 names, one of them with 20 versions and one archive of 8 KB. */
+/** A repository with 200 packages. One of them has 20 versions and an archive of 8 KB. */
 async function seed(server: Server, visibility: 'public' | 'private'): Promise<Registry> {
   const registry = await aRegistry(server.db, visibility)
   const { baseUrl, db } = server
   await growPackage(db, registry.repository.id, { name, to: 20, baseUrl })
   await claimPackages(db, registry.repository.id, { vendor: 'bench', count: 199 })
   const { authorization } = registry
-  const answer = await fetch(`${baseUrl}${registry.path}upload/${name}/2.0.0`, {
+  const response = await fetch(`${baseUrl}${registry.path}upload/${name}/2.0.0`, {
     method: 'PUT',
     headers: { authorization },
     body: archive,
   })
-  if (answer.status !== 201) throw new Error(await answer.text())
+  if (response.status !== 201) throw new Error(await response.text())
   return registry
 }
 
-/** One for both repositories, so that both serve it at the same address. */
+/** The name of the package in both repositories, so that its path is the same in both. */
 const archive = new Uint8Array(
   aZip({ 'composer.json': JSON.stringify(aManifest(name)), 'src/Noise.php': randomBytes(8000) }),
 )
@@ -107,14 +107,14 @@ async function listPulls(server: Server, open: Registry): Promise<Pull[]> {
   ]
 }
 
-/** The bytes that svc answers, for nginx to answer too. */
+/** Reads the bytes that svc sends, so that nginx can serve the same. */
 async function copyFiles(server: Server, open: Registry, pulls: Pull[]): Promise<StaticFile[]> {
   const paths = [...new Set(pulls.filter(({ status }) => status === 200).map(({ path }) => path))]
   return Promise.all(
     paths.map(async (path) => {
-      const answer = await ask(server, open, path)
-      const lastModified = new Date(answer.headers.get('last-modified') ?? Date.now())
-      return { path, bytes: Buffer.from(await answer.arrayBuffer()), lastModified }
+      const response = await ask(server, open, path)
+      const lastModified = new Date(response.headers.get('last-modified') ?? Date.now())
+      return { path, bytes: Buffer.from(await response.arrayBuffer()), lastModified }
     }),
   )
 }

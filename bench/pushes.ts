@@ -3,7 +3,7 @@ import { aManifest, aRegistry, claimPackages, growPackage, type Registry } from 
 import type { Server } from './server.ts'
 import { figure, table } from './table.ts'
 
-/** What pushes cost, one after the other: as a package's versions grow, and as a repository's packages do. */
+/** Measures pushes one after the other, with more and more versions of a package and packages of a repository. */
 export async function measurePushes(server: Server, pushes: number): Promise<string> {
   const rows: string[][] = []
   const registry = await aRegistry(server.db, 'private')
@@ -25,7 +25,7 @@ export async function measurePushes(server: Server, pushes: number): Promise<str
   return table(['push', 'median ms', 'slowest ms'], rows)
 }
 
-/** How long each of some uploads takes, after one to warm up. */
+/** Returns the time of each upload, after a first one that is not measured. */
 async function push(
   { baseUrl }: Server,
   { path, authorization }: Registry,
@@ -39,9 +39,9 @@ async function push(
     const body = new Uint8Array(aPackageZip(name, manifest))
     const start = performance.now()
     const url = `${baseUrl}${path}upload/${name}/${version}`
-    const answer = await fetch(url, { method: 'PUT', headers: { authorization }, body })
-    const text = await answer.text()
-    if (answer.status !== 201) throw new Error(text)
+    const response = await fetch(url, { method: 'PUT', headers: { authorization }, body })
+    const text = await response.text()
+    if (response.status !== 201) throw new Error(text)
     if (i > 0) milliseconds.push(performance.now() - start)
   }
   return milliseconds

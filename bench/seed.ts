@@ -9,15 +9,15 @@ import type { Repository } from '../src/repositories/repositories.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../test/support/actors.ts'
 import { basic } from '../test/support/registry-actors.ts'
 
-/** A repository, and the Authorization header of somebody who may push to it. */
+/** A repository, and the Authorization header of an account that may push to it. */
 export interface Registry {
   repository: Repository
-  /** Of the registry, below the host: it ends with a slash. */
+  /** The path of the registry URL. It ends with a slash. */
   path: string
   authorization: string
 }
 
-/** What composer.json says, in the size that it usually has. */
+/** A composer.json of usual size. */
 export function aManifest(name: string): Record<string, string | string[] | Record<string, string>> {
   return {
     name,
@@ -32,7 +32,7 @@ export function aManifest(name: string): Record<string, string | string[] | Reco
   }
 }
 
-/** An empty repository with a developer and his token. */
+/** Creates an empty repository with a developer and a token. */
 export async function aRegistry(db: pg.Pool, visibility: Repository['visibility']): Promise<Registry> {
   const repository = await aRepository(db, { visibility })
   const account = await anAccount(db)
@@ -41,7 +41,7 @@ export async function aRegistry(db: pg.Pool, visibility: Repository['visibility'
   return { repository, path: `/${repository.path}/-/packages/`, authorization }
 }
 
-/** What a server holds besides: 1,000 repositories of 10 packages, 10,000 accounts, 100,000 tokens of each kind. */
+/** Inserts data that the measured requests do not read: 1,000 repositories of 10 packages, 10,000 accounts, 100,000 tokens of each kind. */
 export async function seedCrowd(db: pg.Pool): Promise<void> {
   await db.query(`
     with accounts as (
@@ -81,7 +81,7 @@ export async function seedCrowd(db: pg.Pool): Promise<void> {
       from authorizations, generate_series(1, 10) i`)
 }
 
-/** Gives a package the versions 1.0.<from> to 1.0.<to - 1> at one stroke, with the rows and documents that pushes make. */
+/** Gives a package the versions 1.0.<from> to 1.0.<to - 1> in one statement, with the rows and documents that pushes write. */
 export async function growPackage(
   db: pg.Pool,
   repositoryId: string,
@@ -107,7 +107,7 @@ export async function growPackage(
   })
 }
 
-/** Claims names, `<vendor>/lib<i>`, and makes the packages.json that lists them. */
+/** Inserts the packages `<vendor>/lib<i>`, and renders the packages.json that lists them. */
 export async function claimPackages(
   db: pg.Pool,
   repositoryId: string,

@@ -18,16 +18,16 @@ export interface Listener {
   stop: () => Promise<void>
 }
 
-/** A running svc, as `npm start` runs it, and a pool on its database to seed it with. */
+/** A running svc, started as by `npm start`, and a pool on its database for test data. */
 export interface Server extends Listener {
   baseUrl: string
-  /** Of its embedded PostgreSQL. */
+  /** The process id of its embedded PostgreSQL. */
   postmasterPid: number
   db: pg.Pool
   connection: pg.PoolConfig
 }
 
-/** Starts the built server with an embedded PostgreSQL of its own below the folder; its log goes to a file there. */
+/** Starts the built server with its own embedded PostgreSQL below the folder. It logs to a file there. */
 export async function startServer(folder: string): Promise<Server> {
   const port = await freePort()
   const dataDir = join(folder, 'data')
@@ -43,7 +43,7 @@ export async function startServer(folder: string): Promise<Server> {
   const connection = await findEmbeddedPostgres(dataDir)
   const postmaster = await readPostmaster(clusterPaths(dataDir).cluster)
   if (!connection || !postmaster) throw new Error('the server runs without its PostgreSQL')
-  // Seeding takes longer than any request may.
+  // Inserting the data takes longer than the limit for requests.
   const db = openDatabase({ ...connection, statement_timeout: 0, query_timeout: 0 }, () => {})
   return {
     ...listener,
@@ -58,7 +58,7 @@ export async function startServer(folder: string): Promise<Server> {
   }
 }
 
-/** Starts a Fastify that only says hello: what the framework itself costs. */
+/** Starts a Fastify that only says hello, to measure the cost of the framework. */
 export async function startHello(folder: string): Promise<Listener> {
   const port = await freePort()
   const program = ['--import', 'tsx', join(projectRoot, 'bench/hello.ts')]
@@ -66,7 +66,7 @@ export async function startHello(folder: string): Promise<Listener> {
   return startListener(program, port, { environment, log: join(folder, 'hello.log') })
 }
 
-/** Starts the yardstick of the token endpoints on the PostgreSQL of a server. */
+/** Starts the baseline of the token endpoints on the PostgreSQL of a server. */
 export async function startBare(
   folder: string,
   { connection, postmasterPid }: Server,
@@ -80,12 +80,12 @@ export async function startBare(
 
 interface Surroundings {
   environment?: Record<string, string>
-  /** The file that takes what the program prints. */
+  /** The file for the output of the program. */
   log: string
   command?: string
 }
 
-/** Starts a program and waits until its port answers. Throws when it ends instead. */
+/** Starts a program and waits until it responds on its port. Throws when the program ends before. */
 export async function startListener(
   words: string[],
   port: number,
@@ -101,17 +101,17 @@ export async function startListener(
   process.once('exit', () => child.kill())
   const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${command} ended: see ${log}`)))
   ended.catch(() => {})
-  for (let attempt = 0; !(await answers(port)); attempt += 1) {
+  for (let attempt = 0; !(await isListening(port)); attempt += 1) {
     if (attempt === 1200) throw new Error(`${command} does not listen: see ${log}`)
     await Promise.race([sleep(50), ended])
   }
   return { port, pid: child.pid ?? 0, stop: () => stop(child) }
 }
 
-async function answers(port: number): Promise<boolean> {
+async function isListening(port: number): Promise<boolean> {
   return fetch(`http://127.0.0.1:${port}/healthz`).then(
-    async (answer) => {
-      await answer.arrayBuffer()
+    async (response) => {
+      await response.arrayBuffer()
       return true
     },
     () => false,

@@ -1,4 +1,4 @@
-/** A Markdown table: the first column is text, the others are numbers. */
+/** Formats a Markdown table. The first column is text, the others are numbers. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((title, column) =>
     Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
@@ -9,13 +9,13 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [line(head), line(rule), ...rows.map(line)].join('\n')
 }
 
-/** A number in three significant digits or whole, thousands apart: `0.123`, `12.3`, `12,345`. */
+/** Formats a number with three significant digits, or as a whole number with commas: `0.123`, `12.3`, `12,345`. */
 export function figure(value: number): string {
   if (value >= 100) return Math.round(value).toLocaleString('en')
   return value.toPrecision(3)
 }
 
-/** A ratio: `0.42 ×`. */
+/** Formats a ratio: `0.42 ×`. */
 export function ratio(value: number): string {
   return `${value.toFixed(2)} ×`
 }

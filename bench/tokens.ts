@@ -1,6 +1,7 @@
 import type { TokenResponse } from '../src/oauth/token.ts'
 import { anAccount } from '../test/support/actors.ts'
 import { type ApplicationActor, aCode, anApplication, anAuthorization } from '../test/support/oauth-actors.ts'
+import { median } from './composer-run.ts'
 import { requestText } from './load.ts'
 import { type Measured, measure } from './measure.ts'
 import { type Listener, type Server, startBare } from './server.ts'
@@ -12,8 +13,9 @@ type Act = (typeof acts)[number]
 type Runs = Record<Act, Measured[]>
 
 /**
- * What the token endpoints cost, as ratios to the yardstick of `bare.ts` on the same PostgreSQL. Both take turns, each
- * act in three rounds: the table has the medians. Every request has its own code or token, of 100 accounts in turn.
+ * Measures the token endpoints, as ratios to the baseline of `bare.ts` on the same PostgreSQL. Both servers run in turn,
+ * three rounds for each kind of request: the table has the medians. Every request has its own code or token, of 100
+ * accounts in turn.
  */
 export async function measureTokens(server: Server, folder: string, count: number): Promise<string> {
   const bare = await startBare(folder, server)
@@ -22,7 +24,7 @@ export async function measureTokens(server: Server, folder: string, count: numbe
     const tables: string[] = []
     for (const connections of [16, 64]) {
       const [ours, theirs] = [noRuns(), noRuns()]
-      // The first round warms both up.
+      // The first round is not counted: it warms up both servers.
       for (let round = 0; round <= rounds; round += 1) {
         const codes = await makeCodes(server, application, count)
         const load = { application, connections, codes }
@@ -48,7 +50,7 @@ interface Load {
 
 type Runner = readonly [server: Listener, load: Load, runs: Runs]
 
-/** Runs each act on one server and then on the other. */
+/** Runs each kind of request on one server and then on the other. */
 async function runInTurns(...runners: Runner[]): Promise<void> {
   const states = runners.map(([server, load, runs]) => ({
     ...load,
@@ -127,10 +129,6 @@ function cells(runs: Measured[]): string[] {
 
 function noRuns(): Runs {
   return Object.fromEntries(acts.map((act) => [act, [] as Measured[]])) as Runs
-}
-
-function median(values: number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 }
 
 async function makeCodes({ db }: Server, application: ApplicationActor, count: number): Promise<string[]> {

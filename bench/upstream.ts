@@ -3,13 +3,10 @@ import { readConfig } from '../src/config.ts'
 import { commandLine } from '../src/registry/tables/events.ts'
 import { addUpstream } from '../src/registry/upstreams/configure.ts'
 import { openUpstreamClient } from '../src/registry/upstreams/fetch.ts'
-import {
-  aComposerProject,
-  type ComposerProject,
-  hasComposerClient,
-} from '../test/support/composer-project.ts'
+import { hasComposerClient } from '../test/support/composer-project.ts'
 import { freePort } from '../test/support/program.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
+import { aProject, median, timeComposer } from './composer-run.ts'
 import { type StaticFile, startNginx } from './nginx.ts'
 import { aRegistry, type Registry } from './seed.ts'
 import type { Server } from './server.ts'
@@ -19,7 +16,7 @@ const names = Array.from({ length: 60 }, (_, i) => `upstream/lib${i}`)
 const versions = Array.from({ length: 10 }, (_, i) => `1.${9 - i}.0`)
 const environment = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
 
-/** How long the real Composer takes with packages of an upstream through svc, and with the upstream itself, an nginx. */
+/** Measures the real Composer with packages of an upstream through svc, and with the upstream itself, an nginx. */
 export async function measureUpstream(server: Server, folder: string, rounds: number): Promise<string> {
   if (!hasComposerClient) return 'upstream: skipped, because Composer is not installed'
   const port = await freePort()
@@ -35,19 +32,19 @@ export async function measureUpstream(server: Server, folder: string, rounds: nu
   const seconds = titles.map((): [number[], number[]] => [[], []])
   try {
     for (let round = 0; round < rounds; round += 1) {
-      // A new repository has mirrored nothing.
+      // A new repository has no mirrored packages yet.
       const registry = await aMirror(server, upstreamUrl)
       const projects = [
-        await aProject(server.baseUrl + registry.path, registry),
-        await aProject(upstreamUrl, null),
+        await aProject(server.baseUrl + registry.path, registry, names),
+        await aProject(upstreamUrl, null, names),
       ]
       for (const [side, project] of projects.entries()) {
-        const note = async (row: number, words: string[], ...forget: ('cache' | 'vendor')[]) =>
-          void seconds[row]?.[side]?.push(await time(project, words, forget))
-        await note(0, ['update'], 'cache', 'vendor')
-        await note(1, ['update'], 'cache', 'vendor')
-        await note(2, ['update'])
-        await note(3, ['install'], 'cache', 'vendor')
+        const note = async (row: number, command: 'update' | 'install', ...forget: ('cache' | 'vendor')[]) =>
+          void seconds[row]?.[side]?.push(await timeComposer(project, command, forget))
+        await note(0, 'update', 'cache', 'vendor')
+        await note(1, 'update', 'cache', 'vendor')
+        await note(2, 'update')
+        await note(3, 'install', 'cache', 'vendor')
         await project.remove()
       }
     }
@@ -97,36 +94,4 @@ async function aMirror(server: Server, url: string): Promise<Registry> {
   await addUpstream(server.db, client, change, { url, name: 'nginx' })
   await client.close()
   return registry
-}
-
-async function aProject(url: string, registry: Registry | null): Promise<ComposerProject> {
-  const project = await aComposerProject()
-  if (registry) {
-    const [username, password] = Buffer.from(registry.authorization.slice('Basic '.length), 'base64')
-      .toString()
-      .split(':')
-    await project.write('auth.json', { 'http-basic': { [new URL(url).host]: { username, password } } })
-  }
-  await project.write('composer.json', {
-    repositories: [{ type: 'composer', url }, { 'packagist.org': false }],
-    config: { 'secure-http': false },
-    require: Object.fromEntries(names.map((name) => [name, '^1.0'])),
-  })
-  return project
-}
-
-async function time(
-  project: ComposerProject,
-  words: string[],
-  forget: ('cache' | 'vendor')[],
-): Promise<number> {
-  await project.forget(...forget)
-  const start = performance.now()
-  const { code, output } = await project.composer(...words, '--no-progress')
-  if (code !== 0) throw new Error(output)
-  return (performance.now() - start) / 1000
-}
-
-function median(values: number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
 }

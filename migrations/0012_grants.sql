@@ -7,7 +7,7 @@
 -- whose id is that of the authorization. Both tables draw their ids from one sequence.
 
 -- Locks are taken in the order in which running statements take them: a token check locks the view, then its tables.
--- The view is created again from functions/ in this transaction. No consent or withdrawal may happen meanwhile.
+-- The view is created again from functions/ in this transaction. No consent or withdrawal may happen in between.
 drop view live_token;
 lock table account_authorization in share row exclusive mode;
 
@@ -28,7 +28,7 @@ comment on table authorization_grant is 'One act of consent. An authorization is
 comment on column authorization_grant.account_id is
   'Like application_id a copy from the authorization, so that a token check reads one row less. Neither ever changes.';
 comment on column authorization_grant.repository_ids is
-  'The chosen repositories, when the resource scope is specified. Ids are never reused, so the id of a deleted repository reaches nothing.';
+  'The chosen repositories, when the resource scope is specified. Ids are never reused, so the id of a deleted repository allows nothing.';
 comment on column authorization_grant.granted_at is
   'Null for a grant that was made from an authorization of the release before grants. Such an authorization may hold several acts of consent, so it never replaces the consent page.';
 comment on column authorization_grant.epoch is
@@ -54,7 +54,7 @@ comment on table account_authorization is 'All grants of one account to one appl
 comment on column account_authorization.scopes is 'Of the first grant, like resource_scope. Only the previous release reads them.';
 comment on table authorization_repository is 'Only the previous release reads it: see authorization_grant.repository_ids.';
 
--- Ending an authorization ends its grants, whoever ends it.
+-- When an authorization ends, a trigger ends its grants.
 create function end_grants() returns trigger language plpgsql as $$
 begin
   update authorization_grant set ended_at = new.ended_at where authorization_id = new.id and ended_at is null;

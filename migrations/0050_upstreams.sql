@@ -74,8 +74,8 @@ create table upstream_document (
   primary key (upstream_id, name, is_dev)
 );
 create index on upstream_document (checked_at) where is_found is false;
-comment on column upstream_document.is_found is 'False: the upstream answered that it does not know the name. Null: it never answered.';
-comment on column upstream_document.checked_at is 'When the upstream last answered, if only that nothing changed.';
+comment on column upstream_document.is_found is 'False: the upstream responded that it does not have the name. Null: it never responded.';
+comment on column upstream_document.checked_at is 'The time of the last response of the upstream, also of one that nothing has changed.';
 comment on column upstream_document.is_stale is 'The change feed named it since.';
 comment on column upstream_document.checking_until is 'A process asks the upstream: no other does before this moment.';
 comment on column upstream_document.content is 'Gzipped JSON: the expanded entries and the other keys, as the upstream has them.';
@@ -98,7 +98,7 @@ create table mirrored_document (
 create index on mirrored_document (due_at);
 alter table mirrored_document
   alter plain set storage external, alter gzip set storage external, alter brotli set storage external;
-comment on column mirrored_document.due_at is 'When it must be rendered again: a version then reaches the minimum age, or a rule has changed.';
+comment on column mirrored_document.due_at is 'When it must be rendered again: a version has the minimum age then, or a rule has changed.';
 
 -- Archives that documents of upstreams have named. Rows stay, for old lock files.
 create table mirrored_archive (

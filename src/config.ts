@@ -69,7 +69,7 @@ const Environment = z.object({
   DATABASE_PREPARE: z.enum(['true', 'false'], { error: 'must be true or false' }).default('true'),
   BASE_URL: publicUrl
     // Cookies and the links of pages start at the root of the host.
-    .refine((url) => !/^\w+:\/\/[^/]+\//.test(url), 'must have no path: give svc a host of its own')
+    .refine((url) => !/^\w+:\/\/[^/]+\//.test(url), 'must have no path: svc needs its own host name')
     .optional(),
   AUTH_URL: publicUrl.optional(),
   HOST: z
@@ -176,7 +176,7 @@ export interface Config {
 export interface MailSettings {
   /** It may contain a password. */
   smtpUrl: string
-  /** The sender: an address, or a name with one. */
+  /** The sender: an email address, or a name with one. */
   from: string
 }
 
@@ -332,7 +332,7 @@ function readArchiveStore(
   return 'and ACCEL_REDIRECT_PREFIX exclude each other: nginx has no files of a bucket to send'
 }
 
-/** The host name that a program on this machine uses to reach a server that listens on `host`. */
+/** The host name for requests from this machine to a server that listens on `host`. */
 function urlHost(host: string): string {
   if (host === '0.0.0.0' || host === '::') return 'localhost'
   return host.includes(':') ? `[${host}]` : host

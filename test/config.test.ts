@@ -40,7 +40,7 @@ describe('readConfig', () => {
   it('takes a path in AUTH_URL, but none in BASE_URL, whose pages it would break', () => {
     expect(readConfig({ AUTH_URL: 'https://example.com/auth/' }).authUrl).toBe('https://example.com/auth')
     const mistaken = () => readConfig({ BASE_URL: 'https://example.com/svc/' })
-    expect(mistaken).toThrow(/^[^\n]*\n {2}BASE_URL must have no path: give svc a host of its own$/)
+    expect(mistaken).toThrow(/^[^\n]*\n {2}BASE_URL must have no path: svc needs its own host name$/)
   })
 
   it('keeps the authorization server at another URL when told to', () => {

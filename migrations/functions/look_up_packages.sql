@@ -1,4 +1,4 @@
--- The packages of a repository with all of the words, found by the index package_search: at most `max_count` of those
+-- Returns the packages of a repository with all of the words, found by the index package_search: at most `max_count` of those
 -- that have the grams, which are some of the words' `search_grams`. With `in_names` all words are in the name.
 -- The setting makes every plan use the index: without it a plan may compute the grams of all packages, when statistics
 -- are missing or old. `+ 0` hides repository_id from its own index, which would lead to the same.

@@ -20,7 +20,7 @@ export async function resetPassword(
     async (tx) => {
       await setPasswordHash(tx, accountId, passwordHash)
       await deleteSessions(tx, accountId)
-      // Whoever knew the old password loses the known browser or network, too.
+      // A person who knew the old password loses the known browser and network too.
       await forgetOrigins(tx, accountId)
     },
     actor,

@@ -17,7 +17,7 @@ export function completionCommand(): Command {
     })
 }
 
-/** The words before the cursor, without options, name a command; its subcommands and options are offered. */
+/** The arguments before the cursor, without options, name a command. Bash completes its subcommands and options. */
 function renderScript(root: Command): string {
   const cases = listCommands(root, '').map(([path, words]) => `    '${path}') words='${words.join(' ')}' ;;`)
   return `_svc() {
@@ -39,7 +39,7 @@ complete -F _svc svc
 `
 }
 
-/** Each command's path, such as `account create`, with the words that may follow it. */
+/** Each command's path, such as `account create`, with its subcommands and options. */
 function listCommands(command: Command, path: string): [string, string[]][] {
   const options = command.options.map(({ long }) => long ?? '').filter((name) => name !== '')
   const words = [...command.commands.map((child) => child.name()), ...options, '--help']

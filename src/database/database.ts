@@ -46,7 +46,7 @@ export function openDatabase(
     query_timeout: 30_000,
     // Its types do not show it, but pg waits for the promise before it hands out the connection.
     onConnect: setLimits as (client: pg.ClientBase) => void,
-    // Among the pool's options, so that side pools and connections of their own have it too.
+    // In the options of the pool, so that side pools and separate connections have it too.
     ...(!preparesStatements && { Client: UnnamedClient }),
     ...connection,
   })

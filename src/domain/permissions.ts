@@ -40,7 +40,7 @@ export const enforcedScopes: readonly string[] = [
 
 /**
  * What a deploy token may be made for. A deploy token belongs to a group. In the repositories of its group it has a role
- * of its own; elsewhere it has none.
+ * of the token; elsewhere it has none.
  */
 export const deployRights = {
   read: { role: 'guest', scopes: ['registry-package:r', 'repo-basic-info:r'] },

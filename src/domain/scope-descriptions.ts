@@ -1,7 +1,7 @@
 import type { ResourceScope } from './permissions.ts'
 import { allScopes } from './scopes.ts'
 
-/** A scope in words. */
+/** The description of a scope. */
 export interface DescribedScope {
   /** The scope as it is in requests: `repo-code:r`. */
   scope: string

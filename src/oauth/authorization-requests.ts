@@ -26,7 +26,7 @@ export interface AuthorizationRequest {
   redirectUri: string
   scopes: string[]
   resourceScope: ResourceScope
-  isAnswered: boolean
+  isDecided: boolean
   application: ConsentApplication
 }
 
@@ -77,7 +77,7 @@ export async function findAuthorizationRequest(
 ): Promise<AuthorizationRequest | null> {
   const { rows } = await db.query<AuthorizationRequest>(
     `select r.account_id as "accountId", r.link, r.redirect_uri as "redirectUri", r.scopes,
-            r.resource_scope as "resourceScope", r.answered_at is not null as "isAnswered",
+            r.resource_scope as "resourceScope", r.answered_at is not null as "isDecided",
             json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
                               'website', c.website) as application
        from authorization_request r

@@ -174,9 +174,9 @@ async function findOpenRequest(
   if (pending.accountId !== session.account.id) {
     throw new PageError(403, 'This request belongs to another account. Start again from the application.')
   }
-  if (pending.isAnswered) {
-    // After a double click the response to the first click is lost. The page links to the request again.
-    throw new LinkError('The request was already answered.', pending.link)
+  if (pending.isDecided) {
+    // After a double click the browser ignores the response to the first click. The page links to the request again.
+    throw new LinkError('A decision was already made on this request.', pending.link)
   }
   return pending
 }

@@ -132,7 +132,7 @@ export async function membersRoutes(app: FastifyInstance, context: PagesContext)
     const outcome = await changeMember(db, authorOf(request, session), { place: target, account, role })
     if (outcome === 'last-admin')
       return `${name} is the last admin of ${path}. Make someone else admin first.`
-    return outcome === 'unchanged' ? `${name} has no role of its own in ${path}.` : null
+    return outcome === 'unchanged' ? `${name} has no direct role in ${path}.` : null
   }
 
   async function showMembers(

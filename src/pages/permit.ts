@@ -13,10 +13,10 @@ import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
 import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 
-/** What the pages of registries are built from. */
+/** The parts that the pages need. */
 export interface PagesContext extends AppContext {
   readmes: ReadmeRenderer
-  /** For changes of packages: a few connections of their own, because they wait for locks. */
+  /** A separate small pool for changes of packages, which wait for locks. */
   changes: pg.Pool
   /** The OpenAPI document of the API. */
   describeApi: () => Promise<Record<string, unknown>>
@@ -26,12 +26,12 @@ export interface PagesContext extends AppContext {
 /** A browser acts with everything that its account may do. */
 const browserGrant: TokenGrant = { scopes: allScopes, resourceScope: 'all', repositoryIds: [] }
 
-/** Whether the account of a session may do something, by the rule that also judges tokens (DESIGN §1). */
+/** Returns whether the account of a session may do something, by the rule that also judges tokens (DESIGN §1). */
 export function may(repository: VisibleRepository, session: Session | null, act: Act): boolean {
   return judge(session && browserGrant, repository, act) === 'allowed'
 }
 
-/** The repository of a URL. Throws 404 when the account may not see it, and 403 when its role does not allow the act. */
+/** Returns the repository of a URL. Throws 404 when the account may not see it, and 403 when its role does not allow the act. */
 export async function permittedRepository(
   db: Queryable,
   path: { group: string; name: string },
@@ -44,7 +44,7 @@ export async function permittedRepository(
   return repository
 }
 
-/** The group of a URL for its admins. Throws 404 when the account may not see it, and 403 when it is not an admin. */
+/** Returns the group of a URL for its admins. Throws 404 when the account may not see it, and 403 when it is not an admin. */
 export async function managedGroup(db: Queryable, name: string, session: Session): Promise<VisibleGroup> {
   const group = await findVisibleGroup(db, name, session.account.id)
   if (!group) throw pageNotFound()
@@ -52,7 +52,7 @@ export async function managedGroup(db: Queryable, name: string, session: Session
   return group
 }
 
-/** Who acts, for the events. */
+/** Returns the author of a change, for its event. */
 export function authorOf({ ip }: FastifyRequest, session: Session): Author {
   return { accountId: session.account.id, token: null, address: ip }
 }

@@ -15,7 +15,7 @@ export async function findGroup(db: Queryable, name: string): Promise<Group | nu
   return rows[0] ?? null
 }
 
-/** A group as it is to whoever looks at its page. */
+/** A group with the role of the visitor of its page. */
 export interface VisibleGroup extends Group {
   /** Null when the visitor only sees repositories of it. A site administrator is admin of every group. */
   role: Role | null

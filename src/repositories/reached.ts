@@ -16,7 +16,7 @@ export interface Reach extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds
   deploy: { groupId: string; role: Role } | null
 }
 
-/** Returns the reach of a signed-in account without a token. */
+/** Returns the repositories that a signed-in account may use without a token. */
 export function reachOf(accountId: string | null): Reach {
   return { accountId, resourceScope: 'all', repositoryIds: [], deploy: null }
 }

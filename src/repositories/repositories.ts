@@ -122,7 +122,7 @@ export async function listRepositories(
   return rows
 }
 
-/** A repository with its number of packages and of members of its own. */
+/** A repository with the numbers of its packages and of its direct members. */
 export interface CountedRepository extends Repository {
   packages: number
   members: number
@@ -157,7 +157,7 @@ export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Pr
   return rows.map(({ id }) => id)
 }
 
-/** A repository as it is to whoever looks at its page. */
+/** A repository with the role of the visitor of its page. */
 export interface VisibleRepository extends Repository {
   /** Null for a public repository on which the visitor has no role. */
   role: Role | null

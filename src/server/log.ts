@@ -26,16 +26,16 @@ export function openLog(level: Config['logLevel'], stream?: DestinationStream): 
 }
 
 /**
- * Makes Fastify log each request once, when it is answered, instead of also when it comes: one line costs a write to
- * the disk or to a pipe, and tells it all.
+ * Makes Fastify log each request once, after its response. A second line, when the request arrives, would cost another
+ * write and say nothing more.
  */
 export function logResponsesOnly(): LogController {
   return Object.assign(new LogController(), {
     incomingRequest() {},
     requestCompleted(error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
-      const answered = { req: request, res: reply, milliseconds: Math.round(reply.elapsedTime * 100) / 100 }
-      if (error) reply.log.error({ ...answered, err: error }, 'the answer could not be sent')
-      else reply.log.info(answered, 'answered')
+      const completed = { req: request, res: reply, milliseconds: Math.round(reply.elapsedTime * 100) / 100 }
+      if (error) reply.log.error({ ...completed, err: error }, 'the response could not be sent')
+      else reply.log.info(completed, 'request completed')
     },
   })
 }

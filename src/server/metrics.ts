@@ -12,16 +12,16 @@ const maxCountSeconds = 3
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60]
 
 /**
- * `/metrics` for Prometheus (DESIGN §4): how often each route was answered and how long it took, the database's
- * connections, and what Node tells of the process. A label holds a route's pattern, never an address, so nothing is
- * said of who asks for what, and their number is bounded. Returns the registry, for what others count.
+ * `/metrics` for Prometheus (DESIGN §4): the number and the duration of requests by route, the connections to
+ * the database, and Node's metrics of the process. A label contains the pattern of a route, never a URL. So metrics do
+ * not show who requests what, and their number is bounded. Returns the registry, so that other modules can add metrics.
  */
 export function measureRequests(app: FastifyInstance, { db }: AppContext): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const durations = new Histogram({
     name: 'svc_http_request_duration_seconds',
-    help: 'Time from a request to the end of its answer, by the pattern of its route.',
+    help: 'Time from a request to the end of its response, by the pattern of its route.',
     labelNames: ['method', 'route', 'status'],
     buckets: durationBuckets,
     registers: [registry],
@@ -54,7 +54,7 @@ export function measureRequests(app: FastifyInstance, { db }: AppContext): Regis
 
 /** Adds the background jobs of all processes, counted in the database. When it is down, they are left out. */
 function measureJobs(registry: Registry, db: Queryable): void {
-  // One scrape asks both gauges at the same time: they share a statement.
+  // One scrape reads both gauges at the same time: they share a statement.
   let counting: Promise<JobCount[]> | undefined
   const countOnce = () => {
     counting ??= Promise.race([countJobs(db), timeout()])

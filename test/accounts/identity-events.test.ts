@@ -369,7 +369,7 @@ describe('/admin/events', () => {
     expect((await open('ip=127.0.0.1')).body).toContain('Signed in</strong>')
     expect((await open('ip=192.0.2.1')).body).toContain('No events.')
     for (const [query, problem] of [
-      ['ip=nonsense', 'no IP address'],
+      ['ip=nonsense', 'a valid IP address'],
       ['action=nonsense', 'no such action'],
       ['account=nobody', 'no account'],
     ] as const) {

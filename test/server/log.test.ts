@@ -6,7 +6,7 @@ describe('the log', () => {
 
   it('has one line for each request: what was asked, from where, what was answered, and how fast', async () => {
     await t.app.inject('/api/user?secret=1')
-    await expect.poll(() => t.log()).toContain('answered')
+    await expect.poll(() => t.log()).toContain('request completed')
     const lines = t.log().trimEnd().split('\n')
     expect(lines.map((line) => JSON.parse(line) as object)).toEqual([
       {
@@ -16,7 +16,7 @@ describe('the log', () => {
         req: { method: 'GET', path: '/api/user', address: '127.0.0.1' },
         res: { status: 401 },
         milliseconds: expect.any(Number),
-        msg: 'answered',
+        msg: 'request completed',
       },
     ])
   })

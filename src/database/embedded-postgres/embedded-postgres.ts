@@ -13,7 +13,7 @@ import {
 } from './postmaster.ts'
 import { chooseRunAs, findClusterOwner } from './run-as.ts'
 
-/** How to reach an embedded PostgreSQL. Usable as (part of) a pg.PoolConfig, plain enough for a message to a worker. */
+/** The connection settings of an embedded PostgreSQL: part of a pg.PoolConfig, and plain enough for a message to a worker. */
 export interface PostgresConnection {
   /** The folder of the Unix socket. */
   host: string

@@ -26,7 +26,7 @@ const ownSettings: Settings = {
   jit: 'off',
 }
 
-/** A short path that every user can reach: the length of a socket's path is limited, DATA_DIR's is not. */
+/** A short path that every user can open: the length of a socket's path is limited, that of DATA_DIR is not. */
 const socketPrefix = '/tmp/svc-postgres-'
 
 /** A start that finds a larger log begins a new one. */
@@ -65,7 +65,7 @@ async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boo
   return /^[^\0]*\bpostgres\0/.test(command) && command.includes(socketFolder)
 }
 
-/** Starts PostgreSQL in its own session, so that Ctrl-C does not reach it, and returns it when it is ready. */
+/** Starts PostgreSQL in its own session, so that Ctrl-C does not end it, and returns it when it is ready. */
 export async function startPostmaster(
   paths: ClusterPaths,
   { native, runAs, settings }: { native: string; runAs: RunAs; settings: Settings },

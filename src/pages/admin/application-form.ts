@@ -43,7 +43,7 @@ export const emptyApplicationForm: ApplicationForm = {
   logo: null,
 }
 
-/** The words of the form for each Authorization Resource Scope of SPEC 2.1. */
+/** The labels of the form for each Authorization Resource Scope of SPEC 2.1. */
 export const resourceScopeWords = resourceScopes.map((value: ResourceScope) => ({
   value,
   words: describeResourceScope(value),

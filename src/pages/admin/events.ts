@@ -74,7 +74,7 @@ export async function adminEventRoutes(app: FastifyInstance, { db, sessionOf }: 
 /** Returns the filter, or a sentence when it cannot be used. */
 async function readFilter(db: pg.Pool, sent: SentFilter): Promise<EventFilter | string> {
   const { account, actor, application, action, ip } = sent
-  if (ip !== '' && isIP(ip) === 0) return 'This is no IP address.'
+  if (ip !== '' && isIP(ip) === 0) return 'Enter a valid IP address.'
   if (action !== '' && !(identityActions as readonly string[]).includes(action)) {
     return 'There is no such action.'
   }

@@ -17,7 +17,7 @@ import { errcode, RegistryError } from '../errors.ts'
  *   kept, not yet in the database    an archive that no version names; an upload repeated finds it there
  *   in the database            the archive: its bytes were stored durably before it was named
  * No acknowledged upload is lost; only garbage remains. The garbage collection removes archives that have no version
- * and were not touched for a day. A day is enough: an upload reaches the database within minutes, and `keep` touches
+ * and were not touched for a day. A day is enough: an upload is in the database within minutes, and `keep` touches
  * an archive that exists already.
  */
 

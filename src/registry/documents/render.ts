@@ -126,7 +126,7 @@ async function joinEntries(
 
 /**
  * Renders a repository's packages.json from what it names now, and stores it unless a newer one is stored already.
- * It holds no lock meanwhile: names that are published during it make it outdated again.
+ * It takes no lock: names that are published while it runs make the document outdated again.
  */
 export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: string): Promise<void> {
   const listing = await findListing(db, repositoryId, maxNamesInRoot)

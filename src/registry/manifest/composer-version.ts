@@ -5,7 +5,7 @@ export type Stability = 'stable' | 'RC' | 'beta' | 'alpha' | 'dev'
 
 // Composer's grammar, written so that each character matches in one way only. Composer's nested repetition
 // `(?:[.-]?\d+)*` backtracks exponentially without PCRE's possessive quantifiers.
-/** The source of a pattern for prereleases in Composer. Groups: the word, its numbers, `dev`. */
+/** The source of a pattern for prereleases in Composer. Groups: the stability, its numbers, `dev`. */
 export const modifier = '[._-]?(?:(stable|beta|b|RC|alpha|a|patch|pl|p)(\\d*(?:[.-]\\d+)*))?([.-]?dev)?'
 
 const date = '\\d{4}(?:[.:-]?\\d{2}){1,6}'

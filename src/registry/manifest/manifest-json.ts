@@ -11,7 +11,7 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Larger files are refused: parsing this size takes 50 ms, and nothing else runs meanwhile. */
+/** Larger files are refused: parsing this size takes 50 ms, and blocks everything else. */
 export const maxManifestBytes = 512 * 1024
 /** Deeper nesting is refused. Composer itself reads 512 levels; nobody writes more than a dozen. */
 export const maxManifestDepth = 64

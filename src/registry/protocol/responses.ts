@@ -91,14 +91,14 @@ export function readRange(header: string | undefined, size: number): ByteRange |
 }
 
 /**
- * How long a CDN or proxy may serve a public repository without asking. A quarantine, or a change to private, reaches
- * its clients that late.
+ * How long a CDN or proxy may serve a document of a public repository without a request to svc. Its clients see a
+ * quarantine, or a change to private, up to this time later.
  */
 const sharedSeconds = 60
 
 /**
- * Says who may keep a document. The registry is the unit of permission: everyone who may read a document gets the same
- * one. A public one may be kept for all, whatever credentials they send.
+ * Sets which caches may store a document. Everyone who may read a registry gets the same documents. So those of a public
+ * registry may be stored for all clients, whatever credentials they send.
  */
 export function setDocumentCaching(reply: FastifyReply, visibility: Visibility): void {
   const isPublic = visibility === 'public'
@@ -109,7 +109,7 @@ export function setDocumentCaching(reply: FastifyReply, visibility: Visibility):
   reply.header('vary', isPublic ? 'Accept-Encoding' : 'Authorization, Accept-Encoding')
 }
 
-/** Says who may keep an archive. Its bytes never change, but shared caches ask again, because of quarantines. */
+/** Sets which caches may store an archive. Its bytes never change, but shared caches check again, because of quarantines. */
 export function setArchiveCaching(reply: FastifyReply, visibility: Visibility): void {
   if (visibility === 'public') {
     reply.header('cache-control', `public, max-age=31536000, s-maxage=${sharedSeconds}, immutable`)

@@ -31,7 +31,7 @@ interface AdmittedUpload {
   packageName: string
   version: PublishedVersion
   contentType: string | undefined
-  /** Of the client: it may have hung up when its archive is judged, and the socket knows it no more. */
+  /** The client IP. After a disconnect the socket no longer has it. */
   address: string
 }
 

@@ -90,7 +90,7 @@ export async function insertEvent(db: Queryable, author: Author, event: NewEvent
   })
 }
 
-/** What PostgreSQL takes for an address: proxies are believed in what they write, and may write anything. */
+/** Returns an IP as PostgreSQL reads it. Null for any other text, which a trusted proxy may send. */
 function inetOf(address: string): string | null {
   const bare = address.replace(/%.*$/, '')
   return isIP(bare) === 0 ? null : bare

@@ -55,7 +55,7 @@ export const followFeeds: Job = {
   },
 }
 
-/** Renders documents in which a version has reached the minimum age, or whose rules have changed. */
+/** Renders documents in which a version now has the minimum age, or whose rules have changed. */
 export const renderDueMirrors: Job = {
   name: 'render-due-mirrors',
   everySeconds: renderSeconds,

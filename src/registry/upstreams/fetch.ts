@@ -38,7 +38,7 @@ export type FetchedDocument =
   | { kind: 'unchanged' }
   | { kind: 'missing' }
 
-/** Sends requests to other Composer repositories. It reaches public hosts only: see `openPublicAgent`. */
+/** Sends requests to other Composer repositories. It connects to public hosts only: see `openPublicAgent`. */
 export interface UpstreamClient {
   /** Sends GET or POST for a JSON document. Throws `UpstreamError` for statuses other than 200, 304, 404 and 410. */
   fetchDocument: (url: string, options?: DocumentOptions) => Promise<FetchedDocument>

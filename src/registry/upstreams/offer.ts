@@ -34,7 +34,7 @@ export interface OfferRules {
 
 /**
  * Returns the p2 document of a mirrored package. It has only versions that the rules allow, with archive URLs of this
- * registry. `dueAt` is the time at which the next version reaches the minimum age; null when no version waits.
+ * registry. `dueAt` is the time at which the next version has the minimum age; null when no version waits.
  */
 export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
   const flags = malwareFlags(content.extra).map(({ constraint }) => constraint)

@@ -45,7 +45,7 @@ export function openPublicAgent(privateHosts: readonly string[]): Agent {
       const host = options.hostname.replace(/^\[(.*)\]$/, '$1').toLowerCase()
       const port = options.port || (options.protocol === 'https:' ? '443' : '80')
       if (exceptions.has(host) || exceptions.has(`${host}:${port}`)) return open(options, callback)
-      // Node resolves names only: an IP would never reach `lookup`.
+      // Node resolves names only: it does not call `lookup` for an IP.
       if (isIP(host) !== 0 && !isPublicIp(host)) return callback(refusal(host), null)
       return guarded(options, callback)
     },

@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
 
-/** Which document of which upstream. */
+/** A document of an upstream. */
 export interface DocumentKey {
   upstreamId: string
   packageName: string
@@ -187,7 +187,7 @@ export async function markStale(
   return rowCount ?? 0
 }
 
-/** Marks every document of an upstream, because its change feed does not reach back far enough. */
+/** Marks every document of an upstream, because its change feed does not go back far enough. */
 export async function markAllStale(db: Queryable, upstreamId: string): Promise<void> {
   await db.query('update upstream_document set is_stale = true where upstream_id = $1', [upstreamId])
 }

@@ -1,0 +1,44 @@
+import { aComposerProject, type ComposerProject } from '../test/support/composer-project.ts'
+import type { Registry } from './seed.ts'
+
+/** A folder that Composer forgets before a command. */
+type Folder = 'cache' | 'vendor'
+
+/** Creates a project that requires packages from the registry at a URL; without a registry it sends no credentials. */
+export async function aProject(
+  url: string,
+  registry: Registry | null,
+  names: readonly string[],
+): Promise<ComposerProject> {
+  const project = await aComposerProject()
+  if (registry) {
+    const [username, password] = Buffer.from(registry.authorization.slice('Basic '.length), 'base64')
+      .toString()
+      .split(':')
+    await project.write('auth.json', { 'http-basic': { [new URL(url).host]: { username, password } } })
+  }
+  await project.write('composer.json', {
+    repositories: [{ type: 'composer', url }, { 'packagist.org': false }],
+    config: { 'secure-http': false },
+    require: Object.fromEntries(names.map((name) => [name, '^1.0'])),
+  })
+  return project
+}
+
+/** Removes folders of the project, runs a Composer command, and returns its time in seconds. */
+export async function timeComposer(
+  project: ComposerProject,
+  command: 'update' | 'install',
+  forget: readonly Folder[],
+): Promise<number> {
+  await project.forget(...forget)
+  const start = performance.now()
+  const { code, output } = await project.composer(command, '--no-progress')
+  if (code !== 0) throw new Error(output)
+  return (performance.now() - start) / 1000
+}
+
+/** Returns the median; of an even number the higher one of the two in the middle. Zero without values. */
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
+}
