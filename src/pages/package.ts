@@ -9,6 +9,7 @@ import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-read
 import { countAdvisories } from '../registry/tables/advisories.ts'
 import type { FoundRequirement } from '../registry/tables/dependencies.ts'
 import { listRequirementPlaces } from '../registry/tables/dependencies.ts'
+import { listPackageDays } from '../registry/tables/downloads.ts'
 import type { DescribedVersion, ListedVersion } from '../registry/tables/listed-versions.ts'
 import type { RenderedReadme } from '../registry/tables/readmes.ts'
 import { type ManifestSummary, readManifest } from './manifest.ts'
@@ -21,6 +22,16 @@ import {
   packagePath,
 } from './package-view.ts'
 
+/** How many days the chart shows, and how many versions. */
+const chartDays = 30
+const chartVersions = 12
+
+/** A bar of a chart. */
+interface Bar {
+  label: string
+  count: number
+}
+
 const packagePage = page<
   PackageView & {
     shown: DescribedVersion
@@ -30,6 +41,12 @@ const packagePage = page<
     /** Where the replacement of an abandoned package is found. Null when it is not. */
     replacement: FoundRequirement | null
     readme: RenderedReadme
+    /** Downloads of the package by day. */
+    days: Bar[]
+    /** Downloads of the newest versions, the oldest of them first. */
+    versionBars: Bar[]
+    /** The URL of this page, for badges elsewhere. Null for a private repository. */
+    badgeUrl: string | null
   }
 >('pages/package')
 
@@ -46,17 +63,27 @@ export async function packagePageRoutes(
   app.get<PackageRoute>(packagePath, async (request, reply) => {
     const view = await findPackageView(context, request)
     const shown = await findShownVersion(context, view, readQuery(PackageQuery, request).version)
+    const offered = await listOfferedVersions(context, view)
+    const days = await listPackageDays(db, view.about.id, chartDays)
+    const newest = offered.slice(0, chartVersions).toReversed()
     const readme = await loadReadme({ db, archives, readmes }, shown)
     return packagePage(reply, view.session ?? nobody, {
       ...view,
       shown,
-      offered: await listOfferedVersions(context, view),
+      offered,
+      days: days.map(({ day, count }) => ({ label: day, count })),
+      versionBars: newest.map(({ version, downloads }) => ({ label: version, count: downloads })),
+      badgeUrl: view.repository.visibility === 'public' ? urlOf(view) : null,
       manifest: readManifest(shown.metadata),
       advisories: await countAdvisories(db, view.about.id),
       replacement: await findReplacement(view),
       readme: readme.format === 'html' ? withFiles(readme, view, shown) : readme,
     })
   })
+
+  function urlOf({ repository, about }: PackageView): string {
+    return `${config.baseUrl}/${repository.path}/packages/${about.name}`
+  }
 
   async function findReplacement({
     session,

@@ -14,9 +14,11 @@ import { newRoutes } from './new.ts'
 import { packagePageRoutes } from './package.ts'
 import { packageActivityRoutes } from './package-activity.ts'
 import { packageAdvisoryRoutes } from './package-advisories.ts'
+import { badgeRoutes } from './package-badge.ts'
 import { packageChangeRoutes } from './package-changes.ts'
 import { compareRoutes } from './package-compare.ts'
 import { dependencyRoutes } from './package-dependencies.ts'
+import { downloadRoutes } from './package-download.ts'
 import { fileRoutes } from './package-files.ts'
 import type { PagesContext } from './permit.ts'
 import { repositoryPageRoutes } from './repository.ts'
@@ -27,7 +29,8 @@ import { upstreamPageRoutes } from './upstreams.ts'
 /** The pages for people who use the registries (DESIGN §4). */
 export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
   await servePages(app, context.config, pagePolicy)
-  const archives = openArchiveBrowser(await openArchiveStore(context.config))
+  const store = await openArchiveStore(context.config)
+  const archives = openArchiveBrowser(store)
   app.addHook('onRequest', async (request) => {
     // PostgreSQL cannot store NUL in text, so no name contains one.
     if (request.url.includes('%00')) throw pageNotFound()
@@ -51,5 +54,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await fileRoutes(app, { ...context, archives })
     await compareRoutes(app, { ...context, archives })
     await packageActivityRoutes(app, context)
+    await badgeRoutes(app, context)
+    await downloadRoutes(app, { ...context, store })
   })
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { Role, Visibility } from '../../src/domain/permissions.ts'
 import { listDependenciesJob } from '../../src/registry/tables/dependencies.ts'
+import { rollDownloadsJob } from '../../src/registry/tables/downloads.ts'
 import { aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher } from '../support/registry-actors.ts'
@@ -280,5 +281,99 @@ describe('…/-/activity', () => {
     const cookie = await signIn(t.app, admin)
     const seen = await t.app.inject({ url: `${home}/-/activity`, headers: { cookie } })
     expect(seen.body).toContain('from 127.0.0.1')
+  })
+})
+
+describe('downloads of a package', () => {
+  it('are drawn by day and by version, with a table', async () => {
+    const { push, look, repository } = await aReader()
+    await push('1.0.0')
+    await push('1.1.0')
+    const count = (version: string, days: number, downloads: number) =>
+      t.db.query(
+        `insert into package_download as d (version_id, day, count)
+         select v.id, (now() at time zone 'utc')::date - $3::int, $4
+           from package_version v join package p on p.id = v.package_id
+          where p.repository_id = $1 and v.version = $2
+         on conflict (version_id, day) do update set count = d.count + excluded.count`,
+        [repository.id, version, days, downloads],
+      )
+    await count('1.0.0', 0, 3)
+    await count('1.0.0', 0, 4)
+    await count('1.1.0', 0, 1000)
+    await count('1.1.0', 29, 20)
+    await count('1.1.0', 40, 5)
+    const { body } = await look()
+    expect(body).toContain('aria-label="In the last 30 days: 1,027, at most 1,007"')
+    expect(body).toContain('aria-label="Of the newest 2 versions: 1,032, at most 1,025"')
+    expect(body).toMatch(/<th scope="row">1\.0\.0<\/th><td class="number">7</)
+    expect(body.match(/<rect /g)).toHaveLength(32)
+    expect(body).not.toContain('style=')
+  })
+
+  it('of days that are no longer kept are removed', async () => {
+    const { push, repository } = await aReader()
+    await push('1.0.0')
+    await t.db.query(
+      `insert into package_download (version_id, day, count)
+       select v.id, (now() at time zone 'utc')::date - days, 1
+         from package_version v join package p on p.id = v.package_id, unnest(array[1, 100]) days
+        where p.repository_id = $1`,
+      [repository.id],
+    )
+    const { db, config, app } = t
+    await rollDownloadsJob.run({ db, config, log: app.log }, {}, new AbortController().signal)
+    const { rows } = await t.db.query(
+      `select (now() at time zone 'utc')::date - day as days from package_download_day d join package p on p.id = d.package_id
+        where p.repository_id = $1`,
+      [repository.id],
+    )
+    expect(rows).toEqual([{ days: 1 }])
+  })
+})
+
+describe('…/-/download', () => {
+  it('sends the zip to readers, and none of a quarantined version', async () => {
+    const { push, look, home, cookie, repository } = await aReader({ role: 'guest' })
+    const payload = aPackage()
+    await push('1.0.0', { payload })
+    const zip = await look('/-/download?version=1.0.0')
+    expect(zip.rawPayload).toEqual(payload)
+    expect(zip.headers['content-disposition']).toBe('attachment; filename="acme-lib-1.0.0.zip"')
+    const head = await t.app.inject({ method: 'HEAD', url: `${home}/-/download`, headers: { cookie } })
+    expect(head.headers['content-length']).toBe(`${payload.length}`)
+    expect((await t.app.inject(`${home}/-/download`)).statusCode).toBe(404)
+    await t.db.query(
+      `update package_version set quarantined_at = now(), quarantine_reason = 'A backdoor'
+        where package_id = (select id from package where repository_id = $1)`,
+      [repository.id],
+    )
+    expect((await look('/-/download?version=1.0.0')).statusCode).toBe(410)
+  })
+})
+
+describe('…/-/badge/*.svg', () => {
+  it('draws version, downloads and license of a public package, and can be cached', async () => {
+    const { push, home, look } = await aReader({ visibility: 'public' })
+    await push('1.0.0', { manifest: { license: ['MIT', 'Apache-2.0'] } })
+    const badge = (name: string, headers = {}) => t.app.inject({ url: `${home}/-/badge/${name}`, headers })
+    const version = await badge('version.svg')
+    expect(version.headers['content-type']).toBe('image/svg+xml')
+    expect(version.headers['cache-control']).toBe('public, max-age=300')
+    expect(version.headers['content-security-policy']).toBe("sandbox; default-src 'none'")
+    expect(version.body).toContain('aria-label="version: 1.0.0"')
+    expect((await badge('downloads.svg')).body).toContain('downloads: 0')
+    expect((await badge('license.svg')).body).toContain('license: MIT, Apache-2.0')
+    const again = await badge('version.svg', { 'if-none-match': version.headers.etag })
+    expect(again.statusCode).toBe(304)
+    expect((await badge('other.svg')).statusCode).toBe(404)
+    expect((await look()).body).toContain('/-/badge/version.svg')
+  })
+
+  it('does not exist for a private repository, not even for its members', async () => {
+    const { push, look } = await aReader()
+    await push('1.0.0')
+    expect((await look('/-/badge/version.svg')).statusCode).toBe(404)
+    expect((await look()).body).not.toContain('/-/badge/')
   })
 })

@@ -106,11 +106,39 @@ export async function listMonthlyDownloads(db: Queryable, versionId: string): Pr
   return rows
 }
 
+/** Lists the downloads of a package on each of the last days (UTC), today last. */
+export async function listPackageDays(
+  db: Queryable,
+  packageId: string,
+  days: number,
+): Promise<DailyDownloads[]> {
+  const { rows } = await db.query<DailyDownloads>(
+    `select wanted.day::text as day, ${asCount('d.count')} as count
+       from (select (now() at time zone 'utc')::date - ago as day from generate_series(0, $2::int - 1) ago) wanted
+       left join package_download_day d on d.package_id = $1 and d.day = wanted.day
+      order by wanted.day`,
+    [packageId, days],
+  )
+  return rows
+}
+
+/** Removes the days of packages that are older than those of versions, at most `limit`. Returns how many. */
+async function deleteOldDays(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from package_download_day where (package_id, day) in (
+       select package_id, day from package_download_day
+        where day < (now() at time zone 'utc')::date - $1::int order by day limit $2 for update skip locked)`,
+    [keptDays, limit],
+  )
+  return rowCount ?? 0
+}
+
 /** Adds days of downloads that are older than 90 days to their months. */
 export const rollDownloadsJob: Job = {
   name: 'roll-downloads',
   everySeconds: 6 * 3600,
   async run({ db }, _data, signal) {
     while ((await rollDownloads(db, rowsPerStatement)) > 0) signal.throwIfAborted()
+    while ((await deleteOldDays(db, rowsPerStatement)) > 0) signal.throwIfAborted()
   },
 }

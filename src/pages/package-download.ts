@@ -1,0 +1,44 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../context.ts'
+import { readQuery, text } from '../http/forms.ts'
+import { PageError } from '../http/page-error.ts'
+import type { ArchiveStore } from '../registry/archives/archive-store.ts'
+import { findPackageView, findShownVersion, type PackageRoute, packagePath } from './package-view.ts'
+
+const DownloadQuery = z.object({ version: text })
+
+/** `…/-/download?version=`: the zip of a version, for people. Composer uses the URL of the registry. */
+export async function downloadRoutes(
+  app: FastifyInstance,
+  context: AppContext & { store: ArchiveStore },
+): Promise<void> {
+  const { store } = context
+  app.route<PackageRoute>({ method: ['GET', 'HEAD'], url: `${packagePath}/-/download`, handler: download })
+
+  async function download(request: FastifyRequest<PackageRoute>, reply: FastifyReply): Promise<FastifyReply> {
+    const view = await findPackageView(context, request)
+    const { version, sha256, size, quarantinedAt } = await findShownVersion(
+      context,
+      view,
+      readQuery(DownloadQuery, request).version,
+    )
+    if (quarantinedAt) throw new PageError(410, `Version ${version} is quarantined and cannot be downloaded.`)
+    const fileName = `${view.about.name.replace('/', '-')}-${version}.zip`
+    if (store.isLinked) {
+      const method = request.method === 'HEAD' ? 'HEAD' : 'GET'
+      return reply.redirect(await store.link(sha256, { method, fileName }), 302)
+    }
+    const headers = {
+      'content-type': 'application/zip',
+      'content-disposition': `attachment; filename="${fileName}"`,
+      'content-length': size,
+    }
+    // Reading the whole archive for a HEAD would be for nothing.
+    if (request.method === 'HEAD') return reply.headers(headers).send()
+    const opened = await store.read(sha256)
+    if (opened?.size === size) return reply.headers(headers).send(opened.bytes)
+    opened?.bytes.destroy()
+    throw new PageError(404, `The archive of version ${version} is no longer stored.`)
+  }
+}
