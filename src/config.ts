@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 import { type BucketSettings, bucketOrigin, readBucketUrl } from './domain/bucket.ts'
+import { type ProviderSettings, readProviders } from './domain/identity-provider.ts'
 
 /** The folder with `migrations/` and `views/`. It is the same for `src/` and `dist/`. */
 export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
@@ -131,6 +132,7 @@ const Environment = z.object({
       'must be an email address, or a name with one, such as svc <svc@example.com>',
     )
     .optional(),
+  PASSWORD_SIGN_IN: z.enum(['on', 'off', 'admins'], { error: 'must be on, off or admins' }).default('on'),
 })
 
 /** All settings, read once at the start (DESIGN §2). */
@@ -168,6 +170,10 @@ export interface Config {
   lifetimes: Lifetimes
   events: EventSettings
   upstreams: UpstreamConfig
+  /** The providers that people may sign in with: the variables `OIDC_<NAME>_…`. */
+  providers: readonly ProviderSettings[]
+  /** Who may sign in with a password: everybody, nobody, or only site administrators. */
+  passwordSignIn: 'on' | 'off' | 'admins'
   /** Null: svc sends no mails. */
   mail: MailSettings | null
 }
@@ -230,9 +236,16 @@ export function loadEnvironmentFile(): void {
 export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''))
   const read = Environment.safeParse(given)
-  if (!read.success) {
-    const mistakes = read.error.issues.map((issue) => `  ${issue.path.join('.')} ${issue.message}`)
-    throw new Error(`The configuration cannot be used:\n${mistakes.join('\n')}`)
+  const { providers, mistakes: providerMistakes } = readProviders(given)
+  const mistakes = [
+    ...(read.error?.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`) ?? []),
+    ...providerMistakes,
+  ]
+  if (read.success && read.data.PASSWORD_SIGN_IN === 'off' && providers.length === 0) {
+    mistakes.push('PASSWORD_SIGN_IN can be off only with a provider: set OIDC_<NAME>_ISSUER')
+  }
+  if (!read.success || mistakes.length > 0) {
+    throw new Error(`The configuration cannot be used:\n  ${mistakes.join('\n  ')}`)
   }
   const env = read.data
   const baseUrl = env.BASE_URL ?? `http://${urlHost(env.HOST)}:${env.PORT}`
@@ -280,6 +293,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       contact: env.UPSTREAM_CONTACT ?? null,
     },
     mail: env.SMTP_URL && env.MAIL_FROM ? { smtpUrl: env.SMTP_URL, from: env.MAIL_FROM } : null,
+    providers,
+    passwordSignIn: env.PASSWORD_SIGN_IN,
   })
 }
 

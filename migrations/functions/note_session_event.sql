@@ -1,6 +1,6 @@
 -- Trigger function: notes that a session begins or ends. The actor's act tells a sign-out from a session that is ended
--- otherwise, and the new session of a browser that changes the password from a sign-in. Expired sessions and those of
--- deleted accounts only disappear.
+-- otherwise, and the new session of a browser that changes the password from a sign-in. A sign-in names the actor's
+-- provider. Expired sessions and those of deleted accounts only disappear.
 create or replace function note_session_event() returns trigger language plpgsql as $$
 declare
   actor jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
@@ -9,8 +9,10 @@ begin
   if tg_op = 'INSERT' then
     if act is distinct from 'change-password' then
       perform note_identity_event('sign-in', new.account_id, null,
-                                  jsonb_build_object('session', left(encode(new.id_hash, 'hex'), 16))
-                                  || case when actor ->> 'isNewBrowser' = 'true' then '{"new_browser": true}' else '{}' end::jsonb);
+                                  jsonb_strip_nulls(jsonb_build_object(
+                                    'session', left(encode(new.id_hash, 'hex'), 16),
+                                    'provider', actor ->> 'provider',
+                                    'new_browser', case when actor ->> 'isNewBrowser' = 'true' then true end)));
     end if;
   elsif old.expires_at > now() and exists (select from account where id = old.account_id) then
     perform note_identity_event(case when act = 'sign-out' then 'sign-out' else 'session-ended' end, old.account_id, null,

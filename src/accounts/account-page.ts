@@ -6,13 +6,16 @@ import { type Actor, transaction } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
+import { PageError } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import { type AccountDetails, type Credentials, findAccountDetails, replacePasswordHash } from './accounts.ts'
+import { mayUsePassword, noPasswordHere } from './password-sign-in.ts'
 import { findPasswordProblem, hashPassword, minPasswordCharacters } from './passwords.ts'
 import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
 import { deleteSessions, type Session } from './sessions.ts'
 import { confirmPassword, startSession } from './sign-in.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
+import { type Identity, listIdentities } from './single-sign-on/identities.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
 const accountPage = page<{
@@ -25,6 +28,12 @@ const accountPage = page<{
   /** Whether svc sends mails. */
   hasMail: boolean
   minPasswordCharacters: number
+  /** Accounts at providers that sign in to this one, and the providers that could be linked. */
+  identities: Identity[]
+  linkable: readonly { name: string; label: string }[]
+  /** The name of a configured provider; undefined for any other. */
+  labelOf: (issuer: string) => string | undefined
+  mayUsePassword: boolean
 }>('accounts/account')
 
 const AccountQuery = z.object({ changed: text, saved: text })
@@ -45,6 +54,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
   app.post('/settings/account/password', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    if (!mayUsePassword(config, session.account.isAdmin)) throw new PageError(403, noPasswordHere(config))
     const form = readForm(PasswordForm, request)
     const chosen = form.new_password
     const isRepeated = chosen === form.repeated_password
@@ -61,7 +71,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     }
     const actor = actorOf(request, session.account.id, 'change-password')
     const changed = await changePassword(db, checked, chosen, actor)
-    if (!changed || !(await startSession(context, request, reply, changed, 'change-password'))) {
+    if (!changed || !(await startSession(context, request, reply, changed, { act: 'change-password' }))) {
       const message = 'The password was changed a moment ago. Sign in with the new one.'
       return showAccount(context, reply.code(409), session, { problem: message, wasChanged: false })
     }
@@ -95,7 +105,13 @@ async function showAccount(
   },
 ): Promise<FastifyReply> {
   const about = await findAccountDetails(db, session.account.username)
+  const identities = await listIdentities(db, session.account.id)
+  const linked = new Set(identities.map(({ issuer }) => issuer))
   return accountPage(reply, session, {
+    identities,
+    linkable: config.providers.filter(({ issuer }) => !linked.has(issuer)),
+    labelOf: (issuer) => config.providers.find((provider) => provider.issuer === issuer)?.label,
+    mayUsePassword: mayUsePassword(config, session.account.isAdmin),
     profileProblem: null,
     wasSaved: false,
     ...shown,

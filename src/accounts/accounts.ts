@@ -42,6 +42,15 @@ export async function findAccountByUsername(db: Queryable, username: string): Pr
   return rows[0] ?? null
 }
 
+/** Returns whether an account is a site administrator's. */
+export async function isAdministrator(db: Queryable, accountId: string): Promise<boolean> {
+  const { rows } = await db.query<{ isAdmin: boolean }>(
+    'select is_admin as "isAdmin" from account where id = $1',
+    [accountId],
+  )
+  return rows[0]?.isAdmin === true
+}
+
 /** Returns whether there is no account. This is so in a new database. */
 export async function hasNoAccounts(db: Queryable): Promise<boolean> {
   const { rows } = await db.query<{ isEmpty: boolean }>(

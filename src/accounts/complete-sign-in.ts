@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
-import { transaction } from '../database/database.ts'
+import { type Actor, transaction } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie, readCookie } from '../http/cookies.ts'
 import type { Credentials } from './accounts.ts'
@@ -17,8 +17,9 @@ export async function completeSignIn(
   request: FastifyRequest,
   reply: FastifyReply,
   credentials: Credentials,
+  how: Pick<Actor, 'provider'> = {},
 ): Promise<boolean> {
-  if (!(await startSession(context, request, reply, credentials))) return false
+  if (!(await startSession(context, request, reply, credentials, how))) return false
   await endSession(context, request)
   clearCookie(reply, context.config, 'visit')
   return true

@@ -24,6 +24,9 @@ const words: Record<IdentityAction, string> = {
   'account-deleted': 'Account deleted',
   'admin-granted': 'Became a site administrator',
   'admin-removed': 'No longer a site administrator',
+  'identity-linked': 'Account of a sign-in provider linked',
+  'identity-unlinked': 'Account of a sign-in provider unlinked',
+  'groups-changed': 'Groups changed by a sign-in provider',
   'token-created': 'Token created',
   'token-first-used': 'Token used for the first time',
   'token-revoked': 'Token revoked',
@@ -55,9 +58,12 @@ export function describeSubject({ application, details }: IdentityEvent): string
     details['group'],
     kindOf(details),
     details['name'],
+    details['provider'],
     rangeOf(details),
     listOf(details['scopes']),
     listOf(details['changed']),
+    listOf(details['added'], 'added'),
+    listOf(details['removed'], 'removed'),
   ]
   return parts.filter((part) => typeof part === 'string' && part !== '').join(', ')
 }
@@ -82,8 +88,8 @@ function nameOf(value: unknown): string {
   return typeof value === 'string' ? value : 'none'
 }
 
-function listOf(value: unknown): string {
-  return Array.isArray(value) ? value.join(' ') : ''
+function listOf(value: unknown, label = ''): string {
+  return Array.isArray(value) && value.length > 0 ? [label, ...value].join(' ').trim() : ''
 }
 
 const browsers: [RegExp, string][] = [

@@ -1,21 +1,41 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
+import { isAdministrator } from './accounts.ts'
 import { completeSignIn, endSession, redirectBack } from './complete-sign-in.ts'
+import { mayUsePassword, noPasswordHere } from './password-sign-in.ts'
 import { findFactors, hasFactor } from './second-factor/factors.ts'
 import { redirectToSecondStep } from './second-factor/second-step.ts'
 import { checkSignIn, noteRefusedSignIn, renewPasswordHash } from './sign-in.ts'
 import { signInOriginOf } from './sign-in-origins.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
-const loginPage = page<{ returnId: string; login: string; problem: string | null }>('accounts/login')
+interface LoginForm {
+  /** The id of the page to return to; empty for the home page. */
+  returnId: string
+  /** The typed name. */
+  login: string
+  problem: string | null
+}
+
+const loginPage = page<
+  LoginForm & {
+    providers: readonly { name: string; label: string }[]
+    passwordSignIn: Config['passwordSignIn']
+  }
+>('accounts/login')
 
 const LoginQuery = z.object({ return: text, page: text })
-const LoginForm = z.object({ return: text, username: text.transform((name) => name.trim()), password: text })
+const PasswordForm = z.object({
+  return: text,
+  username: text.transform((name) => name.trim()),
+  password: text,
+})
 
 /** `/login` and `/logout`: sign in and out (DESIGN §4, §8). */
 export async function loginRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
@@ -26,16 +46,24 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
     // The link “Sign in” of a page names the page. It is kept on the server, where only paths of this site pass.
     if (from !== '') return redirectToSignIn(context, request, reply, from)
     if (await readSession(context, request)) return redirectBack(context, reply, returnId)
-    return showForm(context, request, reply, { returnId, login: '', problem: null })
+    return showLogin(context, request, reply, { returnId, login: '', problem: null })
   })
 
   app.post('/login', async (request, reply) => {
-    const { return: returnId, username: login, password } = readForm(LoginForm, request)
+    const { return: returnId, username: login, password } = readForm(PasswordForm, request)
+    if (config.passwordSignIn === 'off') {
+      const problem = noPasswordHere(config)
+      return showLogin(context, request, reply.code(403), { returnId, login, problem })
+    }
     const checked = await checkSignIn(db, login, password, signInOriginOf(request, config))
     if ('problem' in checked) {
       await noteRefusedSignIn(db, request, login, checked)
       reply.code(checked.status).headers(checked.headers)
-      return showForm(context, request, reply, { returnId, login, problem: checked.problem })
+      return showLogin(context, request, reply, { returnId, login, problem: checked.problem })
+    }
+    if (!mayUsePassword(config, await isAdministrator(db, checked.accountId))) {
+      const problem = noPasswordHere(config)
+      return showLogin(context, request, reply.code(403), { returnId, login, problem })
     }
     if (hasFactor(await findFactors(db, checked.accountId))) {
       const credentials = await renewPasswordHash(db, checked, password)
@@ -43,7 +71,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
     }
     if (!(await completeSignIn(context, request, reply, checked))) {
       const problem = 'The password was changed a moment ago. Sign in with the new one.'
-      return showForm(context, request, reply.code(403), { returnId, login, problem })
+      return showLogin(context, request, reply.code(403), { returnId, login, problem })
     }
     await renewPasswordHash(db, checked, password)
     return redirectBack(context, reply, returnId)
@@ -56,12 +84,14 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   })
 }
 
-/** Shows the sign-in form, with the typed name and the problem. */
-function showForm(
+/** Shows the sign-in page: the providers, and the form with the typed name and the problem. */
+export function showLogin(
   { config }: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
-  content: { returnId: string; login: string; problem: string | null },
+  form: LoginForm,
 ): FastifyReply {
-  return loginPage(reply, { account: null, csrfToken: csrfToken(request, reply, config) }, content)
+  const { providers, passwordSignIn } = config
+  const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
+  return loginPage(reply, visitor, { ...form, providers, passwordSignIn })
 }

@@ -67,12 +67,12 @@ export async function startSession(
   request: FastifyRequest,
   reply: FastifyReply,
   credentials: Credentials,
-  act?: Actor['act'],
+  how: Pick<Actor, 'act' | 'provider'> = {},
 ): Promise<boolean> {
   const origin = signInOriginOf(request, config)
   const { network, networkHash } = origin
   const { isKnownDevice } = await findKnownOrigin(db, credentials.accountId, origin)
-  const actor = actorOf(request, credentials.accountId, act)
+  const actor = { ...actorOf(request, credentials.accountId), ...how }
   const sessionId = await transaction(
     db,
     (tx) => insertSession(tx, credentials, network, userAgentOf(request)),

@@ -93,6 +93,8 @@ export interface Actor {
   act?: 'sign-out' | 'change-password'
   /** True for a sign-in from a browser that has not signed in to the account before. */
   isNewBrowser?: true
+  /** The name of the OpenID Connect provider that a sign-in used. */
+  provider?: string
 }
 
 /** The actor of commands. */

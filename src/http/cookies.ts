@@ -3,9 +3,11 @@ import type { Config } from '../config.ts'
 
 /**
  * The name of a cookie, without its prefix. `session` is for a signed-in browser. `visit` is for the form tokens of a
- * browser that is not signed in. `step` is for a browser that gave a password and must give a second factor. `device` is for a browser that has signed in before. `notice` is a sentence for the next page.
+ * browser that is not signed in. `step` is for a browser that gave a password and must give a second factor. `device` is
+ * for a browser that has signed in before. `notice` is a sentence for the next page. `provider` is for a browser that is
+ * on its way to an OpenID Connect provider and back.
  */
-export type CookieName = 'session' | 'visit' | 'step' | 'device' | 'notice'
+export type CookieName = 'session' | 'visit' | 'step' | 'device' | 'notice' | 'provider'
 
 /** The settings that decide a cookie's name and flags. */
 export type CookieConfig = Pick<Config, 'baseUrl'>

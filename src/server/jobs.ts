@@ -6,6 +6,7 @@ import { deleteExpiredSteps } from '../accounts/second-factor/sign-in-steps.ts'
 import { logIdentityEventsJob, securityNotice } from '../accounts/security-notices.ts'
 import { deleteExpiredSessions } from '../accounts/sessions.ts'
 import { deleteExpiredReturns } from '../accounts/sign-in-returns.ts'
+import { deleteExpiredProof, deleteExpiredSignIns } from '../accounts/single-sign-on/sign-ins.ts'
 import { noteExpiringTokensJob, tokenExpiryMail } from '../accounts/token-expiry-notices.ts'
 import { deleteExpiredAttempts } from '../http/failure-limit.ts'
 import { sweepJob } from '../jobs/expired-rows.ts'
@@ -33,6 +34,8 @@ export const jobs: readonly Job[] = [
     deleteExpiredResets,
     deleteExpiredVerifications,
     deleteExpiredSteps,
+    deleteExpiredSignIns,
+    deleteExpiredProof,
     deleteExpiredAttempts,
     deleteExpiredMisses,
   ]),

@@ -1,0 +1,169 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../../context.ts'
+import { transaction } from '../../database/database.ts'
+import { actorOf } from '../../http/actor.ts'
+import { readCookie } from '../../http/cookies.ts'
+import { csrfToken } from '../../http/csrf.ts'
+import { readForm, readQuery, text } from '../../http/forms.ts'
+import { leaveNotice } from '../../http/notice.ts'
+import { PageError } from '../../http/page-error.ts'
+import { page } from '../../http/pages.ts'
+import { mayUsePassword } from '../password-sign-in.ts'
+import { findFactors, hasFactor } from '../second-factor/factors.ts'
+import { checkSignIn, noteRefusedSignIn } from '../sign-in.ts'
+import { signInOriginOf } from '../sign-in-origins.ts'
+import { readSession, redirectToSignIn } from '../visitor.ts'
+import { linkAccount, makeAccount, unlinkAccount } from './enter.ts'
+import { lockAccount } from './identities.ts'
+import type { Provider } from './providers.ts'
+import {
+  enterLinkedAccount,
+  type SingleSignOnContext,
+  singleSignOnOf,
+  startProviderSignIn,
+  theProvider,
+} from './sign-in-routes.ts'
+import { deleteProof, findProof, type ProofInWaiting } from './sign-ins.ts'
+
+type ProviderRequest = FastifyRequest<{ Params: { provider: string } }>
+
+const choicePage = page<{
+  label: string
+  /** The URL of the form. */
+  action: string
+  proof: string
+  /** The account that may be theirs. */
+  username: string
+  email: string | null
+  hasPassword: boolean
+  mayMakeAccount: boolean
+  problem: string | null
+}>('accounts/choose-account')
+
+const linkPage = page<{ label: string; action: string }>('accounts/link-provider')
+
+const ProofQuery = z.object({ proof: text })
+const ChoiceForm = z.object({ proof: text, decision: z.enum(['link', 'new']), password: text })
+const UnlinkForm = z.object({ issuer: text })
+
+/**
+ * Pages that lead on to an application or a provider: the choice of a person whose email or name an account has, and
+ * the question before a signed-in account is linked.
+ */
+export async function linkRoutes(app: FastifyInstance, context: SingleSignOnContext): Promise<void> {
+  const { config, db } = context
+
+  app.get('/login/oidc/:provider/account', async (request: ProviderRequest, reply) => {
+    const provider = theProvider(context, request)
+    const { proof } = readQuery(ProofQuery, request)
+    const waiting = await waitingProof(request, provider, proof)
+    return showChoice(request, reply, provider, waiting, { proof, problem: null })
+  })
+
+  app.post('/login/oidc/:provider/account', async (request: ProviderRequest, reply) => {
+    const provider = theProvider(context, request)
+    const { proof, decision, password } = readForm(ChoiceForm, request)
+    const waiting = await waitingProof(request, provider, proof)
+    const { person, account, returnId } = waiting
+    const about = singleSignOnOf(context, request, provider, null)
+    if (decision === 'new') {
+      if (!(await deleteProof(db, proof))) throw proofIsGone(provider)
+      const made = await makeAccount(about, person)
+      if (made.outcome === 'refused') throw new PageError(403, made.problem)
+      return enterLinkedAccount(context, request, reply, provider, person, {
+        account: made.account,
+        returnId,
+      })
+    }
+    const checked = await checkSignIn(db, account.username, password, signInOriginOf(request, config))
+    if ('problem' in checked) {
+      await noteRefusedSignIn(db, request, account.username, checked)
+      reply.code(checked.status).headers(checked.headers)
+      const problem = checked.status === 403 ? 'This is not the password of that account.' : checked.problem
+      return showChoice(request, reply, provider, waiting, { proof, problem })
+    }
+    if (hasFactor(await findFactors(db, checked.accountId))) {
+      // A password alone does not open this account, so it does not link it either.
+      const problem = `This account has a second factor. Sign in to it at ${config.baseUrl}/login, then link it on the page of your account.`
+      return showChoice(request, reply.code(403), provider, waiting, { proof, problem })
+    }
+    if (checked.accountId !== account.id || !(await deleteProof(db, proof))) throw proofIsGone(provider)
+    const problem = await linkAccount({ ...about, actor: actorOf(request, account.id) }, account.id, person)
+    if (problem !== null) throw new PageError(409, problem)
+    return enterLinkedAccount(context, request, reply, provider, person, { account, returnId })
+  })
+
+  app.get('/login/oidc/:provider/link', async (request: ProviderRequest, reply) => {
+    const { settings } = theProvider(context, request)
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    return linkPage(reply, session, { label: settings.label, action: `/login/oidc/${settings.name}/link` })
+  })
+
+  app.post('/login/oidc/:provider/link', async (request: ProviderRequest, reply) => {
+    const provider = theProvider(context, request)
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    const accountId = session.account.id
+    return startProviderSignIn(context, request, reply, provider, { returnId: '', accountId })
+  })
+
+  async function waitingProof(
+    request: FastifyRequest,
+    provider: Provider,
+    proof: string,
+  ): Promise<ProofInWaiting> {
+    const browser = readCookie(request, config, 'provider')
+    const waiting = browser === null ? null : await findProof(db, browser, proof)
+    if (waiting?.provider !== provider.settings.name) throw proofIsGone(provider)
+    return waiting
+  }
+
+  async function showChoice(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { settings: { name, label } }: Provider,
+    { account, person }: ProofInWaiting,
+    { proof, problem }: { proof: string; problem: string | null },
+  ): Promise<FastifyReply> {
+    const about = await transaction(db, (tx) => lockAccount(tx, account.id))
+    const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
+    return choicePage(reply, visitor, {
+      label,
+      action: `/login/oidc/${name}/account`,
+      proof,
+      username: account.username,
+      email: person.isEmailVerified ? person.email : null,
+      hasPassword: about?.hasPassword === true,
+      mayMakeAccount: true,
+      problem,
+    })
+  }
+}
+
+/** `/settings/account/identities/unlink`. */
+export async function unlinkRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.post('/settings/account/identities/unlink', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    const { issuer } = readForm(UnlinkForm, request)
+    const actor = actorOf(request, session.account.id)
+    const outcome = await unlinkAccount(db, actor, session.account, issuer, {
+      issuers: config.providers.map((provider) => provider.issuer),
+      mayUsePassword: (isAdmin) => mayUsePassword(config, isAdmin),
+    })
+    if (outcome === 'only-way') {
+      const remedy = 'Link another provider or set a password first.'
+      throw new PageError(409, `This is your only way to sign in, so it stays linked. ${remedy}`)
+    }
+    if (outcome === 'unlinked') leaveNotice(request, reply, config, 'The account is not linked any more.')
+    return reply.redirect('/settings/account', 303)
+  })
+}
+
+function proofIsGone({ settings: { label } }: Provider): PageError {
+  return new PageError(410, `This sign-in with ${label} was already used or has expired. Sign in again.`)
+}

@@ -1,0 +1,183 @@
+import { randomBytes } from 'node:crypto'
+import type { FastifyBaseLogger } from 'fastify'
+import type pg from 'pg'
+import { type Actor, brokenConstraint, transaction } from '../../database/database.ts'
+import type { ProviderSettings } from '../../domain/identity-provider.ts'
+import {
+  deleteIdentity,
+  findAccountsOfPerson,
+  insertAccountOfPerson,
+  insertIdentity,
+  listIdentities,
+  lockAccount,
+  noteIdentityUse,
+} from './identities.ts'
+import { isInAllowedDomain, numberedUsername, type ProvenPerson } from './person.ts'
+import { syncGroups } from './provider-groups.ts'
+
+const disabled = 'Your account here is disabled. Ask an administrator.'
+
+/** What a sign-in with a provider leads to. `choose`: the account may be theirs, and they must say so. */
+export type Entry =
+  | { outcome: 'enter' | 'choose'; account: { id: string; username: string } }
+  | { outcome: 'refused'; problem: string }
+
+/** What a change of identities needs. */
+export interface SingleSignOn {
+  db: pg.Pool
+  log: FastifyBaseLogger
+  actor: Actor
+  provider: ProviderSettings
+}
+
+/**
+ * Decides which account a proven person enters: the linked one, else a new one. An account that only has the same email
+ * or name is never entered, because anybody can have a name at a provider.
+ */
+export async function enter(
+  about: SingleSignOn,
+  person: ProvenPerson,
+  mayMakeAccount: boolean,
+): Promise<Entry> {
+  const { db, provider } = about
+  if (!isInAllowedDomain(provider, person)) return refuseDomain(provider, person)
+  const { linked, similar } = await findAccountsOfPerson(db, person)
+  if (linked?.isDisabled) return refuse(disabled)
+  if (linked) return { outcome: 'enter', account: linked }
+  if (similar?.isDisabled && similar.hasEmail) return refuse(disabled)
+  if (similar && !similar.isDisabled) return { outcome: 'choose', account: similar }
+  if (!mayMakeAccount)
+    return refuse('There is no account for you, and new ones are made by administrators only.')
+  return makeAccount(about, person)
+}
+
+/** Makes an account for a person and links it. If another request has just done so, it returns that account. */
+export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Promise<Entry> {
+  const { db, actor, provider } = about
+  const { displayName } = person
+  let email = person.isEmailVerified ? person.email : null
+  let username = person.username
+  for (let number = 2; number < 30; number += 1) {
+    try {
+      const id = await transaction(
+        db,
+        async (tx) => {
+          const made = await insertAccountOfPerson(tx, { username, displayName, email })
+          await insertIdentity(tx, made, provider.name, person)
+          return made
+        },
+        actor,
+      )
+      return { outcome: 'enter', account: { id, username } }
+    } catch (error) {
+      const constraint = brokenConstraint(error)
+      if (constraint === 'identity_is_linked') {
+        const { linked } = await findAccountsOfPerson(db, person)
+        if (linked && !linked.isDisabled) return { outcome: 'enter', account: linked }
+        return refuse('Your account changed a moment ago. Try again.')
+      }
+      if (constraint?.startsWith('email_')) email = null
+      else if (constraint === 'username_is_taken' || constraint === 'username_is_reserved') {
+        const suffix = number < 10 ? number : randomBytes(3).toString('hex')
+        username = numberedUsername(person.username, suffix)
+      } else throw error
+    }
+  }
+  return refuse('No free username was found for you. Ask an administrator.')
+}
+
+/** Links a person to an account. Returns why it is not possible; null when it is done. */
+export async function linkAccount(
+  { db, actor, provider }: SingleSignOn,
+  accountId: string,
+  person: ProvenPerson,
+): Promise<string | null> {
+  if (!isInAllowedDomain(provider, person)) return refuseDomain(provider, person).problem
+  try {
+    await transaction(db, (tx) => insertIdentity(tx, accountId, provider.name, person), actor)
+    return null
+  } catch (error) {
+    const constraint = brokenConstraint(error)
+    if (constraint === 'account_has_an_identity_of_the_issuer') {
+      return `This account is linked with ${provider.label} already. Unlink that first.`
+    }
+    if (constraint !== 'identity_is_linked') throw error
+    const { linked } = await findAccountsOfPerson(db, person)
+    return linked?.id === accountId
+      ? null
+      : `Your account at ${provider.label} is linked with another account here.`
+  }
+}
+
+/** Notes the use of a linked identity, and brings the account's groups in step with the provider. */
+export async function keepInStep(
+  { db, log, actor, provider }: SingleSignOn,
+  account: { id: string; username: string },
+  person: ProvenPerson,
+): Promise<void> {
+  const missing = await transaction(
+    db,
+    async (tx) => {
+      // Two sign-ins at once change the memberships one after another.
+      await lockAccount(tx, account.id)
+      await noteIdentityUse(tx, provider.name, person)
+      return person.groups === null ? [] : syncGroups(tx, actor, account, provider, person.groups)
+    },
+    actor,
+  )
+  if (missing.length > 0) {
+    log.warn({ provider: provider.name, groups: missing }, 'the group map names groups that do not exist')
+  }
+}
+
+/** The other ways to sign in that would count. */
+export interface OtherWays {
+  /** The issuers of the configured providers. */
+  issuers: readonly string[]
+  /** Whether this account may sign in with a password, if it has one. */
+  mayUsePassword: (isAdmin: boolean) => boolean
+}
+
+/**
+ * Unlinks an account's identity of an issuer, and ends the memberships that it gave. With `otherWays`, refuses to take
+ * away the only way to sign in.
+ */
+export async function unlinkAccount(
+  db: pg.Pool,
+  actor: Actor,
+  account: { id: string; username: string },
+  issuer: string,
+  otherWays: OtherWays | null,
+): Promise<'unlinked' | 'unknown' | 'only-way'> {
+  return transaction(
+    db,
+    async (tx) => {
+      const locked = await lockAccount(tx, account.id)
+      const identities = await listIdentities(tx, account.id)
+      const unlinked = identities.find((identity) => identity.issuer === issuer)
+      if (!locked || !unlinked) return 'unknown'
+      const hasOther = identities.some(
+        (identity) => identity.issuer !== issuer && otherWays?.issuers.includes(identity.issuer),
+      )
+      const hasPassword = locked.hasPassword && otherWays?.mayUsePassword(locked.isAdmin)
+      if (otherWays && !hasOther && !hasPassword) return 'only-way'
+      await syncGroups(tx, actor, account, { name: unlinked.provider, issuer, groupMap: [] }, [])
+      await deleteIdentity(tx, account.id, issuer)
+      return 'unlinked'
+    },
+    actor,
+  )
+}
+
+function refuse(problem: string): { outcome: 'refused'; problem: string } {
+  return { outcome: 'refused', problem }
+}
+
+function refuseDomain({ label, allowedDomains }: ProviderSettings, { isEmailVerified }: ProvenPerson) {
+  const domains = allowedDomains.join(', ')
+  return refuse(
+    isEmailVerified
+      ? `Your email address at ${label} is not of ${domains}, so you cannot sign in here.`
+      : `${label} has not verified your email address. To sign in here it must be a verified one of ${domains}.`,
+  )
+}

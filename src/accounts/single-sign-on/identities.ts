@@ -1,0 +1,129 @@
+import type pg from 'pg'
+import type { Queryable } from '../../database/database.ts'
+import { nobodysHash } from '../passwords.ts'
+import type { ProvenPerson } from './person.ts'
+
+/** A person at a provider, linked to an account. */
+export interface Identity {
+  issuer: string
+  subject: string
+  /** The provider's name when the identity was last used. */
+  provider: string
+  /** As the provider told it at the last sign-in. */
+  email: string | null
+  linkedAt: Date
+  lastUsedAt: Date | null
+}
+
+/** An account as a sign-in finds it. */
+export interface FoundAccount {
+  id: string
+  username: string
+  isDisabled: boolean
+  /** Whether it has the person's verified email. */
+  hasEmail: boolean
+}
+
+/**
+ * Finds the account of a person, and the account that may be theirs: it has their verified email, or their name. Both
+ * in one statement, so that an account which another request makes for this person is never taken for somebody else's.
+ * An account with another identity of the issuer belongs to another person.
+ */
+export async function findAccountsOfPerson(
+  db: Queryable,
+  { issuer, subject, email, isEmailVerified, username }: ProvenPerson,
+): Promise<{ linked: FoundAccount | null; similar: FoundAccount | null }> {
+  const account = `json_build_object('id', a.id::text, 'username', a.username, 'isDisabled', a.disabled_at is not null,
+                                     'hasEmail', coalesce(lower(a.email) = lower($3), false))`
+  const { rows } = await db.query<{ linked: FoundAccount | null; similar: FoundAccount | null }>(
+    `select (select ${account} from account_identity i join account a on a.id = i.account_id
+              where i.issuer = $1 and i.subject = $2) as linked,
+            (select ${account} from account a
+              where (a.username = $4 or lower(a.email) = lower($3))
+                and not exists (select from account_identity i where i.account_id = a.id and i.issuer = $1)
+              order by lower(a.email) = lower($3) desc nulls last
+              limit 1) as similar`,
+    [issuer, subject, isEmailVerified ? email : null, username],
+  )
+  return rows[0] ?? { linked: null, similar: null }
+}
+
+/**
+ * Makes an account without a password. Its email counts as verified, because the provider says so. Throws with the
+ * broken rule, such as `username_is_taken`, `username_is_reserved` or `email_is_taken`.
+ */
+export async function insertAccountOfPerson(
+  tx: pg.PoolClient,
+  { username, displayName, email }: { username: string; displayName: string; email: string | null },
+): Promise<string> {
+  const { rows } = await tx.query<{ id: string }>(
+    `insert into account (username, display_name, email, email_verified_at, password_hash)
+     values ($1, $2, $3, case when $3::text is not null then now() end, $4)
+     returning id`,
+    [username, displayName, email, nobodysHash],
+  )
+  return (rows[0] as { id: string }).id
+}
+
+/**
+ * Links a person to an account. Throws with `identity_is_linked` when the person is linked already, and with
+ * `account_has_an_identity_of_the_issuer` when the account has another identity there.
+ */
+export async function insertIdentity(
+  tx: pg.PoolClient,
+  accountId: string,
+  provider: string,
+  { issuer, subject, email }: ProvenPerson,
+): Promise<void> {
+  await tx.query(
+    `insert into account_identity (issuer, subject, account_id, provider, email) values ($1, $2, $3, $4, $5)`,
+    [issuer, subject, accountId, provider, email],
+  )
+}
+
+/** Notes that an identity was used, with what the provider now tells. The account keeps its own email and name. */
+export async function noteIdentityUse(
+  db: Queryable,
+  provider: string,
+  { issuer, subject, email }: ProvenPerson,
+): Promise<void> {
+  await db.query(
+    `update account_identity set last_used_at = now(), provider = $3, email = $4
+      where issuer = $1 and subject = $2`,
+    [issuer, subject, provider, email],
+  )
+}
+
+/** Lists the identities of an account. */
+export async function listIdentities(db: Queryable, accountId: string): Promise<Identity[]> {
+  const { rows } = await db.query<Identity>(
+    `select issuer, subject, provider, email, linked_at as "linkedAt", last_used_at as "lastUsedAt"
+       from account_identity
+      where account_id = $1
+      order by provider, issuer`,
+    [accountId],
+  )
+  return rows
+}
+
+/** Locks an account until the transaction ends. Returns whether it has a password; null when it is gone. */
+export async function lockAccount(
+  tx: pg.PoolClient,
+  accountId: string,
+): Promise<{ hasPassword: boolean; isAdmin: boolean } | null> {
+  const { rows } = await tx.query<{ hasPassword: boolean; isAdmin: boolean }>(
+    `select password_hash <> $2 as "hasPassword", is_admin as "isAdmin"
+       from account where id = $1 for no key update`,
+    [accountId, nobodysHash],
+  )
+  return rows[0] ?? null
+}
+
+/** Removes an account's identity of an issuer. False when there was none. */
+export async function deleteIdentity(tx: pg.PoolClient, accountId: string, issuer: string): Promise<boolean> {
+  const { rowCount } = await tx.query('delete from account_identity where account_id = $1 and issuer = $2', [
+    accountId,
+    issuer,
+  ])
+  return rowCount === 1
+}

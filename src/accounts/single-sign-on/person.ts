@@ -1,0 +1,121 @@
+import type { ProviderSettings } from '../../domain/identity-provider.ts'
+import { cleanLine } from '../../domain/plain-text.ts'
+
+/** A person as a provider has proven them. Stored as JSON while they choose an account. */
+export interface ProvenPerson {
+  issuer: string
+  subject: string
+  /** Null without a well-formed one. */
+  email: string | null
+  /** Whether the provider says that it has verified `email`. */
+  isEmailVerified: boolean
+  displayName: string
+  /** Well-formed, at most 39 characters; an account may have it already. */
+  username: string
+  /** The person's groups at the provider that the configuration maps. Null: they are unknown, see `readGroups`. */
+  groups: string[] | null
+}
+
+type Claims = Readonly<Record<string, unknown>>
+
+const emailPattern = /^[^@\s\p{C}\p{Z}]+@[^@\s\p{C}\p{Z}]+$/u
+
+/**
+ * Reads a person from the claims of the ID token and of the UserInfo endpoint. The ID token wins. An email and its
+ * verification always come from the same place, and count only for the same address.
+ */
+export function readPerson(
+  { groupsClaim, groupMap }: Pick<ProviderSettings, 'groupsClaim' | 'groupMap'>,
+  { issuer, subject }: { issuer: string; subject: string },
+  idToken: Claims,
+  userInfo: Claims,
+): ProvenPerson {
+  const claims = { ...userInfo, ...idToken }
+  const { email, isEmailVerified } = readEmail([idToken, userInfo])
+  const mapped = new Set(groupMap.map(({ providerGroup }) => providerGroup))
+  return {
+    issuer,
+    subject,
+    email,
+    isEmailVerified,
+    displayName: Array.from(readText(claims['name'])).slice(0, 100).join(''),
+    username: usernameOf([claims['preferred_username'], email, claims['nickname'], claims['name']]),
+    groups: readGroups(claims, groupsClaim)?.filter((group) => mapped.has(group)) ?? null,
+  }
+}
+
+/** Returns whether the email's domain is one that may sign in. Without a verified email it is not. */
+export function isInAllowedDomain(
+  { allowedDomains }: Pick<ProviderSettings, 'allowedDomains'>,
+  { email, isEmailVerified }: Pick<ProvenPerson, 'email' | 'isEmailVerified'>,
+): boolean {
+  if (allowedDomains.length === 0) return true
+  const domain = email?.slice(email.lastIndexOf('@') + 1).toLowerCase()
+  return isEmailVerified && domain !== undefined && allowedDomains.includes(domain)
+}
+
+function readEmail(sources: Claims[]): Pick<ProvenPerson, 'email' | 'isEmailVerified'> {
+  const emails = sources.map((claims) => {
+    const email = readText(claims['email'])
+    // Some providers send the boolean as text.
+    const isEmailVerified = [true, 'true'].includes(claims['email_verified'] as boolean | string)
+    return { email: email.length <= 254 && emailPattern.test(email) ? email : null, isEmailVerified }
+  })
+  const given = emails.filter(({ email }) => email !== null)
+  return (
+    given.find(({ isEmailVerified }) => isEmailVerified) ??
+    given[0] ?? { email: null, isEmailVerified: false }
+  )
+}
+
+/** Makes a username of the first text that has letters or digits, else `user`. */
+function usernameOf(candidates: unknown[]): string {
+  for (const candidate of candidates) {
+    const username = wellFormed(readText(candidate).replace(/(?<=.)@.*$/s, ''))
+    if (username !== '') return username
+  }
+  return 'user'
+}
+
+/** Keeps what a username may have: letters and digits, with single `.`, `_` or `-` between them. */
+function wellFormed(text: string): string {
+  return text
+    .normalize('NFKD')
+    .replace(/\p{M}/gu, '')
+    .toLowerCase()
+    .replaceAll('ß', 'ss')
+    .replace(/[^a-z0-9._-]+/g, '-')
+    .replace(/[._-]*([._-])/g, '$1')
+    .slice(0, 39)
+    .replace(/^[._-]+|[._-]+$/g, '')
+}
+
+/** Appends a number to a username, within 39 characters: `ann-2`. */
+export function numberedUsername(username: string, number: number | string): string {
+  const suffix = `-${number}`
+  return `${username.slice(0, 39 - suffix.length).replace(/[._-]+$/, '')}${suffix}`
+}
+
+/** Reads the groups by the claim's name, or by a path such as `realm_access.roles`. */
+function readGroups(claims: Claims, claim: string): string[] | null {
+  const value = Object.hasOwn(claims, claim) ? claims[claim] : valueAt(claims, claim.split('.'))
+  if (Array.isArray(value)) return value.filter((group) => typeof group === 'string')
+  if (typeof value === 'string') return [value]
+  // Entra ID leaves the claim out for people with many groups, and tells so (OpenID Connect Core §5.6.2).
+  const elsewhere = claims['_claim_names']
+  if (typeof elsewhere === 'object' && elsewhere !== null && Object.hasOwn(elsewhere, claim)) return null
+  return []
+}
+
+function valueAt(claims: unknown, path: string[]): unknown {
+  let value: unknown = claims
+  for (const name of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined
+    value = (value as Claims)[name]
+  }
+  return value
+}
+
+function readText(value: unknown): string {
+  return typeof value === 'string' ? cleanLine(value.slice(0, 1000)) : ''
+}

@@ -1,0 +1,127 @@
+import type pg from 'pg'
+import type { Actor, Queryable } from '../../database/database.ts'
+import type { ProviderSettings } from '../../domain/identity-provider.ts'
+import { type Role, roles } from '../../domain/permissions.ts'
+import { insertEvent } from '../../registry/tables/events.ts'
+import { removeGroupMember, setGroupMember } from '../../repositories/members.ts'
+
+/** A group that the configuration maps, or that the provider gave to the account. */
+interface Membership {
+  groupId: string
+  name: string
+  /** The account's role; null when it is no member. */
+  role: Role | null
+  /** The role that this provider gave; null when the membership was made by hand or by another provider. */
+  givenRole: Role | null
+}
+
+/** The provider whose groups count. */
+type GroupSource = Pick<ProviderSettings, 'name' | 'issuer' | 'groupMap'>
+
+/**
+ * Brings an account's memberships in step with its groups at a provider, and writes the events. What was made or
+ * changed by hand stays. The provider may take away the last admin of a group: site administrators still manage it.
+ * Call it in a transaction that has locked the account. Returns the names of mapped groups that do not exist here.
+ */
+export async function syncGroups(
+  tx: pg.PoolClient,
+  actor: Actor,
+  account: { id: string; username: string },
+  source: GroupSource,
+  providerGroups: readonly string[],
+): Promise<string[]> {
+  const wanted = wantedRoles(source, providerGroups)
+  const memberships = await listMemberships(tx, account.id, source.issuer, [...wanted.keys()])
+  const added: string[] = []
+  const removed: string[] = []
+  const author = { accountId: null, token: null, address: actor.ip }
+  for (const membership of memberships) {
+    const { groupId, name, role, givenRole } = membership
+    const wantedRole = wanted.get(name) ?? null
+    if (givenRole !== null && givenRole !== role) {
+      // Somebody changed the role by hand: from now on it is theirs to change.
+      await deleteMark(tx, account.id, groupId)
+      continue
+    }
+    if (wantedRole === role || (role !== null && givenRole === null)) continue
+    const details = { username: account.username, provider: source.name }
+    const event = { repositoryId: null, groupId, packageName: null, version: null }
+    if (wantedRole === null) {
+      await removeGroupMember(tx, groupId, account.id, { force: true })
+      await insertEvent(tx, author, { ...event, action: 'remove-group-member', details })
+      removed.push(name)
+    } else {
+      await setGroupMember(tx, groupId, account.id, wantedRole, { force: true })
+      await putMark(tx, account.id, groupId, source.issuer, wantedRole)
+      await insertEvent(tx, author, {
+        ...event,
+        action: 'set-group-member',
+        details: { ...details, role: wantedRole },
+      })
+      added.push(`${name}:${wantedRole}`)
+    }
+  }
+  if (added.length + removed.length > 0) {
+    await insertGroupsChanged(tx, account.id, { provider: source.name, added, removed })
+  }
+  const found = new Set(memberships.map(({ name }) => name))
+  return [...wanted.keys()].filter((name) => !found.has(name))
+}
+
+/** The strongest role that the map gives, for each of our groups. */
+function wantedRoles({ groupMap }: GroupSource, providerGroups: readonly string[]): Map<string, Role> {
+  const wanted = new Map<string, Role>()
+  for (const { providerGroup, group, role } of groupMap) {
+    if (!providerGroups.includes(providerGroup)) continue
+    const other = wanted.get(group)
+    if (other === undefined || roles.indexOf(role) > roles.indexOf(other)) wanted.set(group, role)
+  }
+  return wanted
+}
+
+async function listMemberships(
+  db: Queryable,
+  accountId: string,
+  issuer: string,
+  names: readonly string[],
+): Promise<Membership[]> {
+  const { rows } = await db.query<Membership>(
+    `select g.id as "groupId", g.name, m.role, p.role as "givenRole"
+       from repository_group g
+       left join group_member m on m.group_id = g.id and m.account_id = $1
+       left join provider_membership p on p.group_id = g.id and p.account_id = $1 and p.issuer = $2
+      where g.name = any($3)
+         or g.id in (select group_id from provider_membership where account_id = $1 and issuer = $2)
+      order by g.name`,
+    [accountId, issuer, names],
+  )
+  return rows
+}
+
+async function putMark(
+  tx: pg.PoolClient,
+  accountId: string,
+  groupId: string,
+  issuer: string,
+  role: Role,
+): Promise<void> {
+  await tx.query(
+    `insert into provider_membership (group_id, account_id, issuer, role) values ($1, $2, $3, $4)
+     on conflict (group_id, account_id) do update set issuer = excluded.issuer, role = excluded.role`,
+    [groupId, accountId, issuer, role],
+  )
+}
+
+async function deleteMark(tx: pg.PoolClient, accountId: string, groupId: string): Promise<void> {
+  await tx.query('delete from provider_membership where group_id = $1 and account_id = $2', [
+    groupId,
+    accountId,
+  ])
+}
+
+async function insertGroupsChanged(tx: pg.PoolClient, accountId: string, details: object): Promise<void> {
+  await tx.query(`select note_identity_event('groups-changed', $1, null, $2)`, [
+    accountId,
+    JSON.stringify(details),
+  ])
+}

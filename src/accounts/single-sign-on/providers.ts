@@ -1,0 +1,213 @@
+import type { FastifyBaseLogger } from 'fastify'
+import * as oidc from 'openid-client'
+import { isSecureUrl, type ProviderSettings } from '../../domain/identity-provider.ts'
+import { isPlainText } from '../../domain/plain-text.ts'
+import { type ProvenPerson, readPerson } from './person.ts'
+
+/** How long one request to a provider may take, its body included. */
+const timeoutSeconds = 5
+/** A longer response is refused. */
+const maxResponseBytes = 1024 * 1024
+/** How long the provider's metadata is used before it is read again. */
+const metadataLifetimeMilliseconds = 600_000
+
+/** Why a provider could not prove a person, for the page and its status. */
+export class ProviderError extends Error {
+  override readonly name = 'ProviderError'
+  readonly status: 400 | 403 | 502 | 503
+
+  constructor(status: ProviderError['status'], message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
+/** The secrets of one sign-in (OpenID Connect Core §3.1.2.1, RFC 7636). */
+export interface SignInSecrets {
+  state: string
+  nonce: string
+  codeVerifier: string
+}
+
+/** A provider of the configuration. All its functions throw ProviderError. */
+export interface Provider {
+  settings: ProviderSettings
+  /** Returns the URL at the provider that the browser goes to. */
+  authorizationUrl(redirectUri: string, secrets: SignInSecrets): Promise<string>
+  /** Exchanges the code of a callback, and returns the person that the provider's signed ID token names. */
+  provePerson(callbackUrl: string, secrets: SignInSecrets): Promise<ProvenPerson>
+}
+
+/** Opens the providers. Nothing is requested before somebody signs in, so a provider that is down stops no start. */
+export function openProviders(
+  all: readonly ProviderSettings[],
+  log: FastifyBaseLogger,
+): ReadonlyMap<string, Provider> {
+  return new Map(all.map((settings) => [settings.name, openProvider(settings, log)]))
+}
+
+function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provider {
+  let known: { client: oidc.Configuration; readAt: number } | undefined
+  let reading: Promise<oidc.Configuration> | undefined
+
+  /** Returns the client with the provider's metadata. Callers at the same time share one request. */
+  async function client(): Promise<oidc.Configuration> {
+    if (known && performance.now() - known.readAt < metadataLifetimeMilliseconds) return known.client
+    reading ??= discover(settings).finally(() => {
+      reading = undefined
+    })
+    try {
+      const read = await reading
+      known = { client: read, readAt: performance.now() }
+      return read
+    } catch (error) {
+      // Old metadata is better than none: the keys are read anew when a token names an unknown one.
+      if (known) return known.client
+      throw error
+    }
+  }
+
+  /** Runs requests to the provider, and turns the library's errors into those of a page. Logs each once. */
+  async function ask<Result>(work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work()
+    } catch (error) {
+      const explained = explain(settings.label, error)
+      // Never the error itself: it may carry tokens and claims.
+      log.warn({ provider: settings.name, ...describe(error) }, 'a sign-in provider failed')
+      throw explained
+    }
+  }
+
+  return {
+    settings,
+    authorizationUrl: (redirectUri, { state, nonce, codeVerifier }) =>
+      ask(async () => {
+        const url = oidc.buildAuthorizationUrl(await client(), {
+          redirect_uri: redirectUri,
+          scope: settings.scopes,
+          state,
+          nonce,
+          code_challenge: await oidc.calculatePKCECodeChallenge(codeVerifier),
+          code_challenge_method: 'S256',
+        })
+        if (!isSecureUrl(url.href)) throw new oidc.ClientError('the authorization endpoint is not secure')
+        return url.href
+      }),
+    provePerson: (callbackUrl, { state, nonce, codeVerifier }) =>
+      ask(async () => {
+        const known = await client()
+        const tokens = await oidc.authorizationCodeGrant(known, new URL(callbackUrl), {
+          expectedState: state,
+          expectedNonce: nonce,
+          pkceCodeVerifier: codeVerifier,
+          idTokenExpected: true,
+        })
+        const idToken = tokens.claims()
+        if (!idToken || !/^.{1,255}$/.test(idToken.sub) || !isPlainText(idToken.sub)) {
+          throw new oidc.ClientError('the ID token has no usable subject')
+        }
+        const hasUserInfo = known.serverMetadata().userinfo_endpoint !== undefined
+        const userInfo = hasUserInfo ? await oidc.fetchUserInfo(known, tokens.access_token, idToken.sub) : {}
+        return readPerson(settings, { issuer: idToken.iss, subject: idToken.sub }, idToken, userInfo)
+      }),
+  }
+}
+
+async function discover(settings: ProviderSettings): Promise<oidc.Configuration> {
+  const isLoopback = settings.issuer.startsWith('http:')
+  return oidc.discovery(
+    new URL(settings.issuer),
+    settings.clientId,
+    { [oidc.clockTolerance]: 30 },
+    authenticate(settings.clientSecret),
+    {
+      timeout: timeoutSeconds,
+      [oidc.customFetch]: boundedFetch,
+      execute: [
+        // Also checks the signature of ID tokens that come from the token endpoint.
+        oidc.enableNonRepudiationChecks,
+        ...(isLoopback ? [oidc.allowInsecureRequests] : []),
+      ],
+    },
+  )
+}
+
+/** HTTP Basic, unless the provider only takes the secret in the form (OpenID Connect Core §9). */
+function authenticate(clientSecret: string): oidc.ClientAuth {
+  const basic = oidc.ClientSecretBasic(clientSecret)
+  const form = oidc.ClientSecretPost(clientSecret)
+  return (server, client, body, headers) => {
+    const methods = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic']
+    const isBasic = methods.includes('client_secret_basic') || !methods.includes('client_secret_post')
+    return (isBasic ? basic : form)(server, client, body, headers)
+  }
+}
+
+/** Thrown when a provider cannot be reached. */
+class UnreachableError extends Error {
+  override readonly name = 'UnreachableError'
+}
+
+/** Reads the whole response within its bounds of time and size, because the library would read any size. */
+const boundedFetch: oidc.CustomFetch = async (url, options) => {
+  if (!isSecureUrl(url)) throw new oidc.ClientError('an endpoint of the provider is not secure')
+  try {
+    const { status, headers, body } = await fetch(url, options as RequestInit)
+    const chunks: Uint8Array[] = []
+    let size = 0
+    for await (const chunk of body ?? []) {
+      size += chunk.length
+      if (size > maxResponseBytes) throw new oidc.ClientError('a response of the provider is too large')
+      chunks.push(chunk)
+    }
+    const hasBody = ![204, 205, 304].includes(status)
+    return new Response(hasBody ? Buffer.concat(chunks) : null, { status, headers })
+  } catch (error) {
+    if (error instanceof oidc.ClientError) throw error
+    throw new UnreachableError('no response', { cause: error })
+  }
+}
+
+/** The error and its causes, the outermost first. */
+function causesOf(error: unknown): Error[] {
+  const causes: Error[] = []
+  for (let one = error; one instanceof Error && causes.length < 5; one = one.cause) causes.push(one)
+  return causes
+}
+
+function describe(error: unknown): { reason: string; code: string | null } {
+  const causes = causesOf(error)
+  const code = causes.map((cause) => (cause as NodeJS.ErrnoException).code).find((one) => one !== undefined)
+  const reason = causes.map(({ message }) => message).join(': ')
+  return { reason: reason.slice(0, 300), code: code ?? null }
+}
+
+/** Explains an error to the person. Text of the provider is not shown, except its standard error codes. */
+function explain(label: string, error: unknown): ProviderError {
+  if (error instanceof oidc.AuthorizationResponseError) {
+    if (error.error === 'access_denied') {
+      return new ProviderError(
+        403,
+        `${label} did not sign you in: the request was cancelled or refused there.`,
+      )
+    }
+    const code = /^[a-z_]{1,60}$/.test(error.error) ? ` (${error.error})` : ''
+    return new ProviderError(502, `${label} could not sign you in${code}. Try again.`)
+  }
+  if (error instanceof oidc.ResponseBodyError) {
+    if (error.error === 'invalid_grant') {
+      return new ProviderError(400, `This sign-in with ${label} was already used or has expired. Try again.`)
+    }
+    const hint =
+      error.error === 'invalid_client' ? 'It does not know this server’s client ID and secret. ' : ''
+    return new ProviderError(502, `${label} refused this server. ${hint}Tell an administrator.`)
+  }
+  if (causesOf(error).some((cause) => cause instanceof UnreachableError)) {
+    return new ProviderError(503, `${label} does not respond at the moment. Try again later.`)
+  }
+  return new ProviderError(
+    502,
+    `${label} sent a response that this server does not trust, so you are not signed in. Tell an administrator.`,
+  )
+}

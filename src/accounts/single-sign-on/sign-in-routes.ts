@@ -1,0 +1,194 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../../context.ts'
+import { makeOpaqueId } from '../../domain/secrets.ts'
+import { actorOf } from '../../http/actor.ts'
+import { readCookie, setCookie } from '../../http/cookies.ts'
+import { networkOf } from '../../http/failure-limit.ts'
+import { readQuery, text } from '../../http/forms.ts'
+import { leaveNotice } from '../../http/notice.ts'
+import { PageError, pageNotFound } from '../../http/page-error.ts'
+import { findCredentialsById } from '../accounts.ts'
+import { completeSignIn, redirectBack } from '../complete-sign-in.ts'
+import { showLogin } from '../login.ts'
+import { readSession } from '../visitor.ts'
+import { enter, keepInStep, linkAccount, type SingleSignOn } from './enter.ts'
+import type { ProvenPerson } from './person.ts'
+import { type Provider, ProviderError } from './providers.ts'
+import { insertProof, insertSignIn, signInLifetimeSeconds, takeSignIn } from './sign-ins.ts'
+
+/** What the routes of single sign-on need. */
+export interface SingleSignOnContext extends AppContext {
+  /** By name. */
+  providers: ReadonlyMap<string, Provider>
+}
+
+type ProviderRequest = FastifyRequest<{ Params: { provider: string } }>
+
+const StartQuery = z.object({ return: text })
+const CallbackQuery = z.object({ state: text })
+
+/** `/login/oidc/<provider>`: to an OpenID Connect provider and back (OpenID Connect Core §3.1). */
+export async function providerSignInRoutes(
+  app: FastifyInstance,
+  context: SingleSignOnContext,
+): Promise<void> {
+  app.get('/login/oidc/:provider', { exposeHeadRoute: false }, async (request: ProviderRequest, reply) => {
+    const provider = theProvider(context, request)
+    const { return: given } = readQuery(StartQuery, request)
+    const returnId = /^[\w-]{43}$/.test(given) ? given : ''
+    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
+    return startProviderSignIn(context, request, reply, provider, { returnId, accountId: null })
+  })
+
+  app.get(
+    '/login/oidc/:provider/callback',
+    { exposeHeadRoute: false },
+    async (request: ProviderRequest, reply) => {
+      const provider = theProvider(context, request)
+      const { state } = readQuery(CallbackQuery, request)
+      const browser = readCookie(request, context.config, 'provider')
+      const signIn = browser ? await takeSignIn(context.db, browser, provider.settings.name, state) : null
+      if (!browser || !signIn) return refuseCallback(context, request, reply, provider)
+      const { returnId, accountId } = signIn
+      try {
+        const person = await provider.provePerson(`${context.config.baseUrl}${request.url}`, signIn)
+        if (accountId !== null) return await link(context, request, reply, provider, person, accountId)
+        return await enterAccount(context, request, reply, provider, person, { browser, returnId })
+      } catch (error) {
+        if (!(error instanceof ProviderError)) throw error
+        if (accountId !== null) throw new PageError(error.status, error.message)
+        return showProblem(context, request, reply, returnId, error)
+      }
+    },
+  )
+}
+
+/** Sends the browser to the provider. For a signed-in account, the identity will be linked to it. */
+export async function startProviderSignIn(
+  context: SingleSignOnContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  provider: Provider,
+  { returnId, accountId }: { returnId: string; accountId: string | null },
+): Promise<FastifyReply> {
+  const { config, db } = context
+  const { name } = provider.settings
+  // One cookie for all tabs of a browser: each of them has its own state.
+  const browser = readCookie(request, config, 'provider') ?? makeOpaqueId()
+  const secrets = await insertSignIn(db, browser, networkOf(request.ip), {
+    provider: name,
+    returnId,
+    accountId,
+  })
+  try {
+    const url = await provider.authorizationUrl(`${config.baseUrl}/login/oidc/${name}/callback`, secrets)
+    setCookie(reply, config, 'provider', browser, signInLifetimeSeconds)
+    return await reply.redirect(url, 303)
+  } catch (error) {
+    if (!(error instanceof ProviderError)) throw error
+    if (accountId !== null) throw new PageError(error.status, error.message)
+    return showProblem(context, request, reply, returnId, error)
+  }
+}
+
+/** Returns the provider that the URL names. Throws the 404 page. */
+export function theProvider({ providers }: SingleSignOnContext, { params }: ProviderRequest): Provider {
+  const provider = providers.get(params.provider)
+  if (!provider) throw pageNotFound()
+  return provider
+}
+
+/** Whoever acts is known only after the sign-in. */
+export function singleSignOnOf(
+  { db }: AppContext,
+  request: FastifyRequest,
+  { settings }: Provider,
+  accountId: string | null,
+): SingleSignOn {
+  return { db, log: request.log, actor: actorOf(request, accountId), provider: settings }
+}
+
+/** Signs a proven person in to an account that is linked. */
+export async function enterLinkedAccount(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  provider: Provider,
+  person: ProvenPerson,
+  { account, returnId }: { account: { id: string; username: string }; returnId: string },
+): Promise<FastifyReply> {
+  await keepInStep(singleSignOnOf(context, request, provider, account.id), account, person)
+  const credentials = await findCredentialsById(context.db, account.id)
+  const how = { provider: provider.settings.name }
+  if (credentials && (await completeSignIn(context, request, reply, credentials, how))) {
+    return redirectBack(context, reply, returnId)
+  }
+  const problem = 'Your account was changed or disabled a moment ago. Try again.'
+  return showLogin(context, request, reply.code(403), { returnId, login: '', problem })
+}
+
+async function enterAccount(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  provider: Provider,
+  person: ProvenPerson,
+  { browser, returnId }: { browser: string; returnId: string },
+): Promise<FastifyReply> {
+  const { settings } = provider
+  const entry = await enter(singleSignOnOf(context, request, provider, null), person, true)
+  if (entry.outcome === 'refused') {
+    return showLogin(context, request, reply.code(403), { returnId, login: '', problem: entry.problem })
+  }
+  const { account } = entry
+  if (entry.outcome === 'enter') {
+    return enterLinkedAccount(context, request, reply, provider, person, { account, returnId })
+  }
+  const id = await insertProof(context.db, browser, { provider: settings.name, person, account, returnId })
+  return reply.redirect(`/login/oidc/${settings.name}/account?proof=${id}`, 303)
+}
+
+/** Links the person to the account that started it, if its browser is still signed in. */
+async function link(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  provider: Provider,
+  person: ProvenPerson,
+  accountId: string,
+): Promise<FastifyReply> {
+  const session = await readSession(context, request)
+  if (session?.account.id !== accountId) {
+    throw new PageError(403, 'You have signed out in the meantime, so nothing was linked.')
+  }
+  const about = singleSignOnOf(context, request, provider, accountId)
+  const problem = await linkAccount(about, accountId, person)
+  if (problem !== null) throw new PageError(409, problem)
+  await keepInStep(about, session.account, person)
+  leaveNotice(request, reply, context.config, `Your account is linked with ${provider.settings.label}.`)
+  return reply.redirect('/settings/account', 303)
+}
+
+/** A callback that belongs to no sign-in of this browser: reloaded, expired, or made up. */
+async function refuseCallback(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { settings: { label } }: Provider,
+): Promise<FastifyReply> {
+  if (await readSession(context, request)) return reply.redirect('/', 303)
+  const problem = `This sign-in with ${label} was already used, has expired, or began in another browser. Try again.`
+  return showLogin(context, request, reply.code(400), { returnId: '', login: '', problem })
+}
+
+function showProblem(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  returnId: string,
+  { status, message }: ProviderError,
+): FastifyReply {
+  if (status === 503) void reply.header('retry-after', '5')
+  return showLogin(context, request, reply.code(status), { returnId, login: '', problem: message })
+}

@@ -1,0 +1,141 @@
+import type { Queryable } from '../../database/database.ts'
+import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
+import type { ProvenPerson } from './person.ts'
+import type { SignInSecrets } from './providers.ts'
+
+/** How long a person may take at the provider. */
+export const signInLifetimeSeconds = 600
+/** How many sign-ins may be under way from one network, because anyone can start them. The oldest are deleted first. */
+const maxSignInsPerNetwork = 1000
+
+/** A sign-in that is on its way to a provider and back. */
+export interface ProviderSignIn {
+  provider: string
+  /** The id of the page to return to; empty for the home page. */
+  returnId: string
+  /** The signed-in account that the identity will be linked to. Null for a sign-in. */
+  accountId: string | null
+}
+
+/** Starts a sign-in for one browser, named by its cookie, and returns its secrets. */
+export async function insertSignIn(
+  db: Queryable,
+  browser: string,
+  network: string,
+  { provider, returnId, accountId }: ProviderSignIn,
+): Promise<SignInSecrets> {
+  const secrets = { state: makeOpaqueId(), nonce: makeOpaqueId(), codeVerifier: makeOpaqueId() }
+  await db.query(
+    `with surplus as (
+       delete from provider_sign_in
+        where state_hash in (select state_hash from provider_sign_in
+                              where network = $8 order by expires_at desc offset $9
+                                for update skip locked)
+     )
+     insert into provider_sign_in
+            (state_hash, browser_hash, provider, nonce, code_verifier, return_id, account_id, network, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $10))`,
+    [
+      hashSecret(secrets.state),
+      hashSecret(browser),
+      provider,
+      secrets.nonce,
+      secrets.codeVerifier,
+      returnId,
+      accountId,
+      network,
+      maxSignInsPerNetwork - 1,
+      signInLifetimeSeconds,
+    ],
+  )
+  return secrets
+}
+
+/** Takes a sign-in of this browser at this provider, once. Null when it is unknown, expired or was taken before. */
+export async function takeSignIn(
+  db: Queryable,
+  browser: string,
+  provider: string,
+  state: string,
+): Promise<(ProviderSignIn & SignInSecrets) | null> {
+  const { rows } = await db.query<Omit<ProviderSignIn & SignInSecrets, 'state'>>(
+    `delete from provider_sign_in
+      where state_hash = $1 and browser_hash = $2 and provider = $3 and expires_at > now()
+     returning provider, nonce, code_verifier as "codeVerifier", return_id as "returnId",
+               account_id as "accountId"`,
+    [hashSecret(state), hashSecret(browser), provider],
+  )
+  return rows[0] ? { ...rows[0], state } : null
+}
+
+/** A proven person who has to choose: link the account that may be theirs, or make a new one. */
+export interface ProofInWaiting {
+  provider: string
+  person: ProvenPerson
+  /** The account with the same email or name. */
+  account: { id: string; username: string }
+  returnId: string
+}
+
+/** Stores a proven person for one browser, and returns the id of the choice. */
+export async function insertProof(
+  db: Queryable,
+  browser: string,
+  { provider, person, account, returnId }: ProofInWaiting,
+): Promise<string> {
+  const id = makeOpaqueId()
+  await db.query(
+    `insert into proven_identity (id_hash, browser_hash, provider, person, account_id, return_id, expires_at)
+     values ($1, $2, $3, $4, $5, $6, now() + make_interval(secs => $7))`,
+    [
+      hashSecret(id),
+      hashSecret(browser),
+      provider,
+      JSON.stringify(person),
+      account.id,
+      returnId,
+      signInLifetimeSeconds,
+    ],
+  )
+  return id
+}
+
+/** Returns a proof of this browser. Null when it is unknown, expired or used. */
+export async function findProof(db: Queryable, browser: string, id: string): Promise<ProofInWaiting | null> {
+  const { rows } = await db.query<ProofInWaiting>(
+    `select p.provider, p.person, p.return_id as "returnId",
+            json_build_object('id', a.id::text, 'username', a.username) as account
+       from proven_identity p join account a on a.id = p.account_id
+      where p.id_hash = $1 and p.browser_hash = $2 and p.expires_at > now()`,
+    [hashSecret(id), hashSecret(browser)],
+  )
+  return rows[0] ?? null
+}
+
+/** Deletes a proof. False when another request has used it. */
+export async function deleteProof(db: Queryable, id: string): Promise<boolean> {
+  const { rowCount } = await db.query('delete from proven_identity where id_hash = $1', [hashSecret(id)])
+  return rowCount === 1
+}
+
+/** Deletes expired sign-ins. At most `limit`; returns how many. */
+export async function deleteExpiredSignIns(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from provider_sign_in
+      where state_hash in (select state_hash from provider_sign_in where expires_at < now() limit $1
+                              for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}
+
+/** Deletes expired proofs. At most `limit`; returns how many. */
+export async function deleteExpiredProof(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from proven_identity
+      where id_hash in (select id_hash from proven_identity where expires_at < now() limit $1
+                           for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}

@@ -1,0 +1,127 @@
+import { describe, expect, it } from 'vitest'
+import { makeResetToken } from '../../../src/accounts/password-resets.ts'
+import { commandActor } from '../../../src/database/database.ts'
+import {
+  anAccount,
+  aPersonalToken,
+  cookiesOf,
+  csrfTokenIn,
+  password,
+  post,
+  signIn,
+} from '../../support/actors.ts'
+import { type TestApp, useApp } from '../../support/app.ts'
+import {
+  problemOf,
+  providerEnvironment,
+  useIdentityProvider,
+  Walker,
+} from '../../support/identity-provider.ts'
+import { freePort } from '../../support/listening.ts'
+
+const acme = useIdentityProvider('acme', await freePort(), 'http://svc.test')
+
+/** Sends the password form of the sign-in page, whether the page shows it or not. */
+async function passwordSignIn({ app }: TestApp, username: string, given = password) {
+  const form = await app.inject('/login')
+  const other = await app.inject('/docs')
+  const page = /csrf_token/.test(form.body) ? form : other
+  const csrf_token = /csrf_token/.test(page.body) ? csrfTokenIn(page) : ''
+  return post(app, '/login', cookiesOf(page), { csrf_token, username, password: given })
+}
+
+describe('PASSWORD_SIGN_IN=admins', () => {
+  const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'admins' })
+
+  it('lets only site administrators sign in with a password', async () => {
+    const [ann, root] = [await anAccount(t.db), await anAccount(t.db, { isAdmin: true })]
+    const refused = await passwordSignIn(t, ann.username)
+    expect([refused.statusCode, problemOf(refused)]).toEqual([
+      403,
+      'Only administrators use a password here. Sign in another way.',
+    ])
+    expect(cookiesOf(refused)).not.toContain('svc_session')
+    expect((await passwordSignIn(t, root.username)).statusCode).toBe(303)
+  })
+
+  it('tells whoever has a wrong password nothing about the account', async () => {
+    const [ann, root] = [await anAccount(t.db), await anAccount(t.db, { isAdmin: true })]
+    const problems = await Promise.all(
+      [ann.username, root.username].map(async (name) => problemOf(await passwordSignIn(t, name, 'wrong'))),
+    )
+    expect(new Set(problems)).toEqual(new Set(['This username and password do not match.']))
+  })
+
+  it('hides and refuses the password form of the account page for everybody else', async () => {
+    acme.people.set('eve-of-admins', { preferred_username: 'eve-of-admins' })
+    const eve = new Walker(t)
+    expect((await eve.signIn(acme, 'eve-of-admins')).statusCode).toBe(303)
+    const page = await eve.open('/settings/account')
+    expect(page.body).not.toContain('new_password')
+    const fields = { csrf_token: csrfTokenIn(page), current_password: password, new_password: password }
+    expect((await eve.post('/settings/account/password', fields)).statusCode).toBe(403)
+    const root = await anAccount(t.db, { isAdmin: true })
+    const cookie = await signIn(t.app, root)
+    const own = await t.app.inject({ url: '/settings/account', headers: { cookie } })
+    expect(own.body).toContain('new_password')
+  })
+})
+
+describe('PASSWORD_SIGN_IN=off', () => {
+  const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'off' })
+
+  it('shows the providers only, and refuses passwords', async () => {
+    const root = await anAccount(t.db, { isAdmin: true })
+    const { body } = await t.app.inject('/login')
+    expect(body).not.toContain('name="password"')
+    expect(body).toContain('Sign in with Acme')
+    acme.people.set('eve-of-off', { preferred_username: root.username })
+    const walker = new Walker(t)
+    const end = await walker.signIn(acme, 'eve-of-off')
+    const question = await walker.open(String(end.headers.location))
+    const fields = { csrf_token: csrfTokenIn(question), username: root.username, password }
+    const refused = await walker.post('/login', fields)
+    expect([refused.statusCode, problemOf(refused)]).toEqual([
+      403,
+      'Passwords are not used here. Sign in another way.',
+    ])
+  })
+
+  it('refuses links that set a password', async () => {
+    const token = await makeResetToken(t.db, commandActor, (await anAccount(t.db)).id)
+    for (const url of ['/password-reset', `/password-reset?token=${token}`]) {
+      const { statusCode, body } = await t.app.inject(url)
+      expect([statusCode, body]).toEqual([403, expect.stringContaining('Passwords are not used here')])
+    }
+  })
+
+  it('leaves tokens alone', async () => {
+    const ann = await anAccount(t.db)
+    const token = await aPersonalToken(t.db, ann, { scopes: ['account-profile:r'] })
+    const { statusCode } = await t.app.inject({
+      url: '/api/user',
+      headers: { authorization: `Bearer ${token}` },
+    })
+    expect(statusCode).toBe(200)
+  })
+})
+
+describe('a provider that is down', async () => {
+  const t = useApp(providerEnvironment('gone', await freePort()))
+
+  it('is told on the sign-in page, which still takes passwords', async () => {
+    const page = await t.app.inject('/login/oidc/gone')
+    expect([page.statusCode, problemOf(page)]).toEqual([
+      503,
+      'Gone does not respond at the moment. Try again later.',
+    ])
+    expect(page.headers['retry-after']).toBe('5')
+    expect((await passwordSignIn(t, (await anAccount(t.db)).username)).statusCode).toBe(303)
+    expect(t.log()).toContain('a sign-in provider failed')
+  })
+
+  it('is no page when there is none of that name', async () => {
+    expect((await t.app.inject('/login/oidc/other')).statusCode).toBe(404)
+    expect((await t.app.inject('/login/oidc/__proto__')).statusCode).toBe(404)
+  })
+})

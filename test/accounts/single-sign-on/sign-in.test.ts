@@ -1,0 +1,305 @@
+import { describe, expect, it } from 'vitest'
+import { rememberPage } from '../../../src/accounts/sign-in-returns.ts'
+import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { problemOf, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
+import { freePort } from '../../support/listening.ts'
+
+const baseUrl = 'http://svc.test'
+const acme = useIdentityProvider('acme', await freePort(), baseUrl, { LABEL: 'Acme & Co' })
+const strict = useIdentityProvider('strict', await freePort(), baseUrl, {
+  ALLOWED_DOMAINS: 'acme.example, other.example',
+})
+const t = useApp({ ...acme.environment, ...strict.environment })
+
+/** Adds a person to a provider. */
+function aPerson(provider = acme, claims: Record<string, unknown> = {}) {
+  const name = aName('eve')
+  const person = {
+    preferred_username: name,
+    name: `Eve ${name}`,
+    email: `${name}@acme.example`,
+    email_verified: true,
+    ...claims,
+  }
+  provider.people.set(name, person)
+  return { subject: name, ...person }
+}
+
+const accountOf = async (username: string | null) =>
+  (await t.db.query('select * from account where username = $1', [username])).rows[0]
+const actionsOf = async (username: string | null) =>
+  (
+    await t.db.query(
+      `select action, details from identity_event
+        where account_id = (select id from account where username = $1) order by id`,
+      [username],
+    )
+  ).rows
+
+describe('GET /login with providers', () => {
+  it('links to each of them, and keeps the page to return to', async () => {
+    const id = await rememberPage(t.db, '192.0.2.1', '/settings/tokens')
+    const { body } = await t.app.inject(`/login?return=${id}`)
+    expect(body).toContain(`href="/login/oidc/acme?return=${id}">Sign in with Acme &amp; Co</a>`)
+    expect(body).toContain(`href="/login/oidc/strict?return=${id}">Sign in with Strict</a>`)
+    expect(body).toContain('name="password"')
+  })
+})
+
+describe('a first sign-in with a provider', () => {
+  it('makes an account of the verified claims, and returns to the page that required the sign-in', async () => {
+    const eve = aPerson()
+    const browser = new Walker(t)
+    const id = (await rememberPage(t.db, '127.0.0.1', '/settings/tokens')) ?? ''
+    const end = await browser.signIn(acme, eve.subject, id)
+    expect([end.statusCode, end.headers.location]).toEqual([303, '/settings/tokens'])
+    expect(await usernameOf(browser)).toBe(eve.subject)
+    expect(await accountOf(eve.subject)).toMatchObject({
+      display_name: eve.name,
+      email: eve.email,
+      email_verified_at: expect.any(Date),
+      is_admin: false,
+    })
+    const events = await actionsOf(eve.subject)
+    expect(events.map(({ action }) => action)).toEqual(['account-created', 'identity-linked', 'sign-in'])
+    expect(events[2]?.details).toMatchObject({ provider: 'acme' })
+  })
+
+  it('finds the account again by the subject, whatever name and email are now', async () => {
+    const eve = aPerson()
+    await new Walker(t).signIn(acme, eve.subject)
+    const changed = { preferred_username: 'other-name', email: 'new@acme.example', email_verified: true }
+    acme.people.set(eve.subject, { ...changed, name: 'Other Name' })
+    const browser = new Walker(t)
+    expect((await browser.signIn(acme, eve.subject)).statusCode).toBe(303)
+    expect(await usernameOf(browser)).toBe(eve.subject)
+    expect(await accountOf(eve.subject)).toMatchObject({ email: eve.email, display_name: eve.name })
+    const { rows } = await t.db.query('select email from account_identity where subject = $1', [eve.subject])
+    expect(rows).toEqual([{ email: 'new@acme.example' }])
+  })
+
+  it('does not take an email that the provider has not verified', async () => {
+    const eve = aPerson(acme, { email_verified: false })
+    const browser = new Walker(t)
+    await browser.signIn(acme, eve.subject)
+    expect(await accountOf(await usernameOf(browser))).toMatchObject({ email: null, email_verified_at: null })
+  })
+
+  it('makes a username of anything, and one that is free', async () => {
+    const base = aName('jörg').replace('ö', 'o')
+    const names: (string | null)[] = []
+    for (const preferred_username of [base.replace('o', 'Ö'), `--${base}..`, `${base}@x.example`]) {
+      const { subject } = aPerson(acme, { preferred_username, email: undefined })
+      const browser = new Walker(t)
+      const end = await browser.signIn(acme, subject)
+      if (end.headers.location !== '/') {
+        await choose(browser, String(end.headers.location), { decision: 'new' })
+      }
+      names.push(await usernameOf(browser))
+    }
+    expect(names).toEqual([base, `${base}-2`, `${base}-3`])
+  })
+
+  it('lets two callbacks of one new person race into one account', async () => {
+    const eve = aPerson()
+    const browsers = [new Walker(t), new Walker(t), new Walker(t)]
+    const callbacks = await Promise.all(
+      browsers.map(async (browser) =>
+        browser.signInThere(await browser.open('/login/oidc/acme'), eve.subject),
+      ),
+    )
+    const ends = await Promise.all(browsers.map((browser, i) => browser.open(callbacks[i] as string)))
+    expect(ends.map(({ statusCode, headers }) => [statusCode, headers.location])).toEqual(
+      browsers.map(() => [303, '/']),
+    )
+    expect(await Promise.all(browsers.map(usernameOf))).toEqual(browsers.map(() => eve.subject))
+  })
+
+  it('refuses a disabled account, and one whose verified email a disabled account has', async () => {
+    const eve = aPerson()
+    await new Walker(t).signIn(acme, eve.subject)
+    await t.db.query('update account set disabled_at = now() where username = $1', [eve.subject])
+    const end = await new Walker(t).signIn(acme, eve.subject)
+    expect([end.statusCode, problemOf(end)]).toEqual([403, expect.stringContaining('disabled')])
+    const email = `${aName('ann')}@acme.example`
+    const ann = await anAccount(t.db, { email })
+    await t.db.query('update account set disabled_at = now() where id = $1', [ann.id])
+    const other = await new Walker(t).signIn(acme, aPerson(acme, { email }).subject)
+    expect([other.statusCode, problemOf(other)]).toEqual([403, expect.stringContaining('disabled')])
+  })
+})
+
+describe('the allowed domains of a provider', () => {
+  it.each([
+    ['lets in a verified email of one of them', { email: 'in@ACME.example' }, 303],
+    ['refuses another domain', { email: 'out@elsewhere.example' }, 403],
+    ['refuses a domain that only ends alike', { email: 'out@notacme.example' }, 403],
+    ['refuses an email that is not verified', { email: 'in@other.example', email_verified: false }, 403],
+    ['refuses a person without email', { email: undefined, email_verified: undefined }, 403],
+  ])('%s', async (_what, claims, status) => {
+    const { subject } = aPerson(strict, claims)
+    const browser = new Walker(t)
+    expect((await browser.signIn(strict, subject)).statusCode).toBe(status)
+    expect(await usernameOf(browser)).toBe(status === 303 ? subject : null)
+  })
+
+  it('are checked at every sign-in', async () => {
+    const { subject } = aPerson(strict)
+    await new Walker(t).signIn(strict, subject)
+    strict.people.set(subject, { email: 'gone@elsewhere.example', email_verified: true })
+    expect((await new Walker(t).signIn(strict, subject)).statusCode).toBe(403)
+  })
+})
+
+/** Sends a form of the page that asks whose account it is. */
+async function choose(browser: Walker, url: string, fields: Record<string, string>) {
+  const question = await browser.open(url)
+  const proof = new URL(url, baseUrl).searchParams.get('proof') ?? ''
+  return browser.post(url.split('?', 1)[0] ?? '', { csrf_token: csrfTokenIn(question), proof, ...fields })
+}
+
+describe('a person whose email or name an account has', () => {
+  it('is never signed in to it without its password', async () => {
+    const email = `${aName('ann')}@acme.example`
+    const ann = await anAccount(t.db, { email })
+    for (const claims of [{ email: email.toUpperCase() }, { preferred_username: ann.username }]) {
+      const browser = new Walker(t)
+      const end = await browser.signIn(acme, aPerson(acme, claims).subject)
+      expect(end.headers.location).toMatch(/^\/login\/oidc\/acme\/account\?proof=/)
+      const question = await browser.open(String(end.headers.location))
+      expect(question.body).toContain(`<strong>${ann.username}</strong>`)
+      const wrong = await choose(browser, String(end.headers.location), {
+        decision: 'link',
+        password: 'wrong password',
+      })
+      expect([wrong.statusCode, problemOf(wrong)]).toEqual([403, 'This is not the password of that account.'])
+      expect(await usernameOf(browser)).toBeNull()
+    }
+  })
+
+  it('links it with its password, and keeps what the account says', async () => {
+    const ann = await anAccount(t.db)
+    const id = (await rememberPage(t.db, '127.0.0.1', '/settings/tokens')) ?? ''
+    const eve = aPerson(acme, { preferred_username: ann.username })
+    const browser = new Walker(t)
+    const { headers } = await browser.signIn(acme, eve.subject, id)
+    const linked = await choose(browser, String(headers.location), { decision: 'link', password })
+    expect([linked.statusCode, linked.headers.location]).toEqual([303, '/settings/tokens'])
+    expect(await usernameOf(browser)).toBe(ann.username)
+    expect(await accountOf(ann.username)).toMatchObject({ email: null, display_name: '' })
+    const again = new Walker(t)
+    await again.signIn(acme, eve.subject)
+    expect(await usernameOf(again)).toBe(ann.username)
+    const events = await actionsOf(ann.username)
+    expect(events.map(({ action }) => action)).toContain('identity-linked')
+  })
+
+  it('may make a new account instead, without the email', async () => {
+    const email = `${aName('ann')}@acme.example`
+    const ann = await anAccount(t.db, { email })
+    const { subject } = aPerson(acme, { email, preferred_username: ann.username })
+    const browser = new Walker(t)
+    const { headers } = await browser.signIn(acme, subject)
+    const made = await choose(browser, String(headers.location), { decision: 'new' })
+    expect(made.statusCode).toBe(303)
+    expect(await usernameOf(browser)).toBe(`${ann.username}-2`)
+    expect(await accountOf(`${ann.username}-2`)).toMatchObject({ email: null })
+  })
+
+  it('is not found by an email that the provider has not verified', async () => {
+    const email = `${aName('ann')}@acme.example`
+    const ann = await anAccount(t.db, { email })
+    const { subject } = aPerson(acme, { email, email_verified: false })
+    const browser = new Walker(t)
+    expect((await browser.signIn(acme, subject)).headers.location).toBe('/')
+    expect(await usernameOf(browser)).toBe(subject)
+    expect(await accountOf(ann.username)).toMatchObject({ email })
+  })
+
+  it('cannot use the question twice, nor in another browser', async () => {
+    const ann = await anAccount(t.db)
+    const browser = new Walker(t)
+    const { headers } = await browser.signIn(
+      acme,
+      aPerson(acme, { preferred_username: ann.username }).subject,
+    )
+    const url = String(headers.location)
+    expect((await new Walker(t).open(url)).statusCode).toBe(410)
+    const question = await browser.open(url)
+    const fields = {
+      csrf_token: csrfTokenIn(question),
+      proof: new URL(url, baseUrl).searchParams.get('proof') ?? '',
+      decision: 'new',
+    }
+    const both = await Promise.all([
+      browser.post('/login/oidc/acme/account', fields),
+      browser.post('/login/oidc/acme/account', fields),
+    ])
+    expect(both.map(({ statusCode }) => String(statusCode)).toSorted()).toEqual(['303', '410'])
+  })
+})
+
+describe('linking on the account page', () => {
+  it('lists, links and unlinks', async () => {
+    const ann = await anAccount(t.db)
+    const browser = new Walker(t, await signIn(t.app, ann))
+    expect((await browser.open('/settings/account')).body).toContain('/login/oidc/acme/link')
+    const question = await browser.open('/login/oidc/acme/link')
+    expect(question.headers['content-security-policy']).not.toContain('form-action')
+    const start = await browser.post('/login/oidc/acme/link', { csrf_token: csrfTokenIn(question) })
+    const eve = aPerson()
+    const end = await browser.open(await browser.signInThere(start, eve.subject))
+    expect([end.statusCode, end.headers.location]).toEqual([303, '/settings/account'])
+    const page = await browser.open('/settings/account')
+    expect(page.body).toContain('Your account is linked with Acme &amp; Co.')
+    expect(page.body).toContain(eve.email)
+    const fields = { csrf_token: csrfTokenIn(page), issuer: acme.issuer }
+    expect((await browser.post('/settings/account/identities/unlink', fields)).statusCode).toBe(303)
+    expect((await browser.open('/settings/account')).body).toContain('/login/oidc/acme/link')
+    const events = (await actionsOf(ann.username)).map(({ action }) => action)
+    expect(events.slice(-2)).toEqual(['identity-linked', 'identity-unlinked'])
+  })
+
+  it('cannot be started by another site', async () => {
+    const browser = new Walker(t, await signIn(t.app, await anAccount(t.db)))
+    expect((await browser.post('/login/oidc/acme/link', {})).statusCode).toBe(403)
+  })
+
+  it('refuses a person who is linked with another account', async () => {
+    const eve = aPerson()
+    await new Walker(t).signIn(acme, eve.subject)
+    const ann = await anAccount(t.db)
+    const browser = new Walker(t, await signIn(t.app, ann))
+    const question = await browser.open('/login/oidc/acme/link')
+    const start = await browser.post('/login/oidc/acme/link', { csrf_token: csrfTokenIn(question) })
+    const end = await browser.open(await browser.signInThere(start, eve.subject))
+    expect([end.statusCode, end.body]).toEqual([409, expect.stringContaining('linked with another account')])
+    expect(await usernameOf(browser)).toBe(ann.username)
+  })
+
+  it('links nothing when the browser is signed in to another account by then', async () => {
+    const browser = new Walker(t, await signIn(t.app, await anAccount(t.db)))
+    const question = await browser.open('/login/oidc/acme/link')
+    const start = await browser.post('/login/oidc/acme/link', { csrf_token: csrfTokenIn(question) })
+    const callback = await browser.signInThere(start, aPerson().subject)
+    await browser.post('/logout', { csrf_token: csrfTokenIn(question) })
+    expect((await browser.open(callback)).statusCode).toBe(403)
+  })
+
+  it('keeps the only way to sign in, also when two are unlinked at once', async () => {
+    const eve = aPerson()
+    const browser = new Walker(t)
+    await browser.signIn(acme, eve.subject)
+    const page = await browser.open('/settings/account')
+    const unlink = (issuer: string) =>
+      browser.post('/settings/account/identities/unlink', { csrf_token: csrfTokenIn(page), issuer })
+    const refused = await unlink(acme.issuer)
+    expect([refused.statusCode, refused.body]).toEqual([409, expect.stringContaining('only way to sign in')])
+    const question = await browser.open('/login/oidc/strict/link')
+    const start = await browser.post('/login/oidc/strict/link', { csrf_token: csrfTokenIn(question) })
+    await browser.open(await browser.signInThere(start, aPerson(strict).subject))
+    const both = await Promise.all([unlink(acme.issuer), unlink(strict.issuer)])
+    expect(both.map(({ statusCode }) => String(statusCode)).toSorted()).toEqual(['303', '409'])
+  })
+})

@@ -1,0 +1,104 @@
+import { describe, expect, it } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+import { readProviders } from '../../src/domain/identity-provider.ts'
+
+const acme = {
+  OIDC_ACME_ISSUER: 'https://id.acme.example/realms/main',
+  OIDC_ACME_CLIENT_ID: 'svc',
+  OIDC_ACME_CLIENT_SECRET: 'secret',
+}
+
+describe('readProviders', () => {
+  it('reads any number of providers, ordered by name, with defaults', () => {
+    const { providers, mistakes } = readProviders({
+      ...acme,
+      OIDC_A_B_ISSUER: 'http://127.0.0.1:8080',
+      OIDC_A_B_CLIENT_ID: 'id',
+      OIDC_A_B_CLIENT_SECRET: 's',
+      OIDC_A_B_LABEL: 'A & B',
+      OIDC_A_B_SCOPES: 'openid,email groups',
+      OIDC_A_B_ALLOWED_DOMAINS: 'Example.com, b.example',
+      OIDC_A_B_GROUPS_CLAIM: 'realm_access.roles',
+      OIDC_A_B_GROUP_MAP: 'developers=acme:write, cn=a%2Cou=b=acme:admin,/x y=php:guest',
+      UNRELATED: 'x',
+      OIDC_RSA_PRIVATE_KEY: 'of other software',
+    })
+    expect(mistakes).toEqual([])
+    expect(providers).toEqual([
+      {
+        name: 'a-b',
+        label: 'A & B',
+        issuer: 'http://127.0.0.1:8080',
+        clientId: 'id',
+        clientSecret: 's',
+        scopes: 'openid email groups',
+        allowedDomains: ['example.com', 'b.example'],
+        groupsClaim: 'realm_access.roles',
+        groupMap: [
+          { providerGroup: 'developers', group: 'acme', role: 'developer' },
+          { providerGroup: 'cn=a,ou=b', group: 'acme', role: 'admin' },
+          { providerGroup: '/x y', group: 'php', role: 'guest' },
+        ],
+      },
+      {
+        name: 'acme',
+        label: 'Acme',
+        issuer: 'https://id.acme.example/realms/main',
+        clientId: 'svc',
+        clientSecret: 'secret',
+        scopes: 'openid profile email',
+        allowedDomains: [],
+        groupsClaim: 'groups',
+        groupMap: [],
+      },
+    ])
+  })
+
+  it.each([
+    ['ISSUER', 'id.acme.example', 'must be a URL'],
+    ['ISSUER', 'ftp://id.acme.example', 'must be a URL'],
+    ['ISSUER', 'http://id.acme.example', 'must use https'],
+    ['ISSUER', 'http://127.0.0.1.evil.example', 'must use https'],
+    ['ISSUER', 'https://a:b@id.acme.example', 'must have no credentials'],
+    ['ISSUER', 'https://id.acme.example/?a', 'must have no credentials'],
+    ['ISSUER', 'https://id.acme.example/.well-known/openid-configuration', 'must be the issuer itself'],
+    ['CLIENT_ID', '', 'is missing'],
+    ['CLIENT_SECRET', 'a\nb', 'must be one line'],
+    ['SCOPES', 'profile', 'must contain openid'],
+    ['SCOPES', 'openid "x"', 'must be scopes'],
+    ['ALLOWED_DOMAINS', 'acme', 'must be domains'],
+    ['ALLOWED_DOMAINS', ',', 'must be domains'],
+    ['ALLOWED_DOMAINS', '@acme.example', 'must be domains'],
+    ['GROUP_MAP', 'developers', 'has an entry'],
+    ['GROUP_MAP', 'developers=acme:owner', 'has an entry'],
+    ['GROUP_MAP', 'developers=acme:constructor', 'has an entry'],
+    ['GROUP_MAP', 'developers=Acme Inc:write', 'has an entry'],
+    ['GROUP_MAP', '%=acme:write', 'has an entry'],
+    ['LABEL', 'x'.repeat(61), 'must be one line'],
+    ['CLIENT_SECRT', 'x', 'is no setting of a provider'],
+  ])('refuses %s=%j', (part, value, mistake) => {
+    const { mistakes } = readProviders({ ...acme, [`OIDC_ACME_${part}`]: value })
+    expect(mistakes).toEqual([expect.stringContaining(`OIDC_ACME_${part} ${mistake}`)])
+  })
+
+  it('refuses two providers with one issuer', () => {
+    const twin = { OIDC_B_ISSUER: acme.OIDC_ACME_ISSUER, OIDC_B_CLIENT_ID: 'b', OIDC_B_CLIENT_SECRET: 'b' }
+    expect(readProviders({ ...acme, ...twin }).mistakes).toEqual([
+      'OIDC_B_ISSUER is also the issuer of the provider acme',
+    ])
+  })
+
+  it('is part of the configuration, which names all mistakes together', () => {
+    const mistaken = { ...acme, PORT: 'x', OIDC_ACME_ISSUER: 'x', OIDC_B_ISSUER: 'https://b.example' }
+    expect(() => readConfig(mistaken)).toThrow(
+      /PORT.*\n.*OIDC_ACME_ISSUER must.*\n.*OIDC_B_CLIENT_ID is missing.*\n.*OIDC_B_CLIENT_SECRET is missing$/,
+    )
+    expect(readConfig(acme).providers).toHaveLength(1)
+  })
+
+  it('is needed when nobody may sign in with a password', () => {
+    expect(() => readConfig({ PASSWORD_SIGN_IN: 'off' })).toThrow(/PASSWORD_SIGN_IN can be off only with/)
+    expect(readConfig({ ...acme, PASSWORD_SIGN_IN: 'off' }).passwordSignIn).toBe('off')
+    expect(() => readConfig({ PASSWORD_SIGN_IN: 'no' })).toThrow(/PASSWORD_SIGN_IN must be/)
+  })
+})
