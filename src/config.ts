@@ -55,6 +55,7 @@ function isHostAndPort(text: string): boolean {
   return /^(?:\[[\da-f:.]+\]|[\w.-]+|[\da-f:]*::[\da-f:.]*)(?::\d{1,5})?$/i.test(text)
 }
 
+const factorRules = ['off', 'admins', 'all'] as const
 const secretKey = z.string().regex(/^[!-~]{32,1000}$/, {
   error: 'must be 32 to 1000 ASCII characters without spaces, such as the output of: openssl rand -base64 32',
 })
@@ -81,6 +82,7 @@ const Environment = z.object({
   DATA_DIR: z.string().default('./data'),
   SECRET_KEY: secretKey.optional(),
   SECRET_KEY_PREVIOUS: secretKey.optional(),
+  REQUIRE_SECOND_FACTOR: z.enum(factorRules, { error: `must be ${factorRules.join(', ')}` }).default('off'),
   TRUST_PROXY: z
     .string()
     .refine(
@@ -155,6 +157,8 @@ export interface Config {
   secretKey: string | null
   /** The key before the current one. It only decrypts, until `svc rekey` has run. */
   previousSecretKey: string | null
+  /** Who must have a second factor. Groups may require it of their members, too. */
+  requireSecondFactor: FactorRule
   /** The folder of the operator's migrations. */
   migrationsDir: string
   /** True when the environment sets the folder: then it must exist. */
@@ -185,6 +189,9 @@ export interface MailSettings {
   /** The sender: an email address, or a name with one. */
   from: string
 }
+
+/** Nobody, site administrators, or everybody. */
+export type FactorRule = (typeof factorRules)[number]
 
 /** How long events are kept. */
 export interface EventSettings {
@@ -270,6 +277,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     trustProxy: readTrustProxy(env.TRUST_PROXY),
     secretKey: env.SECRET_KEY ?? null,
     previousSecretKey: env.SECRET_KEY_PREVIOUS ?? null,
+    requireSecondFactor: env.REQUIRE_SECOND_FACTOR,
     migrationsDir: resolve(env.MIGRATIONS_DIR ?? join(env.DATA_DIR, 'migrations')),
     isMigrationsDirGiven: env.MIGRATIONS_DIR !== undefined,
     maxArchiveBytes: env.MAX_ARCHIVE_BYTES,

@@ -5,6 +5,6 @@ language sql stable parallel safe as $$
   select greatest(
     (select 'admin'::member_role from account where id = the_account_id and is_admin),
     (select m.role from repository_member m where m.repository_id = the_repository_id and m.account_id = the_account_id),
-    (select m.role from group_member m join repository r on r.group_id = m.group_id
+    (select m.role from counted_group_member m join repository r on r.group_id = m.group_id
       where r.id = the_repository_id and m.account_id = the_account_id))
 $$;

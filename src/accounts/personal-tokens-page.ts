@@ -33,7 +33,7 @@ import {
   revokePersonalToken,
 } from './personal-tokens.ts'
 import type { Session } from './sessions.ts'
-import { readSession, redirectToSignIn } from './visitor.ts'
+import { readSession, redirectToSignIn, requireConfirmation } from './visitor.ts'
 
 /** The number of tokens on a page. A link leads to the next ones. */
 const tokensPerPage = 50
@@ -91,6 +91,8 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     if (readForm(ActionForm, request).action === 'search') {
       return showTokens(context, reply, session, { form, problem: null, wasRevoked: false })
     }
+    if (form.scopes.some((scope) => scope.endsWith(':rw')))
+      await requireConfirmation(context, request, session, '/settings/tokens')
     const chosen = await listNamedRepositories(db, session.account.id, form.repositories)
     const choice = readChoice(form, chosen)
     const made =

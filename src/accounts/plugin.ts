@@ -10,6 +10,7 @@ import { loginRoutes } from './login.ts'
 import { passwordResetRoutes } from './password-reset-page.ts'
 import { noPasswordHere } from './password-sign-in.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
+import { confirmAccessRoutes } from './second-factor/confirm-access.ts'
 import { factorRoutes } from './second-factor/factor-page.ts'
 import { secondStepRoutes } from './second-factor/second-step.ts'
 import { sessionRoutes } from './sessions-page.ts'
@@ -48,6 +49,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
       await unlinkRoutes(scope, context)
       await securityRoutes(scope, context)
       await factorRoutes(scope, context)
+      await confirmAccessRoutes(scope, context)
     })
   })
 }

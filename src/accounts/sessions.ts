@@ -1,3 +1,4 @@
+import type { FactorRule } from '../config.ts'
 import type { Queryable } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import { csrfTokenOf } from '../http/csrf.ts'
@@ -9,12 +10,19 @@ const idleLifetimeSeconds = 7 * 86_400
 /** A session ends at the latest this long after its sign-in. */
 const lifetimeSeconds = 30 * 86_400
 
+/** How long a proof of the person counts for sensitive acts. */
+const proofSeconds = 15 * 60
+
 /** A signed-in browser. */
 export interface Session {
   idHash: SecretHash
   account: SessionAccount
   /** The token of all forms on the pages of this session. */
   csrfToken: string
+  /** False when the last proof of the person is older than 15 minutes. Sensitive acts then ask for another one. */
+  isConfirmed: boolean
+  /** True: the site or a group requires a second factor, and the account has none. */
+  lacksFactor: boolean
 }
 
 export interface SessionAccount {
@@ -55,12 +63,13 @@ export async function findSession(
   db: Queryable,
   id: string,
   network: string | null = null,
+  factorRule: FactorRule = 'off',
 ): Promise<Session | null> {
   const idHash = hashSecret(id)
-  const { rows } = await db.query<SessionAccount>({
+  const { rows } = await db.query<SessionAccount & Pick<Session, 'isConfirmed' | 'lacksFactor'>>({
     name: 'find-session',
     text: `with running as (
-             select s.id_hash, s.last_seen_at, a.id, a.username, a.display_name, a.is_admin
+             select s.id_hash, s.last_seen_at, s.proved_at, a.id, a.username, a.display_name, a.is_admin
                from session s
                join account a on a.id = s.account_id and a.disabled_at is null
               where s.id_hash = $1 and s.expires_at > now()
@@ -70,11 +79,24 @@ export async function findSession(
                from running r
               where s.id_hash = r.id_hash and r.last_seen_at < now() - interval '1 minute'
            )
-           select id, username, display_name as "displayName", is_admin as "isAdmin" from running`,
-    values: [idHash, idleLifetimeSeconds, network],
+           select id, username, display_name as "displayName", is_admin as "isAdmin",
+                  proved_at > now() - make_interval(secs => $5) as "isConfirmed",
+                  case when $4 = 'all' or ($4 = 'admins' and is_admin)
+                         or exists (select from group_member m join repository_group g on g.id = m.group_id
+                                     where m.account_id = r.id and g.requires_second_factor)
+                       then not has_second_factor(r.id) else false end as "lacksFactor"
+             from running r`,
+    values: [idHash, idleLifetimeSeconds, network, factorRule, proofSeconds],
   })
-  const account = rows[0]
-  return account ? { idHash, account, csrfToken: csrfTokenOf(id) } : null
+  const [found] = rows
+  if (!found) return null
+  const { isConfirmed, lacksFactor, ...account } = found
+  return { idHash, account, csrfToken: csrfTokenOf(id), isConfirmed, lacksFactor }
+}
+
+/** Notes that the person of a session has just proven again to be the owner of the account. */
+export async function confirmSession(db: Queryable, idHash: SecretHash): Promise<void> {
+  await db.query('update session set proved_at = now() where id_hash = $1', [idHash])
 }
 
 /** Ends a session. */

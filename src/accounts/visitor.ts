@@ -2,16 +2,58 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { readCookie } from '../http/cookies.ts'
 import { networkOf } from '../http/failure-limit.ts'
+import { PageRedirect } from '../http/page-error.ts'
 import { findSession, type Session } from './sessions.ts'
 import { rememberAuthorizationLink, rememberPage } from './sign-in-returns.ts'
 
-/** Returns the session of the request's browser. Null when nobody is signed in. */
+/**
+ * Returns the session of the request's browser. Null when nobody is signed in. A person who must have a second factor and
+ * has none gets to no page but those that set one up: it throws PageRedirect to them, unless `mayLackFactor`.
+ */
 export async function readSession(
-  { config, db }: AppContext,
+  context: AppContext,
   request: FastifyRequest,
+  { mayLackFactor = false } = {},
 ): Promise<Session | null> {
+  const { config, db } = context
   const id = readCookie(request, config, 'session')
-  return id === null ? null : await findSession(db, id, networkOf(request.ip))
+  if (id === null) return null
+  const session = await findSession(db, id, networkOf(request.ip), config.requireSecondFactor)
+  if (!session?.lacksFactor || mayLackFactor) return session
+  throw new PageRedirect(
+    withReturn('/settings/second-factor', (await rememberRequest(context, request)) ?? ''),
+  )
+}
+
+/**
+ * Throws PageRedirect to the page that asks for a password or second factor, when the last proof of the session's person
+ * is older than 15 minutes. Call it before a sensitive act. The browser then returns to the page. For a POST, pass the
+ * page of its form, which then says that nothing was done yet.
+ */
+export async function requireConfirmation(
+  context: AppContext,
+  request: FastifyRequest,
+  session: Session,
+  page = request.url,
+): Promise<void> {
+  if (session.isConfirmed) return
+  const isForm = request.method === 'POST'
+  const id = await rememberPage(context.db, networkOf(request.ip), page)
+  throw new PageRedirect(withReturn('/settings/confirm-access', id ?? '', isForm ? { form: '1' } : {}))
+}
+
+/** Remembers where a request wanted to go. Nothing for a form: its page is led to again from the menu. */
+async function rememberRequest({ db }: AppContext, request: FastifyRequest): Promise<string | null> {
+  if (request.method !== 'GET') return null
+  const network = networkOf(request.ip)
+  const isLink = request.routeOptions.url === '/oauth2/auth'
+  return isLink ? rememberAuthorizationLink(db, network, request.url) : rememberPage(db, network, request.url)
+}
+
+/** Adds the id of the page to return to, and more, to the query of a path. An empty id is left out. */
+export function withReturn(path: string, returnId: string, more: Record<string, string> = {}): string {
+  const query = new URLSearchParams({ ...(returnId === '' ? {} : { return: returnId }), ...more }).toString()
+  return query === '' ? path : `${path}?${query}`
 }
 
 /**
@@ -25,7 +67,7 @@ export async function redirectToSignIn(
   page = request.url,
 ): Promise<FastifyReply> {
   const id = await rememberPage(db, networkOf(request.ip), page)
-  return reply.redirect(signInUrl(id), 303)
+  return reply.redirect(withReturn('/login', id ?? ''), 303)
 }
 
 /** Like `redirectToSignIn`, for a link to the authorization endpoint with a proven client and redirect URI. */
@@ -36,9 +78,5 @@ export async function redirectLinkToSignIn(
   link: string,
 ): Promise<FastifyReply> {
   const id = await rememberAuthorizationLink(db, networkOf(request.ip), link)
-  return reply.redirect(signInUrl(id), 303)
-}
-
-function signInUrl(returnId: string | null): string {
-  return returnId === null ? '/login' : `/login?return=${returnId}`
+  return reply.redirect(withReturn('/login', id ?? ''), 303)
 }

@@ -1,7 +1,7 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { changeGroupName, removeGroup } from '../registry/tenancy.ts'
+import { changeGroupName, removeGroup, requireFactorOfMembers } from '../registry/tenancy.ts'
 import { insertGroup, type ListedGroup, listGroups } from '../repositories/groups.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
@@ -12,6 +12,7 @@ export function groupCommand(): Command {
     .description('Groups of repositories.')
     .addCommand(createCommand())
     .addCommand(listCommand())
+    .addCommand(setCommand())
     .addCommand(renameCommand())
     .addCommand(deleteCommand())
 }
@@ -53,6 +54,29 @@ function listCommand(): Command {
         }),
       ),
     )
+}
+
+function setCommand(): Command {
+  const rule = new Option(
+    '--require-second-factor <on|off>',
+    'members without one have no role until they add one',
+  )
+  return new Command('set')
+    .description('Change the settings of a group.')
+    .argument('<group>', 'its name')
+    .addOption(rule.choices(['on', 'off']).makeOptionMandatory())
+    .addOption(jsonOption())
+    .action(async (name: string, options: { requireSecondFactor: 'on' | 'off'; json?: boolean }) => {
+      const isRequired = options.requireSecondFactor === 'on'
+      await withDatabase(async (db) =>
+        requireFactorOfMembers(db, commandLine, await theGroup(db, name), isRequired),
+      )
+      printResult(
+        options,
+        { group: name, requires_second_factor: isRequired },
+        `${name} ${isRequired ? 'requires' : 'does not require'} a second factor of its members.`,
+      )
+    })
 }
 
 function renameCommand(): Command {

@@ -11,6 +11,17 @@ export class PageError extends Error {
   }
 }
 
+/** Thrown when the browser must go to another page first. `location` is a path of this site. */
+export class PageRedirect extends Error {
+  override readonly name = 'PageRedirect'
+  readonly location: string
+
+  constructor(location: string) {
+    super(`redirect to ${location}`)
+    this.location = location
+  }
+}
+
 /** Returns the error for a page that does not exist, or that the visitor may not see. */
 export function pageNotFound(): PageError {
   return new PageError(404, 'This page does not exist, or you do not have access to it.')

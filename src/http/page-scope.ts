@@ -4,7 +4,7 @@ import type { Config } from '../config.ts'
 import { isOutage } from '../database/database.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
-import { PageError } from './page-error.ts'
+import { PageError, PageRedirect } from './page-error.ts'
 import { nobody, page, type Visitor } from './pages.ts'
 
 /**
@@ -70,6 +70,7 @@ export async function showError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
+  if (error instanceof PageRedirect) return reply.redirect(error.location, 303)
   if (error instanceof PageError) return showPageError(error, reply)
   if (error instanceof FormError) return showPageError(new PageError(400, error.message), reply)
   const status = error.statusCode ?? 500

@@ -22,8 +22,10 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
   app.get('/oauth2/auth', { exposeHeadRoute: false }, async (request, reply) => {
     const link = await proveLink(context.db, request.url)
     const asked = readAuthorizeRequest(link)
-    const session = await readSession(context, request)
-    if (session) return await redirectOrAsk(context, request, reply, session, link, asked)
+    // Without a page for the person, the application gets the error below.
+    const session = await readSession(context, request, { mayLackFactor: asked.prompt === 'none' })
+    if (session && !session.lacksFactor)
+      return await redirectOrAsk(context, request, reply, session, link, asked)
     if (asked.prompt !== 'none') return await redirectLinkToSignIn(context, request, reply, request.url)
     throw new AuthorizationError(link.target, 'login_required', 'Nobody is signed in.')
   })

@@ -57,6 +57,7 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'remove-group-member': 'took away a role in the group',
   'change-repository': 'changed the settings',
   'rename-group': 'renamed the group',
+  'set-group': 'changed the settings of the group',
   import: 'imported',
   'create-deploy-token': 'made a deploy token',
   'revoke-deploy-token': 'revoked a deploy token',

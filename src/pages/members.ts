@@ -1,13 +1,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { findAccountByUsername } from '../accounts/accounts.ts'
+import { findFactors, hasFactor } from '../accounts/second-factor/factors.ts'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
 import { type Act, type Role, roles } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
+import { PageError } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { changeMember, type MemberChange } from '../registry/membership.ts'
+import { requireFactorOfMembers } from '../registry/tenancy.ts'
+import { isFactorRequired } from '../repositories/groups.ts'
 import { listGroupMembers, listMembers } from '../repositories/members.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
@@ -40,12 +44,15 @@ const membersPage = page<{
   form: { username: string; role: Role }
   problem: string | null
   next: string | null
+  /** Whether members need a second factor; null on the page of a repository. */
+  requiresFactor: boolean | null
 }>('pages/members')
 
 const MembersQuery = z.object({ after: text })
 const UsernameQuery = z.object({ username: text })
 const username = text.transform((name) => name.trim())
 const MemberForm = z.object({ username, role: z.enum(roles) })
+const RuleForm = z.object({ second_factor: z.enum(['required', 'optional']) })
 const RemovalForm = z.object({ username })
 
 type MembersRequest = FastifyRequest<{ Params: { group: string; name?: string } }>
@@ -109,6 +116,26 @@ export async function membersRoutes(app: FastifyInstance, context: PagesContext)
     })
   }
 
+  app.post<{ Params: { group: string } }>('/:group/-/members/second-factor', async (request, reply) => {
+    const session = await readSession(context, request)
+    const { group: name } = request.params
+    const back = membersUrl({ group: name })
+    if (!session) return redirectToSignIn(context, request, reply, back)
+    const group = await managedGroup(db, name, session)
+    await requireConfirmation(context, request, session, back)
+    const isRequired = readForm(RuleForm, request).second_factor === 'required'
+    if (isRequired && !hasFactor(await findFactors(db, session.account.id))) {
+      throw new PageError(
+        409,
+        'Add a second factor to your own account first. You would lose your own role here.',
+      )
+    }
+    await requireFactorOfMembers(db, authorOf(request, session), group, isRequired)
+    const what = isRequired ? 'requires' : 'does not require'
+    leaveNotice(request, reply, config, `${name} ${what} a second factor of its members.`)
+    return reply.redirect(back, 303)
+  })
+
   async function placeOf({ params }: MembersRequest, session: Session, act: Act): Promise<Place> {
     const { group, name } = params
     if (name === undefined) {
@@ -150,6 +177,7 @@ export async function membersRoutes(app: FastifyInstance, context: PagesContext)
       members,
       roles,
       next: found.length > membersPerPage ? (members.at(-1)?.username ?? null) : null,
+      requiresFactor: 'groupId' in place.target ? await isFactorRequired(db, place.target.groupId) : null,
     })
   }
 

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
 import type { Act } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
@@ -41,6 +41,8 @@ interface VersionAct {
   button: string
   done: (version: string) => string
   asksReason?: true
+  /** Asks for another proof of the person when the last one is old. */
+  isSensitive?: true
   run: (pool: PagesContext['changes'], change: VersionChange, reason: string) => Promise<void>
 }
 
@@ -52,6 +54,7 @@ const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', Versi
     explanation:
       'Composer no longer finds the version. Lock files can still install it, and its number stays taken. You can restore it.',
     button: 'Delete',
+    isSensitive: true,
     done: (version) => `Version ${version} deleted.`,
     run: deleteVersion,
   },
@@ -123,6 +126,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       const { about } = await packageOf(request, session, known.act)
       const { version } = readQuery(VersionForm, request)
       if (!(await findVersion(db, about.id, version))) throw pageNotFound()
+      if (known.isSensitive) await requireConfirmation(context, request, session)
       return confirmationPage(reply, session, {
         title: known.title(version),
         explanation: known.explanation,
@@ -146,6 +150,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       if (!session) return redirectToSignIn(context, request, reply, back)
       const { repository, about } = await packageOf(request, session, known.act)
       const { version, reason } = readForm(VersionForm, request)
+      if (known.isSensitive) await requireConfirmation(context, request, session, back)
       if (known.asksReason && !QuarantineReason.safeParse(reason).success) {
         throw new PageError(
           400,

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
 import { brokenConstraint } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 import { visibilities } from '../domain/permissions.ts'
@@ -60,6 +60,7 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
   app.post<Route>(`${url}/delete`, async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
+    await requireConfirmation(context, request, session, settingsUrl(request.params))
     const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
     if (readForm(DeletionForm, request).path !== repository.path) {
       return refuse(reply, session, repository, `Nothing was deleted: type ${repository.path} to delete it.`)

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { Visibility } from '../domain/permissions.ts'
-import { deleteGroup, type Group, renameGroup } from '../repositories/groups.ts'
+import { deleteGroup, type Group, renameGroup, setFactorRequired } from '../repositories/groups.ts'
 import {
   changeRepository,
   deleteRepository,
@@ -55,6 +55,19 @@ export async function changeGroupName(
     await renameGroup(tx, group.id, newName)
     await markDocumentsOutdated(tx, group.id)
     await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
+  })
+}
+
+/** Makes a group require a second factor of its members, or not, and writes the event. */
+export async function requireFactorOfMembers(
+  db: pg.Pool,
+  author: Author,
+  group: { id: string },
+  isRequired: boolean,
+): Promise<void> {
+  await transaction(db, async (tx) => {
+    if (!(await setFactorRequired(tx, group.id, isRequired))) return
+    await note(tx, author, { groupId: group.id }, 'set-group', { requires_second_factor: isRequired })
   })
 }
 

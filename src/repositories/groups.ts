@@ -35,7 +35,7 @@ export async function findVisibleGroup(
        from repository_group g
       cross join lateral (
         select greatest((select 'admin'::member_role from account where id = $2 and is_admin),
-                        (select role from group_member where group_id = g.id and account_id = $2)) as role) own
+                        (select role from counted_group_member where group_id = g.id and account_id = $2)) as role) own
       where g.name = $1
         and (own.role is not null
              or exists (select from repository r where r.group_id = g.id and r.visibility = 'public')
@@ -70,6 +70,28 @@ export async function listGroupsOf(db: Queryable, accountId: string): Promise<Gr
     [accountId],
   )
   return rows
+}
+
+/** Returns whether a group requires a second factor of its members. */
+export async function isFactorRequired(db: Queryable, groupId: string): Promise<boolean> {
+  const { rows } = await db.query<{ isRequired: boolean }>(
+    'select requires_second_factor as "isRequired" from repository_group where id = $1',
+    [groupId],
+  )
+  return rows[0]?.isRequired === true
+}
+
+/** Makes a group require a second factor of its members, or not. False when it was so already. */
+export async function setFactorRequired(
+  tx: pg.PoolClient,
+  groupId: string,
+  isRequired: boolean,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    'update repository_group set requires_second_factor = $2 where id = $1 and requires_second_factor <> $2',
+    [groupId, isRequired],
+  )
+  return rowCount === 1
 }
 
 /** A group with details for the operator. */

@@ -51,7 +51,7 @@ const roleOn = (id: string, groupId: string) =>
 /** The ids of the repositories that the account is a member of. A site administrator is a member of all. */
 const memberIds = `(select repository_id from repository_member where account_id = $1
                      union
-                    select r.id from group_member m join repository r on r.group_id = m.group_id
+                    select r.id from counted_group_member m join repository r on r.group_id = m.group_id
                      where m.account_id = $1)`
 /** The same for an account or a deploy token. */
 const reachedIds = `(select id from repository where group_id = $4::bigint union select * from ${memberIds} as own)`
@@ -62,7 +62,7 @@ const tokenReaches = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibi
 const isReached = `(${tokenReaches}
   and ((r.group_id = $4::bigint and $5::member_role is not null)
        or exists (select from repository_member where repository_id = r.id and account_id = $1)
-       or exists (select from group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
+       or exists (select from counted_group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
 
 const repositoryColumns =
   'r.id, r.group_id, g.name as group_name, r.name, r.visibility, r.description, r.created_at'
@@ -137,13 +137,13 @@ export async function listRepositoriesOfGroup(
 }
 
 const groupColumns = `g.name, g.created_at as "createdAt",
-  coalesce((select role from group_member where group_id = g.id and account_id = $1),
+  coalesce((select role from counted_group_member where group_id = g.id and account_id = $1),
            case when g.id = $4::bigint then $5::member_role end) as role`
 /** A token for all repositories shows every group of the account, also one without repositories. */
 const isGroupReached = `(
   ($2::resource_scope = 'all'
    and (${isSiteAdmin} or g.id = $4::bigint
-        or exists (select from group_member where group_id = g.id and account_id = $1)))
+        or exists (select from counted_group_member where group_id = g.id and account_id = $1)))
   or exists (select from repository r where r.group_id = g.id and ${isReached}))`
 
 /** Lists the groups with the account as a member, or with a repository that the token may access, by name. */
@@ -161,7 +161,7 @@ export async function listReachedGroups(
          where not ${isSiteAdmin}
            and g.id in (select $4::bigint
                          union
-                        select group_id from group_member where account_id = $1
+                        select group_id from counted_group_member where account_id = $1
                          union
                         select r.group_id from repository_member m join repository r on r.id = m.repository_id
                          where m.account_id = $1)

@@ -3,24 +3,41 @@ import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { actorOf } from '../../http/actor.ts'
-import { readForm, text } from '../../http/forms.ts'
+import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
 import { page } from '../../http/pages.ts'
 import type { Session } from '../sessions.ts'
 import { confirmPassword } from '../sign-in.ts'
-import { readSession, redirectToSignIn } from '../visitor.ts'
+import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '../visitor.ts'
 import { type FactorContext, refuseFactor } from './check-factor.ts'
-import { type FactorSummary, findFactors, hasFactor, removeTotp } from './factors.ts'
+import {
+  type FactorRequirement,
+  type FactorSummary,
+  findFactors,
+  findRequirement,
+  hasFactor,
+  removeTotp,
+} from './factors.ts'
 import { renewRecoveryCodes } from './recovery-codes.ts'
 import { confirmEnrolment, type Enrolment, findEnrolment, startEnrolment } from './totp.ts'
 
 const home = '/settings/second-factor'
 
-const factorPage = page<{ factors: FactorSummary; problem: string | null }>('accounts/second-factor')
-const enrolPage = page<{ enrolment: Enrolment; problem: string | null }>('accounts/enrol-totp')
-const codesPage = page<{ codes: string[] }>('accounts/recovery-codes')
+const factorPage = page<{
+  factors: FactorSummary
+  requirement: FactorRequirement
+  /** True: the person gets to other pages only with a second factor. */
+  mustEnrol: boolean
+  returnId: string
+  problem: string | null
+}>('accounts/second-factor')
+const enrolPage = page<{ enrolment: Enrolment; returnId: string; problem: string | null }>(
+  'accounts/enrol-totp',
+)
+const codesPage = page<{ codes: string[]; next: string }>('accounts/recovery-codes')
 
-const CodeForm = z.object({ code: text })
+const ReturnQuery = z.object({ return: text })
+const CodeForm = z.object({ code: text, return: text })
 const RemoveForm = z.object({ current_password: text, code: text })
 
 /** `/settings/second-factor`: the authenticator app and the recovery codes of the signed-in account. */
@@ -28,47 +45,76 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
   const { config, db } = context
 
   app.get(home, async (request, reply) => {
-    const session = await readSession(context, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply)
-    return show(context, reply, session, null)
+    return show(context, request, reply, session, null)
   })
 
   app.post(`${home}/totp`, async (request, reply) => {
-    const session = await readSession(context, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, home)
-    if (await startEnrolment(context, session.account.id)) return reply.redirect(`${home}/totp`, 303)
-    return show(context, reply.code(409), session, 'You have an authenticator app already. Remove it first.')
+    await requireConfirmation(context, request, session, home)
+    const { return: returnId } = readForm(ReturnQuery, request)
+    if (await startEnrolment(context, session.account.id)) {
+      return reply.redirect(withReturn(`${home}/totp`, returnId), 303)
+    }
+    return show(
+      context,
+      request,
+      reply.code(409),
+      session,
+      'You have an authenticator app already. Remove it first.',
+    )
   })
 
   app.get(`${home}/totp`, async (request, reply) => {
-    const session = await readSession(context, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply)
-    return showEnrolment(context, reply, session, null)
+    await requireConfirmation(context, request, session)
+    const { return: returnId } = readQuery(ReturnQuery, request)
+    return showEnrolment(context, reply, session, { returnId, problem: null })
   })
 
   app.post(`${home}/totp/confirm`, async (request, reply) => {
-    const session = await readSession(context, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, `${home}/totp`)
     const { id } = session.account
-    const { code } = readForm(CodeForm, request)
+    const { code, return: returnId } = readForm(CodeForm, request)
     const confirmed = await confirmEnrolment(checking(context, request), actorOf(request, id), id, code)
     if ('problem' in confirmed) {
       reply.code(confirmed.status).headers(confirmed.headers)
-      return showEnrolment(context, reply, session, confirmed.problem)
+      return showEnrolment(context, reply, session, { returnId, problem: confirmed.problem })
     }
-    if (confirmed.recoveryCodes.length > 0)
-      return codesPage(reply, session, { codes: confirmed.recoveryCodes })
+    const next = nextPage(returnId)
+    if (confirmed.recoveryCodes.length > 0) {
+      return codesPage(reply, session, { codes: confirmed.recoveryCodes, next })
+    }
     leaveNotice(request, reply, config, 'The authenticator app was added.')
-    return reply.redirect(home, 303)
+    return reply.redirect(next, 303)
   })
 
   app.post(`${home}/totp/remove`, async (request, reply) => {
-    const session = await readSession(context, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, home)
     const refused = await refuseRemoval(context, request, session)
     if (refused)
-      return show(context, reply.code(refused.status).headers(refused.headers), session, refused.problem)
+      return show(
+        context,
+        request,
+        reply.code(refused.status).headers(refused.headers),
+        session,
+        refused.problem,
+      )
     const { id } = session.account
+    if (!(await mayRemoveFactor(context, session))) {
+      return show(
+        context,
+        request,
+        reply.code(409),
+        session,
+        'A second factor is required. Add another one first.',
+      )
+    }
     await removeTotp(db, actorOf(request, id), id)
     leaveNotice(
       request,
@@ -80,14 +126,21 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
   })
 
   app.post(`${home}/recovery-codes`, async (request, reply) => {
-    const session = await readSession(context, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, home)
+    await requireConfirmation(context, request, session, home)
     const { id } = session.account
     if (!hasFactor(await findFactors(db, id))) {
-      return show(context, reply.code(409), session, 'Recovery codes need a second factor. Add one first.')
+      return show(
+        context,
+        request,
+        reply.code(409),
+        session,
+        'Recovery codes need a second factor. Add one first.',
+      )
     }
     const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, id), actorOf(request, id))
-    return codesPage(reply, session, { codes })
+    return codesPage(reply, session, { codes, next: home })
   })
 }
 
@@ -108,12 +161,20 @@ function checking({ config, db }: AppContext, { log }: FastifyRequest): FactorCo
 }
 
 async function show(
-  { db }: AppContext,
+  { config, db }: AppContext,
+  request: FastifyRequest,
   reply: FastifyReply,
   session: Session,
   problem: string | null,
 ): Promise<FastifyReply> {
-  return factorPage(reply, session, { factors: await findFactors(db, session.account.id), problem })
+  const { return: returnId } = readQuery(ReturnQuery, request)
+  return factorPage(reply, session, {
+    factors: await findFactors(db, session.account.id),
+    requirement: await findRequirement(db, session.account, config.requireSecondFactor),
+    mustEnrol: session.lacksFactor,
+    returnId,
+    problem,
+  })
 }
 
 /** Shows the secret of the app that is being set up. Without one, the browser goes to the overview. */
@@ -121,8 +182,18 @@ async function showEnrolment(
   context: AppContext,
   reply: FastifyReply,
   session: Session,
-  problem: string | null,
+  shown: { returnId: string; problem: string | null },
 ): Promise<FastifyReply> {
   const enrolment = await findEnrolment(context, session.account)
-  return enrolment ? enrolPage(reply, session, { enrolment, problem }) : reply.redirect(home, 303)
+  return enrolment ? enrolPage(reply, session, { enrolment, ...shown }) : reply.redirect(home, 303)
+}
+
+/** The page that required a second factor: the sign-in redirects a browser that is signed in to it. */
+function nextPage(returnId: string): string {
+  return returnId === '' ? home : withReturn('/login', returnId)
+}
+
+/** False when a second factor is required, and this is the last one. */
+async function mayRemoveFactor({ config, db }: AppContext, { account }: Session): Promise<boolean> {
+  return !(await findRequirement(db, account, config.requireSecondFactor)).isRequired
 }

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { FactorRule } from '../../config.ts'
 import { type Actor, type Queryable, transaction } from '../../database/database.ts'
 import { deleteRecoveryCodes } from './recovery-codes.ts'
 import { deleteTotpFactor } from './totp-factors.ts'
@@ -23,6 +24,30 @@ export async function findFactors(db: Queryable, accountId: string): Promise<Fac
 /** Returns whether a sign-in of the account needs a second factor. */
 export function hasFactor({ totpSince }: FactorSummary): boolean {
   return totpSince !== null
+}
+
+/** Why an account must have a second factor. */
+export interface FactorRequirement {
+  isRequired: boolean
+  /** True: the whole site requires it. */
+  bySite: boolean
+  /** The groups of the account that require it, at most 20. */
+  groups: string[]
+}
+
+/** Returns whether an account must have a second factor, and who says so. */
+export async function findRequirement(
+  db: Queryable,
+  { id, isAdmin }: { id: string; isAdmin: boolean },
+  rule: FactorRule,
+): Promise<FactorRequirement> {
+  const { rows } = await db.query<{ name: string }>(
+    `select g.name from group_member m join repository_group g on g.id = m.group_id
+      where m.account_id = $1 and g.requires_second_factor order by g.name limit 20`,
+    [id],
+  )
+  const bySite = rule === 'all' || (rule === 'admins' && isAdmin)
+  return { isRequired: bySite || rows.length > 0, bySite, groups: rows.map(({ name }) => name) }
 }
 
 /** Removes the authenticator app of an account. Its recovery codes go with its last factor. False when it has no app. */

@@ -8,6 +8,7 @@ import { readForm, readQuery, text } from '../../http/forms.ts'
 import { page } from '../../http/pages.ts'
 import type { Credentials } from '../accounts.ts'
 import { completeSignIn, redirectBack } from '../complete-sign-in.ts'
+import { withReturn } from '../visitor.ts'
 import { refuseFactor, type TypedFactor } from './check-factor.ts'
 import { deleteSignInStep, findSignInStep, insertSignInStep, type SignInStep } from './sign-in-steps.ts'
 
@@ -26,7 +27,7 @@ export async function redirectToSecondStep(
   returnId: string,
 ): Promise<FastifyReply> {
   setCookie(reply, config, 'step', await insertSignInStep(db, credentials))
-  return reply.redirect(urlWith('/login/second-factor', returnId), 303)
+  return reply.redirect(withReturn('/login/second-factor', returnId), 303)
 }
 
 /** `/login/second-factor`: the second step of a sign-in. It works only in the browser that gave the password. */
@@ -36,14 +37,14 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
   app.get('/login/second-factor', async (request, reply) => {
     const { return: returnId } = readQuery(StepQuery, request)
     const found = await readStep(context, request)
-    if (!found) return reply.redirect(urlWith('/login', returnId), 303)
+    if (!found) return reply.redirect(withReturn('/login', returnId), 303)
     return show(context, request, reply, found.step, { returnId, problem: null })
   })
 
   app.post('/login/second-factor', async (request, reply) => {
     const { return: returnId, code, recovery_code: recoveryCode } = readForm(StepForm, request)
     const found = await readStep(context, request)
-    if (!found) return reply.redirect(urlWith('/login', returnId), 303)
+    if (!found) return reply.redirect(withReturn('/login', returnId), 303)
     const { id, step } = found
     const actor = actorOf(request, step.accountId)
     const typed = { code, recoveryCode }
@@ -57,7 +58,7 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
     const isSignedIn = isFirst && (await completeSignIn(context, request, reply, step))
     return isSignedIn
       ? redirectBack(context, reply, returnId)
-      : reply.redirect(urlWith('/login', returnId), 303)
+      : reply.redirect(withReturn('/login', returnId), 303)
   })
 }
 
@@ -80,8 +81,4 @@ function show(
   const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
   const usesRecovery = typed !== undefined && typed.recoveryCode !== ''
   return stepPage(reply, visitor, { username, returnId, problem, usesRecovery })
-}
-
-function urlWith(path: string, returnId: string): string {
-  return returnId === '' ? path : `${path}?${new URLSearchParams({ return: returnId }).toString()}`
 }

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../../accounts/sessions.ts'
-import { readSession } from '../../accounts/visitor.ts'
+import { readSession, requireConfirmation } from '../../accounts/visitor.ts'
 import type { AppContext } from '../../context.ts'
 import { brokenConstraint } from '../../database/database.ts'
 import { UnwritableMigration } from '../../database/operator-migrations.ts'
@@ -26,6 +26,7 @@ export function onlyAdministrators(scope: FastifyInstance, context: AppContext):
   scope.addHook('onRequest', async (request) => {
     const session = await readSession(context, request)
     if (!session?.account.isAdmin) throw pageNotFound()
+    await requireConfirmation(context, request, session, pageOf(request))
     sessions.set(request, session)
   })
   return (request) => {
@@ -33,6 +34,17 @@ export function onlyAdministrators(scope: FastifyInstance, context: AppContext):
     if (!session) throw pageNotFound()
     return session
   }
+}
+
+/** The page that a request belongs to: that of `/admin/accounts/ann/password` is `/admin/accounts/ann`. */
+function pageOf({ method, routeOptions, url }: FastifyRequest): string {
+  if (method !== 'POST') return url
+  const isAboutOne = routeOptions.url?.split('/')[3]?.startsWith(':') === true
+  return url
+    .replace(/\?.*/s, '')
+    .split('/')
+    .slice(0, isAboutOne ? 4 : 3)
+    .join('/')
 }
 
 /** Redirects to a page that shows the sentence once. */

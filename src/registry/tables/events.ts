@@ -36,6 +36,7 @@ export type RegistryAction =
   | 'change-repository'
   | 'delete-repository'
   | 'rename-group'
+  | 'set-group'
   | 'delete-group'
   | 'create-deploy-token'
   | 'revoke-deploy-token'

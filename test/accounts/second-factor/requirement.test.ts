@@ -1,0 +1,180 @@
+import { describe, expect, it } from 'vitest'
+import {
+  aGroup,
+  aGroupMember,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  cookiesOf,
+  csrfTokenIn,
+  password,
+  post,
+  signIn,
+} from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { authorizeLink } from '../../support/browse.ts'
+import { aPersonWithTotp, codeOf, enrol, halfSignIn, secretIn } from '../../support/factor-actors.ts'
+import { anApplication } from '../../support/oauth-actors.ts'
+
+describe('REQUIRE_SECOND_FACTOR=all', () => {
+  const t = useApp({ REQUIRE_SECOND_FACTOR: 'all' })
+
+  it('leads a person without a factor to set one up, and then on to the authorization request', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const get = (url: string) => t.app.inject({ url, headers: { cookie } })
+    const { clientId } = await anApplication(t.db)
+    const link = authorizeLink({ clientId }, { state: 'x'.repeat(6000) })
+
+    for (const url of ['/', '/settings/account', '/settings/tokens', '/docs', link]) {
+      expect((await get(url)).headers.location).toMatch(/^\/settings\/second-factor(\?return=|$)/)
+    }
+    const home = await get(String((await get(link)).headers.location))
+    expect(home.body).toContain('This server requires a second factor')
+    const csrf_token = csrfTokenIn(home)
+    for (const url of ['/settings/tokens', '/settings/account/profile', '/oauth2/auth']) {
+      const refused = await post(t.app, url, cookie, { csrf_token })
+      expect(refused.headers.location).toBe('/settings/second-factor')
+    }
+
+    const returnId = /name="return" value="([^"]+)"/.exec(home.body)?.[1] ?? ''
+    const started = await post(t.app, '/settings/second-factor/totp', cookie, {
+      csrf_token,
+      return: returnId,
+    })
+    const page = await get(String(started.headers.location))
+    const fields = { csrf_token, code: codeOf(secretIn(page)), return: returnId }
+    const codes = await post(t.app, '/settings/second-factor/totp/confirm', cookie, fields)
+    const next = /class="button" href="([^"]+)"/.exec(codes.body)?.[1] ?? ''
+    expect((await get(next)).headers.location).toBe(link)
+    expect((await get(link)).statusCode).toBe(200)
+  })
+
+  it('tells an application with prompt=none that the person has to act', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const { clientId } = await anApplication(t.db)
+    const answer = await t.app.inject({
+      url: authorizeLink({ clientId }, { prompt: 'none' }),
+      headers: { cookie },
+    })
+    expect(answer.headers.location).toContain('error=login_required')
+  })
+
+  it('keeps the last factor, and lets people sign out without one', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const person = await enrol(t, account, cookie)
+    const csrf_token = csrfTokenIn(
+      await t.app.inject({ url: '/settings/second-factor', headers: { cookie } }),
+    )
+    const removed = await post(t.app, '/settings/second-factor/totp/remove', cookie, {
+      csrf_token,
+      current_password: password,
+      code: codeOf(person.secret),
+    })
+    expect(removed.statusCode).toBe(409)
+    const { send } = await halfSignIn(t.app, person)
+    expect((await send({ recovery_code: person.recoveryCodes[0] ?? '' })).statusCode).toBe(303)
+
+    const other = await signIn(t.app, await anAccount(t.db))
+    const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie: other } })
+    const out = await post(t.app, '/logout', other, { csrf_token: csrfTokenIn(page) })
+    expect(out.headers.location).toBe('/')
+  })
+})
+
+describe('REQUIRE_SECOND_FACTOR=admins', () => {
+  const t = useApp({ REQUIRE_SECOND_FACTOR: 'admins' })
+
+  it('concerns site administrators only', async () => {
+    const open = async (isAdmin: boolean) => {
+      const cookie = await signIn(t.app, await anAccount(t.db, { isAdmin }))
+      return (await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode
+    }
+    expect([await open(false), await open(true)]).toEqual([200, 303])
+  })
+})
+
+describe('a group that requires a second factor', () => {
+  const t = useApp()
+
+  /** A group with a private repository, its admin, and a member with a token. */
+  async function aStrictGroup() {
+    const group = await aGroup(t.db)
+    const repository = await aRepository(t.db, { group })
+    const admin = await aPersonWithTotp(t)
+    await aGroupMember(t.db, admin, group, 'admin')
+    const member = await anAccount(t.db)
+    await aGroupMember(t.db, member, group, 'developer')
+    const token = await aPersonalToken(t.db, member, {
+      scopes: ['group-resource:r', 'repo-basic-info:r', 'registry-package:r'],
+    })
+    const url = `/${group.name}/-/members`
+    const csrf_token = csrfTokenIn(await t.app.inject({ url, headers: { cookie: admin.cookie } }))
+    const rule = (second_factor: string) =>
+      post(t.app, `${url}/second-factor`, admin.cookie, { csrf_token, second_factor })
+    const reached = async () => {
+      const headers = { authorization: `Bearer ${token}` }
+      const urls = [`/${repository.path}/-/packages/packages.json`, `/api/repositories/${repository.path}`]
+      const answers = await Promise.all(urls.map((one) => t.app.inject({ url: one, headers })))
+      const lists = await Promise.all(
+        ['/api/repositories', '/api/groups'].map((one) => t.app.inject({ url: one, headers })),
+      )
+      return [
+        ...answers.map(({ statusCode }) => statusCode),
+        ...lists.map(({ body }) => body.includes(group.name)),
+      ]
+    }
+    return { group, repository, admin, member, rule, reached, url }
+  }
+
+  it('gives a member without one no role, also by tokens, until there is one', async () => {
+    const { group, member, rule, reached, url, admin } = await aStrictGroup()
+    const cookie = await signIn(t.app, member)
+    expect(await reached()).toEqual([200, 200, true, true])
+    expect((await rule('required')).headers.location).toBe(url)
+    expect(await reached()).toEqual([404, 404, false, false])
+    const led = await t.app.inject({ url: '/', headers: { cookie } })
+    const page = await t.app.inject({ url: String(led.headers.location), headers: { cookie } })
+    expect(page.body).toContain(`${group.name} requires a second factor`)
+
+    await enrol(t, member, cookie)
+    expect(await reached()).toEqual([200, 200, true, true])
+    expect((await t.app.inject({ url: '/', headers: { cookie } })).statusCode).toBe(200)
+    const shown = await t.app.inject({ url, headers: { cookie: admin.cookie } })
+    expect(shown.body).toContain('Do not require it')
+  })
+
+  it('requires nothing any more when its admin says so', async () => {
+    const { rule, reached } = await aStrictGroup()
+    await rule('required')
+    await rule('optional')
+    expect(await reached()).toEqual([200, 200, true, true])
+    expect((await rule('perhaps')).statusCode).toBe(400)
+  })
+
+  it('is made by an admin who has a factor', async () => {
+    const { group, url, reached } = await aStrictGroup()
+    const other = await anAccount(t.db)
+    await aGroupMember(t.db, other, group, 'admin')
+    const cookie = await signIn(t.app, other)
+    const csrf_token = csrfTokenIn(await t.app.inject({ url, headers: { cookie } }))
+    const refused = await post(t.app, `${url}/second-factor`, cookie, {
+      csrf_token,
+      second_factor: 'required',
+    })
+    expect(refused.statusCode).toBe(409)
+    const { rowCount } = await t.db.query(
+      `update group_member set role = 'developer' where account_id = $1`,
+      [other.id],
+    )
+    expect(rowCount).toBe(1)
+    const denied = await post(t.app, `${url}/second-factor`, cookie, {
+      csrf_token,
+      second_factor: 'required',
+    })
+    expect(denied.statusCode).toBe(403)
+    expect(await reached()).toEqual([200, 200, true, true])
+    expect(cookiesOf(refused)).not.toContain('svc_session')
+  })
+})
