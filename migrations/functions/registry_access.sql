@@ -1,4 +1,4 @@
--- Returns one row for a request to a registry: the repository with this path, the live token with this hash, and the
+-- Returns one row for a request to a registry: the repository that has or had this path, the live token with this hash, and the
 -- role of the token's account in the repository. A deploy token has its own role in the repositories of its group. Each is
 -- null when it does not exist. Endpoints join what they read to this row, so that a request needs one statement.
 create or replace function registry_access(group_name text, repository_name text, presented_hash bytea)
@@ -11,7 +11,9 @@ language sql stable parallel safe as $$
          t.account_id, t.authorization_id, t.scopes, t.resource_scope, t.repository_ids
     from (values (true)) as request (is_one)
     left join (repository_group g join repository r on r.group_id = g.id)
-      on g.name = group_name and r.name = repository_name
+      on g.name = group_name
+     and r.id = coalesce((select n.id from repository n where n.group_id = g.id and n.name = repository_name),
+                         (select repository_id from repository_alias where group_id = g.id and name = repository_name))
     left join live_token t on t.token_hash = presented_hash
     left join lateral account_role(t.account_id, r.id) own on true
 $$;

@@ -1,11 +1,14 @@
 import { z } from 'zod'
+import { brokenConstraint } from '../database/database.ts'
+import { describeRule } from '../database/rules.ts'
 import { roles, visibilities } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
-import { removeRepository, setRepository } from '../registry/tenancy.ts'
+import type { Author } from '../registry/tables/events.ts'
+import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
 import { listReachedRepositories, type ReachedRepository } from '../repositories/reached.ts'
 import { findRepository, registryUrl } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { notFound } from './errors.ts'
+import { ApiError, errcodes, invalidArgument, notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardRepository, guardToken } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
@@ -32,7 +35,14 @@ export const RepositoryPath = z.object({
 })
 
 const RepositoryUpdate = z
-  .strictObject({ description: plainText(350), visibility: z.enum(visibilities) })
+  .strictObject({
+    name: z
+      .string()
+      .max(100)
+      .meta({ description: 'A new name. The old URLs keep working', example: 'packages' }),
+    description: plainText(350),
+    visibility: z.enum(visibilities),
+  })
   .partial()
   .meta({ id: 'RepositoryUpdate', description: 'Members that are left out stay as they are' })
 
@@ -88,15 +98,20 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     endpoint(mayManage, {
       operationId: 'updateRepository',
       tag: 'Repositories',
-      summary: 'Change the description or the visibility',
+      summary: 'Change the name, the description or the visibility',
       params: RepositoryPath,
       body: RepositoryUpdate,
       response: { 200: RepositoryBody },
     }),
     async (request) => {
       const { repositoryId, author, access } = mayManage.granted(request)
-      const { description = null, visibility = null } = request.body
-      const repository = await setRepository(db, author, repositoryId, { description, visibility })
+      const { name, description = null, visibility = null } = request.body
+      // First: a name that is refused must leave the rest as it is.
+      if (name !== undefined) await rename(author, repositoryId, name)
+      const isRenameOnly = name !== undefined && description === null && visibility === null
+      const repository = isRenameOnly
+        ? await findRepository(db, repositoryId)
+        : await setRepository(db, author, repositoryId, { description, visibility })
       if (!repository) throw notFound('repository not found')
       return describeRepository({ ...repository, role: access.role }, config.baseUrl)
     },
@@ -113,12 +128,25 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { repositoryId, author, path } = mayDelete.granted(request)
-      const isDeleted = await removeRepository(db, author, { id: repositoryId, path })
+      const { repositoryId, author } = mayDelete.granted(request)
+      // The URL may have a former name of the repository.
+      const repository = await findRepository(db, repositoryId)
+      const isDeleted = repository !== null && (await removeRepository(db, author, repository))
       if (!isDeleted) throw notFound('repository not found')
       return reply.code(204).send()
     },
   )
+
+  async function rename(author: Author, repositoryId: string, name: string): Promise<void> {
+    try {
+      await changeRepositoryName(db, author, repositoryId, name)
+    } catch (error) {
+      const constraint = brokenConstraint(error)
+      if (constraint === null) throw error
+      if (constraint === 'repository_name_is_well_formed') throw invalidArgument(describeRule(constraint))
+      throw new ApiError(409, errcodes.alreadyExists, describeRule(constraint))
+    }
+  }
 }
 
 /** Formats a repository for a response. */

@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander'
 import { type Visibility, visibilities } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { removeRepository, setRepository } from '../registry/tenancy.ts'
+import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
 import {
   insertRepository,
   listRepositories,
@@ -24,6 +24,7 @@ export function repositoryCommand(): Command {
     .addCommand(createCommand())
     .addCommand(listCommand())
     .addCommand(setCommand())
+    .addCommand(renameCommand())
     .addCommand(deleteCommand())
 }
 
@@ -106,6 +107,26 @@ function setCommand(): Command {
         options,
         json,
         `Repository ${path} is ${changed.visibility}: ${changed.description || 'no description'}`,
+      )
+    })
+}
+
+function renameCommand(): Command {
+  return new Command('rename')
+    .description('Rename a repository. Its old URLs keep working, and no other repository gets the old name.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .argument('<new name>', 'lower-case letters and digits, with single . _ or - between them')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  svc repository rename acme/php packages')
+    .action(async (path: string, newName: string, options: { json?: boolean }) => {
+      await withDatabase(async (db) =>
+        changeRepositoryName(db, commandLine, (await theRepository(db, path)).id, newName),
+      )
+      const newPath = `${path.split('/')[0]}/${newName}`
+      printResult(
+        options,
+        { path: newPath },
+        `Repository ${path} is now ${newPath}. Its old URLs keep working.`,
       )
     })
 }

@@ -19,6 +19,8 @@ const sentences: Record<string, string> = {
   group_name_is_not_the_first_segment_of_another_url:
     'A group cannot have this name, because other URLs of svc start with it.',
   repository_name_is_taken: 'The group already has a repository with this name.',
+  repository_name_is_reserved:
+    'This was the name of another repository of the group, and its old URLs still lead there.',
   repository_name_is_well_formed:
     'A repository’s name has at most 100 characters: lower-case letters and digits, with single . _ or - between them.',
   repository_description_max_350_characters: 'A repository’s description has at most 350 characters.',

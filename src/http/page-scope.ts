@@ -9,9 +9,14 @@ import { nobody, page, type Visitor } from './pages.ts'
 
 /**
  * Makes a scope serve pages: cookies, forms, page headers with the given content security policy, errors as pages, and
- * no POST that another site has forged (DESIGN §8).
+ * no POST that another site has forged (DESIGN §8). `errorHandler` may handle an error before `showError` does.
  */
-export async function servePages(scope: FastifyInstance, config: Config, policy: string): Promise<void> {
+export async function servePages(
+  scope: FastifyInstance,
+  config: Config,
+  policy: string,
+  errorHandler: typeof showError = showError,
+): Promise<void> {
   await scope.register(cookie)
   scope.removeAllContentTypeParsers()
   await acceptForms(scope)
@@ -19,7 +24,7 @@ export async function servePages(scope: FastifyInstance, config: Config, policy:
   scope.addHook('preHandler', async (request) => {
     if (request.method === 'POST') checkForgery(request, config)
   })
-  scope.setErrorHandler(showError)
+  scope.setErrorHandler(errorHandler)
 }
 
 const commonPolicy =

@@ -56,6 +56,7 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'set-group-member': 'gave a role in the group',
   'remove-group-member': 'took away a role in the group',
   'change-repository': 'changed the settings',
+  'rename-repository': 'renamed the repository',
   'rename-group': 'renamed the group',
   'set-group': 'changed the settings of the group',
   import: 'imported',

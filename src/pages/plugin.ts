@@ -1,9 +1,11 @@
-import type { FastifyInstance } from 'fastify'
-import { pageNotFound, wrongMethod } from '../http/page-error.ts'
-import { pagePolicy, servePages } from '../http/page-scope.ts'
+import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
+import { readSession } from '../accounts/visitor.ts'
+import { PageError, pageNotFound, wrongMethod } from '../http/page-error.ts'
+import { pagePolicy, servePages, showError } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { openArchiveBrowser } from '../registry/archives/archive-files.ts'
 import { openArchiveStore } from '../registry/archives/store-owner.ts'
+import { findCurrentPath } from '../repositories/repositories.ts'
 import { activityRoutes } from './activity.ts'
 import { deployTokenPageRoutes } from './deploy-tokens.ts'
 import { docsRoutes } from './docs.ts'
@@ -28,7 +30,10 @@ import { upstreamPageRoutes } from './upstreams.ts'
 
 /** The pages for people who use the registries (DESIGN §4). */
 export async function peoplesPages(app: FastifyInstance, context: PagesContext): Promise<void> {
-  await servePages(app, context.config, pagePolicy)
+  await servePages(app, context.config, pagePolicy, async (error, request, reply) => {
+    const url = await findRenamed(context, error, request)
+    return url === null ? showError(error, request, reply) : reply.redirect(url, 301)
+  })
   const store = await openArchiveStore(context.config)
   const archives = openArchiveBrowser(store)
   app.addHook('onRequest', async (request) => {
@@ -57,4 +62,20 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await badgeRoutes(app, context)
     await downloadRoutes(app, { ...context, store })
   })
+}
+
+/** The new URL of a page below the old name of a repository. Null when there is no such repository to see. */
+async function findRenamed(
+  context: PagesContext,
+  error: FastifyError,
+  request: FastifyRequest,
+): Promise<string | null> {
+  const { group, name } = (request.params ?? {}) as Partial<Record<string, string>>
+  const isMissing = error instanceof PageError && error.status === 404 && request.method === 'GET'
+  if (!isMissing || group === undefined || name === undefined) return null
+  const oldPath = `/${group}/${name}`
+  if (!request.url.startsWith(oldPath) || request.url.includes('%00')) return null
+  const session = await readSession(context, request)
+  const path = await findCurrentPath(context.db, { group, name }, session?.account.id ?? null)
+  return path === null ? null : `/${path}${request.url.slice(oldPath.length)}`
 }

@@ -9,7 +9,7 @@ import { readForm, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
-import { removeRepository, setRepository } from '../registry/tenancy.ts'
+import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, permittedRepository } from './permit.ts'
@@ -22,13 +22,14 @@ const SettingsForm = z.object({
   description: text.transform((description) => description.trim()),
   visibility: z.enum(visibilities),
 })
+const RenameForm = z.object({ name: text.transform((name) => name.trim()) })
 const DeletionForm = z.object({ path: text.transform((path) => path.trim()) })
 
 interface Route {
   Params: { group: string; name: string }
 }
 
-/** `/<group>/<name>/-/settings`: description, visibility, and deleting the repository. */
+/** `/<group>/<name>/-/settings`: description, visibility, name, and deleting the repository. */
 export async function repositorySettingsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
   const url = '/:group/:name/-/settings'
@@ -55,6 +56,24 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     }
     leaveNotice(request, reply, config, 'The settings were saved.')
     return reply.redirect(settingsUrl(request.params), 303)
+  })
+
+  app.post<Route>(`${url}/rename`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, settingsUrl(request.params))
+    const repository = await permittedRepository(db, request.params, session, 'manage')
+    const { name } = readForm(RenameForm, request)
+    try {
+      const isRenamed = await changeRepositoryName(db, authorOf(request, session), repository.id, name)
+      if (!isRenamed) throw pageNotFound()
+    } catch (error) {
+      const constraint = brokenConstraint(error)
+      if (constraint === null) throw error
+      return refuse(reply, session, repository, `Nothing was renamed. ${describeRule(constraint)}`)
+    }
+    const { group } = request.params
+    leaveNotice(request, reply, config, `The repository is now ${group}/${name}. Its old URLs keep working.`)
+    return reply.redirect(settingsUrl({ group, name }), 303)
   })
 
   app.post<Route>(`${url}/delete`, async (request, reply) => {

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { Visibility } from '../domain/permissions.ts'
+import { enqueue } from '../jobs/job.ts'
 import { deleteGroup, type Group, renameGroup, setFactorRequired } from '../repositories/groups.ts'
 import {
   changeRepository,
@@ -8,8 +9,10 @@ import {
   findRepository,
   lockRepositoriesOf,
   type Repository,
+  renameRepository,
 } from '../repositories/repositories.ts'
 import { markDocumentsOutdated } from './documents/documents.ts'
+import { renderOutdatedJob } from './documents/rerender.ts'
 import { type Author, insertEvent, type RegistryAction } from './tables/events.ts'
 
 /** Changes description and visibility; null leaves one as it is. Writes the event. Null when the repository is gone. */
@@ -25,6 +28,27 @@ export async function setRepository(
     const given = Object.entries(changes).filter(([, value]) => value !== null)
     await note(tx, author, { repositoryId }, 'change-repository', Object.fromEntries(given))
     return repository
+  })
+}
+
+/**
+ * Renames a repository. Its old URLs keep working, and nobody else gets the old name. Its documents get the new URLs in
+ * the background. Writes the event. False when the repository is gone. Throws with a rule of repository names.
+ */
+export async function changeRepositoryName(
+  db: pg.Pool,
+  author: Author,
+  repositoryId: string,
+  newName: string,
+): Promise<boolean> {
+  return transaction(db, async (tx) => {
+    const oldName = await renameRepository(tx, repositoryId, newName)
+    if (oldName === null) return false
+    if (oldName === newName) return true
+    await markDocumentsOutdated(tx, [repositoryId])
+    await note(tx, author, { repositoryId }, 'rename-repository', { from: oldName, to: newName })
+    await enqueue(tx, renderOutdatedJob, {})
+    return true
   })
 }
 
@@ -53,7 +77,7 @@ export async function changeGroupName(
 ): Promise<void> {
   await transaction(db, async (tx) => {
     await renameGroup(tx, group.id, newName)
-    await markDocumentsOutdated(tx, group.id)
+    await markDocumentsOutdated(tx, await lockRepositoriesOf(tx, group.id))
     await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
   })
 }

@@ -63,6 +63,51 @@ export async function changeRepository(
 
 const packagesAtOnce = 2_000
 
+/**
+ * Renames a repository and keeps its old name for it, so that URLs with it still lead to the repository. Returns the old
+ * name; null when the repository was deleted. Throws with the constraint `repository_name_is_taken`,
+ * `repository_name_is_reserved` (a former name of another repository) or `repository_name_is_well_formed`.
+ */
+export async function renameRepository(
+  tx: pg.PoolClient,
+  id: string,
+  newName: string,
+): Promise<string | null> {
+  const { rows } = await tx.query<{ name: string }>(
+    `with old as materialized (
+       select id, group_id, name from repository where id = $1 for no key update
+     ), renamed as (
+       update repository r set name = $2 from old where r.id = old.id and old.name <> $2
+     ), taken_back as (
+       delete from repository_alias a using old
+        where a.group_id = old.group_id and a.name = $2 and a.repository_id = old.id
+     ), kept as (
+       insert into repository_alias (group_id, name, repository_id)
+       select group_id, name, id from old where name <> $2
+     )
+     select name from old`,
+    [id, newName],
+  )
+  return rows[0]?.name ?? null
+}
+
+/** Finds the current path of the repository that had a path before, if the account may see it. Null otherwise. */
+export async function findCurrentPath(
+  db: Queryable,
+  { group, name }: { group: string; name: string },
+  accountId: string | null,
+): Promise<string | null> {
+  const { rows } = await db.query<{ path: string }>(
+    `select g.name || '/' || r.name as path
+       from repository_group g
+       join repository_alias a on a.group_id = g.id
+       join repository r on r.id = a.repository_id
+      where g.name = $1 and a.name = $2 and (r.visibility = 'public' or role_of($3, r.id) is not null)`,
+    [group, name, accountId],
+  )
+  return rows[0]?.path ?? null
+}
+
 /** Deletes a repository with its packages. Garbage collection removes their archives. False when it was deleted before. */
 export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
   // Lock packages before their repository, in the order of every other change. Another order would cause deadlocks.

@@ -15,6 +15,7 @@ import { sendMailJob } from '../mail/mail-queue.ts'
 import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
+import { renderOutdatedJob } from '../registry/documents/rerender.ts'
 import { renderReadmesJob } from '../registry/readmes/render-readme.ts'
 import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rollDownloadsJob } from '../registry/tables/downloads.ts'
@@ -40,6 +41,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredMisses,
   ]),
   collectGarbageJob,
+  renderOutdatedJob,
   rollDownloadsJob,
   sweepEventsJob,
   listDependenciesJob,

@@ -87,7 +87,26 @@ describe('PATCH and DELETE /api/repositories/<group>/<name>', () => {
     expect(answer.statusCode).toBe(200)
   })
 
+  it('change the name, and serve the old URL too', async () => {
+    const repository = await aRepository(t.db)
+    const { call } = await aCaller(t, { repository })
+    const path = `${repository.group.name}/renamed`
+    expect((await call('PATCH', '', { name: 'renamed', description: 'New' })).json()).toMatchObject({
+      path,
+      description: 'New',
+    })
+    expect((await call('GET')).json().path).toBe(path)
+    await aRepository(t.db, { group: repository.group, name: 'taken' })
+    const conflict = await call('PATCH', '', { name: 'taken', description: 'Not this' })
+    expect([conflict.statusCode, conflict.json().errcode]).toEqual([409, 6])
+    expect((await call('GET')).json().description).toBe('New')
+    expect((await call('DELETE')).statusCode).toBe(204)
+  })
+
   it.each([
+    { name: 'Not-A-Name' },
+    { name: '' },
+    { name: 1 },
     { description: 'x'.repeat(351) },
     { description: 'a\0b' },
     { visibility: 'secret' },

@@ -34,6 +34,13 @@ describe('svc group, repository and member', () => {
     expect(await roleOf('bob', 'php')).toBeNull()
   })
 
+  it('rename a repository, whose old name stays reserved', async () => {
+    await svc.json('group', 'create', 'moved', '--owner', 'ann')
+    await svc.json('repository', 'create', 'moved/old')
+    expect(await svc.json('repository', 'rename', 'moved/old', 'new')).toEqual({ path: 'moved/new' })
+    expect(await svc.fail('repository', 'create', 'moved/old')).toContain('name of another repository')
+  })
+
   it('give, change and take away roles', async () => {
     const set = (...words: string[]) => svc.json('member', 'set', ...words)
     expect(await set('acme', 'bob', 'guest')).toEqual({ path: 'acme', username: 'bob', role: 'guest' })

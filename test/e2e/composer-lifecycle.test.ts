@@ -63,6 +63,25 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
     expect((await project.composer('install')).code).not.toBe(0)
   })
 
+  it('installs from a lock file and an unchanged project after the repository was renamed', async () => {
+    const caller = await aCaller(t)
+    await caller.push('1.0.0')
+    const project = await aProject(caller)
+    await run(project, 'require', 'acme/lib')
+    const oldPath = caller.repository.path
+    const renamed = await caller.call('PATCH', '', { name: 'renamed' })
+    expect(renamed.json().path).toBe(`${oldPath.split('/')[0]}/renamed`)
+
+    // The lock file has archive URLs with the old name.
+    expect(await project.read('composer.lock')).toContain(`/${oldPath}/-/packages/dist/`)
+    await project.forget('cache', 'vendor')
+    expect(await run(project, 'install')).toContain('Installing acme/lib (1.0.0)')
+    // The project still names the old URL of the registry.
+    await caller.push('1.1.0')
+    await project.forget('cache')
+    expect(await run(project, 'update')).toContain('Upgrading acme/lib (1.0.0 => 1.1.0)')
+  })
+
   it('warns of an abandoned package, and names its replacement (COMPOSER G9)', async () => {
     const caller = await aCaller(t)
     await caller.push('1.0.0')

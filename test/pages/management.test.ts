@@ -179,6 +179,31 @@ describe('the management pages of a repository', () => {
     expect([long.statusCode, long.body.includes('at most 350 characters')]).toEqual([400, true])
   })
 
+  it('rename the repository, and its old pages lead to the new ones', async () => {
+    const { repository, url, send, open } = await aRepositoryMember('admin')
+    const { push } = await aPublisher(t, { repository })
+    await push('1.0.0')
+    const submit = (name: string) => send(`${url}/-/settings/rename`, { name })
+    const refused = await submit('Not A Name')
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toContain('Nothing was renamed. A repository’s name has at most 100 characters')
+    const newPath = `${repository.path.split('/')[0]}/renamed`
+    expect((await submit('renamed')).headers.location).toBe(`/${newPath}/-/settings`)
+    for (const [page, status] of [
+      ['', 301],
+      ['/-/members?after=x', 301],
+      ['/packages/acme/lib', 301],
+    ] as const) {
+      const moved = await open(`${url}${page}`)
+      expect([moved.statusCode, moved.headers.location]).toEqual([status, `/${newPath}${page}`])
+    }
+    expect((await t.app.inject(`/${repository.path}`)).statusCode).toBe(404)
+    const stranger = await aVisitor()
+    expect((await stranger.open(url)).statusCode).toBe(404)
+    const { body } = await open(`/${newPath}/-/activity`)
+    expect(body).toContain(`renamed the repository: ${repository.path.split('/')[1]} is now renamed`)
+  })
+
   it('delete the repository after its path is typed', async () => {
     const { repository, url, send, open } = await aRepositoryMember('admin')
     expect((await send(`${url}/-/settings/delete`, { path: 'wrong' })).statusCode).toBe(400)

@@ -1,9 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import { rerenderDocuments } from '../../src/registry/documents/rerender.ts'
+import { renderOutdatedJob, rerenderDocuments } from '../../src/registry/documents/rerender.ts'
 import { commandLine } from '../../src/registry/tables/events.ts'
-import { changeGroupName, removeGroup } from '../../src/registry/tenancy.ts'
+import {
+  changeGroupName,
+  changeRepositoryName,
+  removeGroup,
+  removeRepository,
+} from '../../src/registry/tenancy.ts'
 import { findGroup } from '../../src/repositories/groups.ts'
-import { aName } from '../support/actors.ts'
+import { aName, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
 
@@ -36,5 +41,79 @@ describe('a group', () => {
       repositories: [`${newName}/${name}`],
     })
     expect((await read(`${below}packages.json`)).statusCode).toBe(404)
+  })
+})
+
+describe('a renamed repository', () => {
+  const t = useApp()
+
+  it('serves its old URLs, and gets documents with the new ones', async () => {
+    const { push, ask, repository, token } = await aPublisher(t, { role: 'admin' })
+    await push('1.0.0')
+    const oldUrl = (await ask('p2/acme/lib.json')).json().packages['acme/lib'][0].dist.url
+    const newName = aName('renamed')
+    const newPath = `${repository.path.split('/')[0]}/${newName}`
+    expect(await changeRepositoryName(t.db, commandLine, repository.id, newName)).toBe(true)
+    await renderOutdatedJob.run({ ...t, log: t.app.log }, {}, new AbortController().signal)
+
+    const headers = { authorization: basic(token) }
+    for (const path of [repository.path, newPath]) {
+      const document = (await t.app.inject({ url: `/${path}/-/packages/p2/acme/lib.json`, headers })).json()
+      const { url } = document.packages['acme/lib'][0].dist
+      expect(url).toContain(`/${newPath}/-/packages/dist/`)
+      expect((await t.app.inject({ url: new URL(url).pathname, headers })).statusCode).toBe(200)
+      const root = await t.app.inject({ url: `/${path}/-/packages/packages.json`, headers })
+      expect(root.body).toContain(`/${newPath}/-/packages/p2/`)
+    }
+    expect((await t.app.inject({ url: new URL(oldUrl).pathname, headers })).statusCode).toBe(200)
+    expect((await push('1.1.0')).statusCode).toBe(201)
+    const anonymous = await t.app.inject(new URL(oldUrl).pathname)
+    expect(anonymous.statusCode).toBe(401)
+  })
+
+  it('keeps its old name for itself, through further renames and back', async () => {
+    const repository = await aRepository(t.db, { name: 'first' })
+    const other = await aRepository(t.db, { group: repository.group, name: 'other' })
+    const rename = (id: string, name: string) => changeRepositoryName(t.db, commandLine, id, name)
+    await rename(repository.id, 'second')
+    await rename(repository.id, 'third')
+    for (const name of ['first', 'second']) {
+      const reserved = { constraint: 'repository_name_is_reserved' }
+      await expect(rename(other.id, name)).rejects.toMatchObject(reserved)
+      await expect(aRepository(t.db, { group: repository.group, name })).rejects.toMatchObject(reserved)
+    }
+    await expect(rename(other.id, 'third')).rejects.toMatchObject({ constraint: 'repository_name_is_taken' })
+    await expect(rename(other.id, 'No')).rejects.toMatchObject({
+      constraint: 'repository_name_is_well_formed',
+    })
+    await rename(repository.id, 'first')
+    const { rows } = await t.db.query(
+      'select name from repository_alias where repository_id = $1 order by name',
+      [repository.id],
+    )
+    expect(rows.map(({ name }) => name)).toEqual(['second', 'third'])
+    await rename(repository.id, 'first')
+    // Another group has names of its own, and a deleted repository leaves its names to others.
+    await aRepository(t.db, { name: 'second' })
+    await removeRepository(t.db, commandLine, repository)
+    await rename(other.id, 'second')
+  })
+
+  it('gets a name once, of renames and creations at the same time', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const repository = await aRepository(t.db, { name: 'old' })
+      const { group } = repository
+      await Promise.allSettled([
+        changeRepositoryName(t.db, commandLine, repository.id, 'new'),
+        aRepository(t.db, { group, name: 'old' }),
+        aRepository(t.db, { group, name: 'new' }),
+      ])
+      const { rows } = await t.db.query(
+        `select name from repository_alias where group_id = $1
+         intersect select name from repository where group_id = $1`,
+        [group.id],
+      )
+      expect(rows).toEqual([])
+    }
   })
 })

@@ -182,16 +182,16 @@ export async function listOutdatedRoots(db: Queryable, baseUrl: string): Promise
   return rows.map(({ repositoryId }) => repositoryId)
 }
 
-/** Marks all documents of a group's repositories as outdated, so that they are rendered anew: their URLs have changed. */
-export async function markDocumentsOutdated(tx: pg.PoolClient, groupId: string): Promise<void> {
+/** Marks all documents of repositories as outdated, so that they are rendered anew: their URLs have changed. */
+export async function markDocumentsOutdated(
+  tx: pg.PoolClient,
+  repositoryIds: readonly string[],
+): Promise<void> {
   await tx.query(
-    `with of_group as (select id from repository where group_id = $1),
-          roots as (update root_document set base_url = ''
-                     where repository_id in (select id from of_group)),
+    `with roots as (update root_document set base_url = '' where repository_id = any($1::bigint[])),
           mirrored as (update mirrored_document d set base_url = '' from mirrored_package p
-                        where p.id = d.package_id and p.repository_id in (select id from of_group))
-     update package_document set base_url = ''
-      where package_id in (select id from package where repository_id in (select id from of_group))`,
-    [groupId],
+                        where p.id = d.package_id and p.repository_id = any($1))
+     update package_document set base_url = '' where repository_id = any($1)`,
+    [repositoryIds],
   )
 }

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
+import type { Job } from '../../jobs/job.ts'
 import { noteListingChange } from '../tables/listings.ts'
 import { holdPackage } from '../tables/packages.ts'
 import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from './documents.ts'
@@ -33,6 +34,16 @@ export async function rerenderDocuments(
     ids = await listOutdatedPackages(pool, baseUrl, ids.at(-1) as string)
   }
   return rendered
+}
+
+/** Renders documents anew that a rename has made outdated. */
+export const renderOutdatedJob: Job = {
+  name: 'render-outdated-documents',
+  singleton: true,
+  async run({ db, config }, _data, signal) {
+    await rerenderDocuments(db, config.baseUrl, signal)
+    signal.throwIfAborted()
+  },
 }
 
 function rerenderPackage(pool: pg.Pool, packageId: string, baseUrl: string): Promise<void> {

@@ -34,6 +34,7 @@ export type RegistryAction =
   | 'set-group-member'
   | 'remove-group-member'
   | 'change-repository'
+  | 'rename-repository'
   | 'delete-repository'
   | 'rename-group'
   | 'set-group'
