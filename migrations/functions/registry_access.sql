@@ -10,10 +10,11 @@ language sql stable parallel safe as $$
   select r.id, r.visibility, coalesce(own.role, case when r.group_id = t.group_id then t.own_role end), t.kind, t.token_id,
          t.account_id, t.authorization_id, t.scopes, t.resource_scope, t.repository_ids
     from (values (true)) as request (is_one)
-    left join (repository_group g join repository r on r.group_id = g.id)
-      on g.name = group_name
-     and r.id = coalesce((select n.id from repository n where n.group_id = g.id and n.name = repository_name),
-                         (select repository_id from repository_alias where group_id = g.id and name = repository_name))
+    left join repository_group g on g.name = group_name
+    left join repository named on named.group_id = g.id and named.name = repository_name
+    left join repository_alias former
+      on named.id is null and former.group_id = g.id and former.name = repository_name
+    left join repository r on r.id = coalesce(named.id, former.repository_id)
     left join live_token t on t.token_hash = presented_hash
     left join lateral account_role(t.account_id, r.id) own on true
 $$;
