@@ -16,6 +16,7 @@ import { signInOriginOf } from '../sign-in-origins.ts'
 import { readSession, redirectToSignIn } from '../visitor.ts'
 import { linkAccount, makeAccount, unlinkAccount } from './enter.ts'
 import { lockAccount } from './identities.ts'
+import { deleteProof, findProof, type ProofInWaiting } from './pending-sign-ins.ts'
 import type { Provider } from './providers.ts'
 import {
   enterLinkedAccount,
@@ -24,7 +25,6 @@ import {
   startProviderSignIn,
   theProvider,
 } from './sign-in-routes.ts'
-import { deleteProof, findProof, type ProofInWaiting } from './sign-ins.ts'
 
 type ProviderRequest = FastifyRequest<{ Params: { provider: string } }>
 

@@ -13,9 +13,9 @@ import { completeSignIn, redirectBack } from '../complete-sign-in.ts'
 import { showLogin } from '../login.ts'
 import { readSession } from '../visitor.ts'
 import { enter, keepInStep, linkAccount, type SingleSignOn } from './enter.ts'
+import { insertProof, insertSignIn, signInLifetimeSeconds, takeSignIn } from './pending-sign-ins.ts'
 import type { ProvenPerson } from './person.ts'
 import { type Provider, ProviderError } from './providers.ts'
-import { insertProof, insertSignIn, signInLifetimeSeconds, takeSignIn } from './sign-ins.ts'
 
 /** What the routes of single sign-on need. */
 export interface SingleSignOnContext extends AppContext {

@@ -216,15 +216,19 @@ export async function listPackageNames(
 }
 
 /** A package that provides another one. */
-export interface Provider {
+export interface PackageProvider {
   name: string
   description: string
   type: string
 }
 
 /** Lists packages whose newest version provides the name: at most 100, by name. */
-export async function listProviders(db: Queryable, repositoryId: string, name: string): Promise<Provider[]> {
-  const { rows } = await db.query<Provider>(
+export async function listProviders(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+): Promise<PackageProvider[]> {
+  const { rows } = await db.query<PackageProvider>(
     `select name, description, type
        from (select p.name, p.description, p.type from package p
               where p.repository_id = $1 and p.provides @> array[$2::text] and ${isListed}
