@@ -1,9 +1,10 @@
 import type pg from 'pg'
-import { type Actor, transaction } from '../database/database.ts'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
 import { type Author, insertEvent } from '../registry/tables/events.ts'
 import { listGroupsOnlyAdministeredBy, setGroupMember } from '../repositories/members.ts'
-import { deleteAccountRow, setDisabled, setPasswordHash } from './accounts.ts'
+import { deleteAccountRow, findAccountDetails, setDisabled, setPasswordHash } from './accounts.ts'
 import { hashPassword } from './passwords.ts'
+import { revokeAllOf } from './personal-tokens.ts'
 import { deleteSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
 
@@ -48,8 +49,34 @@ export async function enableAccount(db: pg.Pool, actor: Actor, accountId: string
   await transaction(db, (tx) => setDisabled(tx, accountId, false), actor)
 }
 
+/** Revokes all tokens of an account and withdraws all its applications, at once. Returns how many. Sessions stay. */
+export async function revokeAllAccess(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+): Promise<{ tokens: number; applications: number }> {
+  return transaction(db, (tx) => revokeAllOf(tx, accountId), actor)
+}
+
 /** What happens to groups that only the deleted account administers: an heir gets them, or nobody. */
 export type OrphanedGroups = { heir: { id: string; username: string } } | 'leave' | 'refuse'
+
+/**
+ * Returns what happens to the groups, from what a person chose: the username of an heir, or to leave them to the site
+ * administrators. Returns a sentence when the heir cannot be one.
+ */
+export async function chooseHeir(
+  db: Queryable,
+  username: string,
+  { heir, isLeft }: { heir: string | null; isLeft: boolean },
+): Promise<{ orphanedGroups: OrphanedGroups } | string> {
+  if (heir === null) return { orphanedGroups: isLeft ? 'leave' : 'refuse' }
+  if (isLeft) return 'Choose one: another admin, or the site administrators.'
+  if (heir === username) return 'The groups must go to another account.'
+  const found = await findAccountDetails(db, heir)
+  if (!found || found.disabledAt) return `There is no enabled account ${JSON.stringify(heir)}.`
+  return { orphanedGroups: { heir: found } }
+}
 
 /** The outcome of a deletion. With `refused`, `groups` are the groups that only this account administers. */
 export type AccountDeletion = { outcome: 'deleted' | 'refused'; groups: string[] }

@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
@@ -138,6 +139,29 @@ export async function revokePersonalTokenByName(
     [accountId, name],
   )
   return rowCount === 1
+}
+
+/**
+ * Revokes all personal access tokens of an account and withdraws all its applications. Returns how many. Authorizations
+ * are locked by id, as `exchange_codes` describes.
+ */
+export async function revokeAllOf(
+  tx: pg.PoolClient,
+  accountId: string,
+): Promise<{ tokens: number; applications: number }> {
+  const { rows } = await tx.query<{ tokens: number; applications: number }>(
+    `with tokens as (
+       update personal_token set revoked_at = now() where account_id = $1 and revoked_at is null returning id
+     ), applications as (
+       update account_authorization set ended_at = now()
+        where id in (select id from account_authorization
+                      where account_id = $1 and ended_at is null order by id for no key update)
+       returning id
+     )
+     select (select count(*)::int from tokens) as tokens, (select count(*)::int from applications) as applications`,
+    [accountId],
+  )
+  return rows[0] as { tokens: number; applications: number }
 }
 
 /** Returns the parameters of an expiration: a time, a number of days from now, or neither. */

@@ -8,9 +8,10 @@ import { clearCookie } from '../http/cookies.ts'
 import { countAttempt } from '../http/failure-limit.ts'
 import { readForm, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
+import { confirmationPage } from '../http/pages.ts'
 import { queueMail } from '../mail/mail-queue.ts'
 import { exportAccount } from './account-export.ts'
-import { deleteAccount } from './account-lifecycle.ts'
+import { chooseHeir, deleteAccount, revokeAllAccess } from './account-lifecycle.ts'
 import { type AccountChanges, changeAccount } from './accounts.ts'
 import { verificationMail } from './email-verifications.ts'
 import type { Session } from './sessions.ts'
@@ -21,6 +22,8 @@ import { readSession, redirectToSignIn } from './visitor.ts'
 export interface ProfileProblem {
   form: 'profile' | 'sign-in' | 'delete'
   problem: string
+  /** True when a deletion must tell what happens to groups that have no other admin. */
+  asksForGroups?: true
 }
 
 /** Shows the account page with a problem. */
@@ -29,7 +32,12 @@ type ShowProblem = (reply: FastifyReply, session: Session, problem: ProfileProbl
 const trimmed = text.transform((value) => value.trim())
 const ProfileForm = z.object({ display_name: trimmed })
 const SignInForm = z.object({ username: trimmed, email: trimmed, current_password: text })
-const DeleteForm = z.object({ username: trimmed, current_password: text })
+const DeleteForm = z.object({
+  username: trimmed,
+  current_password: text,
+  groups_to: trimmed,
+  leave_groups: text,
+})
 
 /** What a person reads when a value breaks a rule of the schema. */
 const problems: Record<string, string> = {
@@ -93,6 +101,35 @@ export async function profileRoutes(
       .send(Buffer.from(`${JSON.stringify(exported, null, 2)}\n`))
   })
 
+  app.get('/settings/account/revoke-all', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    return confirmationPage(reply, session, {
+      title: 'Revoke all tokens and applications?',
+      explanation:
+        'Every personal access token stops working at once, and no application acts for you any more. You stay signed in.',
+      action: '/settings/account/revoke-all',
+      fields: {},
+      button: 'Revoke all',
+      ask: null,
+      back: '/settings/account#tokens',
+    })
+  })
+
+  app.post('/settings/account/revoke-all', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    const { id } = session.account
+    const { tokens, applications } = await revokeAllAccess(db, actorOf(request, id), id)
+    leaveNotice(
+      request,
+      reply,
+      config,
+      `Revoked: ${count(tokens, 'token')}, ${count(applications, 'application')}.`,
+    )
+    return reply.redirect('/settings/account', 303)
+  })
+
   app.post('/settings/account/delete', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
@@ -106,10 +143,15 @@ export async function profileRoutes(
     if (refused) return showProblem(reply, session, { form: 'delete', problem: refused })
     const actor = actorOf(request, account.id)
     const author = { accountId: account.id, token: null, address: actor.ip }
-    const { outcome, groups } = await deleteAccount(db, actor, author, account, 'refuse')
+    const choice = { heir: form.groups_to || null, isLeft: form.leave_groups !== '' }
+    const chosen = await chooseHeir(db, account.username, choice)
+    if (typeof chosen === 'string') {
+      return showProblem(reply.code(400), session, { form: 'delete', problem: chosen, asksForGroups: true })
+    }
+    const { outcome, groups } = await deleteAccount(db, actor, author, account, chosen.orphanedGroups)
     if (outcome === 'refused') {
-      const problem = `You are the only admin of ${groups.join(', ')}. Make somebody else admin there first, or delete the group.`
-      return showProblem(reply.code(409), session, { form: 'delete', problem })
+      const problem = `You are the only admin of ${groups.join(', ')}. Choose below what happens to ${groups.length === 1 ? 'this group' : 'these groups'}.`
+      return showProblem(reply.code(409), session, { form: 'delete', problem, asksForGroups: true })
     }
     clearCookie(reply, config, 'session')
     return reply.redirect('/', 303)
@@ -155,4 +197,8 @@ export async function profileRoutes(
     reply.code(checked.status).headers(checked.headers)
     return checked.status === 403 ? 'Your current password is not right.' : checked.problem
   }
+}
+
+function count(number: number, noun: string): string {
+  return number === 1 ? `1 ${noun}` : `${number} ${noun}s`
 }

@@ -1,9 +1,10 @@
 import { Argument, Command, Option } from 'commander'
 import {
+  chooseHeir,
   deleteAccount,
   disableAccount,
   enableAccount,
-  type OrphanedGroups,
+  revokeAllAccess,
 } from '../accounts/account-lifecycle.ts'
 import {
   type AccountChanges,
@@ -15,7 +16,7 @@ import {
 } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
 import { resetFactors } from '../accounts/second-factor/factors.ts'
-import { commandActor, type Queryable, transaction } from '../database/database.ts'
+import { commandActor, transaction } from '../database/database.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import {
   choosePassword,
@@ -52,6 +53,7 @@ export function accountCommand(): Command {
     .addCommand(setEmailCommand())
     .addCommand(renameCommand())
     .addCommand(setAdminCommand())
+    .addCommand(revokeAllCommand())
     .addCommand(disableCommand())
     .addCommand(enableCommand())
     .addCommand(deleteCommand())
@@ -167,6 +169,18 @@ function resetFactorsCommand(): Command {
   })
 }
 
+function revokeAllCommand(): Command {
+  const description =
+    'Revoke all personal access tokens and withdraw all applications of an account. Sessions stay.'
+  return onAccount('revoke-all', description).action(async (username: string, options: JsonOptions) => {
+    const revoked = await withDatabase(async (db) =>
+      revokeAllAccess(db, commandActor, (await theAccount(db, username)).id),
+    )
+    const text = `Revoked of ${username}: ${revoked.tokens} tokens, ${revoked.applications} applications.`
+    printResult(options, { username, ...revoked }, text)
+  })
+}
+
 function disableCommand(): Command {
   const description = 'Disable an account: its sessions end, and all its tokens stop at once.'
   return onAccount('disable', description).action(async (username: string, options: JsonOptions) => {
@@ -202,7 +216,10 @@ function deleteCommand(): Command {
     .action(async (username: string, options: DeleteOptions) => {
       const { outcome, groups } = await withDatabase(async (db) => {
         const account = await theAccount(db, username)
-        return deleteAccount(db, commandActor, commandLine, account, await chooseHeir(db, username, options))
+        const { groupsTo: heir = null, leaveGroups: isLeft = false } = options
+        const chosen = await chooseHeir(db, username, { heir, isLeft })
+        if (typeof chosen === 'string') throw new Error(chosen)
+        return deleteAccount(db, commandActor, commandLine, account, chosen.orphanedGroups)
       })
       if (outcome === 'refused') {
         throw new Error(
@@ -211,20 +228,6 @@ function deleteCommand(): Command {
       }
       printResult(options, { username, groups }, `Account ${username} deleted.`)
     })
-}
-
-async function chooseHeir(
-  db: Queryable,
-  username: string,
-  { groupsTo, leaveGroups }: DeleteOptions,
-): Promise<OrphanedGroups> {
-  if (groupsTo === username) throw new Error('--groups-to must name another account.')
-  if (groupsTo !== undefined) {
-    const heir = await findAccountDetails(db, groupsTo)
-    if (!heir || heir.disabledAt) throw new Error(`There is no enabled account ${JSON.stringify(groupsTo)}.`)
-    return { heir }
-  }
-  return leaveGroups ? 'leave' : 'refuse'
 }
 
 function change(username: string, changes: AccountChanges): Promise<void> {

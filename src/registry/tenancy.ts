@@ -66,8 +66,8 @@ export async function removeRepository(
 }
 
 /**
- * Renames a group. The URLs of its repositories change with it, so their stored documents are outdated until
- * `rerenderDocuments` has run. Throws with the constraint `group_name_is_taken` or another rule of group names.
+ * Renames a group. The URLs of its repositories change with it, so their stored documents are outdated until a job has
+ * rendered them again. Throws with the constraint `group_name_is_taken` or another rule of group names.
  */
 export async function changeGroupName(
   db: pg.Pool,
@@ -78,6 +78,7 @@ export async function changeGroupName(
   await transaction(db, async (tx) => {
     await renameGroup(tx, group.id, newName)
     await markDocumentsOutdated(tx, await lockRepositoriesOf(tx, group.id))
+    await enqueue(tx, renderOutdatedJob, undefined)
     await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
   })
 }

@@ -102,8 +102,12 @@ export interface ListedGroup extends Group {
   admins: string[]
 }
 
-/** Lists all groups by name; `after` is a name. */
-export async function listGroups(db: Queryable, { after, limit }: ListPart): Promise<ListedGroup[]> {
+/** Lists all groups by name, or those with the text in their name; `after` is a name. */
+export async function listGroups(
+  db: Queryable,
+  { after, limit }: ListPart,
+  search = '',
+): Promise<ListedGroup[]> {
   const { rows } = await db.query<ListedGroup>(
     `select g.id, g.name, g.created_at as "createdAt",
             (select count(*)::int from repository r where r.group_id = g.id) as repositories,
@@ -111,9 +115,9 @@ export async function listGroups(db: Queryable, { after, limit }: ListPart): Pro
                    where m.group_id = g.id and m.role = 'admin' and a.disabled_at is null
                    order by 1 limit 100) as admins
        from repository_group g
-      where g.name > $1
+      where g.name > $1 and strpos(g.name, lower($3)) > 0
       order by g.name limit $2`,
-    [after ?? '', limit],
+    [after ?? '', limit, search],
   )
   return rows
 }

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { findAccountDetails } from '../../src/accounts/accounts.ts'
 import { describeBrowser } from '../../src/accounts/event-words.ts'
+import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
 import {
   aGroup,
   aGroupMember,
@@ -12,6 +14,7 @@ import {
   signIn,
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 
 const t = useApp()
 
@@ -165,6 +168,58 @@ describe('the data and the deletion of an account at /settings/account', () => {
     })
     for (const secret of [token, 'argon2', 'of somebody else']) expect(answer.body).not.toContain(secret)
     expect((await t.app.inject('/settings/account/export')).statusCode).toBe(303)
+  })
+
+  it('revokes all tokens and applications of the account after a question, and nothing else', async () => {
+    const { account, cookie, open, send } = await aVisitor()
+    const other = await anAccount(t.db)
+    const [own, others] = [await aPersonalToken(t.db, account), await aPersonalToken(t.db, other)]
+    const application = await anApplication(t.db)
+    await anAuthorization(t.db, account, application)
+    await anAuthorization(t.db, other, application)
+    expect((await open('/settings/account/revoke-all')).body).toContain('Revoke all tokens and applications?')
+    const revoked = await send('/settings/account/revoke-all', {})
+    expect([revoked.statusCode, revoked.headers.location]).toEqual([303, '/settings/account'])
+    const { rows } = await t.db.query(`select token_hash from live_token where token_hash = any($1)`, [
+      [hashSecret(own), hashSecret(others)],
+    ])
+    expect(rows).toEqual([{ token_hash: hashSecret(others) }])
+    const standing = await t.db.query(
+      'select account_id from account_authorization where application_id = $1 and ended_at is null',
+      [application.id],
+    )
+    expect(standing.rows).toEqual([{ account_id: other.id }])
+    expect(await isSignedIn(cookie)).toBe(true)
+    const events = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 2 })
+    expect(new Set(events.map(({ action, actor }) => `${action} by ${actor}`))).toEqual(
+      new Set([`token-revoked by ${account.username}`, `authorization-withdrawn by ${account.username}`]),
+    )
+  })
+
+  it('asks at the deletion what happens to groups that it alone administers', async () => {
+    const { account, send } = await aVisitor()
+    const [mine, left] = [await aGroup(t.db), await aGroup(t.db)]
+    const heir = await anAccount(t.db)
+    await aGroupMember(t.db, account, mine, 'admin')
+    const form = { username: account.username, current_password: password }
+    const asked = await send('/settings/account/delete', form)
+    expect([asked.statusCode, asked.body.includes('name="groups_to"')]).toEqual([409, true])
+    for (const groups_to of ['nobody-at-all', account.username]) {
+      expect((await send('/settings/account/delete', { ...form, groups_to })).statusCode).toBe(400)
+    }
+    const both = { ...form, groups_to: heir.username, leave_groups: 'yes' }
+    expect((await send('/settings/account/delete', both)).statusCode).toBe(400)
+    expect((await send('/settings/account/delete', { ...form, groups_to: heir.username })).statusCode).toBe(
+      303,
+    )
+    const admins = async (group: { id: string }) =>
+      (await t.db.query('select account_id, role from group_member where group_id = $1', [group.id])).rows
+    expect(await admins(mine)).toEqual([{ account_id: heir.id, role: 'admin' }])
+    const second = await aVisitor()
+    await aGroupMember(t.db, second.account, left, 'admin')
+    const leave = { username: second.account.username, current_password: password, leave_groups: 'yes' }
+    expect((await second.send('/settings/account/delete', leave)).statusCode).toBe(303)
+    expect(await admins(left)).toEqual([])
   })
 
   it('deletes the account after username and password, unless a group would lose its only admin', async () => {

@@ -48,6 +48,16 @@ describe('svc account disable and enable', () => {
   })
 })
 
+describe('svc account revoke-all', () => {
+  it('revokes the tokens, and leaves the sessions', async () => {
+    const { username, works } = await aPerson()
+    const revoked = { username, tokens: 1, applications: 0 }
+    expect(await svc.json('account', 'revoke-all', username)).toEqual(revoked)
+    expect(await works()).toEqual({ token: false, session: true })
+    expect(await svc.json('account', 'revoke-all', username)).toEqual({ ...revoked, tokens: 0 })
+  })
+})
+
 describe('svc account set-password, set-email, rename and set-admin', () => {
   it('change what they say, and a password ends all sessions', async () => {
     const { id, username, works } = await aPerson()

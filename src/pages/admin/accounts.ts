@@ -1,7 +1,12 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type pg from 'pg'
 import { z } from 'zod'
-import { disableAccount, enableAccount, resetPassword } from '../../accounts/account-lifecycle.ts'
+import {
+  disableAccount,
+  enableAccount,
+  resetPassword,
+  revokeAllAccess,
+} from '../../accounts/account-lifecycle.ts'
 import {
   type AccountDetails,
   changeAccount,
@@ -11,6 +16,7 @@ import {
 } from '../../accounts/accounts.ts'
 import { hashPassword } from '../../accounts/passwords.ts'
 import { type FactorSummary, findFactors, resetFactors } from '../../accounts/second-factor/factors.ts'
+import { deleteSessions } from '../../accounts/sessions.ts'
 import { type Actor, transaction } from '../../database/database.ts'
 import { makePassword } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
@@ -30,7 +36,15 @@ const NewAccountForm = z.object({
   admin: checkbox,
 })
 const ActForm = z.object({
-  act: z.enum(['disable', 'enable', 'make-admin', 'unmake-admin', 'reset-factors']),
+  act: z.enum([
+    'disable',
+    'enable',
+    'make-admin',
+    'unmake-admin',
+    'reset-factors',
+    'end-sessions',
+    'revoke-all',
+  ]),
 })
 
 const accountsPage = page<{
@@ -43,9 +57,18 @@ const accountsPage = page<{
   form: z.output<typeof NewAccountForm>
   problem: string | null
 }>('admin/accounts')
-const accountPage = page<{ about: AccountDetails; factors: FactorSummary; isOneself: boolean }>(
-  'admin/account',
-)
+/** What a form of an account's page did not accept. */
+export interface AccountProblem {
+  form: 'details' | 'delete'
+  sentence: string
+}
+
+const accountPage = page<{
+  about: AccountDetails
+  factors: FactorSummary
+  isOneself: boolean
+  problem: AccountProblem | null
+}>('admin/account')
 const passwordPage = page<{ username: string; password: string; isNew: boolean }>('admin/password')
 
 const emptyForm = { username: '', display_name: '', email: '', admin: undefined }
@@ -93,12 +116,9 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     return passwordPage(reply, session, { username: form.username, password, isNew: true })
   })
 
-  app.get<Route>('/admin/accounts/:username', async (request, reply) => {
-    const session = sessionOf(request)
-    const about = await theAccount(context, request.params.username)
-    const factors = await findFactors(db, about.id)
-    return accountPage(reply, session, { about, factors, isOneself: about.id === session.account.id })
-  })
+  app.get<Route>('/admin/accounts/:username', (request, reply) =>
+    showAccount(context, reply, request.params.username, null),
+  )
 
   app.post<Route>('/admin/accounts/:username', async (request, reply) => {
     const { act } = readForm(ActForm, request)
@@ -143,9 +163,31 @@ const acts = {
     run: (db: pg.Pool, actor: Actor, id: string) => resetFactors(db, actor, id),
     done: 'has no second factor any more. The next sign-in asks for the password only.',
   },
+  'end-sessions': {
+    run: (db: pg.Pool, actor: Actor, id: string) => transaction(db, (tx) => deleteSessions(tx, id), actor),
+    done: 'is signed out everywhere.',
+  },
+  'revoke-all': {
+    run: (db: pg.Pool, actor: Actor, id: string) => revokeAllAccess(db, actor, id),
+    done: 'has no tokens and no applications any more.',
+  },
 } as const
 
-async function theAccount({ db }: AdminContext, username: string): Promise<AccountDetails> {
+/** Shows the page of an account, with what one of its forms did not accept. */
+export async function showAccount(
+  context: AdminContext,
+  reply: FastifyReply,
+  username: string,
+  problem: AccountProblem | null,
+): Promise<FastifyReply> {
+  const session = context.sessionOf(reply.request)
+  const about = await theAccount(context, username)
+  const factors = await findFactors(context.db, about.id)
+  return accountPage(reply, session, { about, factors, isOneself: about.id === session.account.id, problem })
+}
+
+/** Finds the account of a URL. Throws the page for what does not exist when there is none. */
+export async function theAccount({ db }: AdminContext, username: string): Promise<AccountDetails> {
   // PostgreSQL's texts know no NUL.
   const found = username.includes('\0') ? null : await findAccountDetails(db, username)
   if (!found) throw pageNotFound()

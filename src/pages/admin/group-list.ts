@@ -1,18 +1,24 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
-import { readQuery, text } from '../../http/forms.ts'
+import { readForm, readQuery, text } from '../../http/forms.ts'
 import { pageNotFound } from '../../http/page-error.ts'
 import { page } from '../../http/pages.ts'
+import { changeGroupName, removeGroup } from '../../registry/tenancy.ts'
 import { findGroup, type Group, type ListedGroup, listGroups } from '../../repositories/groups.ts'
 import { type CountedRepository, listCountedRepositories } from '../../repositories/repositories.ts'
-import type { AdminContext } from './administrator.ts'
+import { authorOf } from '../permit.ts'
+import { type AdminContext, goOn, orProblem } from './administrator.ts'
 
 const rowsPerPage = 50
 
-const GroupsQuery = z.object({ group: text, after: text })
+const GroupsQuery = z.object({ group: text, q: text, after: text })
+const trimmed = text.transform((value) => value.trim())
+const RenameForm = z.object({ group: text, name: trimmed })
+const DeleteForm = z.object({ group: text, confirmed: trimmed, with_repositories: text })
 
 const groupsPage = page<{
   groups: ListedGroup[]
+  search: string
   isContinued: boolean
   /** The name that the next page starts after; null on the last one. */
   next: string | null
@@ -22,25 +28,70 @@ const groupPage = page<{
   repositories: CountedRepository[]
   isContinued: boolean
   next: string | null
+  problem: { form: 'rename' | 'delete'; sentence: string } | null
 }>('admin/group')
 
-/** `/admin/groups`: all groups with counts; with `?group=`, the repositories of one. */
-export async function adminGroupRoutes(app: FastifyInstance, { db, sessionOf }: AdminContext): Promise<void> {
+/** `/admin/groups`: all groups with counts; with `?group=`, the repositories of one, renaming and deleting. */
+export async function adminGroupRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+  const { db, sessionOf } = context
+
   app.get('/admin/groups', async (request, reply) => {
-    const { group: name, after } = readQuery(GroupsQuery, request)
-    const part = { after, limit: rowsPerPage + 1 }
-    const isContinued = after !== ''
-    if (name === '') {
-      const found = await listGroups(db, part)
-      const groups = found.slice(0, rowsPerPage)
-      const next = found.length > rowsPerPage ? (groups.at(-1)?.name ?? null) : null
-      return groupsPage(reply, sessionOf(request), { groups, isContinued, next })
+    const { group: name, q, after } = readQuery(GroupsQuery, request)
+    if (name !== '') return showGroup(reply, await theGroup(name), { after, problem: null })
+    const search = q.trim().slice(0, 64)
+    const found = await listGroups(db, { after, limit: rowsPerPage + 1 }, search)
+    const groups = found.slice(0, rowsPerPage)
+    const next = found.length > rowsPerPage ? (groups.at(-1)?.name ?? null) : null
+    return groupsPage(reply, sessionOf(request), { groups, search, isContinued: after !== '', next })
+  })
+
+  app.post('/admin/groups/rename', async (request, reply) => {
+    const { group: name, name: newName } = readForm(RenameForm, request)
+    const group = await theGroup(name)
+    const author = authorOf(request, sessionOf(request))
+    const changed = await orProblem(() => changeGroupName(db, author, group, newName))
+    if (typeof changed === 'string') {
+      return showGroup(reply.code(400), group, { after: '', problem: { form: 'rename', sentence: changed } })
     }
+    const sentence = `The group ${name} is now ${newName}. Its documents are rendered again in the background.`
+    return goOn(context, reply, groupUrl(newName), sentence)
+  })
+
+  app.post('/admin/groups/delete', async (request, reply) => {
+    const { group: name, confirmed, with_repositories } = readForm(DeleteForm, request)
+    const group = await theGroup(name)
+    const refuse = (status: number, sentence: string) =>
+      showGroup(reply.code(status), group, { after: '', problem: { form: 'delete', sentence } })
+    if (confirmed !== name) return refuse(400, `Nothing was deleted: type ${name} to delete it.`)
+    const author = authorOf(request, sessionOf(request))
+    const force = with_repositories !== ''
+    const { isDeleted, repositories } = await removeGroup(db, author, group, { force })
+    if (!isDeleted) {
+      const count = repositories.length === 1 ? '1 repository' : `${repositories.length} repositories`
+      return refuse(409, `Nothing was deleted: the group has ${count}. Tick the box to delete them too.`)
+    }
+    return goOn(context, reply, '/admin/groups', `The group ${name} is deleted.`)
+  })
+
+  async function theGroup(name: string): Promise<Group> {
     const group = await findGroup(db, name)
     if (!group) throw pageNotFound()
-    const found = await listCountedRepositories(db, group.id, part)
+    return group
+  }
+
+  async function showGroup(
+    reply: FastifyReply,
+    group: Group,
+    { after, problem }: { after: string; problem: { form: 'rename' | 'delete'; sentence: string } | null },
+  ): Promise<FastifyReply> {
+    const found = await listCountedRepositories(db, group.id, { after, limit: rowsPerPage + 1 })
     const repositories = found.slice(0, rowsPerPage)
     const next = found.length > rowsPerPage ? (repositories.at(-1)?.path ?? null) : null
-    return groupPage(reply, sessionOf(request), { group, repositories, isContinued, next })
-  })
+    const isContinued = after !== ''
+    return groupPage(reply, sessionOf(reply.request), { group, repositories, isContinued, next, problem })
+  }
+}
+
+function groupUrl(name: string): string {
+  return `/admin/groups?${new URLSearchParams({ group: name })}`
 }

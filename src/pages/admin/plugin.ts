@@ -5,6 +5,7 @@ import { wrongMethod } from '../../http/page-error.ts'
 import { pagePolicy, servePages } from '../../http/page-scope.ts'
 import { refuseOtherMethods } from '../../http/unmatched-requests.ts'
 import { maxLogoBytes } from '../../oauth/application-rules.ts'
+import { accountEditingRoutes } from './account-editing.ts'
 import { adminAccountRoutes } from './accounts.ts'
 import { onlyAdministrators } from './administrator.ts'
 import { applicationEditingRoutes } from './application-editing.ts'
@@ -21,6 +22,7 @@ export async function administration(app: FastifyInstance, context: AppContext):
   await refuseOtherMethods(app, wrongMethod, async () => {
     await systemRoutes(app, admin)
     await adminAccountRoutes(app, admin)
+    await accountEditingRoutes(app, admin)
     await adminApplicationRoutes(app, admin)
     await applicationEditingRoutes(app, admin)
     await adminGroupRoutes(app, admin)
