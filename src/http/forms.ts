@@ -63,6 +63,8 @@ export function parseForm(body: string): SentForm | null {
 
 /** Decodes a name or a value of a form. Null when it is not well-formed. */
 export function decodeFormText(encoded: string): string | null {
+  // Names, identifiers and tokens have nothing to decode.
+  if (/^[\w.~-]*$/.test(encoded)) return encoded
   // A raw U+FFFD was invalid UTF-8: a form sends the character itself percent-encoded.
   if (/\0|\ufffd/.test(encoded)) return null
   try {

@@ -1,4 +1,5 @@
-import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
+import { takeRandom } from '../domain/secrets.ts'
 
 /** Both tokens of a pair, as the client gets them. */
 export interface TokenPair {
@@ -15,7 +16,7 @@ const tagLength = 16
  * The database has only the token's hash, so neither the database nor the server has the key.
  */
 export function sealPair(pair: TokenPair, refreshToken: string): Buffer {
-  const iv = randomBytes(ivLength)
+  const iv = takeRandom(ivLength)
   const encrypt = createCipheriv(cipher, keyFrom(refreshToken), iv)
   const sealed = Buffer.concat([encrypt.update(`${pair.accessToken} ${pair.refreshToken}`), encrypt.final()])
   return Buffer.concat([iv, encrypt.getAuthTag(), sealed])

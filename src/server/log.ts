@@ -6,7 +6,7 @@ import type { Config } from '../config.ts'
  * Log lines are buffered: under load, a write for each line would be a fifth of the cost of a pull. They are written
  * within a tenth of a second, at exit, and at once after a fatal line.
  */
-const gatheredLines = { dest: 2, sync: false, minLength: 4096, periodicFlush: 100 }
+const gatheredLines = { dest: 2, sync: false, minLength: 16_000, periodicFlush: 100 }
 
 /**
  * Opens the log of the process: JSON lines on stderr, or on the given stream. It contains no secrets, because it takes

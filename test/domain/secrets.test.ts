@@ -9,6 +9,7 @@ import {
   makeSecret,
   type SecretKind,
   secretPrefixes,
+  takeRandom,
 } from '../../src/domain/secrets.ts'
 
 const kinds = Object.keys(secretPrefixes) as SecretKind[]
@@ -44,6 +45,17 @@ describe('makeSecret and kindOfSecret (DESIGN §5)', () => {
     'take %j for no secret',
     (text) => expect(kindOfSecret(text)).toBeNull(),
   )
+})
+
+describe('takeRandom', () => {
+  it('gives bytes that nothing changes later, and never the same twice', () => {
+    const taken = Array.from({ length: 2000 }, (_, i) => takeRandom(i % 2 === 0 ? 32 : 12))
+    const before = taken.map((bytes) => bytes.toString('hex'))
+    makeSecret('access')
+    expect(taken.map((bytes) => bytes.toString('hex'))).toEqual(before)
+    expect(new Set(before).size).toBe(2000)
+    expect(taken.map(({ length }) => length).slice(0, 2)).toEqual([32, 12])
+  })
 })
 
 describe('hashSecret', () => {
