@@ -289,6 +289,7 @@ describe('downloads of a package', () => {
     const { push, look, repository } = await aReader()
     await push('1.0.0')
     await push('1.1.0')
+    expect((await look()).body).toContain('No downloads yet.')
     const count = (version: string, days: number, downloads: number) =>
       t.db.query(
         `insert into package_download as d (version_id, day, count)
