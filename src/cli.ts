@@ -9,6 +9,7 @@ import { deployTokenCommand } from './commands/deploy-token.ts'
 import { eventCommand } from './commands/event.ts'
 import { groupCommand } from './commands/group.ts'
 import { importCommand } from './commands/import.ts'
+import { invitationCommand } from './commands/invitation.ts'
 import { memberCommand } from './commands/member.ts'
 import { rekeyCommand } from './commands/rekey.ts'
 import { repositoryCommand } from './commands/repository.ts'
@@ -35,6 +36,7 @@ const program = new Command('svc')
   .addCommand(memberCommand())
   .addCommand(applicationCommand())
   .addCommand(tokenCommand())
+  .addCommand(invitationCommand())
   .addCommand(deployTokenCommand())
   .addCommand(upstreamCommand())
   .addCommand(importCommand())

@@ -135,6 +135,9 @@ const Environment = z.object({
     )
     .optional(),
   PASSWORD_SIGN_IN: z.enum(['on', 'off', 'admins'], { error: 'must be on, off or admins' }).default('on'),
+  SIGN_UP: z
+    .enum(['closed', 'invited', 'open'], { error: 'must be closed, invited or open' })
+    .default('invited'),
 })
 
 /** All settings, read once at the start (DESIGN §2). */
@@ -180,6 +183,8 @@ export interface Config {
   passwordSignIn: 'on' | 'off' | 'admins'
   /** Null: svc sends no mails. */
   mail: MailSettings | null
+  /** Who gets a new account: nobody but by an administrator, whoever is invited, or everybody with an email. */
+  signUp: 'closed' | 'invited' | 'open'
 }
 
 /** How mails are sent. */
@@ -265,6 +270,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       'The configuration cannot be used:\n  MAIL_FROM must be set with SMTP_URL: it is the sender of the mails',
     )
   }
+  if (env.SIGN_UP === 'open' && env.SMTP_URL === undefined) {
+    throw new Error(
+      'The configuration cannot be used:\n  SIGN_UP=open needs SMTP_URL: whoever signs up must open a link in a mail',
+    )
+  }
   return Object.freeze({
     databaseUrl: env.DATABASE_URL ?? null,
     preparesStatements: env.DATABASE_PREPARE === 'true',
@@ -303,6 +313,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     mail: env.SMTP_URL && env.MAIL_FROM ? { smtpUrl: env.SMTP_URL, from: env.MAIL_FROM } : null,
     providers,
     passwordSignIn: env.PASSWORD_SIGN_IN,
+    signUp: env.SIGN_UP,
   })
 }
 

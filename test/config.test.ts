@@ -91,6 +91,7 @@ describe('readConfig', () => {
     ['SMTP_URL', 'mail.example.com'],
     ['SMTP_URL', 'http://mail.example.com'],
     ['SMTP_URL', 'smtp://'],
+    ['SIGN_UP', 'yes'],
     ['MAIL_FROM', 'svc'],
     ['MAIL_FROM', 'svc <svc@example.com>, eve@example.com'],
     ['MAIL_FROM', 'svc\r\nBcc: eve@example.com <svc@example.com>'],
@@ -107,6 +108,13 @@ describe('readConfig', () => {
       from: 'svc <svc@example.com>',
     })
     expect(() => readConfig({ SMTP_URL })).toThrow('MAIL_FROM must be set with SMTP_URL')
+  })
+
+  it('lets everybody sign up only with a mail server', () => {
+    expect(readConfig({}).signUp).toBe('invited')
+    expect(() => readConfig({ SIGN_UP: 'open' })).toThrow('SIGN_UP=open needs SMTP_URL')
+    const mail = { SMTP_URL: 'smtp://mail.example.com', MAIL_FROM: 'svc@example.com' }
+    expect(readConfig({ SIGN_UP: 'open', ...mail }).signUp).toBe('open')
   })
 
   it('says of each variable one thing', () => {

@@ -6,6 +6,7 @@ import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { accountRoutes } from './account-page.ts'
 import { emailVerificationRoutes } from './email-verification-page.ts'
 import { securityRoutes } from './event-pages.ts'
+import { invitationRoutes } from './invitation-page.ts'
 import { loginRoutes } from './login.ts'
 import { passwordResetRoutes } from './password-reset-page.ts'
 import { noPasswordHere } from './password-sign-in.ts'
@@ -44,6 +45,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
         })
         await passwordResetRoutes(resets, context)
       })
+      await invitationRoutes(scope, context)
       await personalTokenRoutes(scope, context)
       await sessionRoutes(scope, context)
       await unlinkRoutes(scope, context)

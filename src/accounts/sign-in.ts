@@ -76,7 +76,8 @@ export async function startSession(
   const sessionId = await transaction(
     db,
     (tx) => insertSession(tx, credentials, network, userAgentOf(request)),
-    isKnownDevice ? actor : { ...actor, isNewBrowser: true },
+    // The browser that makes an account is not news to its person.
+    isKnownDevice || actor.act === 'sign-up' ? actor : { ...actor, isNewBrowser: true },
   )
   if (sessionId === null) return false
   setCookie(reply, config, 'session', sessionId)

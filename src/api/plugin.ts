@@ -9,6 +9,7 @@ import { ApiError, errcodes, notFound, sendApiError } from './errors.ts'
 import { eventRoutes } from './events.ts'
 import { groupRoutes } from './groups.ts'
 import type { ApiContext } from './guards.ts'
+import { invitationEndpoints } from './invitations.ts'
 import { memberRoutes } from './members.ts'
 import { packageRoutes } from './packages.ts'
 import { repositoryRoutes } from './repositories.ts'
@@ -20,6 +21,7 @@ const everyRoute = [
   userRoutes,
   groupRoutes,
   deployTokenRoutes,
+  invitationEndpoints,
   repositoryRoutes,
   memberRoutes,
   eventRoutes,

@@ -30,6 +30,7 @@ import {
   tellPassword,
   verificationLinkCommand,
 } from './account-password.ts'
+import { inviteAccountCommand } from './invitation.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { formatValue, printList, printResult, theAccount, withDatabase } from './run.ts'
 
@@ -44,6 +45,7 @@ export function accountCommand(): Command {
   return new Command('account')
     .description('People who sign in.')
     .addCommand(createCommand())
+    .addCommand(inviteAccountCommand())
     .addCommand(listCommand())
     .addCommand(showCommand())
     .addCommand(setPasswordCommand())

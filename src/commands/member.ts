@@ -4,6 +4,7 @@ import { type Role, roles } from '../domain/permissions.ts'
 import { changeMember, type MemberChange } from '../registry/membership.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { type GroupMember, listGroupMembers, listMembers, type Member } from '../repositories/members.ts'
+import { inviteMemberCommand } from './invitation.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, theRepository, withDatabase } from './run.ts'
 
@@ -18,6 +19,7 @@ export function memberCommand(): Command {
     .description('Who may do what in groups and repositories.')
     .addCommand(listCommand())
     .addCommand(setCommand())
+    .addCommand(inviteMemberCommand())
 }
 
 function listCommand(): Command {

@@ -90,7 +90,7 @@ export interface Actor {
   userAgent: string | null
   requestId: string | null
   /** What is done, where the changed rows do not tell. */
-  act?: 'sign-out' | 'change-password'
+  act?: 'sign-out' | 'change-password' | 'sign-up'
   /** True for a sign-in from a browser that has not signed in to the account before. */
   isNewBrowser?: true
   /** The name of the OpenID Connect provider that a sign-in used. */

@@ -8,6 +8,7 @@ const sentences: Record<string, string> = {
   display_name_is_plain_text: 'A name has no control characters.',
   email_is_taken: 'This email belongs to another account.',
   email_is_an_address_max_254_characters: 'Enter a valid email address of at most 254 characters.',
+  invitation_email_is_an_address_max_254_characters: 'Enter a valid email address of at most 254 characters.',
   application_name_is_plain_text: 'An application’s name has no control characters.',
   application_description_is_plain_text: 'An application’s description has no control characters.',
   application_website_is_plain_text: 'An application’s website has no control characters.',

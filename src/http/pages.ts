@@ -63,7 +63,14 @@ export async function pages(
     templates: resolve(projectRoot, 'views'),
     production: true,
     viewExt: 'eta',
-    defaultContext: { assets, formatDay, formatTime, formatSize, version: release.version },
+    defaultContext: {
+      assets,
+      isSignUpOpen: config.signUp === 'open' && config.passwordSignIn === 'on',
+      formatDay,
+      formatTime,
+      formatSize,
+      version: release.version,
+    },
   })
 }
 

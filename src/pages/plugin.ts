@@ -11,6 +11,7 @@ import { deployTokenPageRoutes } from './deploy-tokens.ts'
 import { docsRoutes } from './docs.ts'
 import { groupPageRoutes } from './group.ts'
 import { homeRoutes } from './home.ts'
+import { groupInvitationRoutes } from './invitations.ts'
 import { membersRoutes } from './members.ts'
 import { newRoutes } from './new.ts'
 import { packagePageRoutes } from './package.ts'
@@ -47,6 +48,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await docsRoutes(app, context)
     await groupPageRoutes(app, context)
     await membersRoutes(app, context)
+    await groupInvitationRoutes(app, context)
     await deployTokenPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)
     await activityRoutes(app, context)

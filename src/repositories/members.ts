@@ -56,6 +56,21 @@ export async function setGroupMember(
   return rows[0]?.outcome ?? 'last-admin'
 }
 
+/** Gives an account at least this role on a group. False when it has it already, or a stronger one. */
+export async function raiseGroupMember(
+  db: Queryable,
+  groupId: string,
+  accountId: string,
+  role: Role,
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `insert into group_member as m (group_id, account_id, role) values ($1, $2, $3)
+     on conflict (group_id, account_id) do update set role = excluded.role where m.role < excluded.role`,
+    [groupId, accountId, role],
+  )
+  return rowCount === 1
+}
+
 /** Removes an account from the group. Refuses to remove the group's last admin, unless forced. */
 export async function removeGroupMember(
   db: Queryable,

@@ -1,11 +1,14 @@
 import { deleteExpiredVerifications, verificationMail } from '../accounts/email-verifications.ts'
 import { sweepIdentityEventsJob } from '../accounts/identity-events.ts'
+import { deleteExpiredInvitations } from '../accounts/invitations.ts'
+import { invitationMail } from '../accounts/invite.ts'
 import { passwordResetMail, requestPasswordResetJob } from '../accounts/password-reset-mail.ts'
 import { deleteExpiredResets } from '../accounts/password-resets.ts'
 import { deleteExpiredSteps } from '../accounts/second-factor/sign-in-steps.ts'
 import { logIdentityEventsJob, securityNotice } from '../accounts/security-notices.ts'
 import { deleteExpiredSessions } from '../accounts/sessions.ts'
 import { deleteExpiredReturns } from '../accounts/sign-in-returns.ts'
+import { knownAddressMail, requestSignUpJob } from '../accounts/sign-ups.ts'
 import { deleteExpiredProof, deleteExpiredSignIns } from '../accounts/single-sign-on/pending-sign-ins.ts'
 import { noteExpiringTokensJob, tokenExpiryMail } from '../accounts/token-expiry-notices.ts'
 import { deleteExpiredAttempts } from '../http/failure-limit.ts'
@@ -37,6 +40,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredSteps,
     deleteExpiredSignIns,
     deleteExpiredProof,
+    deleteExpiredInvitations,
     deleteExpiredAttempts,
     deleteExpiredMisses,
   ]),
@@ -52,6 +56,14 @@ export const jobs: readonly Job[] = [
   sweepIdentityEventsJob,
   logIdentityEventsJob,
   requestPasswordResetJob as Job,
+  requestSignUpJob as Job,
   noteExpiringTokensJob,
-  sendMailJob([verificationMail, passwordResetMail, securityNotice, tokenExpiryMail]),
+  sendMailJob([
+    verificationMail,
+    passwordResetMail,
+    securityNotice,
+    tokenExpiryMail,
+    invitationMail,
+    knownAddressMail,
+  ]),
 ]

@@ -97,7 +97,7 @@ export async function useMailServer(): Promise<MailServer> {
   return server
 }
 
-const mailJobs = ['log-identity-events', 'request-password-reset', 'send-mail']
+const mailJobs = ['log-identity-events', 'request-password-reset', 'request-sign-up', 'send-mail']
 
 /** Runs the jobs that lead to mails, until nothing is left to send. */
 export async function sendMails({ app, config, db }: TestApp): Promise<void> {

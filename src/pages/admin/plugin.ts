@@ -5,6 +5,7 @@ import { wrongMethod } from '../../http/page-error.ts'
 import { pagePolicy, servePages } from '../../http/page-scope.ts'
 import { refuseOtherMethods } from '../../http/unmatched-requests.ts'
 import { maxLogoBytes } from '../../oauth/application-rules.ts'
+import { siteInvitationRoutes } from '../invitations.ts'
 import { accountEditingRoutes } from './account-editing.ts'
 import { adminAccountRoutes } from './accounts.ts'
 import { onlyAdministrators } from './administrator.ts'
@@ -23,6 +24,7 @@ export async function administration(app: FastifyInstance, context: AppContext):
     await systemRoutes(app, admin)
     await adminAccountRoutes(app, admin)
     await accountEditingRoutes(app, admin)
+    await siteInvitationRoutes(app, admin)
     await adminApplicationRoutes(app, admin)
     await applicationEditingRoutes(app, admin)
     await adminGroupRoutes(app, admin)

@@ -1,0 +1,75 @@
+import type pg from 'pg'
+import { type Actor, transaction } from '../database/database.ts'
+import { type Author, insertEvent } from '../registry/tables/events.ts'
+import { raiseGroupMember } from '../repositories/members.ts'
+import { type Credentials, insertAccount, type NewAccount } from './accounts.ts'
+import { type Invitation, lockInvitation } from './invitations.ts'
+
+/** Accepts an invitation for an account: it gets the role, unless it has a stronger one. Null when it has ended. */
+export async function acceptInvitation(
+  db: pg.Pool,
+  actor: Actor,
+  token: string,
+  account: { id: string; username: string },
+): Promise<Invitation | null> {
+  return transaction(
+    db,
+    async (tx) => {
+      const invitation = await lockInvitation(tx, token)
+      if (invitation) await settle(tx, actor, invitation, account)
+      return invitation
+    },
+    actor,
+  )
+}
+
+/**
+ * Accepts an invitation with a new account. The email of a mailed invitation is verified by that. Null when it has ended.
+ * Throws the database's error when the username or email is taken or malformed.
+ */
+export async function acceptWithNewAccount(
+  db: pg.Pool,
+  actor: Actor,
+  token: string,
+  account: Omit<NewAccount, 'isAdmin'>,
+): Promise<Credentials | null> {
+  return transaction(
+    db,
+    async (tx) => {
+      const invitation = await lockInvitation(tx, token)
+      if (!invitation) return null
+      const isProven = invitation.isSentByMail
+      const email = isProven ? invitation.email : account.email
+      // Nobody keeps an address from its owner by typing it first.
+      if (isProven) {
+        await tx.query(
+          'update account set email = null where lower(email) = lower($1) and email_verified_at is null',
+          [email],
+        )
+      }
+      const id = await insertAccount(tx, { ...account, email, isAdmin: false })
+      if (isProven) await tx.query('update account set email_verified_at = now() where id = $1', [id])
+      await settle(tx, actor, invitation, { id, username: account.username })
+      return { accountId: id, passwordHash: account.passwordHash }
+    },
+    actor,
+  )
+}
+
+async function settle(
+  tx: pg.PoolClient,
+  actor: Actor,
+  { id, groupId, role }: Invitation,
+  account: { id: string; username: string },
+): Promise<void> {
+  await tx.query('update invitation set accepted_at = now(), accepted_by = $2 where id = $1', [
+    id,
+    account.id,
+  ])
+  if (groupId === null || role === null) return
+  if (!(await raiseGroupMember(tx, groupId, account.id, role))) return
+  const author: Author = { accountId: account.id, token: null, address: actor.ip }
+  const about = { repositoryId: null, groupId, packageName: null, version: null }
+  const details = { username: account.username, role }
+  await insertEvent(tx, author, { ...about, action: 'set-group-member', details })
+}

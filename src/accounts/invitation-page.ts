@@ -1,0 +1,198 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../context.ts'
+import { brokenConstraint } from '../database/database.ts'
+import { describeRule } from '../database/rules.ts'
+import { isPlainText } from '../domain/plain-text.ts'
+import { actorOf } from '../http/actor.ts'
+import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
+import { csrfToken } from '../http/csrf.ts'
+import { type AttemptLimit, countAttempt, networkOf } from '../http/failure-limit.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
+import { PageError, pageNotFound } from '../http/page-error.ts'
+import { page } from '../http/pages.ts'
+import { enqueue } from '../jobs/job.ts'
+import { acceptInvitation, acceptWithNewAccount } from './invitation-acceptance.ts'
+import { findInvitation, type Invitation } from './invitations.ts'
+import { findPasswordProblem, hashPassword, minPasswordCharacters } from './passwords.ts'
+import { startSession } from './sign-in.ts'
+import { requestSignUpJob } from './sign-ups.ts'
+import { readSession } from './visitor.ts'
+
+/** How long a browser keeps the token while its person signs in. */
+const cookieSeconds = 3600
+
+const trimmed = text.transform((value) => value.trim())
+const TokenForm = z.object({ token: text })
+const AccountForm = z.object({
+  token: text,
+  username: trimmed.transform((name) => name.toLowerCase()),
+  display_name: trimmed,
+  email: trimmed,
+  new_password: text,
+  repeated_password: text,
+})
+const SignUpForm = z.object({ email: trimmed })
+
+const invitationPage = page<{
+  /** Null: the link does not work. */
+  invitation: Invitation | null
+  token: string
+  /** Whether a new account can be made with it. */
+  isForNewAccounts: boolean
+  form: { username: string; display_name: string; email: string }
+  problem: string | null
+  minPasswordCharacters: number
+}>('accounts/invitation')
+const signUpPage = page<{ email: string; isRequested: boolean; problem: string | null }>('accounts/sign-up')
+
+/** `/invitations`: the page of an invitation's link. `/sign-up`: asks for one oneself, with SIGN_UP=open. */
+export async function invitationRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+
+  app.get('/invitations', async (request, reply) => {
+    const { token: sent } = readQuery(TokenForm, request)
+    // Whoever signs in to accept comes back without the token: the page to return to is stored, and no secret may be.
+    const token = sent || readCookie(request, config, 'invitation') || ''
+    const invitation = await find(token)
+    if (!invitation) reply.code(410)
+    else if (sent !== '') setCookie(reply, config, 'invitation', sent, cookieSeconds)
+    const form = { username: '', display_name: '', email: invitation?.email ?? '' }
+    return show(request, reply, { invitation, token, form, problem: null })
+  })
+
+  app.post('/invitations', async (request, reply) => {
+    const session = await readSession(context, request)
+    const { token } = readForm(TokenForm, request)
+    const invitation = await find(token)
+    if (!session) throw new PageError(403, 'You are signed out. Open the link of the invitation again.')
+    const actor = actorOf(request, session.account.id)
+    const accepted = invitation && (await acceptInvitation(db, actor, token, session.account))
+    if (!accepted) return showEnded(request, reply)
+    clearCookie(reply, config, 'invitation')
+    const words =
+      accepted.group === null ? 'You have an account already.' : `You are now in ${accepted.group}.`
+    leaveNotice(request, reply, config, words)
+    return reply.redirect(accepted.group === null ? '/' : `/${accepted.group}`, 303)
+  })
+
+  app.post('/invitations/account', async (request, reply) => {
+    const {
+      token,
+      new_password: password,
+      repeated_password: repeated,
+      ...form
+    } = readForm(AccountForm, request)
+    const invitation = await find(token)
+    if (!invitation || !isForNewAccounts(invitation)) return showEnded(request, reply)
+    const problem =
+      (form.username === '' ? 'Choose a username.' : null) ??
+      (isPlainText(form.display_name) ? null : 'A name is one line of text.') ??
+      findPasswordProblem(password, form.username) ??
+      (password === repeated ? null : 'The two passwords are not the same.')
+    if (problem) return show(request, reply.code(400), { invitation, token, form, problem })
+    const about = {
+      username: form.username,
+      displayName: form.display_name,
+      email: form.email || null,
+      passwordHash: await hashPassword(password),
+    }
+    try {
+      const made = await acceptWithNewAccount(db, actorOf(request, null), token, about)
+      if (!made) return showEnded(request, reply)
+      clearCookie(reply, config, 'invitation')
+      clearCookie(reply, config, 'visit')
+      await startSession(context, request, reply, made, { act: 'sign-up' })
+    } catch (error) {
+      const rule = brokenConstraint(error)
+      if (rule === null) throw error
+      return show(request, reply.code(400), { invitation, token, form, problem: describeRule(rule) })
+    }
+    return reply.redirect(invitation.group === null ? '/' : `/${invitation.group}`, 303)
+  })
+
+  app.get('/sign-up', async (request, reply) => {
+    if (!isSignUpOpen(config)) throw pageNotFound()
+    return showSignUp(request, reply, { email: '', isRequested: false, problem: null })
+  })
+
+  app.post('/sign-up', async (request, reply) => {
+    if (!isSignUpOpen(config)) throw pageNotFound()
+    const { email } = readForm(SignUpForm, request)
+    if (email.length > 254 || !/^[^@\s\p{Cc}]+@[^@\s\p{Cc}]+$/u.test(email)) {
+      const problem = describeRule('email_is_an_address_max_254_characters')
+      return showSignUp(request, reply.code(400), { email, isRequested: false, problem })
+    }
+    const blockedSeconds = await countAttempt(db, signUpLimits(request.ip, email))
+    if (blockedSeconds > 0) {
+      reply.code(429).header('retry-after', `${blockedSeconds}`)
+      const problem = 'Too many mails were requested. Try again in an hour.'
+      return showSignUp(request, reply, { email, isRequested: false, problem })
+    }
+    await enqueue(db, requestSignUpJob, { email, actor: actorOf(request, null) })
+    return showSignUp(request, reply, { email, isRequested: true, problem: null })
+  })
+
+  /** The invitation of a token. A sign-up ends when SIGN_UP is not open any more. */
+  async function find(token: string): Promise<Invitation | null> {
+    const invitation = token === '' ? null : await findInvitation(db, token)
+    return invitation?.madeBy === 'sign-up' && config.signUp !== 'open' ? null : invitation
+  }
+
+  function isForNewAccounts({ madeBy }: Invitation): boolean {
+    // A new account has a password. Without password sign-in, people get theirs from their provider.
+    if (config.passwordSignIn !== 'on') return false
+    return config.signUp === 'open' || (config.signUp === 'invited' && madeBy !== 'sign-up')
+  }
+
+  async function show(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    content: {
+      invitation: Invitation | null
+      token: string
+      form: { username: string; display_name: string; email: string }
+      problem: string | null
+    },
+  ): Promise<FastifyReply> {
+    const { invitation } = content
+    return invitationPage(reply, await visitorOf(request, reply), {
+      ...content,
+      isForNewAccounts: invitation !== null && isForNewAccounts(invitation),
+      minPasswordCharacters,
+    })
+  }
+
+  function showEnded(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const form = { username: '', display_name: '', email: '' }
+    return show(request, reply.code(410), { invitation: null, token: '', form, problem: null })
+  }
+
+  async function showSignUp(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    content: { email: string; isRequested: boolean; problem: string | null },
+  ): Promise<FastifyReply> {
+    return signUpPage(reply, await visitorOf(request, reply), content)
+  }
+
+  async function visitorOf(request: FastifyRequest, reply: FastifyReply) {
+    const session = await readSession(context, request)
+    return session ?? { account: null, csrfToken: csrfToken(request, reply, config) }
+  }
+}
+
+/** Whether people may make accounts themselves. */
+function isSignUpOpen({ signUp, passwordSignIn }: AppContext['config']): boolean {
+  return signUp === 'open' && passwordSignIn === 'on'
+}
+
+/** Anybody can ask for mails to any address: at most 5 an hour to one, 10 from one network, and 1000 in all. */
+function signUpLimits(ip: string, email: string): AttemptLimit[] {
+  return [
+    { subject: `sign-ups from ${networkOf(ip)}`, attempts: 10, windowSeconds: 3600 },
+    { subject: `sign-ups with ${email.toLowerCase()}`, attempts: 5, windowSeconds: 3600 },
+    { subject: 'sign-ups', attempts: 1000, windowSeconds: 3600 },
+  ]
+}

@@ -1,0 +1,179 @@
+import type pg from 'pg'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import type { Role } from '../domain/permissions.ts'
+import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
+import type { ListPart } from '../repositories/list-part.ts'
+
+/** How long an invitation can be accepted: 7 days. */
+export const invitationLifetimeSeconds = 7 * 86_400
+
+/** A wanted invitation. */
+export interface InvitationDraft {
+  /** With an email and a mail server it is sent; otherwise its link is shown to whoever makes it. */
+  email: string | null
+  /** The role that it gives in a group. Null: only an account. */
+  target: { groupId: string; role: Role } | null
+}
+
+/** The URL of an invitation's page. The token is in the query, because the log keeps the path. */
+export function invitationUrl({ baseUrl }: { baseUrl: string }, token: string): string {
+  return `${baseUrl}/invitations?token=${token}`
+}
+
+/** Adds an invitation. */
+export async function insertInvitation(
+  db: Queryable,
+  {
+    madeBy,
+    inviterId,
+    email,
+    isSentByMail,
+    token,
+    target,
+  }: InvitationDraft & {
+    madeBy: 'account' | 'command' | 'sign-up'
+    inviterId: string | null
+    isSentByMail: boolean
+    token: string | null
+  },
+): Promise<{ id: string; expiresAt: Date }> {
+  const { rows } = await db.query<{ id: string; expiresAt: Date }>(
+    `insert into invitation (made_by, inviter_id, email, is_sent_by_mail, token_hash, group_id, role, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, now() + make_interval(secs => $8))
+     returning id, expires_at as "expiresAt"`,
+    [
+      madeBy,
+      inviterId,
+      email,
+      isSentByMail,
+      token && hashSecret(token),
+      target?.groupId ?? null,
+      target?.role ?? null,
+      invitationLifetimeSeconds,
+    ],
+  )
+  return rows[0] as { id: string; expiresAt: Date }
+}
+
+/** An invitation that can be accepted. */
+export interface Invitation {
+  id: string
+  madeBy: 'account' | 'command' | 'sign-up'
+  /** The username of whoever invites; null for a command or a sign-up. */
+  inviter: string | null
+  email: string | null
+  /** True: only the owner of the email can know the token. */
+  isSentByMail: boolean
+  groupId: string | null
+  group: string | null
+  role: Role | null
+  expiresAt: Date
+}
+
+const invitationColumns = `i.id, i.made_by as "madeBy", b.username as inviter, i.email, i.is_sent_by_mail as "isSentByMail",
+            i.group_id as "groupId", g.name as "group", i.role, i.expires_at as "expiresAt"`
+const invitationJoins = `left join repository_group g on g.id = i.group_id
+       left join account b on b.id = i.inviter_id`
+
+/** It ends when it is accepted or withdrawn, after 7 days, and when its inviter may not invite any more. */
+const isLive = `i.accepted_at is null and i.withdrawn_at is null and i.expires_at > now()
+        and (i.inviter_id is null
+             or b.disabled_at is null
+                and (b.is_admin or exists (select from group_member m
+                                            where m.group_id = i.group_id and m.account_id = i.inviter_id and m.role = 'admin')))`
+
+/** Finds an invitation that can be accepted, by its token. Null for any other. */
+export async function findInvitation(db: Queryable, token: string): Promise<Invitation | null> {
+  const { rows } = await db.query<Invitation>(
+    `select ${invitationColumns} from invitation i ${invitationJoins} where i.token_hash = $1 and ${isLive}`,
+    [hashSecret(token)],
+  )
+  return rows[0] ?? null
+}
+
+/** Makes the token of an invitation that is sent by mail, instead of an earlier one. Null when it has ended. */
+export async function makeInvitationToken(
+  db: Queryable,
+  id: string,
+): Promise<{ invitation: Invitation; token: string } | null> {
+  const token = makeOpaqueId()
+  const { rows } = await db.query<Invitation>(
+    `with live as (
+       select ${invitationColumns} from invitation i ${invitationJoins} where i.id = $1 and i.is_sent_by_mail and ${isLive}
+     ), changed as (
+       update invitation set token_hash = $2 where id in (select id from live)
+     )
+     select * from live`,
+    [id, hashSecret(token)],
+  )
+  return rows[0] ? { invitation: rows[0], token } : null
+}
+
+/** An invitation in a list. */
+export interface ListedInvitation extends Invitation {
+  createdAt: Date
+  isExpired: boolean
+}
+
+/** Lists the invitations to a group, or all, the newest first; without accepted and withdrawn ones, and sign-ups. */
+export async function listInvitations(
+  db: Queryable,
+  groupId: string | null,
+  { after, limit }: ListPart,
+): Promise<ListedInvitation[]> {
+  const { rows } = await db.query<ListedInvitation>(
+    `select ${invitationColumns}, i.created_at as "createdAt", i.expires_at <= now() as "isExpired"
+       from invitation i ${invitationJoins}
+      where ($1::bigint is null or i.group_id = $1) and ($2::bigint is null or i.id < $2)
+        and i.made_by <> 'sign-up' and i.accepted_at is null and i.withdrawn_at is null
+      order by i.id desc limit $3`,
+    [groupId, /^\d{1,18}$/.test(after ?? '') ? after : null, limit],
+  )
+  return rows
+}
+
+/** Withdraws an invitation, to a group or any. False when there is none that can be withdrawn. */
+export async function withdrawInvitation(
+  db: pg.Pool,
+  actor: Actor,
+  id: string,
+  groupId: string | null,
+): Promise<boolean> {
+  const { rowCount } = await transaction(
+    db,
+    (tx) =>
+      tx.query(
+        `update invitation set withdrawn_at = now()
+          where id = $1 and ($2::bigint is null or group_id = $2) and made_by <> 'sign-up'
+            and accepted_at is null and withdrawn_at is null`,
+        [id, groupId],
+      ),
+    actor,
+  )
+  return rowCount === 1
+}
+
+/**
+ * Finds an invitation that can be accepted, and locks it: of two racing requests the second one waits here, and then finds
+ * that it was accepted. Null for any other.
+ */
+export async function lockInvitation(tx: pg.PoolClient, token: string): Promise<Invitation | null> {
+  const { rows } = await tx.query<Invitation>(
+    `select ${invitationColumns} from invitation i ${invitationJoins}
+      where i.token_hash = $1 and ${isLive} for update of i`,
+    [hashSecret(token)],
+  )
+  return rows[0] ?? null
+}
+
+/** Deletes sign-ups that expired, and other invitations a month later. At most `limit`; returns how many. */
+export async function deleteExpiredInvitations(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from invitation
+      where id in (select id from invitation
+                    where expires_at < now() - case when made_by = 'sign-up' then interval '0' else interval '30 days' end
+                    limit $1 for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}

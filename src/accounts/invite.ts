@@ -1,0 +1,83 @@
+import type pg from 'pg'
+import type { Config } from '../config.ts'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { makeOpaqueId } from '../domain/secrets.ts'
+import { countAttempt } from '../http/failure-limit.ts'
+import { formatTime } from '../http/pages.ts'
+import { type MailKind, queueMail } from '../mail/mail-queue.ts'
+import { type InvitationDraft, insertInvitation, invitationUrl, makeInvitationToken } from './invitations.ts'
+import { siteOf } from './mail-words.ts'
+
+/** A new invitation. */
+export interface MadeInvitation {
+  id: string
+  /** The URL to pass on, shown once. Null: it goes by mail. */
+  url: string | null
+  expiresAt: Date
+}
+
+/**
+ * Makes an invitation. The actor must be an administrator, or an admin of the group; without an account it is a command.
+ * Throws the database's error for a malformed email.
+ */
+export async function invite(
+  db: pg.Pool,
+  config: Pick<Config, 'mail' | 'baseUrl'>,
+  actor: Actor,
+  { email, target }: InvitationDraft,
+): Promise<MadeInvitation> {
+  const isSentByMail = email !== null && config.mail !== null
+  const token = isSentByMail ? null : makeOpaqueId()
+  return transaction(
+    db,
+    async (tx) => {
+      const { id, expiresAt } = await insertInvitation(tx, {
+        madeBy: actor.accountId === null ? 'command' : 'account',
+        inviterId: actor.accountId,
+        email,
+        isSentByMail,
+        token,
+        target,
+      })
+      if (isSentByMail) await queueMail(tx, config, invitationMail, { invitationId: id })
+      return { id, url: token && invitationUrl(config, token), expiresAt }
+    },
+    actor,
+  )
+}
+
+/** Counts an invitation by an account. Returns for how many seconds it may make no more; 0 when it may. */
+export async function countInvitation(db: Queryable, accountId: string): Promise<number> {
+  const subject = `invitations by account ${accountId}`
+  return countAttempt(db, [{ subject, attempts: 100, windowSeconds: 86_400 }])
+}
+
+/** The mail of an invitation or of a sign-up. Its token is made when it is sent, and shows that the email is right. */
+export const invitationMail: MailKind<{ invitationId: string }> = {
+  name: 'invitation',
+  async compose({ config, db }, { invitationId }) {
+    const made = await makeInvitationToken(db, invitationId)
+    if (!made?.invitation.email) return null
+    const { madeBy, inviter, email, group, role, expiresAt } = made.invitation
+    const site = siteOf(config)
+    const place = group === null ? site : `the group ${group} on ${site}, as ${role}`
+    const isSignUp = madeBy === 'sign-up'
+    return {
+      to: { address: email, name: '' },
+      subject: isSignUp ? `Your new account on ${site}` : `You are invited to ${group ?? site}`,
+      paragraphs: [
+        isSignUp
+          ? `Somebody asked for an account on ${site} with this email address.`
+          : `${inviter ?? 'An operator of the server'} invites you to ${place}.`,
+      ],
+      link: {
+        label: isSignUp ? 'Make the account' : 'Accept the invitation',
+        url: invitationUrl(config, made.token),
+      },
+      advice: [
+        `The link works once, until ${formatTime(expiresAt)}.`,
+        'If you did not expect this mail, ignore it: nothing happens without the link.',
+      ],
+    }
+  },
+}

@@ -1,0 +1,57 @@
+import { type Actor, transaction } from '../database/database.ts'
+import type { Job } from '../jobs/job.ts'
+import { type MailKind, queueMail } from '../mail/mail-queue.ts'
+import { insertInvitation } from './invitations.ts'
+import { invitationMail } from './invite.ts'
+import { personOf, siteOf } from './mail-words.ts'
+
+/**
+ * Queues the mail for an email that somebody signs up with (SIGN_UP=open). The page only queues this job, so that its
+ * response takes the same time whether the email belongs to an account or not.
+ */
+export const requestSignUpJob: Job<{ email: string; actor: Actor }> = {
+  name: 'request-sign-up',
+  async run({ config, db }, { email, actor }) {
+    if (config.signUp !== 'open') return
+    await transaction(
+      db,
+      async (tx) => {
+        const { rows } = await tx.query<{ id: string }>(
+          'select id from account where lower(email) = lower($1) and email_verified_at is not null',
+          [email],
+        )
+        const known = rows[0]
+        if (known) {
+          await queueMail(tx, config, knownAddressMail, { accountId: known.id })
+          return
+        }
+        const about = { madeBy: 'sign-up', inviterId: null, email, target: null } as const
+        const { id } = await insertInvitation(tx, { ...about, isSentByMail: true, token: null })
+        await queueMail(tx, config, invitationMail, { invitationId: id })
+      },
+      actor,
+    )
+  },
+}
+
+/** Tells who signs up with the email of an account that there is one. It goes to a verified address only. */
+export const knownAddressMail: MailKind<{ accountId: string }> = {
+  name: 'known-address',
+  async compose({ config, db }, { accountId }) {
+    const { rows } = await db.query<{ username: string; displayName: string; email: string }>(
+      `select username, display_name as "displayName", email from account
+        where id = $1 and email_verified_at is not null and disabled_at is null`,
+      [accountId],
+    )
+    if (!rows[0]) return null
+    return {
+      to: personOf(rows[0]),
+      subject: `You have an account on ${siteOf(config)}`,
+      paragraphs: [
+        `Somebody asked for an account on ${siteOf(config)} with this email address. It has one already: ${rows[0].username}.`,
+      ],
+      link: { label: 'Set a new password, if you forgot it', url: `${config.baseUrl}/password-reset` },
+      advice: ['If it was not you, ignore this mail.'],
+    }
+  },
+}

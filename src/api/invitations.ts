@@ -1,0 +1,144 @@
+import type { FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { type ListedInvitation, listInvitations, withdrawInvitation } from '../accounts/invitations.ts'
+import { countInvitation, invite } from '../accounts/invite.ts'
+import type { Actor } from '../database/database.ts'
+import { roles } from '../domain/permissions.ts'
+import { actorOf } from '../http/actor.ts'
+import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
+import { ApiError, errcodes, notFound } from './errors.ts'
+import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+
+const Invitation = z
+  .object({
+    id: z.int(),
+    email: z.string().nullable().meta({ example: 'ann@example.com' }),
+    role: z.enum(roles),
+    invited_by: z.string().nullable().meta({ description: 'Username; null for the command line' }),
+    by_mail: z.boolean().meta({ description: 'True: the link is sent to the email' }),
+    created_at: Moment,
+    expires_at: Moment,
+    expired: z.boolean(),
+  })
+  .meta({ id: 'Invitation' })
+
+const NewInvitation = z
+  .object({
+    id: z.int(),
+    url: z.string().nullable().meta({
+      description: 'The link to pass on. It is returned only once; null: it is sent by mail',
+    }),
+    expires_at: Moment,
+  })
+  .meta({ id: 'NewInvitation' })
+
+const InvitationDraft = z
+  .strictObject({
+    role: z.enum(roles),
+    email: z.email().max(254).optional().meta({
+      description: 'With a mail server, the link is sent to this email. Left out: the link is returned',
+    }),
+  })
+  .meta({ id: 'InvitationDraft' })
+
+const GroupPath = z.object({ group: z.string().meta({ description: 'Name of the group', example: 'acme' }) })
+const InvitationPath = GroupPath.extend({
+  invitation: z
+    .string()
+    .regex(/^\d{1,18}$/)
+    .meta({ description: 'Id of the invitation', example: '7' }),
+})
+
+/** Invitations to a group, for its admins: `/api/groups/<group>/invitations`. */
+export async function invitationEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
+  const { db, config } = context
+  const url = '/groups/:group/invitations'
+  const mayRead = guardGroup('group-manage:r', context)
+  const mayManage = guardGroup('group-manage:rw', context)
+
+  app.get(
+    url,
+    endpoint(mayRead, {
+      operationId: 'listInvitations',
+      tag: 'Groups',
+      summary: 'List the invitations to a group that are neither accepted nor withdrawn, the newest first',
+      params: GroupPath,
+      querystring: PageQuery,
+      response: { 200: z.array(Invitation) },
+    }),
+    async (request, reply) => {
+      const { groupId } = mayRead.granted(request)
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listInvitations(db, groupId, part),
+        ({ id }) => id,
+        describe,
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
+  )
+
+  app.post(
+    url,
+    endpoint(mayManage, {
+      operationId: 'createInvitation',
+      tag: 'Groups',
+      summary: 'Invite somebody to a group',
+      description:
+        'Whoever opens the link first gets the role, with a new account or an own one. It works for 7 days.',
+      params: GroupPath,
+      body: InvitationDraft,
+      response: { 201: NewInvitation },
+    }),
+    async (request, reply) => {
+      const grant = mayManage.granted(request)
+      const { email = null, role } = request.body
+      const { accountId } = grant.author
+      if (accountId !== null && (await countInvitation(db, accountId)) > 0) {
+        throw new ApiError(429, errcodes.resourceExhausted, 'too many invitations today')
+      }
+      const target = { groupId: grant.groupId, role }
+      const made = await invite(db, config, whoOf(request, grant), { email, target })
+      const expires_at = made.expiresAt.toISOString()
+      return reply.code(201).send({ id: Number(made.id), url: made.url, expires_at })
+    },
+  )
+
+  app.delete(
+    `${url}/:invitation`,
+    endpoint(mayManage, {
+      operationId: 'withdrawInvitation',
+      tag: 'Groups',
+      summary: 'Withdraw an invitation: its link stops working',
+      params: InvitationPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const grant = mayManage.granted(request)
+      const { invitation: id } = request.params
+      if (!(await withdrawInvitation(db, whoOf(request, grant), id, grant.groupId))) {
+        throw notFound('invitation not found')
+      }
+      return reply.code(204).send()
+    },
+  )
+}
+
+function whoOf(request: FastifyRequest, { author }: GroupGrant): Actor {
+  return { ...actorOf(request, author.accountId), via: 'api' }
+}
+
+function describe(one: ListedInvitation): z.input<typeof Invitation> {
+  return {
+    id: Number(one.id),
+    email: one.email,
+    role: one.role ?? 'guest',
+    invited_by: one.inviter,
+    by_mail: one.isSentByMail,
+    created_at: one.createdAt.toISOString(),
+    expires_at: one.expiresAt.toISOString(),
+    expired: one.isExpired,
+  }
+}
