@@ -101,7 +101,7 @@ export async function replacePasswordHash(
   return rowCount === 1
 }
 
-/** Stores another hash of the same password. No identity event tells of it. False when the password was changed. */
+/** Stores another hash of the same password. It writes no identity event. False when the password was changed. */
 export async function renewHash(
   db: Queryable,
   { accountId, passwordHash }: Credentials,
@@ -150,7 +150,7 @@ export async function listAccounts(
   return selectDetails(db, condition, [after ?? '', limit, search])
 }
 
-/** Lists the usernames of enabled site administrators, whom others ask for access. */
+/** Lists the usernames of enabled site administrators, for people who need access. */
 export async function listSiteAdministrators(db: Queryable, limit: number): Promise<string[]> {
   const { rows } = await db.query<{ username: string }>(
     'select username from account where is_admin and disabled_at is null order by id limit $1',

@@ -86,7 +86,7 @@ export async function deleteExpiredVerifications(db: Queryable, limit: number): 
   return rowCount ?? 0
 }
 
-/** Asks for the verification of an account's email. */
+/** Queues the mail that verifies an account's email. */
 export const verificationMail: MailKind<{ accountId: string }> = {
   name: 'email-verification',
   async compose({ config, db }, { accountId }) {

@@ -63,7 +63,8 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
       const problem = 'Enter your username or email.'
       return show(context, request, reply.code(400), { ...nothing, problem })
     }
-    // What is typed is counted, whether there is such an account or not, so the limits do not tell which accounts exist.
+    // What is typed is counted, whether there is such an account or not, so the limits do not show which accounts
+    // exist.
     const blockedSeconds = await countAttempt(db, limitsOf(request.ip, login))
     if (blockedSeconds > 0) {
       reply.code(429).header('retry-after', `${blockedSeconds}`)

@@ -1,6 +1,6 @@
 import type { Config } from '../config.ts'
 
-/** Returns whether an account may use its password: `PASSWORD_SIGN_IN`. Commands are not asked. */
+/** Returns whether an account may use its password: `PASSWORD_SIGN_IN`. Commands do not check it. */
 export function mayUsePassword(
   { passwordSignIn }: Pick<Config, 'passwordSignIn'>,
   isAdmin: boolean,

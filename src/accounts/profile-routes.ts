@@ -173,7 +173,7 @@ export async function profileRoutes(
     }
   }
 
-  /** Each changed address gets a mail. Returns why the account may not cause another one now, with the status set. */
+  /** Each new address gets a mail. When too many were sent, sets the status and returns the reason as a sentence. */
   async function refuseManyMails(reply: FastifyReply, { account }: Session): Promise<string | null> {
     const limit = {
       subject: `verification mails of account ${account.id}`,

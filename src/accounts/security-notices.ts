@@ -12,9 +12,9 @@ import { personOf, siteOf } from './mail-words.ts'
 const eventsPerTransaction = 500
 
 /**
- * Takes the new identity events: writes them to the log, as JSON lines with a stable `event` such as `identity.sign-in`,
- * and queues the mails that they cause. Whether a server, a command or plain SQL caused an event, it is mailed once, and
- * logged once, after a crash possibly twice.
+ * Takes the new identity events: writes them to the log, as JSON lines with a stable `event` such as
+ * `identity.sign-in`, and queues the mails that they cause. Whether a server, a command or plain SQL caused an event,
+ * it is mailed once, and logged once, after a crash possibly twice.
  */
 export const logIdentityEventsJob: Job = {
   name: 'log-identity-events',
@@ -30,13 +30,13 @@ export const logIdentityEventsJob: Job = {
   },
 }
 
-/** Actions that their account is always told of, with the subject of the mail. */
+/** Actions that always cause a mail to their account, with the subject of the mail. */
 const subjects: Record<string, string> = {
   'password-changed': 'Your password was changed',
   'token-created': 'A new token was created',
 }
 
-/** Actions that their account is told of in some cases, see `queueNotices`. */
+/** Actions that cause a mail to their account in some cases, see `queueNotices`. */
 const conditionalSubjects: Record<string, string> = {
   'sign-in': 'New sign-in to your account',
   'consent-given': 'An application was authorized',

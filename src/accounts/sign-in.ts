@@ -28,7 +28,7 @@ export interface SignInRefusal {
 
 /**
  * Checks a username or email with its password. An unknown account costs the same work as a known one, and is limited
- * in the same way, so neither time nor limits tell which accounts exist (DESIGN §8).
+ * in the same way, so neither time nor limits show which accounts exist (DESIGN §8).
  */
 export async function checkSignIn(
   db: Queryable,
@@ -151,8 +151,8 @@ async function checkPassword(
 const attemptsForOne = 10
 
 /**
- * The limit of a browser that has signed in to the account before. It is separate, so that nobody else can use it up, not
- * even on the same network.
+ * The limit of a browser that has signed in to the account before. It is separate, so that nobody else can use it up,
+ * not even on the same network.
  */
 function limitOfDevice(accountId: string, { deviceHash }: SignInOrigin): AttemptLimit {
   const device = deviceHash?.toString('hex')

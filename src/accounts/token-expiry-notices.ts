@@ -4,7 +4,7 @@ import type { Job } from '../jobs/job.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { personOf, siteOf } from './mail-words.ts'
 
-/** How long before its end a token is told of. */
+/** How long before the expiry of a token its owner gets a mail. */
 const noticeDays = 7
 const tokensPerTransaction = 500
 
@@ -28,8 +28,7 @@ export const noteExpiringTokensJob: Job = {
 
 /**
  * Marks tokens that expire soon and whose owners can get a mail, at most `limit`. Returns their ids. A token that was
- * made for less than 7 days is left out: its owner was told its end a moment ago.
- */
+ * made for less than 7 days is left out: its owner saw its expiry a moment ago. */
 async function noteExpiringTokens(db: Queryable, limit: number): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
     `update personal_token set expiry_noted_at = now()
@@ -47,7 +46,7 @@ async function noteExpiringTokens(db: Queryable, limit: number): Promise<string[
   return rows.map(({ id }) => id)
 }
 
-/** Tells the owner of a token that it expires soon. */
+/** Sends the owner of a token the mail that it expires soon. */
 export const tokenExpiryMail: MailKind<{ tokenId: string }> = {
   name: 'token-expires',
   async compose({ config, db }, { tokenId }) {

@@ -26,7 +26,7 @@ export const tags = {
     'What Composer and curl call. Credentials: HTTP Basic with the username `svc` and a token as password',
 } as const
 
-/** What an endpoint accepts and returns. It validates requests, and the OpenAPI document is made from it. */
+/** The input and output of an endpoint. It validates requests and describes the endpoint in the OpenAPI document. */
 export interface EndpointSchema {
   operationId: string
   tag: keyof typeof tags

@@ -39,7 +39,7 @@ export function partOf({ limit, cursor }: z.output<typeof PageQuery>): ListQuery
   return { after, limit }
 }
 
-/** Reads one row more than requested, which tells whether there is a next part. */
+/** Reads one row more than requested, to know whether there is a next part. */
 export async function readPage<Row, Item>(
   { after, limit }: ListQuery,
   list: (part: ListQuery) => Promise<Row[]>,

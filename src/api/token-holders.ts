@@ -16,7 +16,7 @@ export interface TokenAccount {
   createdAt: Date
 }
 
-/** Whom a live token belongs to, and what it may do. */
+/** The owner of a live token, and what it may do. */
 export interface TokenHolder extends UsedToken, Reach {
   scopes: string[]
   /** Null for a deploy token. */
@@ -54,7 +54,10 @@ export async function listTokenHolders(
   return rows.map((row) => (row.kind === null ? null : holderOf(row)))
 }
 
-/** Sets the display name of the holder of a live token with `account-profile:rw`. Null when no such token has that hash. */
+/**
+ * Sets the display name of the holder of a live token with `account-profile:rw`. Null when no such token has that
+ * hash.
+ */
 export async function renameTokenHolder(
   db: Queryable,
   tokenHash: SecretHash,

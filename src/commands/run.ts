@@ -58,7 +58,7 @@ export interface PrintedList<Row> {
 /** Prints one part of a list: `{"items":[…],"next":…}`, where `next` is null for the last part, or a line for each. */
 export async function printList<Row>(options: ListOptions, listing: PrintedList<Row>): Promise<void> {
   const { limit, after = null } = options
-  // One row more than asked for tells whether there is a next part.
+  // Read one row more than requested, to know whether there is a next part.
   const rows = await listing.list({ after, limit: limit + 1 })
   const shown = rows.slice(0, limit)
   const last = shown.at(-1)
@@ -68,7 +68,7 @@ export async function printList<Row>(options: ListOptions, listing: PrintedList<
   printResult(options, { items: shown.map(listing.describe), next }, lines.join('\n') || listing.none)
 }
 
-/** What a command does with the database. */
+/** The work of a command on the database. */
 type Work<T> = (db: pg.Pool, config: Config) => Promise<T>
 
 /**
@@ -96,7 +96,7 @@ async function withServerUrls(db: pg.Pool, config: Config): Promise<Config> {
   return { ...config, baseUrl: noted.baseUrl, authUrl: givenUrls.auth ? config.authUrl : noted.authUrl }
 }
 
-/** The same, with the database as it is. */
+/** Like `withDatabase`, but migrates nothing. */
 export async function withBareDatabase<T>(work: Work<T>): Promise<T> {
   const config = readConfig(process.env)
   const { db, close } = await openForCommand(config)

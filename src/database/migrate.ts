@@ -19,8 +19,8 @@ export interface Schema {
 
 const fileName = /^\d{4}_[a-z0-9_]+\.sql$/
 /**
- * The smallest number of a migration that svc writes for an operator. Built-in migrations of all releases stay below it.
- * So the two never have the same name, and the operator's migrations always come later.
+ * The smallest number of a migration that svc writes for an operator. Built-in migrations of all releases stay below
+ * it. So the two never have the same name, and the operator's migrations always come later.
  */
 export const firstOperatorNumber = 1000
 /** An arbitrary number that only `migrate` locks on this database. */
@@ -57,7 +57,7 @@ export async function migrate(
       return { done: changed, seeds: schema.operators.filter(isNew) }
     })
     for (const seed of seeds) {
-      // Another process may have been faster: the lock is taken anew for each file.
+      // Another process may have been faster: each file takes the lock again.
       if (await inLockedTransaction(client, () => applyIfMissing(client, seed))) done.push(seed)
     }
     return done.map(({ name }) => name)

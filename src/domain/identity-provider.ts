@@ -89,7 +89,7 @@ export function isSecureUrl(url: string): boolean {
   return protocol === 'https:' || (protocol === 'http:' && loopback.test(hostname))
 }
 
-/** Variables that start like those of a configured provider, and are none. */
+/** Unknown variables with the prefix of a configured provider. */
 function misspelledIn(environment: Readonly<Record<string, string | undefined>>, names: string[]): string[] {
   return Object.keys(environment)
     .filter((key) => !variable.test(key) && names.some((name) => key.startsWith(`OIDC_${name}_`)))

@@ -57,7 +57,7 @@ export function requireUploadRate(request: IncomingMessage): void {
   request.once('close', stop)
 }
 
-/** Sends a bare response and closes the connection, also when the client goes on sending. */
+/** Sends a response without a body and closes the connection, also when the client continues to send. */
 function sendStatus(socket: Socket, status: number): void {
   const reason = STATUS_CODES[status] ?? ''
   const headers = ['content-type: text/plain', `content-length: ${reason.length}`, 'connection: close']

@@ -103,7 +103,7 @@ export async function showPageError(error: PageError, reply: FastifyReply): Prom
   return errorPage(reply, visitor, contentOf(error))
 }
 
-/** After a failure of the server, the database is not asked again. */
+/** After a failure of the server, no further query is sent to the database. */
 async function visitorOf({ status }: PageError, { request, server }: FastifyReply): Promise<Visitor> {
   if (status >= 500) return nobody
   return (await server.findVisitor(request).catch(() => null)) ?? nobody

@@ -97,8 +97,9 @@ export async function changeApplication(
 }
 
 /**
- * Deletes an application with its authorizations and tokens, by a migration that is written and applied at once. Without
- * it, a rebuilt database would get the application again from its seed. Returns null for an unknown client id.
+ * Deletes an application with its authorizations and tokens, by a migration that is written and applied at once.
+ * Without it, a rebuilt database would get the application again from its seed. Returns null for an unknown client
+ * id.
  */
 export async function deleteApplication(
   db: pg.Pool,
@@ -113,7 +114,7 @@ export async function deleteApplication(
   return { application, migration }
 }
 
-/** What is known of an application before it is registered. */
+/** The properties of an application before its registration. */
 export type RegistrationForm = Omit<NewApplication, 'clientId' | 'secretHash'>
 
 /** A registration that keeps every bound, and is not yet stored. */

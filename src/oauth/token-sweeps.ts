@@ -37,8 +37,8 @@ export async function wipeSeals(db: Queryable, limit: number): Promise<number> {
 }
 
 /**
- * Deletes pairs that have been dead for 30 days and returns how many. A reused refresh token of a younger one still ends
- * its authorization (OAUTH 106). Most pairs die within a day: those are deleted 31 days after they were made.
+ * Deletes pairs that have been dead for 30 days and returns how many. A reused refresh token of a younger one still
+ * ends its authorization (OAUTH 106). Most pairs die within a day: those are deleted 31 days after they were made.
  */
 export async function deleteExpiredPairs(db: Queryable, limit: number): Promise<number> {
   const deleted = await sweepInSteps(db, limit, {
@@ -63,7 +63,7 @@ export async function deleteExpiredPairs(db: Queryable, limit: number): Promise<
   return deleted + (await deleteRemainingPairs(db, limit))
 }
 
-/** Once a day, checks the pairs again that were still alive when `deleteExpiredPairs` passed them. */
+/** Once a day, checks the pairs again that `deleteExpiredPairs` skipped because they were live. */
 function deleteRemainingPairs(db: Queryable, limit: number): Promise<number> {
   return sweepInSteps(db, limit, {
     text: `with step as materialized (

@@ -41,7 +41,7 @@ const dashboardPage = page<
     expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
     /** False: the account has no token that works. */
     hasToken: boolean
-    /** Whom to ask for access. Empty when the account has a repository. */
+    /** The people who can give access. Empty when the account has a repository. */
     administrators: string[]
   }
 >('pages/home')

@@ -111,7 +111,7 @@ export async function membersRoutes(app: FastifyInstance, context: PagesContext)
       const form = { username: '', role: 'guest' as const }
       if (problem !== null) return showMembers(reply.code(400), session, place, { after: '', form, problem })
       leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
-      // Who removed the own role may not see the page any more.
+      // A person who removed their own role may not see this page any more.
       return reply.redirect(username === session.account.username ? '/' : back, 303)
     })
   }

@@ -33,7 +33,7 @@ const versionsPage = page<
 
 type Route = PackageRoute
 
-/** An act on one version: who may do it, what is asked first, and what is done. */
+/** A change of one version: the required role, the question, and the change. */
 interface VersionAct {
   act: Act
   title: (version: string) => string
@@ -41,7 +41,7 @@ interface VersionAct {
   button: string
   done: (version: string) => string
   asksReason?: true
-  /** Asks for another proof of the person when the last one is old. */
+  /** Requests another proof of the person when the last one is old. */
   isSensitive?: true
   run: (pool: PagesContext['changes'], change: VersionChange, reason: string) => Promise<void>
 }

@@ -31,7 +31,7 @@ export interface UpstreamFields {
   position: number | ''
 }
 
-/** What a person entered that was refused. Its form is shown again with the reason. */
+/** A refused input. Its form is shown again with the reason. */
 export interface RefusedForm {
   form: 'add' | 'set' | 'request' | 'approve' | 'claim' | 'other'
   problem: string

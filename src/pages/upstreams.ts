@@ -59,7 +59,7 @@ interface Visit {
   reply: FastifyReply
   session: Session
   repository: VisibleRepository
-  /** What a change of upstreams or packages needs. */
+  /** The parts that a change of upstreams or packages needs. */
   change: { repositoryId: string; author: Author }
   /** The page's own URL. */
   home: string

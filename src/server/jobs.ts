@@ -26,7 +26,7 @@ import { sweepEventsJob } from '../registry/tables/events.ts'
 import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../registry/upstreams/feed.ts'
 import { deleteExpiredMisses } from '../registry/upstreams/tables/upstream-documents.ts'
 
-/** Every background job of the server. `jobs/job.ts` tells how to add one. */
+/** Every background job of the server. `jobs/job.ts` describes how to add one. */
 export const jobs: readonly Job[] = [
   sweepJob([
     wipeSeals,

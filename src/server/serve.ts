@@ -21,8 +21,9 @@ import { openLog } from './log.ts'
 /** Running requests get half of it, the database the rest. Supervisors wait about as long. */
 const maxStopSeconds = 20
 /**
- * close-with-grace cannot distinguish npm's copy of a Ctrl-C from a second Ctrl-C, so SIGTERM and SIGINT have a separate
- * listener. A listener for SIGHUP would break nohup, and one for SIGSEGV and similar signals would hide a crash.
+ * close-with-grace cannot distinguish npm's copy of a Ctrl-C from a second Ctrl-C, so SIGTERM and SIGINT have a
+ * separate listener. A listener for SIGHUP would break nohup, and one for SIGSEGV and similar signals would hide a
+ * crash.
  */
 const signalsLeftAlone: NonNullable<closeWithGrace.Options['skip']> = [
   ...(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2'] as const),
@@ -63,7 +64,10 @@ async function run(config: Config, log: FastifyBaseLogger, stopRequested: Promis
   }
 }
 
-/** Brings the database up to date. Throws when the archives belong to another database; warns when the newest is missing. */
+/**
+ * Brings the database up to date. Throws when the archives belong to another database; warns when the newest is
+ * missing.
+ */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
   await refuseEmptyDatabase(db, config)
   const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, (missing) =>
@@ -93,8 +97,8 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
 }
 
 /**
- * Renders documents anew, while the server already serves the stored ones: after a change of BASE_URL or of the format
- * of documents. Returns a function that stops it and waits for the document in progress.
+ * Renders documents again, while the server already serves the stored ones: after a change of BASE_URL or of the
+ * format of documents. Returns a function that stops it and waits for the document in progress.
  */
 function renderInBackground(
   { db }: ChosenDatabase,
@@ -139,9 +143,9 @@ async function listen(app: FastifyInstance, { host, port }: Config): Promise<voi
 }
 
 /**
- * Watches for SIGTERM and SIGINT, which resolve `requested`, and for errors that nothing catches, which end the process.
- * A stop that takes too long ends with exit code 1, also during a start. So does a second signal. Call `end` when the
- * server has stopped.
+ * Watches for SIGTERM and SIGINT, which resolve `requested`, and for errors that nothing catches, which end the
+ * process. A stop that takes too long ends with exit code 1, also during a start. So does a second signal. Call `end`
+ * when the server has stopped.
  */
 function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end: () => void } {
   let request = () => {}

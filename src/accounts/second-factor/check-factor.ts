@@ -24,7 +24,7 @@ export interface FactorRefusal {
   problem: string
 }
 
-/** What a check needs. */
+/** The parts that a check of a factor needs. */
 export interface FactorContext {
   config: KeySettings
   db: pg.Pool

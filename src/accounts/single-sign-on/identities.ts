@@ -9,7 +9,7 @@ export interface Identity {
   subject: string
   /** The provider's name when the identity was last used. */
   provider: string
-  /** As the provider told it at the last sign-in. */
+  /** As the provider sent it at the last sign-in. */
   email: string | null
   linkedAt: Date
   lastUsedAt: Date | null
@@ -81,7 +81,7 @@ export async function insertIdentity(
   )
 }
 
-/** Notes that an identity was used, with what the provider now tells. The account keeps its own email and name. */
+/** Stores that an identity was used, with the provider's current email and name. Those of the account do not change. */
 export async function noteIdentityUse(
   db: Queryable,
   provider: string,

@@ -101,7 +101,7 @@ function readGroups(claims: Claims, claim: string): string[] | null {
   const value = Object.hasOwn(claims, claim) ? claims[claim] : valueAt(claims, claim.split('.'))
   if (Array.isArray(value)) return value.filter((group) => typeof group === 'string')
   if (typeof value === 'string') return [value]
-  // Entra ID leaves the claim out for people with many groups, and tells so (OpenID Connect Core §5.6.2).
+  // Entra ID omits the claim for people with many groups, and says so in other claims (OpenID Connect Core §5.6.2).
   const elsewhere = claims['_claim_names']
   if (typeof elsewhere === 'object' && elsewhere !== null && Object.hasOwn(elsewhere, claim)) return null
   return []

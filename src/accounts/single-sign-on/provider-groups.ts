@@ -39,7 +39,7 @@ export async function syncGroups(
     const { groupId, name, role, givenRole } = membership
     const wantedRole = wanted.get(name) ?? null
     if (givenRole !== null && givenRole !== role) {
-      // Somebody changed the role by hand: from now on it is theirs to change.
+      // A person changed the role: from now on only people change it.
       await deleteMark(tx, account.id, groupId)
       continue
     }

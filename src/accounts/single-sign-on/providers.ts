@@ -61,7 +61,7 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
       known = { client: read, readAt: performance.now() }
       return read
     } catch (error) {
-      // Old metadata is better than none: the keys are read anew when a token names an unknown one.
+      // Old metadata is better than none: the keys are read again when a token names an unknown one.
       if (known) return known.client
       throw error
     }

@@ -52,7 +52,10 @@ export async function readPostgresVersion(): Promise<string> {
   return (JSON.parse(manifest) as { version: string }).version
 }
 
-/** Makes the library links that the package's post-install script makes. npm may be told not to run such scripts. */
+/**
+ * Makes the library links that the package's post-install script makes. npm may be configured not to run such
+ * scripts.
+ */
 export async function linkLibraries(native: string): Promise<void> {
   const listed = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]')
   const links = JSON.parse(listed) as { source: string; target: string }[]

@@ -12,7 +12,7 @@ import type { RunAs } from './run-as.ts'
 /** The superuser that initdb creates. It owns the tables of svc. */
 export const clusterUser = 'svc'
 
-/** The name continues with the process id of the maker, so that a later start can tell a leftover. */
+/** The name continues with the process id of the maker, so that a later start can recognize a leftover. */
 const stagingPrefix = 'postgres-staging-'
 
 /** Where a DATA_DIR keeps its PostgreSQL. */

@@ -13,7 +13,10 @@ import {
 } from './postmaster.ts'
 import { chooseRunAs, findClusterOwner } from './run-as.ts'
 
-/** The connection settings of an embedded PostgreSQL: part of a pg.PoolConfig, and plain enough for a message to a worker. */
+/**
+ * The connection settings of an embedded PostgreSQL: part of a pg.PoolConfig, and plain enough for a message to a
+ * worker.
+ */
 export interface PostgresConnection {
   /** The folder of the Unix socket. */
   host: string
@@ -32,7 +35,7 @@ export interface EmbeddedPostgres {
   stop: () => Promise<void>
 }
 
-/** What a process holds the cluster for. A command holds it for a short time; other processes do not use it then. */
+/** Why a process holds the cluster. A command holds it for a short time, and other processes do not use it then. */
 type Purpose = 'server' | 'command'
 
 /** What to start. */
@@ -161,7 +164,10 @@ async function findOrStart(
   }
 }
 
-/** Connects under a name that tells others who holds the cluster. Returns null while PostgreSQL starts or stops. */
+/**
+ * Connects with a name that shows other processes who holds the cluster. Returns null while PostgreSQL starts or
+ * stops.
+ */
 async function connect(config: PostgresConnection, purpose: Purpose): Promise<pg.Client | null> {
   const client = new pg.Client({ ...config, application_name: `svc ${purpose} pid ${process.pid}` })
   // Without a listener, a lost connection would end the process.

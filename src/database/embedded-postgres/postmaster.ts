@@ -32,7 +32,7 @@ const socketPrefix = '/tmp/svc-postgres-'
 /** A start that finds a larger log begins a new one. */
 const maxLogBytes = 10 * 1024 * 1024
 
-/** Returns what postmaster.pid says about a server, perhaps a dead one. Null when there is no such file. */
+/** Reads postmaster.pid. Its server may have died. Null when there is no such file. */
 export async function readPostmaster(
   cluster: string,
 ): Promise<(Postmaster & { running: boolean; ready: boolean }) | null> {

@@ -12,7 +12,7 @@ import { UnacceptableChange } from '../../oauth/application-changes.ts'
 /** Returns the session of the administrator who sent a request. */
 export type SessionOf = (request: FastifyRequest) => Session
 
-/** What the pages of the administration are built from. */
+/** The parts that the pages of the administration need. */
 export interface AdminContext extends AppContext {
   sessionOf: SessionOf
 }
@@ -58,7 +58,9 @@ export function goOn(
   return reply.redirect(url, 303)
 }
 
-/** Runs a change that writes a migration. Returns its result, or a sentence about what is wrong; then nothing changed. */
+/**
+ * Runs a change that writes a migration. Returns its result, or a sentence about what is wrong; then nothing changed.
+ */
 export async function orProblem<Result>(change: () => Promise<Result>): Promise<Result | string> {
   try {
     return await change()

@@ -22,7 +22,7 @@ const ApplicationFields = z.object({
   resource_scope: z.enum(resourceScopes).default('all'),
 })
 
-/** What the form of an application holds. */
+/** The fields of an application's form. */
 export interface ApplicationForm extends Omit<RegistrationForm, 'logo' | 'description'> {
   description: string
   /** Null when no file was chosen. */

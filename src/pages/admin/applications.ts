@@ -204,7 +204,7 @@ async function describe(
   }
 }
 
-/** Tells whether this product itself checks a scope, or a service that introspects the token. */
+/** Describes who checks a scope: svc, or a service that introspects the token. */
 function describeEnforcement(scope: string): string {
   if (enforcedScopes.includes(scope)) return 'Enforced here'
   return enforcedScopes.some((enforced) => covers([scope], enforced))

@@ -15,7 +15,7 @@ import { adminEventRoutes } from './events.ts'
 import { adminGroupRoutes } from './group-list.ts'
 import { systemRoutes } from './system.ts'
 
-/** `/admin`: what commands do, in the browser, for site administrators. For everybody else there is no such page. */
+/** `/admin`: administration in the browser, for site administrators. Everybody else gets 404. */
 export async function administration(app: FastifyInstance, context: AppContext): Promise<void> {
   await servePages(app, context.config, pagePolicy)
   acceptMultipart(app, { maxFileBytes: maxLogoBytes })

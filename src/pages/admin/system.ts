@@ -68,7 +68,7 @@ export async function systemRoutes(
   })
 }
 
-/** Measures the disk of a folder; null when the file system does not tell. */
+/** Measures the disk of a folder. Null when the file system has no figures. */
 async function measureDisk(directory: string) {
   const { blocks, bavail, bsize } = await statfs(directory)
   return blocks === 0 ? null : { directory, freeBytes: bavail * bsize, allBytes: blocks * bsize }

@@ -27,7 +27,9 @@ export interface ArchiveFile {
 
 /** Reads single files of stored archives. */
 export interface ArchiveBrowser {
-  /** Lists the files of an archive. The contents of a directory directly follow it. Null when the archive is missing. */
+  /**
+   * Lists the files of an archive. The contents of a directory directly follow it. Null when the archive is missing.
+   */
   list: (sha256: string) => Promise<readonly ArchiveFile[] | null>
   /** Returns the bytes of a file. Null when it is larger than `maxBytes`, or damaged. */
   read: (sha256: string, file: ArchiveFile, maxBytes: number) => Promise<Buffer | null>
@@ -35,7 +37,7 @@ export interface ArchiveBrowser {
 
 /** Lists in memory: about 250 bytes for each file. */
 const maxCachedFiles = 100_000
-/** The directory of a large archive is 16 MiB long. A bucket is asked for so much of it at once. */
+/** The directory of a large archive is 16 MiB long. One request to a bucket reads this much of it. */
 const windowBytes = 256 * 1024
 /** More would compete for the event loop, and for the connections to the bucket. */
 const maxListedAtOnce = 3

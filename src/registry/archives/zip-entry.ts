@@ -112,7 +112,7 @@ function localSizes(local: LocalFileHeader, name: string): [uncompressed: number
   return [widen(local.uncompressedSize), widen(local.compressedSize)]
 }
 
-/** Returns whether the descriptor matches. Its length tells whether it has a signature, and sizes of 4 or 8 bytes. */
+/** Returns whether the descriptor matches. Its length shows whether it has a signature, and sizes of 4 or 8 bytes. */
 function isDescriptorOf(header: Entry, bytes: Buffer): boolean {
   if (![12, 16, 20, 24].includes(bytes.length)) return false
   const signatureBytes = bytes.length % 8 === 0 ? 4 : 0

@@ -27,8 +27,8 @@ export async function findChangesTimestamp(db: Queryable): Promise<number> {
 }
 
 /**
- * Lists the package documents that changed since a timestamp, the earliest first and about 5,000 at once. If more of them
- * changed within one second, the only action is `resync`: the mirror must fetch everything again.
+ * Lists the package documents that changed since a timestamp, the earliest first and about 5,000 at once. If more of
+ * them changed within one second, the only action is `resync`: the mirror must fetch everything again.
  */
 export async function listChanges(
   db: Queryable,
@@ -50,7 +50,7 @@ export async function listChanges(
   const actions = rows.map((row) => ({ type: 'update' as const, ...row }))
   const last = rows.at(-1)
   if (rows.length <= maxChanges || !last) return { actions, timestamp }
-  // Whole seconds only: the next part begins with the first second that is not told completely.
+  // Only whole seconds: the next part begins with the first second that is not complete in this one.
   const complete = actions.filter(({ time }) => time < last.time)
   if (complete.length > 0) return { actions: complete, timestamp: Math.min(last.time * 10_000, timestamp) }
   return { actions: [{ type: 'resync', package: '*', time: last.time }], timestamp }

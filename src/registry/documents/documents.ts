@@ -13,11 +13,14 @@ import type { EncodedDocument } from './encodings.ts'
 
 /**
  * The formats that this release renders documents in. Raise one with every change of what such a document says, so
- * that the stored ones are rendered anew.
+ * that the stored ones are rendered again.
  */
 const formats = { package: 1, root: 2 }
 
-/** A document as one statement finds it, with the access to it. Its bytes are read apart: most requests need none. */
+/**
+ * A document as one statement finds it, with the access to it. Its bytes are read by another statement, because most
+ * requests need none.
+ */
 export interface FoundDocument extends Access {
   /** The id of the package or repository that the document describes; null when there is none. */
   subjectId: string | null
@@ -57,7 +60,7 @@ export async function listPackageDocuments(
 
 /** A repository's packages.json, and whether it is the current one. */
 export interface FoundRoot extends FoundDocument {
-  /** The last change of what packages.json names. The stored document is current when its revision is not lower. */
+  /** The last change of the content of packages.json. The stored document is current when its revision is not lower. */
   listingRevision: string | null
 }
 
@@ -182,7 +185,7 @@ export async function listOutdatedRoots(db: Queryable, baseUrl: string): Promise
   return rows.map(({ repositoryId }) => repositoryId)
 }
 
-/** Marks all documents of repositories as outdated, so that they are rendered anew: their URLs have changed. */
+/** Marks all documents of repositories as outdated, so that they are rendered again: their URLs have changed. */
 export async function markDocumentsOutdated(
   tx: pg.PoolClient,
   repositoryIds: readonly string[],

@@ -20,8 +20,8 @@ const relinkedAtOnce = 100
 const joinedAtOnce = 1_000
 
 /**
- * Adds a version to its document, or removes it, according to `is_listed`. Only this entry and the next older one change,
- * so the cost hardly depends on the number of versions.
+ * Adds a version to its document, or removes it, according to `is_listed`. Only this entry and the next older one
+ * change, so the cost hardly depends on the number of versions.
  */
 export async function relinkVersion(
   tx: pg.PoolClient,
@@ -36,7 +36,7 @@ export async function relinkVersion(
   await saveDifferences(tx, differences.slice(kept))
 }
 
-/** Renders the newest entry of a document anew. The others inherit what it says of the package as a whole. */
+/** Renders the newest entry of a document again. The others inherit its properties of the whole package. */
 export async function relinkNewest(
   tx: pg.PoolClient,
   held: HeldPackage,
@@ -47,7 +47,7 @@ export async function relinkNewest(
   await saveDifferences(tx, await minify(sources, held, baseUrl))
 }
 
-/** Renders the entries of a whole document anew: in parts, because there can be tens of thousands. */
+/** Renders all entries of a document again: in parts, because there can be tens of thousands. */
 export async function relinkDocument(
   tx: pg.PoolClient,
   held: HeldPackage,

@@ -36,7 +36,7 @@ export async function rerenderDocuments(
   return rendered
 }
 
-/** Renders documents anew that a rename has made outdated. */
+/** Renders documents again that a rename has made outdated. */
 export const renderOutdatedJob: Job = {
   name: 'render-outdated-documents',
   singleton: true,

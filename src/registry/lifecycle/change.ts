@@ -5,7 +5,7 @@ import { errcode, RegistryError } from '../errors.ts'
 import { type Author, insertEvent, type RegistryAction } from '../tables/events.ts'
 import { copyDescription, type HeldPackage, holdNamedPackage } from '../tables/packages.ts'
 
-/** A change of a published package: which one, by whom, and the base URL of links. */
+/** A change of a published package: the package, the author, and the base URL of links. */
 export interface PackageChange {
   repositoryId: string
   packageName: string

@@ -10,9 +10,10 @@ import { sendRegistryJson } from './responses.ts'
 const moment = /^\d{1,15}$/
 
 /**
- * Tells mirrors what changed since they last asked (COMPOSER A2). A document that is named twice does no harm; one that
- * is left out would never be fetched. The first request of a mirror is refused with the timestamp to begin with. Each
- * response has the timestamp of the next request; while there are more changes, it is that of the next part.
+ * Returns to mirrors what changed since their last request (COMPOSER A2). A document that is named twice does no
+ * harm; a missing one would never be fetched. The first request of a mirror is refused with the timestamp to begin
+ * with. Each response has the timestamp of the next request; while there are more changes, it is that of the next
+ * part.
  */
 export async function changesRoute(app: FastifyInstance, { db, requireAccess }: RegistryContext) {
   app.get('/metadata/changes.json', async (request, reply) => {

@@ -140,7 +140,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     if (found.warning === null) return sendDocument(request, reply, isPrivate, read)
     const stored = await read('identity')
     if (!stored) return sendNoPackage(reply)
-    // Without validators, so that clients ask for the document itself again once the upstream works.
+    // Without validators, so that clients fetch the document again when the upstream works again.
     setDocumentCaching(reply, 'private')
     const text = stored.bytes.toString().replace('{', `{"warning":${JSON.stringify(found.warning)},`)
     return reply.header('content-type', jsonType).send(Buffer.from(text))
@@ -191,8 +191,8 @@ function etagOf({ revision }: Validators): string {
 
 /**
  * Returns whether the client has the current document. Composer sends the exact text of Last-Modified, and no entity
- * tags. Comparing with "not later than" would be wrong for a restored document. An entity tag takes precedence (RFC 9110
- * §13.2.2).
+ * tags. Comparing with "not later than" would be wrong for a restored document. An entity tag takes precedence (RFC
+ * 9110 §13.2.2).
  */
 function isUnchanged({ headers }: FastifyRequest, current: Validators): boolean {
   const tags = headers['if-none-match']

@@ -36,7 +36,9 @@ function startThread(): Worker {
   return new Worker(script, { eval: true, resourceLimits })
 }
 
-/** Opens a renderer. It renders in a thread, because Markdown would block the event loop. The first README starts it. */
+/**
+ * Opens a renderer. It renders in a thread, because Markdown would block the event loop. The first README starts it.
+ */
 export function openReadmeRenderer(): ReadmeRenderer {
   const inTurn = limitConcurrency(1)
   let worker: Worker | null = null
@@ -98,8 +100,8 @@ export interface ReadmeSources {
 }
 
 /**
- * Returns the README of a version. For a version of an earlier release it is read from the archive, rendered and stored,
- * once. What an earlier release rendered is kept if the archive is missing.
+ * Returns the README of a version. For a version of an earlier release it is read from the archive, rendered and
+ * stored, once. What an earlier release rendered is kept if the archive is missing.
  */
 export async function loadReadme(
   { db, archives, readmes }: ReadmeSources,
@@ -127,7 +129,7 @@ export const renderReadmesJob: Job = {
         if (!last) return
         for (const version of versions) {
           signal.throwIfAborted()
-          // An archive that cannot be read keeps its README as it is. It must not keep others from theirs.
+          // If an archive cannot be read, its README stays as it is, and the others are rendered.
           await loadReadme(sources, version).catch((err: unknown) =>
             log.warn({ err, version: version.id }, 'a README could not be rendered again'),
           )

@@ -53,8 +53,8 @@ export async function listPackages(
 }
 
 /**
- * Lists packages with a listed version whose name or description contains the text, by name. A rare text is looked up in
- * the index first. Otherwise the list would read all packages of the repository.
+ * Lists packages with a listed version whose name or description contains the text, by name. A rare text is looked up
+ * in the index first. Otherwise the list would read all packages of the repository.
  */
 export async function listOfferedPackages(
   db: Queryable,
@@ -96,7 +96,10 @@ export interface SkippedPart {
   limit: number
 }
 
-/** The most packages that a list by downloads sorts. Their totals are in no index, because every download changes them. */
+/**
+ * The most packages that a list by downloads sorts. Their totals are in no index, because every download changes
+ * them.
+ */
 export const maxSortedByDownloads = 1_000
 
 /**
@@ -115,7 +118,7 @@ export async function listOfferedPackagesBy(
         and (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
         and exists (select from package_version v where v.package_id = p.id and v.is_listed)`
   const found = {
-    // A package has two documents. The later one tells its last change.
+    // A package has two documents. The later one has the time of its last change.
     updated: `select p.id, row_number() over (order by d.last_modified desc, p.id) as place
                 from package_document d join package p on p.id = d.package_id
                where d.repository_id = $1 and ${isWanted}

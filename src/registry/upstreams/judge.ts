@@ -134,7 +134,10 @@ const shapes: Record<string, (value: Json) => boolean> = {
   ...Object.fromEntries(linkKeys.map((key) => [key, isLinks])),
 }
 
-/** Returns whether Composer can read links. PHP writes an empty object as `[]`. `self.version` means the own version. */
+/**
+ * Returns whether Composer can read links. PHP writes an empty object as `[]`. `self.version` means the version of
+ * the package itself.
+ */
 function isLinks(links: Json): boolean {
   return (
     isTextMap(links) &&
