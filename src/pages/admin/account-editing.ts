@@ -9,7 +9,7 @@ import { readForm, text } from '../../http/forms.ts'
 import { PageError } from '../../http/page-error.ts'
 import { page } from '../../http/pages.ts'
 import { authorOf } from '../permit.ts'
-import { type AccountProblem, showAccount, theAccount } from './accounts.ts'
+import { type AccountProblem, accountOfPage, showAccount } from './accounts.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 
 const trimmed = text.transform((value) => value.trim())
@@ -27,7 +27,7 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
   const { config, db, sessionOf } = context
 
   app.post<Route>('/admin/accounts/:username/details', async (request, reply) => {
-    const about = await theAccount(context, request.params.username)
+    const about = await accountOfPage(context, request.params.username)
     const form = readForm(DetailsForm, request)
     const email = form.email || null
     const changes = {
@@ -46,7 +46,7 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
   })
 
   app.post<Route>('/admin/accounts/:username/reset-link', async (request, reply) => {
-    const { id, username } = await theAccount(context, request.params.username)
+    const { id, username } = await accountOfPage(context, request.params.username)
     const session = sessionOf(request)
     const token = await makeResetToken(db, actorOf(request, session.account.id), id)
     if (token === null) throw new PageError(409, 'The account is disabled: enable it first.')
@@ -54,7 +54,7 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
   })
 
   app.post<Route>('/admin/accounts/:username/delete', async (request, reply) => {
-    const { id, username } = await theAccount(context, request.params.username)
+    const { id, username } = await accountOfPage(context, request.params.username)
     const session = sessionOf(request)
     if (id === session.account.id) {
       throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')

@@ -122,7 +122,7 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
 
   app.post<Route>('/admin/accounts/:username', async (request, reply) => {
     const { act } = readForm(ActForm, request)
-    const { id, username } = await theAccount(context, request.params.username)
+    const { id, username } = await accountOfPage(context, request.params.username)
     const own = sessionOf(request).account
     if (id === own.id) {
       throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')
@@ -132,7 +132,7 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
   })
 
   app.post<Route>('/admin/accounts/:username/password', async (request, reply) => {
-    const { id, username } = await theAccount(context, request.params.username)
+    const { id, username } = await accountOfPage(context, request.params.username)
     const password = makePassword()
     const session = sessionOf(request)
     await resetPassword(db, actorOf(request, session.account.id), id, password)
@@ -181,13 +181,13 @@ export async function showAccount(
   problem: AccountProblem | null,
 ): Promise<FastifyReply> {
   const session = context.sessionOf(reply.request)
-  const about = await theAccount(context, username)
+  const about = await accountOfPage(context, username)
   const factors = await findFactors(context.db, about.id)
   return accountPage(reply, session, { about, factors, isOneself: about.id === session.account.id, problem })
 }
 
 /** Finds the account of a URL. Throws the page for what does not exist when there is none. */
-export async function theAccount({ db }: AdminContext, username: string): Promise<AccountDetails> {
+export async function accountOfPage({ db }: AdminContext, username: string): Promise<AccountDetails> {
   // PostgreSQL's texts know no NUL.
   const found = username.includes('\0') ? null : await findAccountDetails(db, username)
   if (!found) throw pageNotFound()
