@@ -10,10 +10,11 @@ import { isAdministrator } from './accounts.ts'
 import { completeSignIn, endSession, redirectBack } from './complete-sign-in.ts'
 import { mayUsePassword, noPasswordHere } from './password-sign-in.ts'
 import { findFactors, hasFactor } from './second-factor/factors.ts'
+import { allowsPasskeys } from './second-factor/passkey-ceremony.ts'
 import { redirectToSecondStep } from './second-factor/second-step.ts'
 import { checkSignIn, noteRefusedSignIn, renewPasswordHash } from './sign-in.ts'
 import { signInOriginOf } from './sign-in-origins.ts'
-import { readSession, redirectToSignIn } from './visitor.ts'
+import { readSession, redirectToSignIn, withReturn } from './visitor.ts'
 
 interface LoginForm {
   /** The id of the page to return to; empty for the home page. */
@@ -27,6 +28,8 @@ const loginPage = page<
   LoginForm & {
     providers: readonly { name: string; label: string }[]
     passwordSignIn: Config['passwordSignIn']
+    /** Null where browsers allow no passkeys. */
+    passkeyUrl: string | null
   }
 >('accounts/login')
 
@@ -93,5 +96,6 @@ export function showLogin(
 ): FastifyReply {
   const { providers, passwordSignIn } = config
   const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
-  return loginPage(reply, visitor, { ...form, providers, passwordSignIn })
+  const passkeyUrl = allowsPasskeys(config) ? withReturn('/login/passkey', form.returnId) : null
+  return loginPage(reply, visitor, { ...form, providers, passwordSignIn, passkeyUrl })
 }

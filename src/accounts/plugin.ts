@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { PageError, wrongMethod } from '../http/page-error.ts'
-import { leavingPagePolicy, pagePolicy, servePages } from '../http/page-scope.ts'
+import { leavingPagePolicy, pagePolicy, passkeyPolicy, servePages } from '../http/page-scope.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import { accountRoutes } from './account-page.ts'
 import { emailVerificationRoutes } from './email-verification-page.ts'
@@ -13,6 +13,8 @@ import { noPasswordHere } from './password-sign-in.ts'
 import { personalTokenRoutes } from './personal-tokens-page.ts'
 import { confirmAccessRoutes } from './second-factor/confirm-access.ts'
 import { factorRoutes } from './second-factor/factor-page.ts'
+import { passkeyRoutes } from './second-factor/passkey-pages.ts'
+import { passkeySignInRoutes } from './second-factor/passkey-sign-in.ts'
 import { secondStepRoutes } from './second-factor/second-step.ts'
 import { sessionRoutes } from './sessions-page.ts'
 import { linkRoutes, unlinkRoutes } from './single-sign-on/account-routes.ts'
@@ -33,6 +35,10 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
     })
   })
   await app.register(async (scope) => {
+    await servePages(scope, context.config, passkeyPolicy)
+    await refuseOtherMethods(scope, wrongMethod, () => passkeySignInRoutes(scope, context))
+  })
+  await app.register(async (scope) => {
     await servePages(scope, context.config, pagePolicy)
     await refuseOtherMethods(scope, wrongMethod, async () => {
       scope.get('/settings', async (_request, reply) => reply.redirect('/settings/account', 303))
@@ -51,6 +57,7 @@ export async function accounts(app: FastifyInstance, context: AppContext): Promi
       await unlinkRoutes(scope, context)
       await securityRoutes(scope, context)
       await factorRoutes(scope, context)
+      await passkeyRoutes(scope, context)
       await confirmAccessRoutes(scope, context)
     })
   })

@@ -7,6 +7,7 @@ import { projectRoot } from '../config.ts'
 const types = {
   'style.css': 'text/css; charset=utf-8',
   'script.js': 'text/javascript; charset=utf-8',
+  'passkey.js': 'text/javascript; charset=utf-8',
   'icon.svg': 'image/svg+xml',
 } as const
 

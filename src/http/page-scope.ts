@@ -40,6 +40,12 @@ export const pagePolicy = `${commonPolicy}; script-src 'self'; connect-src 'self
 export const leavingPagePolicy = commonPolicy
 
 /**
+ * The policy of the sign-in with a passkey, which may lead to an application too. Browsers offer passkeys to scripts only,
+ * so it allows the scripts of this server.
+ */
+export const passkeyPolicy = `${commonPolicy}; script-src 'self'`
+
+/**
  * Sets the headers of every page and of every redirect between pages. No Cross-Origin-Opener-Policy: an application may
  * run its authorization in a popup window, and would lose that window at the first page that sends the header.
  */

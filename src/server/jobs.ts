@@ -4,6 +4,7 @@ import { deleteExpiredInvitations } from '../accounts/invitations.ts'
 import { invitationMail } from '../accounts/invite.ts'
 import { passwordResetMail, requestPasswordResetJob } from '../accounts/password-reset-mail.ts'
 import { deleteExpiredResets } from '../accounts/password-resets.ts'
+import { deleteExpiredChallenges } from '../accounts/second-factor/passkeys.ts'
 import { deleteExpiredSteps } from '../accounts/second-factor/sign-in-steps.ts'
 import { logIdentityEventsJob, securityNotice } from '../accounts/security-notices.ts'
 import { deleteExpiredSessions } from '../accounts/sessions.ts'
@@ -38,6 +39,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredResets,
     deleteExpiredVerifications,
     deleteExpiredSteps,
+    deleteExpiredChallenges,
     deleteExpiredSignIns,
     deleteExpiredProof,
     deleteExpiredInvitations,

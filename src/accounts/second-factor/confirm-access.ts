@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import { actorOf } from '../../http/actor.ts'
+import { countAttempt, networkOf, takeBackAttempt } from '../../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
 import { page } from '../../http/pages.ts'
@@ -9,19 +10,26 @@ import { redirectBack } from '../complete-sign-in.ts'
 import { confirmSession, type Session } from '../sessions.ts'
 import { confirmPassword } from '../sign-in.ts'
 import { readSession, redirectToSignIn } from '../visitor.ts'
-import { refuseFactor } from './check-factor.ts'
+import { limitOf, noteFailedFactor, refuseFactor, tooManyFactors } from './check-factor.ts'
 import { type FactorSummary, findFactors } from './factors.ts'
+import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
+import { wrongPasskey } from './passkey-sign-in.ts'
+import type { ChallengeOwner } from './passkeys.ts'
 
 const confirmPage = page<{
   factors: FactorSummary
   returnId: string
   /** Whether the browser comes from a form. Its page then says that nothing was done yet. */
   isForm: boolean
+  /** What the browser's interface for passkeys gets, as JSON; null for an account without one. */
+  options: string | null
+  /** Providers at which the person may sign in again instead. */
+  providers: readonly { name: string; label: string }[]
   problem: string | null
 }>('accounts/confirm-access')
 
 const ConfirmQuery = z.object({ return: text, form: text })
-const ConfirmForm = ConfirmQuery.extend({ current_password: text, code: text })
+const ConfirmForm = ConfirmQuery.extend({ current_password: text, code: text, credential: text })
 
 /** `/settings/confirm-access`: a password or a code before a sensitive act, 15 minutes after the last one. */
 export async function confirmAccessRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
@@ -52,9 +60,11 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
 
   async function refuseProof(
     request: FastifyRequest,
-    { account: { id } }: Session,
-    { code, current_password: password }: { code: string; current_password: string },
+    session: Session,
+    { code, credential, current_password: password }: Omit<z.output<typeof ConfirmForm>, 'return' | 'form'>,
   ) {
+    if (credential !== '') return refusePasskey(request, session, credential)
+    const { id } = session.account
     if (code !== '') {
       const typed = { code, recoveryCode: '' }
       return refuseFactor({ config, db, log: request.log }, actorOf(request, id), id, typed)
@@ -64,11 +74,32 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     return checked.status === 403 ? { ...checked, problem: 'This password is not right.' } : checked
   }
 
+  async function refusePasskey(request: FastifyRequest, session: Session, credential: string) {
+    const { id } = session.account
+    const limits = [limitOf(id)]
+    const blockedSeconds = await countAttempt(db, limits)
+    if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
+    if ((await finishUse(context, credential, ownerOf(session))) !== null) {
+      await takeBackAttempt(db, limits, limits)
+      return null
+    }
+    await noteFailedFactor(db, actorOf(request, id), id, 'passkey')
+    return wrongPasskey
+  }
+
   async function show(
     reply: FastifyReply,
     session: Session,
     shown: { returnId: string; isForm: boolean; problem: string | null },
   ): Promise<FastifyReply> {
-    return confirmPage(reply, session, { ...shown, factors: await findFactors(db, session.account.id) })
+    const factors = await findFactors(db, session.account.id)
+    const asksPasskey = factors.passkeys > 0 && allowsPasskeys(config)
+    const network = networkOf(reply.request.ip)
+    const options = asksPasskey ? await startUse(context, ownerOf(session), network) : null
+    return confirmPage(reply, session, { ...shown, factors, options, providers: config.providers })
   }
+}
+
+function ownerOf({ account, csrfToken }: Session): ChallengeOwner {
+  return { browser: csrfToken, accountId: account.id, purpose: 'confirm' }
 }

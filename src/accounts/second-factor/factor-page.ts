@@ -18,13 +18,19 @@ import {
   hasFactor,
   removeTotp,
 } from './factors.ts'
+import { allowsPasskeys } from './passkey-ceremony.ts'
+import { listPasskeys, type Passkey } from './passkeys.ts'
 import { renewRecoveryCodes } from './recovery-codes.ts'
 import { confirmEnrolment, type Enrolment, findEnrolment, startEnrolment } from './totp.ts'
 
-const home = '/settings/second-factor'
+/** The page of the second factors. */
+export const factorHome = '/settings/second-factor'
 
 const factorPage = page<{
   factors: FactorSummary
+  passkeys: Passkey[]
+  /** Whether browsers allow passkeys on this host. */
+  allowsPasskeys: boolean
   requirement: FactorRequirement
   /** True: the person gets to other pages only with a second factor. */
   mustEnrol: boolean
@@ -34,7 +40,8 @@ const factorPage = page<{
 const enrolPage = page<{ enrolment: Enrolment; returnId: string; problem: string | null }>(
   'accounts/enrol-totp',
 )
-const codesPage = page<{ codes: string[]; next: string }>('accounts/recovery-codes')
+/** Shows new recovery codes, once. */
+export const codesPage = page<{ codes: string[]; next: string }>('accounts/recovery-codes')
 
 const ReturnQuery = z.object({ return: text })
 const CodeForm = z.object({ code: text, return: text })
@@ -44,21 +51,21 @@ const RemoveForm = z.object({ current_password: text, code: text })
 export async function factorRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  app.get(home, async (request, reply) => {
+  app.get(factorHome, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply)
-    return show(context, request, reply, session, null)
+    return showFactors(context, request, reply, session, null)
   })
 
-  app.post(`${home}/totp`, async (request, reply) => {
+  app.post(`${factorHome}/totp`, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, home)
-    await requireConfirmation(context, request, session, home)
+    if (!session) return redirectToSignIn(context, request, reply, factorHome)
+    await requireConfirmation(context, request, session, factorHome)
     const { return: returnId } = readForm(ReturnQuery, request)
     if (await startEnrolment(context, session.account.id)) {
-      return reply.redirect(withReturn(`${home}/totp`, returnId), 303)
+      return reply.redirect(withReturn(`${factorHome}/totp`, returnId), 303)
     }
-    return show(
+    return showFactors(
       context,
       request,
       reply.code(409),
@@ -67,7 +74,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     )
   })
 
-  app.get(`${home}/totp`, async (request, reply) => {
+  app.get(`${factorHome}/totp`, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply)
     await requireConfirmation(context, request, session)
@@ -75,9 +82,9 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     return showEnrolment(context, reply, session, { returnId, problem: null })
   })
 
-  app.post(`${home}/totp/confirm`, async (request, reply) => {
+  app.post(`${factorHome}/totp/confirm`, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, `${home}/totp`)
+    if (!session) return redirectToSignIn(context, request, reply, `${factorHome}/totp`)
     const { id } = session.account
     const { code, return: returnId } = readForm(CodeForm, request)
     const confirmed = await confirmEnrolment(checking(context, request), actorOf(request, id), id, code)
@@ -93,12 +100,12 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
     return reply.redirect(next, 303)
   })
 
-  app.post(`${home}/totp/remove`, async (request, reply) => {
+  app.post(`${factorHome}/totp/remove`, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, home)
+    if (!session) return redirectToSignIn(context, request, reply, factorHome)
     const refused = await refuseRemoval(context, request, session)
     if (refused)
-      return show(
+      return showFactors(
         context,
         request,
         reply.code(refused.status).headers(refused.headers),
@@ -107,7 +114,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
       )
     const { id } = session.account
     if (!(await mayRemoveFactor(context, session))) {
-      return show(
+      return showFactors(
         context,
         request,
         reply.code(409),
@@ -116,22 +123,17 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
       )
     }
     await removeTotp(db, actorOf(request, id), id)
-    leaveNotice(
-      request,
-      reply,
-      config,
-      'The authenticator app was removed. Your recovery codes do not work any more.',
-    )
-    return reply.redirect(home, 303)
+    leaveNotice(request, reply, config, 'The authenticator app was removed.')
+    return reply.redirect(factorHome, 303)
   })
 
-  app.post(`${home}/recovery-codes`, async (request, reply) => {
+  app.post(`${factorHome}/recovery-codes`, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
-    if (!session) return redirectToSignIn(context, request, reply, home)
-    await requireConfirmation(context, request, session, home)
+    if (!session) return redirectToSignIn(context, request, reply, factorHome)
+    await requireConfirmation(context, request, session, factorHome)
     const { id } = session.account
     if (!hasFactor(await findFactors(db, id))) {
-      return show(
+      return showFactors(
         context,
         request,
         reply.code(409),
@@ -140,7 +142,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
       )
     }
     const codes = await transaction(db, (tx) => renewRecoveryCodes(tx, id), actorOf(request, id))
-    return codesPage(reply, session, { codes, next: home })
+    return codesPage(reply, session, { codes, next: factorHome })
   })
 }
 
@@ -160,7 +162,8 @@ function checking({ config, db }: AppContext, { log }: FastifyRequest): FactorCo
   return { config, db, log }
 }
 
-async function show(
+/** Shows the second factors of the account, with a problem. */
+export async function showFactors(
   { config, db }: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -170,6 +173,8 @@ async function show(
   const { return: returnId } = readQuery(ReturnQuery, request)
   return factorPage(reply, session, {
     factors: await findFactors(db, session.account.id),
+    passkeys: await listPasskeys(db, session.account.id),
+    allowsPasskeys: allowsPasskeys(config),
     requirement: await findRequirement(db, session.account, config.requireSecondFactor),
     mustEnrol: session.lacksFactor,
     returnId,
@@ -185,15 +190,18 @@ async function showEnrolment(
   shown: { returnId: string; problem: string | null },
 ): Promise<FastifyReply> {
   const enrolment = await findEnrolment(context, session.account)
-  return enrolment ? enrolPage(reply, session, { enrolment, ...shown }) : reply.redirect(home, 303)
+  return enrolment ? enrolPage(reply, session, { enrolment, ...shown }) : reply.redirect(factorHome, 303)
 }
 
 /** The page that required a second factor: the sign-in redirects a browser that is signed in to it. */
-function nextPage(returnId: string): string {
-  return returnId === '' ? home : withReturn('/login', returnId)
+export function nextPage(returnId: string): string {
+  return returnId === '' ? factorHome : withReturn('/login', returnId)
 }
 
 /** False when a second factor is required, and this is the last one. */
-async function mayRemoveFactor({ config, db }: AppContext, { account }: Session): Promise<boolean> {
-  return !(await findRequirement(db, account, config.requireSecondFactor)).isRequired
+export async function mayRemoveFactor({ config, db }: AppContext, { account }: Session): Promise<boolean> {
+  const { isRequired } = await findRequirement(db, account, config.requireSecondFactor)
+  if (!isRequired) return true
+  const { totpSince, passkeys } = await findFactors(db, account.id)
+  return Number(totpSince !== null) + passkeys > 1
 }

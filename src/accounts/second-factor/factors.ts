@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { FactorRule } from '../../config.ts'
 import { type Actor, type Queryable, transaction } from '../../database/database.ts'
+import { deletePasskey, deletePasskeys } from './passkeys.ts'
 import { deleteRecoveryCodes } from './recovery-codes.ts'
 import { deleteTotpFactor } from './totp-factors.ts'
 
@@ -8,6 +9,7 @@ import { deleteTotpFactor } from './totp-factors.ts'
 export interface FactorSummary {
   /** When the authenticator app was confirmed; null without one. */
   totpSince: Date | null
+  passkeys: number
   recoveryCodes: number
 }
 
@@ -15,6 +17,7 @@ export interface FactorSummary {
 export async function findFactors(db: Queryable, accountId: string): Promise<FactorSummary> {
   const { rows } = await db.query<FactorSummary>(
     `select (select confirmed_at from totp_factor where account_id = $1) as "totpSince",
+            (select count(*)::int from passkey where account_id = $1) as passkeys,
             (select count(*)::int from recovery_code where account_id = $1) as "recoveryCodes"`,
     [accountId],
   )
@@ -22,8 +25,8 @@ export async function findFactors(db: Queryable, accountId: string): Promise<Fac
 }
 
 /** Returns whether a sign-in of the account needs a second factor. */
-export function hasFactor({ totpSince }: FactorSummary): boolean {
-  return totpSince !== null
+export function hasFactor({ totpSince, passkeys }: FactorSummary): boolean {
+  return totpSince !== null || passkeys > 0
 }
 
 /** Why an account must have a second factor. */
@@ -63,6 +66,24 @@ export async function removeTotp(db: pg.Pool, actor: Actor, accountId: string): 
   )
 }
 
+/** Removes a passkey of an account, like `removeTotp`. False when the account has no passkey with this id. */
+export async function removePasskey(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  id: string,
+): Promise<boolean> {
+  return transaction(
+    db,
+    async (tx) => {
+      const isRemoved = await deletePasskey(tx, accountId, id)
+      if (!hasFactor(await findFactors(tx, accountId))) await deleteRecoveryCodes(tx, accountId)
+      return isRemoved
+    },
+    actor,
+  )
+}
+
 /**
  * Removes all second factors of an account without asking for one: for a person who lost them. For operators and
  * administrators. Returns how many there were.
@@ -72,8 +93,9 @@ export async function resetFactors(db: pg.Pool, actor: Actor, accountId: string)
     db,
     async (tx) => {
       const isRemoved = await deleteTotpFactor(tx, accountId)
+      const passkeys = await deletePasskeys(tx, accountId)
       await deleteRecoveryCodes(tx, accountId)
-      return Number(isRemoved)
+      return Number(isRemoved) + passkeys
     },
     actor,
   )

@@ -10,11 +10,19 @@ import type { Credentials } from '../accounts.ts'
 import { completeSignIn, redirectBack } from '../complete-sign-in.ts'
 import { withReturn } from '../visitor.ts'
 import { refuseFactor, type TypedFactor } from './check-factor.ts'
+import { type FactorSummary, findFactors } from './factors.ts'
+import { allowsPasskeys } from './passkey-ceremony.ts'
 import { deleteSignInStep, findSignInStep, insertSignInStep, type SignInStep } from './sign-in-steps.ts'
 
-const stepPage = page<{ username: string; returnId: string; problem: string | null; usesRecovery: boolean }>(
-  'accounts/second-step',
-)
+const stepPage = page<{
+  username: string
+  factors: FactorSummary
+  /** The page that asks for a passkey; null where browsers allow none. */
+  passkeyUrl: string | null
+  returnId: string
+  problem: string | null
+  usesRecovery: boolean
+}>('accounts/second-step')
 
 const StepQuery = z.object({ return: text })
 const StepForm = z.object({ return: text, code: text, recovery_code: text })
@@ -71,14 +79,16 @@ async function readStep(
   return id !== null && step ? { id, step } : null
 }
 
-function show(
-  { config }: AppContext,
+async function show(
+  { config, db }: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
-  { username }: SignInStep,
+  { accountId, username }: SignInStep,
   { returnId, problem, typed }: { returnId: string; problem: string | null; typed?: TypedFactor },
-): FastifyReply {
+): Promise<FastifyReply> {
   const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
   const usesRecovery = typed !== undefined && typed.recoveryCode !== ''
-  return stepPage(reply, visitor, { username, returnId, problem, usesRecovery })
+  const factors = await findFactors(db, accountId)
+  const passkeyUrl = allowsPasskeys(config) ? withReturn('/login/passkey', returnId) : null
+  return stepPage(reply, visitor, { username, factors, passkeyUrl, returnId, problem, usesRecovery })
 }

@@ -13,7 +13,7 @@ import { mayUsePassword } from '../password-sign-in.ts'
 import { findFactors, hasFactor } from '../second-factor/factors.ts'
 import { checkSignIn, noteRefusedSignIn } from '../sign-in.ts'
 import { signInOriginOf } from '../sign-in-origins.ts'
-import { readSession, redirectToSignIn } from '../visitor.ts'
+import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
 import { linkAccount, makeAccount, unlinkAccount } from './enter.ts'
 import { lockAccount } from './identities.ts'
 import { deleteProof, findProof, type ProofInWaiting } from './pending-sign-ins.ts'
@@ -98,6 +98,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     const { settings } = theProvider(context, request)
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
+    await requireConfirmation(context, request, session)
     return linkPage(reply, session, { label: settings.label, action: `/login/oidc/${settings.name}/link` })
   })
 
@@ -105,6 +106,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     const provider = theProvider(context, request)
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    await requireConfirmation(context, request, session, `/login/oidc/${provider.settings.name}/link`)
     const accountId = session.account.id
     return startProviderSignIn(context, request, reply, provider, { returnId: '', accountId })
   })

@@ -37,7 +37,9 @@ export async function providerSignInRoutes(
     const provider = theProvider(context, request)
     const { return: given } = readQuery(StartQuery, request)
     const returnId = /^[\w-]{43}$/.test(given) ? given : ''
-    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
+    // A sensitive act may ask a person who is signed in to prove it again.
+    const session = await readSession(context, request)
+    if (session?.isConfirmed) return redirectBack(context, reply, returnId)
     return startProviderSignIn(context, request, reply, provider, { returnId, accountId: null })
   })
 

@@ -1,0 +1,205 @@
+import { isIP } from 'node:net'
+import {
+  type AuthenticationResponseJSON,
+  generateAuthenticationOptions,
+  generateRegistrationOptions,
+  type RegistrationResponseJSON,
+  verifyAuthenticationResponse,
+  verifyRegistrationResponse,
+} from '@simplewebauthn/server'
+import { z } from 'zod'
+import type { Config } from '../../config.ts'
+import type { Queryable } from '../../database/database.ts'
+import { hashSecret } from '../../domain/secrets.ts'
+import {
+  type ChallengeOwner,
+  findPasskey,
+  insertChallenge,
+  listPasskeys,
+  notePasskeyUse,
+  type StoredPasskey,
+  spendChallenge,
+} from './passkeys.ts'
+
+/** What a ceremony needs: passkeys belong to the host of `baseUrl`. */
+export interface CeremonyContext {
+  config: Pick<Config, 'baseUrl'>
+  db: Queryable
+}
+
+const base64url = z.string().regex(/^[\w-]{1,8000}$/)
+const RegistrationResponse = z.object({
+  id: base64url,
+  rawId: base64url,
+  type: z.literal('public-key'),
+  response: z.object({
+    clientDataJSON: base64url,
+    attestationObject: z.string().regex(/^[\w-]{1,40000}$/),
+    transports: z
+      .array(z.string().regex(/^[a-z-]{1,20}$/))
+      .max(10)
+      .default([]),
+  }),
+})
+const AuthenticationResponse = z.object({
+  id: base64url,
+  rawId: base64url,
+  type: z.literal('public-key'),
+  response: z.object({
+    clientDataJSON: base64url,
+    authenticatorData: base64url,
+    signature: base64url,
+    userHandle: base64url.nullish(),
+  }),
+})
+const ClientData = z.object({ challenge: base64url })
+
+/** Returns whether browsers allow passkeys on this host: it has a name, and https unless it is this machine. */
+export function allowsPasskeys({ baseUrl }: Pick<Config, 'baseUrl'>): boolean {
+  const { hostname, protocol } = new URL(baseUrl)
+  if (isIP(hostname.replace(/^\[|\]$/g, '')) !== 0) return false
+  return protocol === 'https:' || hostname === 'localhost' || hostname.endsWith('.localhost')
+}
+
+/** Returns the options for a new passkey of the account, as JSON for the browser, and stores their challenge. */
+export async function startRegistration(
+  { config, db }: CeremonyContext,
+  account: { id: string; username: string; displayName: string },
+  owner: ChallengeOwner,
+  network: string,
+): Promise<string> {
+  const known = await listPasskeys(db, account.id)
+  const options = await generateRegistrationOptions({
+    rpName: 'svc',
+    rpID: hostOf(config),
+    userName: account.username,
+    userDisplayName: account.displayName || account.username,
+    userID: userHandleOf(account.id),
+    attestationType: 'none',
+    excludeCredentials: known.map(({ credentialId: id, transports }) => ({ id, transports })),
+    authenticatorSelection: { residentKey: 'preferred', userVerification: 'preferred' },
+  })
+  await insertChallenge(db, options.challenge, owner, network)
+  return JSON.stringify(options)
+}
+
+/** A new passkey of an account, without a name yet. */
+export type NewPasskey = Pick<StoredPasskey, 'credentialId' | 'publicKey' | 'signCount' | 'transports'>
+
+/** Checks what the browser made. Null when it is not right, or its challenge was spent. */
+export async function finishRegistration(
+  { config, db }: CeremonyContext,
+  sent: string,
+  owner: ChallengeOwner,
+): Promise<NewPasskey | null> {
+  const response = readJson(RegistrationResponse, sent)
+  const challenge = response && (await spendChallengeOf(db, response, owner))
+  if (!challenge) return null
+  const { verified, registrationInfo } = await orUnverified(() =>
+    verifyRegistrationResponse({
+      response: { ...response, clientExtensionResults: {} } as RegistrationResponseJSON,
+      expectedChallenge: challenge,
+      expectedOrigin: new URL(config.baseUrl).origin,
+      expectedRPID: hostOf(config),
+      requireUserVerification: false,
+    }),
+  )
+  if (!verified || !registrationInfo) return null
+  const { id, publicKey, counter } = registrationInfo.credential
+  return {
+    credentialId: id,
+    publicKey: Buffer.from(publicKey),
+    signCount: counter,
+    transports: response.response.transports,
+  }
+}
+
+/**
+ * Returns the options for the use of a passkey, as JSON for the browser, and stores their challenge. Without an account,
+ * any passkey of this host signs in, and its device must check the person (PIN, finger or face): it replaces the password.
+ */
+export async function startUse(
+  { config, db }: CeremonyContext,
+  owner: ChallengeOwner,
+  network: string,
+): Promise<string> {
+  const known = owner.accountId === null ? [] : await listPasskeys(db, owner.accountId)
+  const options = await generateAuthenticationOptions({
+    rpID: hostOf(config),
+    userVerification: owner.accountId === null ? 'required' : 'preferred',
+    allowCredentials: known.map(({ credentialId: id, transports }) => ({ id, transports })),
+  })
+  await insertChallenge(db, options.challenge, owner, network)
+  return JSON.stringify(options)
+}
+
+/** Checks the use of a passkey, and notes it. Returns the account; null when it is not right, or a copy of the passkey. */
+export async function finishUse(
+  { config, db }: CeremonyContext,
+  sent: string,
+  owner: ChallengeOwner,
+): Promise<string | null> {
+  const response = readJson(AuthenticationResponse, sent)
+  const challenge = response && (await spendChallengeOf(db, response, owner))
+  const passkey = challenge ? await findPasskey(db, response.id) : null
+  if (!response || !challenge || !passkey) return null
+  const { accountId } = passkey
+  if (owner.accountId !== null && owner.accountId !== accountId) return null
+  const { userHandle } = response.response
+  const handle = Buffer.from(userHandleOf(accountId)).toString('base64url')
+  if (userHandle ? userHandle !== handle : owner.accountId === null) return null
+  const { verified, authenticationInfo } = await orUnverified(() =>
+    verifyAuthenticationResponse({
+      response: { ...response, clientExtensionResults: {} } as AuthenticationResponseJSON,
+      expectedChallenge: challenge,
+      expectedOrigin: new URL(config.baseUrl).origin,
+      expectedRPID: hostOf(config),
+      requireUserVerification: owner.accountId === null,
+      credential: {
+        id: passkey.credentialId,
+        publicKey: new Uint8Array(passkey.publicKey),
+        counter: passkey.signCount,
+      },
+    }),
+  )
+  if (!verified || !authenticationInfo) return null
+  return (await notePasskeyUse(db, passkey.id, authenticationInfo.newCounter)) ? accountId : null
+}
+
+/** Spends the challenge that a response signed, and returns it. Null when it does not belong to this browser and act. */
+async function spendChallengeOf(
+  db: Queryable,
+  { response }: { response: { clientDataJSON: string } },
+  owner: ChallengeOwner,
+): Promise<string | null> {
+  const data = readJson(ClientData, Buffer.from(response.clientDataJSON, 'base64url').toString('utf8'))
+  return data && (await spendChallenge(db, data.challenge, owner)) ? data.challenge : null
+}
+
+function readJson<Schema extends z.ZodType>(schema: Schema, text: string): z.output<Schema> | null {
+  try {
+    return schema.safeParse(JSON.parse(text)).data ?? null
+  } catch {
+    return null
+  }
+}
+
+/** The library throws for each rule that a response breaks. The person reads one sentence for all of them. */
+async function orUnverified<T extends { verified: boolean }>(
+  verify: () => Promise<T>,
+): Promise<T | { verified: false; registrationInfo?: never; authenticationInfo?: never }> {
+  try {
+    return await verify()
+  } catch {
+    return { verified: false }
+  }
+}
+
+function hostOf({ baseUrl }: Pick<Config, 'baseUrl'>): string {
+  return new URL(baseUrl).hostname
+}
+
+/** Names the account to authenticators, and says nothing about it (WebAuthn §14.6.1). */
+function userHandleOf(accountId: string): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(hashSecret(`passkey user ${accountId}`))
+}

@@ -1,0 +1,102 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../../context.ts'
+import { transaction } from '../../database/database.ts'
+import { isPlainText } from '../../domain/plain-text.ts'
+import { actorOf } from '../../http/actor.ts'
+import { networkOf } from '../../http/failure-limit.ts'
+import { readForm, readQuery, text } from '../../http/forms.ts'
+import { leaveNotice } from '../../http/notice.ts'
+import { pageNotFound } from '../../http/page-error.ts'
+import { page } from '../../http/pages.ts'
+import type { Session } from '../sessions.ts'
+import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
+import { codesPage, factorHome, mayRemoveFactor, nextPage, showFactors } from './factor-page.ts'
+import { removePasskey } from './factors.ts'
+import { allowsPasskeys, finishRegistration, startRegistration } from './passkey-ceremony.ts'
+import { type ChallengeOwner, insertPasskey } from './passkeys.ts'
+import { countRecoveryCodes, renewRecoveryCodes } from './recovery-codes.ts'
+
+const newPage = page<{ options: string; returnId: string; name: string; problem: string | null }>(
+  'accounts/new-passkey',
+)
+
+const ReturnQuery = z.object({ return: text })
+const PasskeyForm = z.object({
+  return: text,
+  credential: text,
+  name: text.transform((name) => name.trim().slice(0, 100)),
+})
+const RemovalForm = z.object({ id: z.string().regex(/^\d{1,18}$/) })
+
+/** `/settings/second-factor/passkeys`: add and remove passkeys. */
+export async function passkeyRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+  const url = `${factorHome}/passkeys`
+  if (!allowsPasskeys(config)) return
+
+  app.get(`${url}/new`, async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply)
+    await requireConfirmation(context, request, session)
+    const { return: returnId } = readQuery(ReturnQuery, request)
+    return showNew(request, reply, session, { returnId, name: '', problem: null })
+  })
+
+  app.post(url, async (request, reply) => {
+    const session = await readSession(context, request, { mayLackFactor: true })
+    if (!session) return redirectToSignIn(context, request, reply, factorHome)
+    await requireConfirmation(context, request, session, `${url}/new`)
+    const { return: returnId, credential, name } = readForm(PasskeyForm, request)
+    const again = (problem: string, status: number) =>
+      showNew(request, reply.code(status), session, { returnId, name, problem })
+    if (name === '' || !isPlainText(name)) return again('Give the passkey a name, on one line.', 400)
+    const made = await finishRegistration(context, credential, ownerOf(session))
+    if (!made)
+      return again('The passkey was not accepted, or the page was open for too long. Try again.', 403)
+    const accountId = session.account.id
+    const codes = await transaction(
+      db,
+      async (tx) => {
+        if (!(await insertPasskey(tx, { ...made, accountId, name }))) return null
+        return (await countRecoveryCodes(tx, accountId)) > 0 ? [] : renewRecoveryCodes(tx, accountId)
+      },
+      actorOf(request, accountId),
+    )
+    if (codes === null) return again('You have this passkey already, or too many. Remove one first.', 409)
+    const next = nextPage(returnId)
+    if (codes.length > 0) return codesPage(reply, session, { codes, next })
+    leaveNotice(request, reply, config, `The passkey “${name}” was added.`)
+    return reply.redirect(next, 303)
+  })
+
+  app.post(`${url}/remove`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply, factorHome)
+    await requireConfirmation(context, request, session, factorHome)
+    const { id } = readForm(RemovalForm, request)
+    if (!(await mayRemoveFactor(context, session))) {
+      const problem = 'A second factor is required. Add another one first.'
+      return showFactors(context, request, reply.code(409), session, problem)
+    }
+    const accountId = session.account.id
+    if (!(await removePasskey(db, actorOf(request, accountId), accountId, id))) throw pageNotFound()
+    leaveNotice(request, reply, config, 'The passkey was removed. Remove it from your device, too.')
+    return reply.redirect(factorHome, 303)
+  })
+
+  async function showNew(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    session: Session,
+    shown: { returnId: string; name: string; problem: string | null },
+  ): Promise<FastifyReply> {
+    const network = networkOf(request.ip)
+    const options = await startRegistration(context, session.account, ownerOf(session), network)
+    return newPage(reply, session, { ...shown, options })
+  }
+}
+
+function ownerOf({ account, csrfToken }: Session): ChallengeOwner {
+  return { browser: csrfToken, accountId: account.id, purpose: 'register' }
+}

@@ -1,0 +1,136 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { AppContext } from '../../context.ts'
+import { actorOf } from '../../http/actor.ts'
+import { clearCookie, readCookie } from '../../http/cookies.ts'
+import { csrfToken } from '../../http/csrf.ts'
+import { type AttemptLimit, countAttempt, networkOf, takeBackAttempt } from '../../http/failure-limit.ts'
+import { readForm, readQuery, text } from '../../http/forms.ts'
+import { page } from '../../http/pages.ts'
+import { findCredentialsById, isAdministrator } from '../accounts.ts'
+import { completeSignIn, redirectBack } from '../complete-sign-in.ts'
+import { mayUsePassword } from '../password-sign-in.ts'
+import { readSession, withReturn } from '../visitor.ts'
+import { type FactorRefusal, limitOf, noteFailedFactor, tooManyFactors } from './check-factor.ts'
+import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
+import type { ChallengeOwner } from './passkeys.ts'
+import { deleteSignInStep, findSignInStep, type SignInStep } from './sign-in-steps.ts'
+
+const passkeyPage = page<{
+  /** Set in the second step of a sign-in; null when the passkey replaces the password. */
+  username: string | null
+  /** What the browser's interface gets, as JSON. */
+  options: string
+  returnId: string
+  back: string
+  problem: string | null
+}>('accounts/passkey-sign-in')
+
+const PasskeyQuery = z.object({ return: text })
+const PasskeyForm = z.object({ csrf_token: text, return: text, credential: text })
+
+interface WaitingStep {
+  id: string
+  step: SignInStep
+}
+
+/**
+ * `/login/passkey`: a passkey instead of the password, or as the second step after it. A page apart from `/login`,
+ * because browsers offer passkeys to scripts only, and the pages that lead to applications allow no script (OAUTH 41).
+ * This one allows the scripts of this server, and like `/login` it has no `form-action`.
+ */
+export async function passkeySignInRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
+  const { config, db } = context
+  if (!allowsPasskeys(config)) return
+
+  app.get('/login/passkey', async (request, reply) => {
+    const { return: returnId } = readQuery(PasskeyQuery, request)
+    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
+    return show(request, reply, await readStep(request), { returnId, problem: null })
+  })
+
+  app.post('/login/passkey', async (request, reply) => {
+    const { csrf_token: browser, return: returnId, credential } = readForm(PasskeyForm, request)
+    const waiting = await readStep(request)
+    const owner = ownerOf(browser, waiting)
+    const accountId = await usePasskey(request, credential, owner)
+    if (typeof accountId === 'object') {
+      reply.code(accountId.status).headers(accountId.headers)
+      return show(request, reply, waiting, { returnId, problem: accountId.problem })
+    }
+    if (!waiting && !mayUsePassword(config, await isAdministrator(db, accountId))) {
+      // A passkey that replaces the password follows the same rule.
+      return show(request, reply.code(403), null, { returnId, problem: 'Sign in with a provider here.' })
+    }
+    clearCookie(reply, config, 'step')
+    const isFirst = !waiting || (await deleteSignInStep(db, waiting.id))
+    const credentials = waiting ? waiting.step : await findCredentialsById(db, accountId)
+    const isSignedIn = isFirst && credentials && (await completeSignIn(context, request, reply, credentials))
+    return isSignedIn
+      ? redirectBack(context, reply, returnId)
+      : reply.redirect(withReturn('/login', returnId), 303)
+  })
+
+  /** Returns the account of the passkey, or why it is refused. */
+  async function usePasskey(
+    request: FastifyRequest,
+    sent: string,
+    owner: ChallengeOwner,
+  ): Promise<string | FactorRefusal> {
+    const { accountId: known } = owner
+    const limits = [known === null ? limitOfNetwork(request) : limitOf(known)]
+    const blockedSeconds = await countAttempt(db, limits)
+    if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
+    const accountId = await finishUse(context, sent, owner)
+    if (accountId !== null) {
+      await takeBackAttempt(db, limits, limits)
+      return accountId
+    }
+    if (known !== null) await noteFailedFactor(db, actorOf(request, known), known, 'passkey')
+    return wrongPasskey
+  }
+
+  async function readStep(request: FastifyRequest): Promise<WaitingStep | null> {
+    const id = readCookie(request, config, 'step')
+    const step = id === null ? null : await findSignInStep(db, id)
+    return id !== null && step ? { id, step } : null
+  }
+
+  async function show(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    waiting: WaitingStep | null,
+    { returnId, problem }: { returnId: string; problem: string | null },
+  ): Promise<FastifyReply> {
+    const browser = csrfToken(request, reply, config)
+    return passkeyPage(
+      reply,
+      { account: null, csrfToken: browser },
+      {
+        username: waiting?.step.username ?? null,
+        options: await startUse(context, ownerOf(browser, waiting), networkOf(request.ip)),
+        returnId,
+        back: withReturn(waiting ? '/login/second-factor' : '/login', returnId),
+        problem,
+      },
+    )
+  }
+}
+
+/** What a person reads when a passkey is not accepted. */
+export const wrongPasskey: FactorRefusal = {
+  status: 403,
+  headers: {},
+  problem:
+    'This passkey was not accepted: this account does not have it, or the page was open for too long. Try again.',
+}
+
+function ownerOf(browser: string, waiting: WaitingStep | null): ChallengeOwner {
+  return waiting
+    ? { browser, accountId: waiting.step.accountId, purpose: 'second-step' }
+    : { browser, accountId: null, purpose: 'sign-in' }
+}
+
+function limitOfNetwork({ ip }: FastifyRequest): AttemptLimit {
+  return { subject: `passkey from ${networkOf(ip)}`, attempts: 100, windowSeconds: 900 }
+}

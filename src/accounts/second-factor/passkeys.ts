@@ -1,0 +1,167 @@
+import type pg from 'pg'
+import type { Queryable } from '../../database/database.ts'
+import { hashSecret } from '../../domain/secrets.ts'
+
+/** How many passkeys an account may have. */
+export const maxPasskeys = 20
+/** How long a person may take to unlock a passkey. */
+const challengeSeconds = 300
+/** How many challenges are stored for one network, because anyone can ask for them. */
+const maxChallengesPerNetwork = 100
+
+/** A passkey, for its owner. */
+export interface Passkey {
+  id: string
+  name: string
+  createdAt: Date
+  lastUsedAt: Date | null
+}
+
+/** A passkey with what a check needs. */
+export interface StoredPasskey extends Passkey {
+  accountId: string
+  /** In base64url. */
+  credentialId: string
+  publicKey: Buffer
+  signCount: number
+  transports: string[]
+}
+
+const columns = `id, account_id as "accountId", name, created_at as "createdAt", last_used_at as "lastUsedAt",
+  translate(rtrim(replace(encode(credential_id, 'base64'), E'\\n', ''), '='), '+/', '-_') as "credentialId",
+  public_key as "publicKey", sign_count::float8 as "signCount", transports`
+
+/** Lists the passkeys of an account, the oldest first. */
+export async function listPasskeys(db: Queryable, accountId: string): Promise<StoredPasskey[]> {
+  const { rows } = await db.query<StoredPasskey>(
+    `select ${columns} from passkey where account_id = $1 order by id limit ${maxPasskeys}`,
+    [accountId],
+  )
+  return rows
+}
+
+/** Finds a passkey by the id of its credential, in base64url. */
+export async function findPasskey(db: Queryable, credentialId: string): Promise<StoredPasskey | null> {
+  const { rows } = await db.query<StoredPasskey>(`select ${columns} from passkey where credential_id = $1`, [
+    Buffer.from(credentialId, 'base64url'),
+  ])
+  return rows[0] ?? null
+}
+
+/** Adds a passkey. False when it is registered already, or the account has the maximum. */
+export async function insertPasskey(
+  tx: pg.PoolClient,
+  passkey: Pick<
+    StoredPasskey,
+    'accountId' | 'credentialId' | 'publicKey' | 'signCount' | 'transports' | 'name'
+  >,
+): Promise<boolean> {
+  // Lock the account: two registrations at once would pass the maximum.
+  await tx.query('select from account where id = $1 for no key update', [passkey.accountId])
+  const { rowCount } = await tx.query(
+    `insert into passkey (account_id, credential_id, public_key, sign_count, transports, name)
+     select $1, $2, $3, $4, $5, $6
+      where (select count(*) from passkey where account_id = $1) < ${maxPasskeys}
+         on conflict (credential_id) do nothing`,
+    [
+      passkey.accountId,
+      Buffer.from(passkey.credentialId, 'base64url'),
+      passkey.publicKey,
+      passkey.signCount,
+      passkey.transports,
+      passkey.name,
+    ],
+  )
+  return rowCount === 1
+}
+
+/**
+ * Notes a use of a passkey. False when its counter did not grow: then the passkey was copied, or an older response is
+ * replayed. A passkey that counts nothing always says 0.
+ */
+export async function notePasskeyUse(db: Queryable, id: string, signCount: number): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update passkey set sign_count = $2, last_used_at = now()
+      where id = $1 and (sign_count < $2 or (sign_count = 0 and $2 = 0))`,
+    [id, signCount],
+  )
+  return rowCount === 1
+}
+
+/** Removes a passkey of an account. False when it has none with this id. */
+export async function deletePasskey(db: Queryable, accountId: string, id: string): Promise<boolean> {
+  const { rowCount } = await db.query('delete from passkey where account_id = $1 and id = $2', [
+    accountId,
+    id,
+  ])
+  return rowCount === 1
+}
+
+/** Removes all passkeys of an account, and returns how many there were. */
+export async function deletePasskeys(db: Queryable, accountId: string): Promise<number> {
+  const { rowCount } = await db.query('delete from passkey where account_id = $1', [accountId])
+  return rowCount ?? 0
+}
+
+/** What a challenge is for, and whose it is. */
+export interface ChallengeOwner {
+  /** The cookie of the browser that must present it. */
+  browser: string
+  /** Null in a sign-in without a password, where the account is not known yet. */
+  accountId: string | null
+  purpose: 'register' | 'second-step' | 'sign-in' | 'confirm'
+}
+
+/** Stores a challenge, in base64url, for five minutes. */
+export async function insertChallenge(
+  db: Queryable,
+  challenge: string,
+  { browser, accountId, purpose }: ChallengeOwner,
+  network: string,
+): Promise<void> {
+  await db.query(
+    `with surplus as (
+       delete from passkey_challenge
+        where challenge_hash in (select challenge_hash from passkey_challenge
+                                  where network = $5 order by expires_at desc offset $6
+                                    for update skip locked)
+     )
+     insert into passkey_challenge (challenge_hash, browser_hash, account_id, purpose, network, expires_at)
+     values ($1, $2, $3, $4, $5, now() + make_interval(secs => $7))`,
+    [
+      hashSecret(challenge),
+      hashSecret(browser),
+      accountId,
+      purpose,
+      network,
+      maxChallengesPerNetwork - 1,
+      challengeSeconds,
+    ],
+  )
+}
+
+/** Spends a challenge. False when it is unknown, spent, expired, or another's. */
+export async function spendChallenge(
+  db: Queryable,
+  challenge: string,
+  { browser, accountId, purpose }: ChallengeOwner,
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `delete from passkey_challenge
+      where challenge_hash = $1 and browser_hash = $2 and account_id is not distinct from $3::bigint
+        and purpose = $4 and expires_at > now()`,
+    [hashSecret(challenge), hashSecret(browser), accountId, purpose],
+  )
+  return rowCount === 1
+}
+
+/** Deletes expired challenges. At most `limit`; returns how many. */
+export async function deleteExpiredChallenges(db: Queryable, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from passkey_challenge
+      where challenge_hash in (select challenge_hash from passkey_challenge
+                                where expires_at < now() limit $1 for update skip locked)`,
+    [limit],
+  )
+  return rowCount ?? 0
+}

@@ -1,0 +1,84 @@
+import { describe, expect, it } from 'vitest'
+import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+
+describe('GET /login/passkey', () => {
+  const t = useApp({ BASE_URL: 'https://svc.example.com' })
+
+  it('allows scripts of this server only, while /login allows none (OAUTH 41)', async () => {
+    const page = await t.app.inject('/login/passkey')
+    expect(page.statusCode).toBe(200)
+    const policy = String(page.headers['content-security-policy'])
+    expect(policy).toContain("script-src 'self'")
+    expect(policy).not.toMatch(/unsafe|form-action|connect-src/)
+    const login = await t.app.inject('/login')
+    expect(login.headers['content-security-policy']).not.toContain('script-src')
+    expect(login.body).toContain('href="/login/passkey"')
+    const options = JSON.parse(
+      (/data-options="([^"]+)"/.exec(page.body)?.[1] ?? '').replaceAll('&quot;', '"'),
+    )
+    expect(options).toMatchObject({ rpId: 'svc.example.com', userVerification: 'required' })
+  })
+
+  it.each([
+    '',
+    '{}',
+    'null',
+    '[]',
+    'nonsense',
+    '{"id":"a","rawId":"a","type":"public-key","response":{"clientDataJSON":"e30","authenticatorData":"a","signature":"a"}}',
+    '{"id":"a","rawId":"a","type":"public-key","response":{"clientDataJSON":"____","authenticatorData":"a","signature":"a"}}',
+    `{"id":"${'a'.repeat(9000)}"}`,
+  ])('refuses %.60s as a credential', async (credential) => {
+    const page = await t.app.inject('/login/passkey')
+    const form = { csrf_token: csrfTokenIn(page), credential }
+    const refused = await post(t.app, '/login/passkey', cookiesOf(page), form)
+    expect(refused.statusCode).toBe(403)
+    expect(refused.body).toContain('was not accepted')
+  })
+
+  it('keeps a hundred challenges of a network', async () => {
+    for (let n = 0; n < 105; n++) await t.app.inject('/login/passkey')
+    const { rows } = await t.db.query('select count(*)::int as count from passkey_challenge')
+    expect(rows[0].count).toBeLessThanOrEqual(100)
+  })
+
+  it('limits wrong passkeys of a network', async () => {
+    const page = await t.app.inject({ url: '/login/passkey', remoteAddress: '192.0.2.77' })
+    const payload = new URLSearchParams({ csrf_token: csrfTokenIn(page), credential: '{}' }).toString()
+    const headers = { 'content-type': 'application/x-www-form-urlencoded', cookie: cookiesOf(page) }
+    const send = () =>
+      t.app.inject({ method: 'POST', url: '/login/passkey', headers, payload, remoteAddress: '192.0.2.77' })
+    for (let n = 0; n < 100; n++) await send()
+    expect((await send()).statusCode).toBe(429)
+  })
+})
+
+describe('the page of the second factor', () => {
+  const t = useApp({ BASE_URL: 'https://svc.example.com' })
+
+  it('refuses a passkey without a name, and one that is none', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const page = await t.app.inject({ url: '/settings/second-factor/passkeys/new', headers: { cookie } })
+    const csrf_token = csrfTokenIn(page)
+    const add = (form: Record<string, string>) =>
+      post(t.app, '/settings/second-factor/passkeys', cookie, { csrf_token, ...form })
+    expect((await add({ name: ' ', credential: '{}' })).statusCode).toBe(400)
+    expect((await add({ name: 'Laptop', credential: '{}' })).statusCode).toBe(403)
+    const removed = await post(t.app, '/settings/second-factor/passkeys/remove', cookie, {
+      csrf_token,
+      id: '1',
+    })
+    expect(removed.statusCode).toBe(404)
+  })
+})
+
+describe('a server whose host is an IP address', () => {
+  const t = useApp({ BASE_URL: 'http://127.0.0.1:3000' })
+
+  it('offers no passkeys, because browsers do not allow them there', async () => {
+    expect((await t.app.inject('/login')).body).not.toContain('/login/passkey')
+    expect((await t.app.inject('/login/passkey')).statusCode).toBe(404)
+  })
+})

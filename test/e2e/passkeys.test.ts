@@ -1,0 +1,186 @@
+import type { Page } from 'playwright-core'
+import { afterEach, describe, expect, it } from 'vitest'
+import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { type AccountActor, anAccount, password } from '../support/actors.ts'
+import { authorizeLink } from '../support/browse.ts'
+import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
+import { anApplication } from '../support/oauth-actors.ts'
+
+const port = await freePort()
+// Browsers allow passkeys for names, not for IP addresses.
+const baseURL = `http://localhost:${port}`
+
+describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => {
+  const t = useListeningApp(port, { BASE_URL: baseURL })
+  const browser = useBrowser()
+  const pages: Page[] = []
+  afterEach(async () => {
+    for (const page of pages.splice(0)) await page.context().close()
+  })
+
+  /** A browser with an authenticator, whose device has checked its person unless told otherwise. */
+  async function aDevice({ isUserVerified = true } = {}) {
+    const page = await browser.newPage({ baseURL })
+    pages.push(page)
+    const cdp = await page.context().newCDPSession(page)
+    await cdp.send('WebAuthn.enable')
+    const { authenticatorId } = await cdp.send('WebAuthn.addVirtualAuthenticator', {
+      options: {
+        protocol: 'ctap2',
+        transport: 'internal',
+        hasResidentKey: true,
+        hasUserVerification: true,
+        isUserVerified,
+        automaticPresenceSimulation: true,
+      },
+    })
+    return { page, cdp, authenticatorId }
+  }
+
+  const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click()
+
+  async function givePassword(page: Page, { username }: AccountActor, url = '/login') {
+    await page.goto(url)
+    await page.getByLabel('Username or email').fill(username)
+    await page.getByLabel('Password').fill(password)
+    await press(page, 'Sign in')
+  }
+
+  /** Somebody who has added a passkey in this browser, and signed out. */
+  async function aPersonWithPasskey(page: Page) {
+    const account = await anAccount(t.db)
+    await givePassword(page, account)
+    await page.goto('/settings/second-factor/passkeys/new')
+    await page.getByLabel('Name').fill('Laptop')
+    await press(page, 'Add a passkey')
+    await page.getByText('Your recovery codes').waitFor()
+    await page.getByRole('link', { name: 'Done, I have copied them' }).click()
+    await page.getByRole('heading', { name: 'Laptop' }).waitFor()
+    await press(page, 'Sign out')
+    await page.getByRole('link', { name: 'Sign in' }).waitFor()
+    return account
+  }
+
+  const username = async (page: Page) => {
+    await page.goto('/settings/account')
+    return page.getByLabel('Username', { exact: true }).inputValue()
+  }
+  const actionsOf = async (accountId: string) =>
+    (await listIdentityEvents(t.db, { accountId }, { after: null, limit: 50 })).map(({ action }) => action)
+
+  it('sign in without a password, and on to the application', async () => {
+    const { page } = await aDevice()
+    const account = await aPersonWithPasskey(page)
+    const { clientId } = await anApplication(t.db)
+    await page.goto(authorizeLink({ clientId }, { state: 'x'.repeat(3000) }))
+    await page.getByRole('link', { name: 'Sign in with a passkey' }).click()
+    await press(page, 'Use a passkey')
+    await page.waitForURL('**/oauth2/auth?**')
+    await page.getByRole('button', { name: 'Authorize' }).waitFor()
+    expect(await username(page)).toBe(account.username)
+    const { rows } = await t.db.query('select sign_count, last_used_at from passkey where account_id = $1', [
+      account.id,
+    ])
+    expect(Number(rows[0].sign_count)).toBeGreaterThan(0)
+    expect(rows[0].last_used_at).not.toBeNull()
+    expect(await actionsOf(account.id)).toContain('second-factor-added')
+  })
+
+  it('are the second step after a password, and confirm a sensitive act', async () => {
+    const { page } = await aDevice({ isUserVerified: true })
+    const account = await aPersonWithPasskey(page)
+    await givePassword(page, account)
+    await page.getByRole('link', { name: 'Use a passkey' }).click()
+    await page.getByText(`Signing in as ${account.username}, with a passkey`).waitFor()
+    await press(page, 'Use a passkey')
+    await page.getByRole('button', { name: 'Sign out' }).waitFor()
+    expect(await username(page)).toBe(account.username)
+
+    await t.db.query(`update session set proved_at = now() - interval '1 hour' where account_id = $1`, [
+      account.id,
+    ])
+    await page.goto('/settings/second-factor')
+    await press(page, 'Remove Laptop')
+    await page.getByText('The form was not sent yet').waitFor()
+    await press(page, 'Use a passkey')
+    await page.getByText('Nothing was done yet').waitFor()
+    await press(page, 'Remove Laptop')
+    await page.getByText('The passkey was removed').waitFor()
+    const codes = await t.db.query('select from recovery_code where account_id = $1', [account.id])
+    expect(codes.rowCount).toBe(0)
+  })
+
+  it('do not replace the password when the device did not check the person', async () => {
+    const { page, cdp, authenticatorId } = await aDevice()
+    await aPersonWithPasskey(page)
+    // The browser itself refuses, and says so on the page.
+    await cdp.send('WebAuthn.setUserVerified', { authenticatorId, isUserVerified: false })
+    await page.goto('/login/passkey')
+    await press(page, 'Use a passkey')
+    await page.getByText('No passkey was used').waitFor()
+    // A response without the check, as another program could send it, is refused by the server.
+    await relax(page, { userVerification: 'discouraged' })
+    await press(page, 'Use a passkey')
+    await page.getByText('This passkey was not accepted').waitFor()
+  })
+
+  it('are refused when their counter does not grow: a copy, or a response that is sent again', async () => {
+    const { page } = await aDevice()
+    const account = await aPersonWithPasskey(page)
+    await t.db.query('update passkey set sign_count = 1000 where account_id = $1', [account.id])
+    await page.goto('/login/passkey')
+    await press(page, 'Use a passkey')
+    await page.getByText('This passkey was not accepted').waitFor()
+  })
+
+  it('sign a challenge that works once, in one browser, for five minutes', async () => {
+    const { page } = await aDevice()
+    await aPersonWithPasskey(page)
+    const use = async () => {
+      await page.goto('/login/passkey')
+      return holdBack(page)
+    }
+    const replayed = await use()
+    expect(await replayed.send()).toBe(303)
+    expect(await replayed.send()).toBe(403)
+    await page.context().clearCookies()
+
+    const late = await use()
+    await t.db.query('update passkey_challenge set expires_at = now()')
+    expect(await late.send()).toBe(403)
+
+    const moved = await use()
+    const other = await aDevice()
+    await other.page.goto('/login/passkey')
+    expect(await moved.send(other.page)).toBe(403)
+  })
+
+  /** Changes the options that the page gives to the browser. */
+  const relax = (page: Page, changes: object) =>
+    page.locator('form[data-passkey]').evaluate((form, more) => {
+      const options = JSON.parse(form.getAttribute('data-options') ?? '')
+      form.setAttribute('data-options', JSON.stringify({ ...options, ...more }))
+    }, changes)
+
+  /** Uses the passkey on the page without sending the form. `send` then sends it, from this page or another. */
+  async function holdBack(page: Page) {
+    await page.evaluate(() => {
+      HTMLFormElement.prototype.submit = function hold() {
+        this.setAttribute('data-held', '')
+      }
+    })
+    await press(page, 'Use a passkey')
+    await page.locator('form[data-held]').waitFor({ state: 'attached' })
+    const credential = await page.locator('input[name="credential"]').inputValue()
+    return {
+      send: async (from = page) => {
+        const csrf = await from.locator('form[data-passkey] input[name="csrf_token"]').inputValue()
+        const form = { csrf_token: csrf, return: '', credential }
+        const headers = { origin: baseURL }
+        const answer = await from.request.post('/login/passkey', { form, headers, maxRedirects: 0 })
+        return answer.status()
+      },
+    }
+  }
+})

@@ -1,0 +1,60 @@
+/* Passkeys need the browser's own interface. A form with data-passkey asks it, and then sends the response. */
+const decode = (text) =>
+  Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.charCodeAt(0))
+const encode = (bytes) =>
+  btoa(String.fromCharCode(...new Uint8Array(bytes)))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_')
+    .replaceAll('=', '')
+
+/* The parts of a credential's response that the server checks. */
+const parts = ['clientDataJSON', 'attestationObject', 'authenticatorData', 'signature', 'userHandle']
+
+async function ask(kind, options) {
+  options.challenge = decode(options.challenge)
+  for (const one of [...(options.excludeCredentials ?? []), ...(options.allowCredentials ?? [])]) {
+    one.id = decode(one.id)
+  }
+  if (kind === 'get') return navigator.credentials.get({ publicKey: options })
+  options.user.id = decode(options.user.id)
+  return navigator.credentials.create({ publicKey: options })
+}
+
+function describe({ id, rawId, type, response }) {
+  const sent = {}
+  for (const part of parts) if (response[part]) sent[part] = encode(response[part])
+  if (response.getTransports) sent.transports = response.getTransports()
+  return JSON.stringify({ id, rawId: encode(rawId), type, response: sent })
+}
+
+for (const form of document.querySelectorAll('form[data-passkey]')) {
+  const problem = form.querySelector('[data-passkey-problem]')
+  const say = (text) => {
+    problem.textContent = text
+    problem.hidden = false
+  }
+  if (!window.PublicKeyCredential) {
+    say('This browser does not support passkeys on this page.')
+    continue
+  }
+  const button = form.querySelector('button[type="submit"]')
+  button.disabled = false
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault()
+    problem.hidden = true
+    button.disabled = true
+    try {
+      form.elements.credential.value = describe(
+        await ask(form.dataset.passkey, JSON.parse(form.dataset.options)),
+      )
+      form.submit()
+    } catch (error) {
+      button.disabled = false
+      say(
+        error.name === 'InvalidStateError'
+          ? 'This device has a passkey for your account already.'
+          : 'No passkey was used: it was cancelled, took too long, or there is none on this device. Try again.',
+      )
+    }
+  })
+}
