@@ -4,19 +4,23 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { pendingMigrations, readSchema } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { openArchiveStore } from '../registry/archives/store-owner.ts'
 
 /** Together with the response it takes less than 2 s, a usual timeout of health checks. */
 const patienceSeconds = 1.8
+/** Shorter, so that the reason names the store. */
+const storePatienceSeconds = 1.5
 /** With less free space a disk counts as full: uploads fail, and an embedded PostgreSQL soon stops. */
 const minFreeBytes = 16 * 1024 ** 2
 
 /**
- * `/healthz`: the process lives. `/readyz`: database and volume respond, the disk is not full, and the migrations and SQL functions that
- * existed when the process started are applied (DESIGN §4). The process does not need files that are written later;
- * `svc migrate` applies them.
+ * `/healthz`: the process lives. `/readyz`: database, volume and archive store respond, the disk is not full, and the
+ * migrations and SQL functions that existed when the process started are applied (DESIGN §4). The process does not need
+ * files that are written later; `svc migrate` applies them.
  */
 export async function healthRoutes(app: FastifyInstance, { config, db }: AppContext) {
   const schema = await readSchema(await findMigrationsDir(config))
+  const archives = await openArchiveStore(config)
 
   app.get('/healthz', { logLevel: 'warn' }, async () => ({ status: 'ok' }))
 
@@ -34,8 +38,18 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
     await access(config.dataDir, constants.W_OK)
     const freeBytes = await findFreeBytes(config.dataDir)
     if (freeBytes < minFreeBytes) return `the disk of DATA_DIR is full: ${freeBytes} bytes are free`
-    const pending = await pendingMigrations(db, schema)
-    return pending.length === 0 ? null : `migrations to apply: ${pending.join(', ')}`
+    const [pending, storeObstacle] = await Promise.all([pendingMigrations(db, schema), findStoreObstacle()])
+    return pending.length === 0 ? storeObstacle : `migrations to apply: ${pending.join(', ')}`
+  }
+
+  /** Returns why archives cannot be read. A bucket can be unreachable while the folder DATA_DIR is fine. */
+  async function findStoreObstacle(): Promise<string | null> {
+    const reading = archives.readOwner().then(
+      () => true,
+      () => false,
+    )
+    const isReached = await Promise.race([reading, sleep(storePatienceSeconds * 1000, false, { ref: false })])
+    return isReached ? null : 'the archive store does not respond'
   }
 }
 

@@ -1,8 +1,10 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { enqueue } from '../../src/jobs/job.ts'
 import { followFeeds } from '../../src/registry/upstreams/feed.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
-import { useAnotherProcess } from '../support/app.ts'
 import {
   aComposerProject,
   type ComposerProject,
@@ -11,22 +13,33 @@ import {
 } from '../support/composer-project.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
 import { hasNginx, type NginxUpstream, startNginxUpstream } from '../support/nginx-upstream.ts'
+import { databaseUrl, type Server, startServer, stopServer } from '../support/program.ts'
 import { upstreamsHere } from '../support/upstream.ts'
 import { aZip } from '../support/zip.ts'
 
 const port = await freePort()
-const secondPort = await freePort()
+const otherPort = await freePort()
 const baseUrl = `http://127.0.0.1:${port}`
+const folder = await mkdtemp(join(tmpdir(), 'svc-test-upstreams-'))
+const environment = { ...upstreamsHere, UPSTREAM_AUTH_FILE: join(folder, 'auth.json') }
+await writeFile(environment.UPSTREAM_AUTH_FILE, '{}')
 
 describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upstream under nginx', () => {
-  const t = useListeningApp(port, upstreamsHere)
-  const second = useAnotherProcess(t)
+  const t = useListeningApp(port, environment)
+  // Another installation, with its own database and archives.
+  const other = useListeningApp(otherPort)
+  let second: Server
   let upstream: NginxUpstream
   let project: ComposerProject
   let caller: Caller
 
   beforeAll(async () => {
-    await second.app.listen({ port: secondPort, host: '127.0.0.1' })
+    const { connection, config } = t
+    second = await startServer({
+      ...environment,
+      DATABASE_URL: databaseUrl(connection),
+      DATA_DIR: config.dataDir,
+    })
     upstream = await startNginxUpstream()
     caller = await aCaller(t)
     expect((await caller.call('POST', '/upstreams', { url: upstream.url, name: 'nginx' })).statusCode).toBe(
@@ -60,6 +73,8 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
   afterAll(async () => {
     await project?.remove()
     await upstream?.remove()
+    if (second) await stopServer(second)
+    await rm(folder, { recursive: true })
   })
 
   async function run(...words: string[]): Promise<string> {
@@ -145,9 +160,11 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     expect(await run('outdated', '--direct')).toMatch(/psr\/log +2\.0\.0/)
     await run('update', '--no-progress')
     await project.forget('cache', 'vendor')
-    await run('config', 'repositories.svc0', 'composer', `http://127.0.0.1:${secondPort}${caller.path}`)
-    await run('config', '-g', `http-basic.127.0.0.1:${secondPort}`, 'svc', caller.token)
+    await run('config', 'repositories.svc0', 'composer', second.url + caller.path)
+    await run('config', '-g', `http-basic.${new URL(second.url).host}`, 'svc', caller.token)
     await run('update', '--no-progress')
+    await project.forget('cache', 'vendor')
+    await run('install')
     await run('config', 'repositories.svc0', 'composer', `${baseUrl}${caller.path}`)
     await upstream.start()
   })
@@ -163,18 +180,24 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     expect(output).toMatch(message)
   })
 
-  it('installs a slow archive, and one of another svc as upstream', async () => {
+  it('installs a slow archive, and one of another svc, whose token is added while the server runs', async () => {
     const noise = Buffer.from(Array.from({ length: 60_000 }, (_, i) => (i * 7919 * (i % 251)) % 256))
     const zip = aZip({ 'composer.json': '{"name":"pub/slow"}', 'noise.bin': noise })
     await upstream.offer('pub/slow', [{ version: '1.0.0' }], { zip, archivePath: 'slow' })
-    const other = await aCaller(t, { visibility: 'public' })
-    await other.push('1.0.0', { name: 'other/lib' })
-    const added = await caller.call('POST', '/upstreams', { url: baseUrl + other.path, name: 'svc' })
+    const theirs = await aCaller(other)
+    expect((await theirs.push('1.0.0', { name: 'other/lib' })).statusCode).toBe(201)
+    const url = other.config.baseUrl + theirs.path
+    const login = { username: 'svc', password: theirs.token }
+    const auth = { 'http-basic': { [new URL(url).host]: login } }
+    await writeFile(environment.UPSTREAM_AUTH_FILE, JSON.stringify(auth))
+    const added = await caller.call('POST', '/upstreams', { url, name: 'svc' })
     expect(added.statusCode).toBe(201)
     await run('require', 'pub/slow:^1.0', 'other/lib:^1.0')
-    expect((await locked()).map(({ name }) => name)).toContain('other/lib')
+    const lib = (await locked()).find(({ name }) => name === 'other/lib')
+    expect(lib?.dist.url.startsWith(`${baseUrl}${caller.path}dist/`)).toBe(true)
     await project.forget('cache', 'vendor')
     await run('install')
+    expect(await project.read('vendor/other/lib/composer.json')).toContain('other/lib')
   })
 
   it('does not install an archive that the upstream holds in part', async () => {

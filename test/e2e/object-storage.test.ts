@@ -100,6 +100,15 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     },
   )
 
+  it.each(['down', 'silent', '503'] as const)('is not ready while the store is %s', async (fault) => {
+    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
+    store?.fail(fault)
+    const refused = await t.app.inject('/readyz')
+    expect([refused.statusCode, refused.json().reason]).toEqual([503, 'the archive store does not respond'])
+    store?.fail('none')
+    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
+  })
+
   it('gives no link without the right to pull', async () => {
     const { ask, below } = await aPublished(t)
     const refused = await ask(below, { headers: { authorization: undefined } })
