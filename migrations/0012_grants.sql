@@ -1,7 +1,7 @@
--- A grant is one act of consent (DESIGN §1). What a token may do is read from its grant, and so is whether it is live:
+-- A grant is one act of consent (DESIGN §1). The grant of a token decides what the token may do, and whether it is live:
 -- a refresh writes one new row and updates one, and a revocation writes one row, whatever number of tokens it ends.
 --
--- Beside the previous release: its functions keep their signatures, and its columns and tables stay until the next
+-- For processes of the previous release: its functions keep their signatures, and its columns and tables stay until the next
 -- release drops them. It inserts codes without a
 -- grant and reads token_pair.authorization_id, so a row without grant_id belongs to the authorization's first grant,
 -- whose id is that of the authorization. Both tables draw their ids from one sequence.
@@ -71,7 +71,7 @@ alter table authorization_code
 comment on column authorization_code.grant_id is
   'Null in a row of the previous release: the first grant. No foreign key: codes are deleted with their authorization.';
 
--- Until now the last use of an authorization was its newest pair, when no request had come with a token of it.
+-- Until now the last use of an authorization was the time of its newest pair, if none of its tokens was used.
 update account_authorization a
    set last_used_at = (select max(created_at) from token_pair where authorization_id = a.id)
  where a.last_used_at is null and a.ended_at is null
@@ -91,7 +91,7 @@ update token_pair p
   from token_pair sealed
  where sealed.sealed_successor is not null and p.id = sealed.successor_id;
 
--- Where sweeps go on. Each goes through its table in the order of the rows, so that no index has to change with them.
+-- Where sweeps continue. Each reads its table in the order of the rows, so that it needs no index.
 -- This comes before the index on seals is dropped, because it reads that index.
 create table sweep_position (
   name        text primary key,

@@ -11,7 +11,7 @@ update repository set description = pg_temp.without_controls(description)
 update personal_token set name = left(pg_temp.without_controls(name), 79) || ' ' || id
  where name <> pg_temp.without_controls(name);
 
--- A website with credentials shows another host than it leads to: https://example.com@elsewhere.example.
+-- A website with credentials seems to have another host than it has: https://example.com@elsewhere.example.
 update application
    set name = coalesce(nullif(btrim(pg_temp.without_controls(name)), ''), 'application ' || id)
  where name <> pg_temp.without_controls(name);

@@ -24,12 +24,12 @@ create trigger quarantine_is_set after insert on package_version
 create trigger quarantine_changes after update of quarantined_at on package_version
   for each row when (old.quarantined_at is distinct from new.quarantined_at) execute function note_quarantine();
 
--- A release that writes documents in another format renders the stored ones anew. 1 is the format before packages.json
+-- A release that writes documents in another format renders the stored ones again. 1 is the format before packages.json
 -- named filter.json.
 alter table package_document add column format integer not null default 1;
 alter table root_document add column format integer not null default 1;
-comment on column package_document.format is 'A release that writes a later format renders the document anew.';
-comment on column root_document.format is 'A release that writes a later format renders the document anew.';
+comment on column package_document.format is 'A release that writes a later format renders the document again.';
+comment on column root_document.format is 'A release that writes a later format renders the document again.';
 
 -- The entries of quarantined versions have a new key; all other documents of packages stay as they are.
 update package_document set format = 0

@@ -5,7 +5,7 @@ create index package_by_name on package (repository_id, name collate "C");
 -- A search reads the shortest names first: they are the best matches.
 create index package_by_length on package (repository_id, char_length(name), name collate "C");
 
--- What a package can be found by, as integers whose highest byte tells the kind: 0 is three bytes in a row of its texts,
+-- The search keys of a package, as integers. The highest byte is the kind: 0 is three bytes in a row of its texts,
 -- 1 three and 2 two bytes in a row of its name, 3 its type. A plain array needs no extension, so it works on every
 -- PostgreSQL. An index is built from this function, so it stays here and never changes; its twin is `gramsOf` in
 -- src/registry/tables/matching-packages.ts.

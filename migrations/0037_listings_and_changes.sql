@@ -5,7 +5,7 @@ create table repository_listing (
   revision      bigint not null default nextval('document_revision')
 ) with (fillfactor = 50);
 comment on table repository_listing is
-  'The last change of what packages.json names. The stored root_document is current when its revision is not lower.';
+  'The last change of the content of packages.json. The stored root_document is current when its revision is not lower.';
 
 insert into repository_listing (repository_id, revision) select repository_id, revision from root_document;
 

@@ -14,7 +14,7 @@ create table job (
 );
 comment on column job.key is 'Of the jobs with one name and key, one runs at a time in all processes. Null: no such rule.';
 comment on column job.run_at is 'When a process may take the job. While it runs: when its lease ends, unless the process extends it.';
-comment on column job.attempts is 'How often a process took the job. It also tells a process that lost its lease that another one took the job.';
+comment on column job.attempts is 'How often a process took the job. A process that lost its lease sees from it that another one took the job.';
 comment on column job.failed_at is 'Set after the last attempt. Such a row only informs the operator.';
 
 create index job_due on job (name, run_at) where failed_at is null;

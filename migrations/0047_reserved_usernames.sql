@@ -1,4 +1,4 @@
--- The username of a deleted account is free again after 90 days, so that nobody is taken for its former owner at once.
+-- The username of a deleted account is free again after 90 days, so that nobody is mistaken for its former owner.
 create table reserved_username (
   username       text primary key,
   reserved_until timestamptz not null

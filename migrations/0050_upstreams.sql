@@ -31,8 +31,8 @@ create table upstream (
 create unique index upstream_name_is_taken on upstream (repository_id, name) where removed_at is null;
 create index on upstream (repository_id);
 comment on column upstream.exempt is 'Patterns of packages to which the minimum age does not apply.';
-comment on column upstream.root is 'What its packages.json says, as far as it is used.';
-comment on column upstream.removed_at is 'A removed upstream keeps the names it served, so that no other takes them over.';
+comment on column upstream.root is 'The parts of its packages.json that svc uses.';
+comment on column upstream.removed_at is 'A removed upstream keeps the names it served, so that no other upstream gets them.';
 
 -- A name that came, or may come, from an upstream.
 create table mirrored_package (
@@ -54,10 +54,10 @@ create table mirrored_package (
 );
 create index on mirrored_package (upstream_id);
 comment on column mirrored_package.upstream_id is 'The upstream that the name is bound to; null until one has served it.';
-comment on column mirrored_package.gone_at is 'When the upstream stopped serving the name. What was fetched stays.';
+comment on column mirrored_package.gone_at is 'When the upstream stopped serving the name. Fetched documents and archives stay.';
 comment on column mirrored_package.flags is 'Versions that the upstream flags as malware: {constraint, reason}.';
 
--- What an upstream said about a name, and when it was asked.
+-- The last response of an upstream about a name, and its time.
 create table upstream_document (
   upstream_id    bigint not null references upstream (id) on delete cascade,
   name           text not null,
@@ -77,8 +77,8 @@ create index on upstream_document (checked_at) where is_found is false;
 comment on column upstream_document.is_found is 'False: the upstream responded that it does not have the name. Null: it never responded.';
 comment on column upstream_document.checked_at is 'The time of the last response of the upstream, also of one that nothing has changed.';
 comment on column upstream_document.is_stale is 'The change feed named it since.';
-comment on column upstream_document.checking_until is 'A process asks the upstream: no other does before this moment.';
-comment on column upstream_document.content is 'Gzipped JSON: the expanded entries and the other keys, as the upstream has them.';
+comment on column upstream_document.checking_until is 'A process is sending the request: no other one does before this time.';
+comment on column upstream_document.content is 'Gzipped JSON: the expanded entries and the other keys, as in the document of the upstream.';
 comment on column upstream_document.replaces is 'The vendors of all names that entries replace or provide.';
 alter table upstream_document alter content set storage external;
 
@@ -123,9 +123,9 @@ create table mirrored_archive (
   constraint mirrored_archive_is_known unique (package_id, version_path, reference)
 );
 create index on mirrored_archive (sha256);
-comment on column mirrored_archive.version_path is 'The version as our URL has it.';
-comment on column mirrored_archive.reference is 'As our URL has it: the upstream''s reference when it is hexadecimal, else a hash of its URL.';
-comment on column mirrored_archive.sha256 is 'Fixed by the first fetch for ever: other bytes are an alarm, never an update.';
+comment on column mirrored_archive.version_path is 'The version as in the URL of svc.';
+comment on column mirrored_archive.reference is 'As in the URL of svc: the upstream''s reference if it is hexadecimal, else a hash of its URL.';
+comment on column mirrored_archive.sha256 is 'Set by the first fetch. Other bytes later are an alarm, never an update.';
 comment on column mirrored_archive.is_stored is 'Whether the archive store keeps the bytes.';
 
 -- Vendors whose names come from this group alone.
@@ -145,7 +145,7 @@ select distinct r.group_id, split_part(p.name, '/', 1)
   from package p join repository r on r.id = p.repository_id
 on conflict do nothing;
 
--- Only a place for the trigger to point to: the definition is in functions/.
+-- An empty function for the trigger. The definition is in functions/.
 create function claim_vendor_of_package() returns trigger language plpgsql as $$
 begin
   return null;

@@ -1,5 +1,5 @@
 -- Identity events: what happens to accounts, sessions, tokens, authorizations and applications. Like registry events
--- they are append-only, and they have no foreign keys: they outlive what they are about.
+-- they are append-only. They have no foreign keys, because they stay when their subject is deleted.
 create table identity_event (
   id             bigint generated always as identity primary key,
   happened_at    timestamptz not null default now(),

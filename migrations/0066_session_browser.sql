@@ -1,4 +1,4 @@
--- What the person sees of a session: the browser, and the networks it was first and last used from. Null in sessions
+-- The parts of a session that its person sees: the browser, and the networks it was first and last used from. Null in sessions
 -- that started before this release.
 alter table session
   add column user_agent   text check (char_length(user_agent) <= 400),

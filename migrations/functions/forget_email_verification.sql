@@ -1,4 +1,4 @@
--- Trigger function: a new email is not verified, even when the statement that sets it does not say so.
+-- Trigger function: a new email is not verified, even if the statement does not set email_verified_at to null.
 create or replace function forget_email_verification() returns trigger language plpgsql as $$
 begin
   new.email_verified_at := null;

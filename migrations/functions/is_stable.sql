@@ -1,4 +1,4 @@
--- Returns whether Composer takes a version by itself: neither a development version, nor an alpha, beta or candidate.
+-- Returns whether Composer installs a version without a stability flag: neither a development version, nor an alpha, beta or candidate.
 create or replace function is_stable(is_dev boolean, normalized text) returns boolean
 language sql immutable parallel safe as $$
   select not is_dev and normalized !~ '-(?:alpha|beta|RC)'

@@ -1,4 +1,4 @@
--- Returns the id of the version that people mean when they name none: the highest stable one, else the highest
+-- Returns the id of the latest version: the highest stable one, else the highest
 -- pre-release, else the highest development version; null when none is listed. Each branch walks the index
 -- listed_versions from its end, so it reads a few rows however many versions there are.
 create or replace function latest_version(the_package_id bigint) returns bigint

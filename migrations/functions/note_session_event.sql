@@ -1,4 +1,4 @@
--- Trigger function: notes that a session begins or ends. The actor's act tells a sign-out from a session that is ended
+-- Trigger function: notes that a session begins or ends. The actor's act distinguishes a sign-out from a session that is ended
 -- otherwise, and the new session of a browser that changes the password from a sign-in. A sign-in names the actor's
 -- provider. Expired sessions and those of deleted accounts only disappear.
 create or replace function note_session_event() returns trigger language plpgsql as $$

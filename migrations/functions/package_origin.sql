@@ -2,7 +2,7 @@
 --   own         the repository has the name, or ever had it
 --   claimed     the vendor is the group's own
 --   denied      no upstream may offer it, or not the one that it is bound to
---   unapproved  the upstream that would be asked offers only approved packages
+--   unapproved  the upstream for this name offers only approved packages
 --   upstream    the upstreams to ask, in this order; one when the name is bound
 create or replace function package_origin(the_repository_id bigint, the_name text)
 returns table (verdict text, package_id bigint, is_bound boolean, upstream_ids bigint[])

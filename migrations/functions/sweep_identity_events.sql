@@ -1,4 +1,4 @@
--- As sweep_events, for identity events.
+-- Like sweep_events, for identity events.
 create or replace function sweep_identity_events(retention_days integer, ip_days integer, max_count integer)
 returns integer language plpgsql set svc.event_sweep = 'on' as $$
 declare
