@@ -16,7 +16,7 @@ describe('a session', () => {
     return id ?? expect.fail('no session was started')
   }
 
-  it('is found by its id, of which only the hash is stored', async () => {
+  it('is found by its id; only the hash of the id is stored', async () => {
     const account = await anAccount(t.db)
     const id = await aSession(account)
     expect((await findSession(t.db, id))?.account).toMatchObject(account)

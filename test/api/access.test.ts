@@ -100,7 +100,7 @@ describe('the interfaces about repositories', () => {
     expect((await call('GET', '/packages?limit=nonsense')).statusCode).toBe(400)
   })
 
-  it('answer 404 for what cannot be there, and 405 with Allow for other methods', async () => {
+  it('respond with 404 for what cannot be there, and 405 with Allow for other methods', async () => {
     const { call, repository } = await aCaller(t)
     for (const below of ['/packages/acme/%00', '/packages/acme/lib%00/1.0.0', '/nothing', '/packages/acme']) {
       const answer = await call('GET', below)

@@ -395,7 +395,7 @@ describe('PATCH …/packages/<vendor>/<package>', () => {
     expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
   })
 
-  it('answers 404 for a package that is not there', async () => {
+  it('responds with 404 for a package that is not there', async () => {
     const { call } = await aCaller(t)
     expect((await call('PATCH', lib, { abandoned: true })).statusCode).toBe(404)
   })

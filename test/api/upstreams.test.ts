@@ -94,7 +94,7 @@ describe('/api/repositories/<group>/<name>/upstreams', () => {
 })
 
 describe('/api/repositories/<group>/<name>/mirrored-packages', () => {
-  it('takes requests from whoever pulls, and approvals from admins', async () => {
+  it('accepts requests from everyone who may pull, and approvals from admins', async () => {
     const admin = await aCaller(t)
     const { repository } = admin
     const guest = await aCaller(t, { repository, role: 'guest', scopes: ['registry-package:r'] })

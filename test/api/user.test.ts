@@ -236,7 +236,7 @@ describe('the interfaces', () => {
     },
   )
 
-  it('answer other methods with 405 and Allow', async () => {
+  it('respond to other methods with 405 and Allow', async () => {
     for (const [url, allow] of [
       ['/api/user', 'GET, HEAD, PATCH'],
       ['/api/user/emails', 'GET, HEAD'],
@@ -248,7 +248,7 @@ describe('the interfaces', () => {
     }
   })
 
-  it('answer a fault of the server without detail', async () => {
+  it('report an error of the server without detail', async () => {
     const token = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:rw'] })
     await t.db.query('alter view live_token rename to elsewhere')
     const answer = await t.app.inject({ url: '/api/user', headers: { authorization: `Bearer ${token}` } })

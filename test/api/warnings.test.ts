@@ -94,7 +94,7 @@ describe('POST and DELETE …/advisories', () => {
 })
 
 describe('POST security-advisories (COMPOSER A8)', () => {
-  it('answers the advisories of the asked packages, an empty list for clean ones, nothing for others', async () => {
+  it('returns the advisories of the requested packages, an empty list for clean ones, nothing for others', async () => {
     const { call, push, askAdvisories, ask, path } = await aPackage('1.0.0')
     await push('1.0.0', { name: 'acme/clean' })
     await call('POST', `${lib}/advisories`, leak)
@@ -115,7 +115,7 @@ describe('POST security-advisories (COMPOSER A8)', () => {
     })
   })
 
-  it('bears any body, and refuses to answer for more packages than it looks at', async () => {
+  it('accepts any body, and refuses more packages than the limit', async () => {
     const { askAdvisories } = await aPackage('1.0.0')
     for (const form of [
       '',
@@ -214,7 +214,7 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
     },
   )
 
-  it('answer 404 for a version that is not there', async () => {
+  it('respond with 404 for a version that is not there', async () => {
     const { call } = await aPackage('1.0.0')
     for (const method of ['POST', 'DELETE'] as const) {
       expect((await call(method, `${lib}/3.0.0/quarantine`)).statusCode).toBe(404)

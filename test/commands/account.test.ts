@@ -10,7 +10,7 @@ describe('svc account create', () => {
     return isPassword(password, rows[0].password_hash)
   }
 
-  it('makes an account with a password of its own, and prints that', async () => {
+  it('makes an account with a generated password, and prints it', async () => {
     const made = await svc.json('account', 'create', 'ann')
     expect(made).toEqual({ username: 'ann', password: expect.stringMatching(/^[0-9A-Za-z]{25}$/) })
     expect(await opens('ann', made['password'] ?? '')).toBe(true)

@@ -92,7 +92,7 @@ describe('svc', () => {
     expect(stderr).not.toContain('secret')
   })
 
-  it('says in one line that nobody reads its answer', async () => {
+  it('says in one line that nobody reads its output', async () => {
     const { code, stderr } = await paste(`"${process.execPath}" "${program}" --help > /dev/full`, '/tmp')
     expect([code, stderr]).toEqual([1, 'svc: The output could not be written (ENOSPC).\n'])
   })

@@ -19,7 +19,7 @@ describe('transaction', () => {
     return rowCount
   }
 
-  it('commits what its work did, and answers what it answered', async () => {
+  it('commits its work, and returns the result', async () => {
     const answer = await transaction(database.db, async (tx) => {
       await tx.query(insert, ['kept'])
       return 'answer'

@@ -62,7 +62,7 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     expect(texts).toEqual([])
   })
 
-  it('answers each token request with one named statement', async () => {
+  it('runs one named statement for each token request', async () => {
     const client = await anAuthorizedApplication(t)
     const code = await client.newCode()
     let pair = {} as TokenResponse

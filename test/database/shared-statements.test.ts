@@ -21,7 +21,7 @@ function aStatement() {
 }
 
 describe('statements that calls share (DESIGN §5)', () => {
-  it('asks for those of one turn of the event loop together, and answers each its own', async () => {
+  it('runs the calls of one turn of the event loop together, and returns to each its own result', async () => {
     const { asked, ask, turn, end } = aStatement()
     const answers = Promise.all(['a', 'b', 'c'].map(ask))
     expect(asked).toEqual([])
@@ -78,7 +78,7 @@ describe('statements that calls share (DESIGN §5)', () => {
     expect(await later).toBe('C')
   })
 
-  it('answers who waits also when the statements before have failed', async () => {
+  it('also runs waiting calls when the statements before have failed', async () => {
     const { ask, turn, end } = aStatement()
     const answers: Promise<string>[] = []
     for (const call of ['bad', 'bad', 'c']) {

@@ -127,7 +127,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
   })
 
   it.each(['down', '500', '503'] as const)(
-    'answers 503 to pushes and pulls while the store is %s, and loses nothing',
+    'responds with 503 to pushes and pulls while the store is %s, and loses nothing',
     async (fault) => {
       const { ask, below, path, push } = await aPublished(proxied)
       store?.fail(fault)
@@ -148,7 +148,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     },
   )
 
-  it('answers 507 to a push while the store is full', async () => {
+  it('responds with 507 to a push while the store is full', async () => {
     const { push } = await aCaller(t)
     store?.fail('full', 'PUT')
     const pushed = await push('1.0.0')

@@ -17,20 +17,20 @@ describe('a request that cannot be read', () => {
     return await text(socket)
   }
 
-  it.each([9_000, 12_000])('answers 400 by a page to an address of %i bytes (OAUTH 50)', async (length) => {
+  it.each([9_000, 12_000])('responds with a 400 page to a URL of %i bytes (OAUTH 50)', async (length) => {
     const answer = await fetch(`http://127.0.0.1:${port}/oauth2/auth?state=${'x'.repeat(length)}`)
     expect(answer.status).toBe(400)
     expect(await answer.text()).toContain('link is not accessible')
   })
 
-  it.each([20_000, 60_000, 200_000])('answers 414 to one of %i bytes (OAUTH 50)', async (length) => {
+  it.each([20_000, 60_000, 200_000])('responds with 414 to one of %i bytes (OAUTH 50)', async (length) => {
     const answer = await send(
       `GET /oauth2/auth?state=${'x'.repeat(length)} HTTP/1.1\r\nhost: svc.test\r\n\r\n`,
     )
     expect(answer).toMatch(/^HTTP\/1\.1 414 URI Too Long\r\n/)
   })
 
-  it('answers 431 to headers that are too large, and 400 to what is no HTTP', async () => {
+  it('responds with 431 to headers that are too large, and 400 to what is no HTTP', async () => {
     const large = `GET / HTTP/1.1\r\nhost: svc.test\r\ncookie: ${'x'.repeat(20_000)}\r\n\r\n`
     expect(await send(large)).toMatch(/^HTTP\/1\.1 431 Request Header Fields Too Large\r\n/)
     expect(await send('nonsense\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n[^{]*Bad Request$/)

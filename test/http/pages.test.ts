@@ -39,7 +39,7 @@ describe('GET /assets/…/script.js', () => {
 describe('GET /assets/…', () => {
   const t = useApp()
 
-  it('answers the stylesheet that pages link to, to be kept for good', async () => {
+  it('returns the stylesheet that pages link to, with a cache time without end', async () => {
     const { body } = await t.app.inject('/login')
     const address = /rel="stylesheet" href="([^"]+)"/.exec(body)?.[1] as string
     const answer = await t.app.inject(address)

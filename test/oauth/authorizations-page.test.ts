@@ -103,10 +103,13 @@ describe('/settings/authorizations', () => {
     expect(await isLive(id)).toBe(false)
   })
 
-  it.each(['', 'x', '-1', '99999999999999999999', '1 or 1=1'])('answers 404 for the id %j', async (id) => {
-    const { withdraw } = await aGrant()
-    expect((await withdraw(id)).statusCode).toBe(404)
-  })
+  it.each(['', 'x', '-1', '99999999999999999999', '1 or 1=1'])(
+    'responds with 404 for the id %j',
+    async (id) => {
+      const { withdraw } = await aGrant()
+      expect((await withdraw(id)).statusCode).toBe(404)
+    },
+  )
 
   it("leaves another account's authorization alone, and tells nothing of it", async () => {
     const theirs = await aGrant({ name: 'Private affair' })

@@ -103,7 +103,7 @@ describe('GET /oauth2/auth', () => {
       expect(unknown.body).not.toContain('script')
     })
 
-    it('answers 400 to an address longer than 8 kB (50)', async () => {
+    it('responds with 400 to a URL longer than 8 kB (50)', async () => {
       await expectPage(authorizeLink(await anApplication(t.db), { state: 'x'.repeat(8200) }), 'longer than')
     })
   })
@@ -319,7 +319,7 @@ describe('GET /oauth2/auth', () => {
   })
 
   it.each(['OPTIONS', 'PUT', 'DELETE', 'PATCH'] as const)(
-    'answers %s with a 405 page and no CORS header (42)',
+    'responds to %s with a 405 page and no CORS header (42)',
     async (method) => {
       const application = await anApplication(t.db)
       const refusal = await t.app.inject({
@@ -382,7 +382,7 @@ describe('GET /oauth2/auth', () => {
       }
     })
 
-    it('asks again for more scopes, and then keeps two grants, neither of which covers both', async () => {
+    it('asks again for more scopes, and then keeps two grants that each cover one request only', async () => {
       const { application, cookie, account } = await aConsent('account-email:r')
       const page = await open(t, authorizeLink(application, { scope: 'account-profile:r' }), cookie)
       expect(page.statusCode).toBe(200)

@@ -69,7 +69,7 @@ describe('client authentication', () => {
     expect(answer.json().error).toBe('invalid_client')
   })
 
-  it('answers every failure with one and the same refusal (OAUTH 73, 74, 75, 80, 81, 122)', async () => {
+  it('returns the same error for every failure (OAUTH 73, 74, 75, 80, 81, 122)', async () => {
     const { clientId } = await anApplication(t.db)
     const suspended = await anApplication(t.db)
     await setApplicationStatus(t.db, suspended.clientId, 'suspended')
@@ -184,7 +184,7 @@ describe('many failed client authentications', () => {
   const fail = (clientId: string, address: string, times: number) =>
     Promise.all(Array.from({ length: times }, () => revoke(basicOf(clientId, 'wrong'), address)))
 
-  it('are answered 429 for that client from that address, while a right secret works (OAUTH 83)', async () => {
+  it('get 429 for that client from that IP, while a right secret works (OAUTH 83)', async () => {
     const { clientId, basic } = await anApplication(t.db)
     const other = await anApplication(t.db)
     const answers = await fail(clientId, '192.0.2.1', 40)
@@ -201,7 +201,7 @@ describe('many failed client authentications', () => {
     expect((await revoke(basic, '192.0.2.2')).statusCode).toBe(200)
   })
 
-  it('are answered 429 for the address that tries many clients (OAUTH 83)', async () => {
+  it('get 429 for the IP that tries many clients (OAUTH 83)', async () => {
     await Promise.all(Array.from({ length: 120 }, () => fail(makeClientId(), '2001:db8::1', 1)))
     expect((await revoke(basicOf(makeClientId(), 'wrong'), '2001:db8::2')).statusCode).toBe(429)
     expect((await revoke(basicOf(makeClientId(), 'wrong'), '2001:db8:0:1::1')).statusCode).toBe(401)

@@ -143,7 +143,7 @@ describe('POST /oauth2/auth', () => {
     expect(rowCount).toBe(1)
   })
 
-  it('refuses the answer of another account than the one that was asked (45)', async () => {
+  it('refuses the decision of another account than the one that saw the page (45)', async () => {
     const { page, account } = await aQuestion()
     const other = await aQuestion()
     const before = await countCodes()
@@ -157,7 +157,7 @@ describe('POST /oauth2/auth', () => {
     expect(await grantsOf(account)).toEqual([])
   })
 
-  it('refuses an answer after signing out', async () => {
+  it('refuses a decision after signing out', async () => {
     const { page, cookie } = await aQuestion()
     await post(t.app, '/logout', cookie, { csrf_token: hiddenFields(page).csrf_token })
     const before = await countCodes()
@@ -179,7 +179,7 @@ describe('POST /oauth2/auth', () => {
     expect(await grantsOf(account)).toEqual([{ scopes: ['account-email:r'], paths: [] }])
   })
 
-  it('refuses an answer that comes too late, or for an application that is suspended meanwhile', async () => {
+  it('refuses a decision that comes too late, or after the application was suspended', async () => {
     const late = await aQuestion()
     await t.db.query(`update authorization_request set expires_at = now() where account_id = $1`, [
       late.account.id,
@@ -196,7 +196,7 @@ describe('POST /oauth2/auth', () => {
   })
 
   it.each([{ decision: '' }, { decision: 'maybe' }, { request: '' }, { request: 'x'.repeat(43) }])(
-    'answers a form with %o by a 400 page',
+    'responds to a form with %o with a 400 page',
     async (fields) => {
       const { page, cookie } = await aQuestion()
       expect((await answer(t, page, cookie, 'approve', fields)).statusCode).toBe(400)

@@ -122,7 +122,7 @@ describe('POST /oauth2/introspect', () => {
     expect((await ask(t, application, 'introspect', { token: '' })).json().error).toBe('invalid_request')
   })
 
-  it('answers calls that come together each its own', async () => {
+  it('returns to each of concurrent calls its own result', async () => {
     const mine = await anAuthorizedApplication(t)
     const theirs = await anAuthorizedApplication(t)
     const wrong = { basic: basicOf(mine.application.clientId, 'wrong') }

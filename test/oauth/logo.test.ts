@@ -5,7 +5,7 @@ import { anApplication, pixel } from '../support/oauth-actors.ts'
 describe('GET /applications/:clientId/logo', () => {
   const t = useApp()
 
-  it('answers the image as what it is, and nothing else', async () => {
+  it('returns the image with its own type, and nothing else', async () => {
     const { clientId } = await anApplication(t.db)
     const logo = await t.app.inject(`/applications/${clientId}/logo`)
     expect(logo.statusCode).toBe(200)
@@ -18,7 +18,7 @@ describe('GET /applications/:clientId/logo', () => {
     })
   })
 
-  it('answers 304 to whoever has it', async () => {
+  it('responds with 304 to a browser that has it', async () => {
     const { clientId } = await anApplication(t.db)
     const url = `/applications/${clientId}/logo`
     const etag = String((await t.app.inject(url)).headers.etag)
@@ -42,7 +42,7 @@ describe('GET /applications/:clientId/logo', () => {
     expect((await t.app.inject({ url: '/applications/nobody12/logo', method: 'HEAD' })).statusCode).toBe(404)
   })
 
-  it('answers 404 for an application that is unknown or pending', async () => {
+  it('responds with 404 for an application that is unknown or pending', async () => {
     const { clientId } = await anApplication(t.db, { status: 'pending' })
     for (const id of [clientId, 'nobody12', '%00', 'x'.repeat(400)]) {
       expect((await t.app.inject(`/applications/${id}/logo`)).statusCode).toBe(404)

@@ -28,7 +28,7 @@ describe('GET /.well-known/oauth-authorization-server', () => {
     })
   })
 
-  it('answers other methods with 405', async () => {
+  it('responds to other methods with 405', async () => {
     const answer = await t.app.inject({ method: 'POST', url })
     expect(answer.statusCode).toBe(405)
     expect(answer.headers['allow']).toBe('GET, HEAD')

@@ -62,7 +62,7 @@ describe('two processes on one database', () => {
     expect(await works(second, issued(answers)[0]?.access_token ?? '')).toBe(true)
   })
 
-  it('answer one refresh token with one pair (OAUTH 108)', async () => {
+  it('return one pair for one refresh token (OAUTH 108)', async () => {
     const { tokens, refresh } = await anApplicationOfBoth()
     const { refresh_token } = await tokens()
     const answers = await Promise.all(times(20, (i) => refresh(refresh_token, i)))

@@ -54,7 +54,7 @@ describe('POST /oauth2/revoke', () => {
   })
 
   it.each(['x', makeSecret('access'), makeSecret('refresh'), '…'])(
-    'answers 200 to a token that is unknown (OAUTH 120): %s',
+    'responds with 200 to a token that is unknown (OAUTH 120): %s',
     async (token) => {
       const { revoke } = await anAuthorizedApplication(t)
       const answer = await revoke(token)
@@ -63,7 +63,7 @@ describe('POST /oauth2/revoke', () => {
     },
   )
 
-  it('answers 200 to expired tokens, and ends nothing by them (OAUTH 120)', async () => {
+  it('responds with 200 to expired tokens, and ends nothing by them (OAUTH 120)', async () => {
     const { tokens, refresh, revoke } = await anAuthorizedApplication(t)
     const old = await tokens()
     const next = (await refresh(old.refresh_token)).json()
@@ -87,7 +87,7 @@ describe('POST /oauth2/revoke', () => {
     expect(await works(t, personal)).toBe(true)
   })
 
-  it('answers 401 as SPEC 4.3 says when the client is not who it says (OAUTH 122)', async () => {
+  it('responds with 401 as SPEC 4.3 says when the client is not who it says (OAUTH 122)', async () => {
     const { tokens } = await anAuthorizedApplication(t)
     const pair = await tokens()
     const answer = await postForm(t, '/oauth2/revoke', `token=${pair.refresh_token}`)
@@ -118,7 +118,7 @@ describe('POST /oauth2/revoke', () => {
     },
   )
 
-  it('answers 200 again and again (OAUTH 126)', async () => {
+  it('responds with 200 again and again (OAUTH 126)', async () => {
     const { tokens, revoke } = await anAuthorizedApplication(t)
     const pair = await tokens()
     for (const token of [pair.access_token, pair.access_token, pair.refresh_token, pair.refresh_token]) {

@@ -12,7 +12,7 @@ const codeChallenge = createHash('sha256').update(verifier).digest('base64url')
 describe('POST /oauth2/token with grant_type=authorization_code', () => {
   const t = useApp()
 
-  it('answers a pair, in the form of SPEC 4.2 (OAUTH 51, 52, 53, 84)', async () => {
+  it('returns a pair, in the form of SPEC 4.2 (OAUTH 51, 52, 53, 84)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const answer = await exchange(await newCode())
     expect(answer.statusCode).toBe(200)
@@ -162,7 +162,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect(answer.json().scope).toBe('account-profile:r')
   })
 
-  it('refuses the code of an account that was disabled meanwhile (OAUTH 100)', async () => {
+  it('refuses the code of an account that was disabled after the consent (OAUTH 100)', async () => {
     const { exchange, newCode, account } = await anAuthorizedApplication(t)
     const code = await newCode()
     await t.db.query('update account set disabled_at = now() where id = $1', [account.id])

@@ -107,7 +107,7 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     expect(await works(t, theirs.access_token)).toBe(true)
   })
 
-  it('revoke each token for itself, and answer false for wrong credentials (OAUTH 118–121)', async () => {
+  it('revoke each token for itself, and return false for wrong credentials (OAUTH 118–121)', async () => {
     const mine = await anAuthorizedApplication(t)
     const theirs = await anAuthorizedApplication(t)
     const [one, other, third] = [await mine.tokens(), await mine.tokens(), await theirs.tokens()]

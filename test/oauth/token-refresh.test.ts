@@ -13,7 +13,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     return { ...actor, old: await actor.tokens() }
   }
 
-  it('answers a new pair with the full lifetimes (OAUTH 101)', async () => {
+  it('returns a new pair with the full lifetimes (OAUTH 101)', async () => {
     const { refresh, old } = await aPair()
     await pass(t.db, 3600)
     const answer = await refresh(old.refresh_token)
@@ -35,7 +35,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect(await works(t, old.access_token)).toBe(false)
   })
 
-  it('answers the very same pair within the grace period (OAUTH 103, 115)', async () => {
+  it('returns the very same pair within the grace period (OAUTH 103, 115)', async () => {
     const { refresh, old } = await aPair()
     const first = (await refresh(old.refresh_token)).json()
     await pass(t.db, 100)
@@ -93,7 +93,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect(await works(t, next.access_token)).toBe(true)
   })
 
-  it('answers twenty racing requests with one pair, stored once (OAUTH 108)', async () => {
+  it('returns one pair to twenty racing requests, stored once (OAUTH 108)', async () => {
     const { refresh, old, authorization } = await aPair()
     const answers = await Promise.all(Array.from({ length: 20 }, () => refresh(old.refresh_token)))
     expect(answers.map(({ statusCode }) => statusCode)).toEqual(Array(20).fill(200))

@@ -22,7 +22,7 @@ describe('POST /oauth2/token', () => {
   }
 
   it.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const)(
-    'answers %s with 405 and reads no credentials from the query (OAUTH 54, 127)',
+    'responds to %s with 405 and reads no credentials from the query (OAUTH 54, 127)',
     async (method) => {
       for (const endpoint of ['token', 'revoke', 'introspect']) {
         const answer = await t.app.inject({ method, url: `/oauth2/${endpoint}?client_id=a&client_secret=b` })
@@ -231,7 +231,7 @@ describe('an unknown path under /oauth2', () => {
 describe('a fault of the server', () => {
   const t = useApp()
 
-  it('is answered without detail, and logged once (OAUTH 66)', async () => {
+  it('is reported without detail, and logged once (OAUTH 66)', async () => {
     const application = await anApplication(t.db)
     await t.db.query('alter view application_credential rename to elsewhere')
     for (const [endpoint, parameter] of [

@@ -171,7 +171,7 @@ describe('GET /<group>/<name>', () => {
   })
 
   it.each(['/a%00b/c', '/acme/php?q=%00', '/acme/php?q=a&q=b', '/ACME/PHP', '/acme/%20'])(
-    'answers %s with a page',
+    'responds to %s with a page',
     async (url) => {
       const answer = await look(url)
       expect([400, 404]).toContain(answer.statusCode)

@@ -124,7 +124,7 @@ describe('an upload whose server is killed (kill -9)', () => {
     await expectNothingPublished(registry)
   })
 
-  it('has lost nothing once it has answered', async () => {
+  it('has lost nothing after it has responded', async () => {
     const { push, pull, zip } = await aRegistry()
     const server = await start()
     const { url } = (await (await push(server)).json()) as { url: string }

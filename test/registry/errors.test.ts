@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { errcode, notAuthorized, RegistryError } from '../../src/registry/errors.ts'
 
 describe('RegistryError', () => {
-  it('answers errcode and errmsg, and nothing it was not given', () => {
+  it('contains errcode and errmsg, and nothing it was not given', () => {
     const refusal = new RegistryError(errcode.notFound, 'no such package')
     expect(refusal).toBeInstanceOf(Error)
     expect(refusal.message).toBe('no such package')

@@ -29,7 +29,7 @@ describe('a package that something else is changing', () => {
     expect(new Set(statuses)).toEqual(new Set([201]))
   })
 
-  it('answers a push with 503 and Retry-After when it takes too long', async () => {
+  it('returns a push with 503 and Retry-After when it takes too long', async () => {
     const { push } = await aPublisher(t)
     await push('1.0.0')
     await holdPackage(async () => {

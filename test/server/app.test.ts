@@ -28,7 +28,7 @@ describe('a URL that cannot be decoded', () => {
     expect(answer.json()).toMatchObject(body)
   })
 
-  it('is answered with a page everywhere else', async () => {
+  it('gets a page everywhere else', async () => {
     const answer = await t.app.inject('/acme/%zz')
     expect(answer.statusCode).toBe(400)
     expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
@@ -50,7 +50,7 @@ describe('a method that nobody knows', () => {
     expect(answer.json()).toMatchObject(body)
   })
 
-  it('is answered with a page everywhere else', async () => {
+  it('gets a page everywhere else', async () => {
     const answer = await t.app.inject({ method: 'PROPFIND', url: '/acme/php' })
     expect(answer.statusCode).toBe(404)
     expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')

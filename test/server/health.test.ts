@@ -24,7 +24,7 @@ describe('GET /healthz and /readyz', () => {
     expect(answer.json()).toEqual({ status: 'ok' })
   })
 
-  it('is ready when the database answers and no migration is missing', async () => {
+  it('is ready when the database responds and no migration is missing', async () => {
     const answer = await t.app.inject('/readyz')
     expect(answer.statusCode).toBe(200)
     expect(answer.json()).toEqual({ status: 'ready' })

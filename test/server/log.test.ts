@@ -4,7 +4,7 @@ import { useApp } from '../support/app.ts'
 describe('the log', () => {
   const t = useApp()
 
-  it('has one line for each request: what was asked, from where, what was answered, and how fast', async () => {
+  it('has one line for each request: method and path, client IP, status, and duration', async () => {
     await t.app.inject('/api/user?secret=1')
     await expect.poll(() => t.log()).toContain('request completed')
     const lines = t.log().trimEnd().split('\n')

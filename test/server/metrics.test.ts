@@ -21,14 +21,14 @@ function answered(method: string, route: string, status: number): string {
 }
 
 describe('GET /metrics (DESIGN §4)', () => {
-  it('answers in the text format of Prometheus', async () => {
+  it('responds in the text format of Prometheus', async () => {
     const answer = await t.app.inject('/metrics')
     expect(answer.statusCode).toBe(200)
     expect(answer.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8')
     expect(answer.body).toContain('# TYPE svc_http_request_duration_seconds histogram')
   })
 
-  it('counts answers by method, route and status', async () => {
+  it('counts responses by method, route and status', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     await push('v2')

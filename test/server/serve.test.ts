@@ -108,7 +108,7 @@ describe('svc serve', () => {
     expect(await create('four', {})).toBe('https://moved.example.com/noted/four/-/packages/')
   })
 
-  it('renders documents anew after a change of BASE_URL, and serves the stored ones meanwhile', async () => {
+  it('renders documents again after a change of BASE_URL, and serves the stored ones until then', async () => {
     const repository = await aRepository(database.db, { visibility: 'public' })
     const before = { repositoryId: repository.id, baseUrl: 'https://old.example.com' }
     await noteListingChange(database.db, before.repositoryId)
@@ -142,7 +142,7 @@ describe('svc serve', () => {
 
   it.each([
     [
-      'an answered request whose body never ends',
+      'a request with a response and a body that never ends',
       'POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nuser',
     ],
     ['half a header', 'GET / HTTP/1.1\r\nHo'],

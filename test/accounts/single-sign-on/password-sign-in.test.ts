@@ -44,7 +44,7 @@ describe('PASSWORD_SIGN_IN=admins', () => {
     expect((await passwordSignIn(t, root.username)).statusCode).toBe(303)
   })
 
-  it('tells whoever has a wrong password nothing about the account', async () => {
+  it('tells nothing about the account after a wrong password', async () => {
     const [ann, root] = [await anAccount(t.db), await anAccount(t.db, { isAdmin: true })]
     const problems = await Promise.all(
       [ann.username, root.username].map(async (name) => problemOf(await passwordSignIn(t, name, 'wrong'))),

@@ -135,7 +135,7 @@ describe('startEmbeddedPostgres', () => {
     expect(await asleep).toMatch(/terminat/)
   })
 
-  it('gives PostgreSQL a session of its own, out of the reach of Ctrl-C', async () => {
+  it('gives PostgreSQL its own session, so that Ctrl-C does not end it', async () => {
     const dataDir = await aDataDir()
     const postgres = await start(dataDir)
     const { pid } = (await postmasterOf(dataDir)) ?? { pid: 0 }

@@ -16,7 +16,7 @@ const packageOf = (...entries: CraftedEntry[]) => craftZip([manifest, ...entries
 const link = (name: string, target: string): CraftedEntry => ({ name, content: target, mode: 0o120777 })
 
 describe('judgeArchive', () => {
-  it('answers the manifest and what it counted', async () => {
+  it('returns the manifest and what it counted', async () => {
     const judged = await judgeZip(aZip({ 'composer.json': json, 'src/Lib.php': php }))
     expect(judged).toEqual({
       manifest: Buffer.from(json),

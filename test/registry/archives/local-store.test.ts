@@ -61,7 +61,7 @@ describe('receiveArchive', () => {
     expect(received).toMatchObject({ size: 0, sha256: createHash('sha256').digest('hex') })
   })
 
-  it('refuses a byte too many with 413, and leaves the socket open for the answer', async () => {
+  it('refuses a byte too many with 413, and leaves the socket open for the response', async () => {
     const body = new PassThrough()
     body.write('an archive, ')
     const refused = receiveArchive(volume, body, { maxBytes: 11 })
@@ -185,7 +185,7 @@ describe('read, openFile, stat and verifyArchive', () => {
     expect(await verifyArchive(volume, sha256)).toBe(true)
   })
 
-  it('answer null for what is not', async () => {
+  it('return null for an archive that does not exist', async () => {
     expect(await volume.read(sha256)).toBeNull()
     expect(await volume.openFile(sha256)).toBeNull()
     expect(await volume.stat(sha256)).toBeNull()

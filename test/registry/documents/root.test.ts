@@ -27,7 +27,7 @@ async function addNames({ repository }: Publisher, names: string[]): Promise<voi
 }
 
 describe('packages.json while names are published', () => {
-  it('has each name as soon as its upload is answered, of twenty at once', async () => {
+  it('has each name as soon as its upload gets its response, of twenty at once', async () => {
     const publisher = await aPublisher(t)
     const names = Array.from({ length: 20 }, (_, i) => `acme/lib${String.fromCharCode(97 + i)}`)
     await Promise.all(

@@ -98,7 +98,7 @@ describe('isPlatformName', () => {
 })
 
 describe('readPackageName', () => {
-  it('answers the name in lower case', () => {
+  it('returns the name in lower case', () => {
     expect(readPackageName('Acme/Lib')).toBe('acme/lib')
   })
 

@@ -41,7 +41,7 @@ function refusalOf(act: () => unknown): RegistryError {
 }
 
 describe('isSemver', () => {
-  it.each(samples)('answers $semver for $version', ({ version, semver }) => {
+  it.each(samples)('returns $semver for $version', ({ version, semver }) => {
     expect(isSemver(version)).toBe(semver)
   })
 
@@ -185,7 +185,7 @@ describe('readVersion', () => {
     expect(refusal.body.warning).not.toContain('did you mean')
   })
 
-  it.each(['v1.0.0', 'V1.0.0'])('asks whoever sends %s whether 1.0.0 was meant', (version) => {
+  it.each(['v1.0.0', 'V1.0.0'])('suggests 1.0.0 for %s', (version) => {
     const { body } = refusalOf(() => readVersion(version))
     expect(body.errmsg).toBe(`validate [Version:${version}] failed`)
     expect(body.warning).toBe('did you mean 1.0.0?')

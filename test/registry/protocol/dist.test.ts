@@ -17,7 +17,7 @@ async function aPublishedArchive(zip = aPackageZip('acme/lib')) {
 }
 
 describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () => {
-  it('answers the very bytes that were uploaded', async () => {
+  it('returns the very bytes that were uploaded', async () => {
     const { ask, dist, zip, sha256 } = await aPublishedArchive()
     const answer = await ask(dist)
     expect(answer.statusCode).toBe(200)
@@ -36,7 +36,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect(answer.headers['content-encoding']).toBeUndefined()
   })
 
-  it('answers the very bytes of an archive that is too large for one read', async () => {
+  it('returns the very bytes of an archive that is too large for one read', async () => {
     const noise = randomBytes(5_000_000)
     const large = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': noise })
     const { ask, dist } = await aPublishedArchive(large)
@@ -45,7 +45,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect(part.rawPayload.equals(large.subarray(1000, 601_000))).toBe(true)
   })
 
-  it('answers ranges of a small archive, the first time and from memory', async () => {
+  it('returns ranges of a small archive, the first time and from memory', async () => {
     const zip = aPackageZip('acme/lib', { description: 'in parts' })
     const { ask, dist } = await aPublishedArchive(zip)
     for (const [range, expected] of [
@@ -59,7 +59,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect((await ask(dist)).rawPayload.equals(zip)).toBe(true)
   })
 
-  it('answers HEAD with the same headers and no body', async () => {
+  it('responds to HEAD with the same headers and no body', async () => {
     const { ask, dist, zip } = await aPublishedArchive()
     const answer = await ask(dist, { method: 'HEAD' })
     expect([answer.statusCode, answer.body]).toEqual([200, ''])
@@ -78,7 +78,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect((await ask(dist, { method: 'HEAD' })).statusCode).toBe(500)
   })
 
-  it('answers 304 to who has it', async () => {
+  it('responds with 304 to a client that has it', async () => {
     const { ask, dist, sha256 } = await aPublishedArchive()
     for (const tag of [`"${sha256}"`, `"other", W/"${sha256}"`, '*']) {
       const answer = await ask(dist, { headers: { 'if-none-match': tag } })
@@ -87,7 +87,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect((await ask(dist, { headers: { 'if-none-match': '"other"' } })).statusCode).toBe(200)
   })
 
-  it('answers a range, and only while the copy is the same', async () => {
+  it('returns a range, and only while the copy is the same', async () => {
     const { ask, dist, zip, sha256 } = await aPublishedArchive()
     const answer = await ask(dist, { headers: { range: 'bytes=10-19', 'if-range': `"${sha256}"` } })
     expect(answer.statusCode).toBe(206)

@@ -145,7 +145,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
     ])
   })
 
-  it('answers for a claimed name even where it has no versions', async () => {
+  it('returns a document for a claimed name even without versions', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     expect((await ask('p2/acme/lib~dev.json')).json().packages).toEqual({ 'acme/lib': [] })
@@ -183,7 +183,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
     expect(plain.headers['cache-control']).toBe('private, no-cache')
   })
 
-  it('answers 304 without a body to the very Last-Modified it gave', async () => {
+  it('responds with 304 without a body to exactly the Last-Modified that it sent', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     const { headers } = await ask('p2/acme/lib.json')
@@ -206,7 +206,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
     expect(new Set(dates).size).toBe(4)
   })
 
-  it('checks access before it answers 304', async () => {
+  it('checks access before it responds with 304', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     const { headers } = await ask('p2/acme/lib.json')
@@ -232,7 +232,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
     expect(answer.json().warning).toContain('revoked')
   })
 
-  it('answers HEAD without a body', async () => {
+  it('responds to HEAD without a body', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     const plain = await ask('p2/acme/lib.json')
@@ -263,7 +263,7 @@ describe('who may pull (DESIGN §7)', () => {
     expect(nowhere.headers['www-authenticate']).toBe(hidden.headers['www-authenticate'])
   })
 
-  it('answers the same to a token for what it may not see and for what does not exist', async () => {
+  it('responds in the same way for what a token may not see and for what does not exist', async () => {
     const mine = await aPublisher(t)
     const others = await aPublisher(t)
     const hidden = await others.ask('packages.json', { headers: { authorization: mine.authorization } })

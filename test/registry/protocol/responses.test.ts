@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { sendRegistryError } from '../../../src/registry/protocol/responses.ts'
 
 describe('an upload that meets a full volume', () => {
-  it('is answered with errcode 8 and 507 (COMPOSER D)', async () => {
+  it('gets errcode 8 and 507 (COMPOSER D)', async () => {
     const app = Fastify()
     app.setErrorHandler(sendRegistryError)
     app.put('/upload', () => writeFile('/dev/full', 'an archive'))

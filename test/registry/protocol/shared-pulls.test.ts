@@ -18,7 +18,7 @@ async function countStatements(name: string, act: () => Promise<unknown>): Promi
 }
 
 describe('pulls that come together', () => {
-  it('share a statement, and each gets the answer to its own path, token and coding', async () => {
+  it('share a statement, and each gets the response for its own path, token and coding', async () => {
     const one = await aPublisher(t)
     const other = await aPublisher(t)
     await one.push('1.0.0', { name: 'acme/one', manifest: { description: 'of one' } })

@@ -106,7 +106,7 @@ describe('an upload whose body is already on its way', () => {
     expect(taken).toBeLessThan(bytes / 2)
   })
 
-  it('is not reset under a client that has not yet noticed the answer', async () => {
+  it('is not reset before the client has read the response', async () => {
     const { path, authorization } = await aPublisher(t)
     const bytes = 300 * 1024
     const head = { Authorization: authorization, 'Content-Length': String(bytes) }
@@ -194,7 +194,7 @@ describe('an upload whose body is already on its way', () => {
     expect(t.log()).not.toContain('"level":50')
   })
 
-  it('publishes nothing when the token is revoked meanwhile', async () => {
+  it('publishes nothing when the token is revoked during the upload', async () => {
     const publisher = await aPublisher(t)
     const zip = aPackageZip('acme/lib')
     const head = { Authorization: publisher.authorization, 'Content-Length': String(zip.length) }

@@ -163,7 +163,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect(await readdir(join(t.config.dataDir, 'tmp'))).toEqual([])
   })
 
-  it('answers 200 to the same bytes again, and errcode 6 to other bytes', async () => {
+  it('responds with 200 to the same bytes again, and errcode 6 to other bytes', async () => {
     const { push, ask } = await aPublisher(t)
     const first = await push('1.0.0')
     const again = await push('1.0.0')
@@ -193,7 +193,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect(entry).toMatchObject({ dist: { url: won.url, shasum: won.shasum } })
   })
 
-  it('answers 200 to the nine losers of a race with the same bytes', async () => {
+  it('responds with 200 to the nine losers of a race with the same bytes', async () => {
     const { push } = await aPublisher(t)
     const answers = await Promise.all(Array.from({ length: 10 }, () => push('1.0.0')))
     expect(statusesOf(answers)).toEqual([...Array(9).fill(200), 201])
@@ -266,7 +266,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
 })
 
 describe('every other address and method below the registry', () => {
-  it('answers in the registry’s dialect', async () => {
+  it('responds in the registry’s error format', async () => {
     const { ask, path } = await aPublisher(t)
     for (const below of ['nothing', 'upload', 'upload/acme/lib', 'p2', 'dist/a/b']) {
       const answer = await ask(below)
