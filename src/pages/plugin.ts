@@ -27,6 +27,7 @@ import type { PagesContext } from './permit.ts'
 import { repositoryPageRoutes } from './repository.ts'
 import { repositorySettingsRoutes } from './repository-settings.ts'
 import { searchPageRoutes } from './search.ts'
+import { uploadPageRoutes } from './upload.ts'
 import { upstreamPageRoutes } from './upstreams.ts'
 
 /** The pages for people who use the registries (DESIGN §4). */
@@ -63,6 +64,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await packageActivityRoutes(app, context)
     await badgeRoutes(app, context)
     await downloadRoutes(app, { ...context, store })
+    await uploadPageRoutes(app, { ...context, archives: store })
   })
 }
 

@@ -21,6 +21,7 @@ import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/toke
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
 import { renderOutdatedJob } from '../registry/documents/rerender.ts'
 import { renderReadmesJob } from '../registry/readmes/render-readme.ts'
+import { deleteExpiredUploads } from '../registry/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rollDownloadsJob } from '../registry/tables/downloads.ts'
 import { sweepEventsJob } from '../registry/tables/events.ts'
@@ -45,6 +46,7 @@ export const jobs: readonly Job[] = [
     deleteExpiredInvitations,
     deleteExpiredAttempts,
     deleteExpiredMisses,
+    deleteExpiredUploads,
   ]),
   collectGarbageJob,
   renderOutdatedJob,

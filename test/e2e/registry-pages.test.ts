@@ -50,6 +50,26 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     })
   }
 
+  for (const javaScriptEnabled of [false, true]) {
+    it(`publishes a zip, ${javaScriptEnabled ? 'with progress' : 'without JavaScript'}`, async () => {
+      const { page, repository } = await anAdmin({ javaScriptEnabled })
+      await page.goto(`/${repository.path}/-/upload`)
+      const choose = (name: string, buffer: Buffer) =>
+        page.getByLabel('Zip file').setInputFiles({ name, mimeType: 'application/zip', buffer })
+      const send = () => page.getByRole('button', { name: 'Upload', exact: true }).click()
+      await choose('broken.zip', Buffer.from('hello'))
+      await send()
+      await page.getByRole('alert').getByText('not a zip file').waitFor()
+      await choose('lib-2.0.0.zip', aFullPackage())
+      await send()
+      await page.getByRole('heading', { name: 'What would be published' }).waitFor()
+      await page.getByLabel('Version').fill('2.1.0')
+      await page.getByRole('button', { name: 'Check this version' }).click()
+      await page.getByRole('button', { name: 'Publish acme/lib 2.1.0' }).click()
+      await page.getByText('acme/lib 2.1.0 is published.').waitFor()
+    })
+  }
+
   it('copies a command, focuses the search with /, and shows relative times', async () => {
     const { page } = await anAdmin()
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: baseURL })
@@ -68,7 +88,23 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const { page, repository } = await anAdmin()
     const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
     const own = `/${repository.path}`
-    const below = ['', '/-/members', '/-/activity', '/-/settings', '/packages/acme/lib']
+    await page.goto(`${own}/-/upload`)
+    const buffer = aFullPackage()
+    const zip = { name: 'lib-2.0.0.zip', mimeType: 'application/zip', buffer }
+    await page.getByLabel('Zip file').setInputFiles(zip)
+    await page.getByRole('button', { name: 'Upload', exact: true }).click()
+    await page.getByRole('heading', { name: 'What would be published' }).waitFor()
+    const preview = new URL(page.url()).pathname.slice(own.length)
+    const below = [
+      '',
+      '/-/upload',
+      preview,
+      `${preview}?version=x`,
+      '/-/members',
+      '/-/activity',
+      '/-/settings',
+      '/packages/acme/lib',
+    ]
     const tabs = ['versions', 'dependencies', 'dependents', 'files', 'compare', 'advisories', 'activity']
     const files = ['files?path=src', 'files?path=src/Lib.php']
     const more = [...tabs, ...files].map((tab) => `/packages/acme/lib/-/${tab}`)
@@ -96,7 +132,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
         await page.setViewportSize({ width: 1280, height: 800 })
       }
     }
-  }, 180_000)
+  }, 300_000)
 })
 
 /** A package with what its pages can show. */

@@ -96,3 +96,54 @@ for (const link of document.querySelectorAll('a[data-confirm]')) {
     }
   })
 }
+
+/* An upload shows its progress. The whole area of the field takes a file that is dropped. */
+function watchUpload() {
+  const form = document.querySelector('form[data-upload]')
+  if (!form) return
+  const field = form.querySelector('input[type="file"]')
+  const area = field.closest('.drop')
+  for (const type of ['dragover', 'dragleave', 'drop']) {
+    area.addEventListener(type, (event) => {
+      event.preventDefault()
+      area.classList.toggle('over', type === 'dragover')
+      if (type === 'drop' && event.dataTransfer.files.length > 0) field.files = event.dataTransfer.files
+    })
+  }
+  form.addEventListener('submit', (event) => {
+    event.preventDefault()
+    const bar = document.createElement('progress')
+    bar.setAttribute('aria-label', 'Upload')
+    form.append(bar)
+    const button = form.querySelector('button[type="submit"]')
+    button.disabled = true
+    const request = new XMLHttpRequest()
+    request.responseType = 'document'
+    request.upload.addEventListener('progress', ({ loaded, total }) => {
+      bar.max = total
+      bar.value = loaded
+      if (loaded === total) bar.removeAttribute('value')
+    })
+    request.addEventListener('load', () => {
+      // The page of the upload; or this page again, with the reason of the refusal.
+      if (request.status === 200 && request.responseURL !== form.action) location.href = request.responseURL
+      else if (request.response) {
+        document.querySelector('main').replaceWith(document.adoptNode(request.response.querySelector('main')))
+        watchUpload()
+        document.querySelector('[role="alert"]')?.scrollIntoView()
+      } else location.reload()
+    })
+    request.addEventListener('error', () => {
+      bar.remove()
+      button.disabled = false
+      const problem = document.createElement('p')
+      problem.className = 'problem'
+      problem.setAttribute('role', 'alert')
+      problem.textContent = 'The upload was interrupted. Try again.'
+      form.before(problem)
+    })
+    request.open('POST', form.action)
+    request.send(new FormData(form))
+  })
+}
+watchUpload()

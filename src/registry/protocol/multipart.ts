@@ -17,21 +17,38 @@ export function isMultipart(contentType: string | undefined): contentType is str
   return /^multipart\/form-data\s*;/i.test(contentType ?? '')
 }
 
-/** Streams the file in the form field `package` to the volume. Ignores other fields. */
+/** How a form with an archive is received. */
+interface MultipartOptions {
+  maxBytes: number
+  /** Called for each other field. */
+  onField?: (name: string, value: string) => void
+  /** Called before the archive is received, with its file name. What it throws ends the upload. */
+  onFile?: (fileName: string) => void
+}
+
+/** Streams the file in the form field `package` to the volume. */
 export async function receiveMultipart(
   volume: ArchiveVolume,
   { request, contentType }: { request: IncomingMessage; contentType: string },
-  options: { maxBytes: number },
+  { maxBytes, onField, onFile }: MultipartOptions,
 ): Promise<ReceivedArchive> {
   const form = openForm(contentType)
   const archives: Promise<ReceivedArchive>[] = []
   const parsed = new Promise<void>((resolve, reject) => {
-    form.on('file', (name: string, file: Readable) => {
+    form.on('field', (name, value) => onField?.(name, value))
+    form.on('file', (name: string, file: Readable, fileName: string) => {
       // A truncated form fails each of its files, also those that are not read.
       file.on('error', () => {})
       if (name !== field || archives.length > 0) return void file.resume()
+      try {
+        onFile?.(fileName ?? '')
+      } catch (error) {
+        file.resume()
+        reject(error)
+        return
+      }
       request.once('error', (error) => file.destroy(error))
-      const receiving = receiveArchive(volume, file, options)
+      const receiving = receiveArchive(volume, file, { maxBytes })
       receiving.catch(reject)
       archives.push(receiving)
     })

@@ -3,22 +3,14 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireUploadRate } from '../../http/client-errors.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { findAccess, type RegistryRequest } from '../access.ts'
-import {
-  discardArchive,
-  keepNamedArchive,
-  type ReceivedArchive,
-  receiveArchive,
-} from '../archives/archive-store.ts'
+import { discardArchive, type ReceivedArchive, receiveArchive } from '../archives/archive-store.ts'
 import { type JudgedArchive, judgeArchive } from '../archives/judge-archive.ts'
 import { limitConcurrency } from '../archives/time-slices.ts'
 import { distUrl } from '../documents/entry.ts'
 import { errcode, RegistryError } from '../errors.ts'
-import { refuseMissingAutoload } from '../manifest/autoload-paths.ts'
-import { readComposerJson } from '../manifest/composer-json.ts'
 import { readPackageName } from '../manifest/package-name.ts'
 import { type PublishedVersion, readVersion } from '../manifest/version-name.ts'
-import { publishVersion, settleRepeat } from '../publish.ts'
-import { findTakenVersion } from '../tables/versions.ts'
+import { checkManifest, publishArchive } from '../publish-archive.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { isMultipart, receiveMultipart } from './multipart.ts'
 import type { RegistryContext } from './registry-request.ts'
@@ -122,32 +114,19 @@ function receive(
   )
 }
 
-/** Reads the manifest, keeps the archive, and then stores the version in the database. */
+/** Reads the manifest and publishes the version. */
 async function publish(
   { target, packageName, version, address }: AdmittedUpload,
   archive: ReceivedArchive,
   judged: JudgedArchive,
-  { config, db, changes, readmes, archives, requireAccess }: RegistryContext,
+  context: RegistryContext,
 ) {
-  const { metadata, warnings } = readComposerJson(judged.manifest, packageName, version)
-  refuseMissingAutoload(metadata, judged.tree)
+  const manifest = checkManifest(judged, { packageName, version })
   // The upload may have taken minutes. Check the permission again, because it may have been revoked.
-  const { repositoryId, actor } = requireAccess(target, await findAccess(db, target), 'push')
-  const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
-  if (taken) return { outcome: settleRepeat(taken, { version, archive }), warnings: [] }
-  await archives.keep(archive)
+  const { repositoryId, actor } = context.requireAccess(target, await findAccess(context.db, target), 'push')
   const author = { accountId: actor?.accountId ?? null, token: actor, address }
-  const publication = {
-    repositoryId,
-    packageName,
-    version,
-    metadata,
-    readme: await readmes.render(judged.readme),
-    archive,
-    author,
-    baseUrl: config.baseUrl,
-  }
-  const outcome = await publishVersion(changes, publication)
-  await keepNamedArchive(archives, archive)
-  return { outcome, warnings: [...judged.warnings, ...warnings] }
+  const published = { repositoryId, packageName, version }
+  const outcome = await publishArchive(context, published, archive, { judged, manifest, author })
+  // Who repeats an upload has read the warnings.
+  return { outcome, warnings: outcome === 'published' ? manifest.warnings : [] }
 }

@@ -1,0 +1,407 @@
+import type { Readable } from 'node:stream'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { Session } from '../accounts/sessions.ts'
+import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { transaction } from '../database/database.ts'
+import { requireUploadRate } from '../http/client-errors.ts'
+import { checkForgery } from '../http/csrf.ts'
+import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
+import { PageError, pageNotFound } from '../http/page-error.ts'
+import { page } from '../http/pages.ts'
+import {
+  type ArchiveStore,
+  discardArchive,
+  type ReceivedArchive,
+  receiveArchive,
+} from '../registry/archives/archive-store.ts'
+import { type JudgedArchive, judgeArchive } from '../registry/archives/judge-archive.ts'
+import { limitConcurrency } from '../registry/archives/time-slices.ts'
+import { RegistryError } from '../registry/errors.ts'
+import { isJsonObject, parseManifest } from '../registry/manifest/manifest-json.ts'
+import { readPackageName } from '../registry/manifest/package-name.ts'
+import { readVersion } from '../registry/manifest/version-name.ts'
+import { receiveMultipart } from '../registry/protocol/multipart.ts'
+import { settleRepeat } from '../registry/publish.ts'
+import { checkManifest, type PublishTarget, publishArchive } from '../registry/publish-archive.ts'
+import {
+  type BrowserUpload,
+  deleteUpload,
+  discardUpload,
+  findUpload,
+  hasUploadRoom,
+  insertUpload,
+  listUploads,
+  lockUploads,
+  maxUploads,
+} from '../registry/tables/browser-uploads.ts'
+import { findTakenVersion } from '../registry/tables/versions.ts'
+import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
+import type { VisibleRepository } from '../repositories/repositories.ts'
+import { type ManifestSummary, readManifest } from './manifest.ts'
+import { authorOf, type PagesContext, permittedRepository } from './permit.ts'
+
+/** The unpublished uploads of one account have at most so many times the bytes of the largest archive. */
+const maxArchivesOfBytes = 10
+/** Checks of archives at once. Each blocks the event loop for slices of time, beside those of the registry. */
+const maxJudgedAtOnce = 2
+
+/** Why an archive or a version is refused, with help. */
+interface Refusal {
+  message: string
+  details: readonly string[]
+}
+
+const uploadPage = page<{
+  repository: VisibleRepository
+  uploads: BrowserUpload[]
+  maxBytes: number
+  problem: Refusal | null
+}>('pages/upload')
+
+const previewPage = page<{
+  repository: VisibleRepository
+  upload: BrowserUpload
+  /** Null when composer.json has no readable name. */
+  packageName: string | null
+  version: string
+  manifest: ManifestSummary | null
+  entryCount: number
+  inflatedBytes: number
+  warnings: readonly string[]
+  /** True: the same bytes are published already. */
+  isRepeated: boolean
+  problem: Refusal | null
+}>('pages/upload-preview')
+
+const PreviewQuery = z.object({ version: text })
+const DecisionForm = z.object({ version: text, act: z.enum(['publish', 'discard']) })
+
+interface Route {
+  Params: { group: string; name: string; id: string }
+}
+
+/** The body of an upload form: what was read of it. */
+interface ReceivedForm {
+  form: Map<string, string[]>
+  archive: ReceivedArchive | null
+  fileName: string
+  problem: RegistryError | null
+}
+
+/**
+ * `/<group>/<name>/-/upload`: publishing in the browser. A zip is uploaded and kept; its page shows what would be
+ * published, for the version that the person chooses; then it is published by the rules of the upload endpoint. Between
+ * the two, the archive store has the bytes and the database the rest, so that any process can continue.
+ */
+export async function uploadPageRoutes(
+  app: FastifyInstance,
+  context: PagesContext & { archives: ArchiveStore },
+): Promise<void> {
+  const { config, db, archives } = context
+  const inTurn = limitConcurrency(maxJudgedAtOnce)
+  const url = '/:group/:name/-/upload'
+  const bytesOfAccount = maxArchivesOfBytes * config.maxArchiveBytes
+
+  app.get<Route>(url, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const repository = await permittedRepository(db, request.params, session, 'push')
+    return showForm(reply, session, repository, null)
+  })
+
+  await app.register(async (scope) => {
+    scope.addContentTypeParser('multipart/form-data', (request: FastifyRequest, body: Readable) =>
+      receiveForm(request, body),
+    )
+    // A form that is refused after its file was received leaves no file behind.
+    scope.addHook('onResponse', async ({ body }) => {
+      const archive = (body as Partial<ReceivedForm> | undefined)?.archive
+      if (archive) await discardArchive(archive)
+    })
+    scope.post<Route>(
+      url,
+      {
+        // Before the body is read: who may not publish sends no archive.
+        onRequest: async (request, reply) => {
+          const session = await readSession(context, request)
+          if (!session) return redirectToSignIn(context, request, reply, uploadUrl(request.params))
+          const repository = await permittedRepository(db, request.params, session, 'push')
+          await refuseFull(session, 0)
+          requireUploadRate(request.raw)
+          request.setDecorator('uploader', { session, repository })
+          return undefined
+        },
+      },
+      async (request, reply) => {
+        const { session, repository } = request.getDecorator<{
+          session: Session
+          repository: VisibleRepository
+        }>('uploader')
+        const { archive, fileName, problem } = request.body as ReceivedForm
+        if (!archive || problem) {
+          const refusal = problem ? refusalOf(problem) : { message: 'Choose a zip file.', details: [] }
+          return showForm(reply.code(problem?.status ?? 400), session, repository, refusal)
+        }
+        try {
+          await inTurn(() => judgeArchive(archive.path))
+        } catch (error) {
+          if (!(error instanceof RegistryError)) throw error
+          return showForm(reply.code(error.status), session, repository, refusalOf(error))
+        }
+        const { sha256, size } = archive
+        // The bytes are durable before the row names them, and the row before the browser hears of it.
+        await archives.keep(archive)
+        const id = await transaction(db, async (tx) => {
+          await lockUploads(tx, session.account.id)
+          await refuseFull(session, size, tx)
+          const upload = {
+            accountId: session.account.id,
+            repositoryId: repository.id,
+            fileName,
+            sha256,
+            size,
+          }
+          return insertUpload(tx, upload)
+        })
+        return reply.redirect(`${uploadUrl(request.params)}/${id}`, 303)
+      },
+    )
+    scope.decorateRequest('uploader', null)
+  })
+
+  app.get<Route>(`${url}/:id`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { repository, upload } = await uploadOf(request, session)
+    const { version } = readQuery(PreviewQuery, request)
+    return withArchive(upload, async (received, judged) => {
+      const preview = await describe(repository, upload, judged, version.trim())
+      return show(reply, session, repository, upload, await addRefusals(preview, received))
+    })
+  })
+
+  app.post<Route>(`${url}/:id`, async (request, reply) => {
+    const session = await readSession(context, request)
+    const own = `${uploadUrl(request.params)}/${request.params.id}`
+    if (!session) return redirectToSignIn(context, request, reply, own)
+    const { repository, upload } = await uploadOf(request, session)
+    const form = readForm(DecisionForm, request)
+    if (form.act === 'discard') {
+      await discardUpload(db, upload.id)
+      leaveNotice(request, reply, config, 'The upload was discarded.')
+      return reply.redirect(uploadUrl(request.params), 303)
+    }
+    return withArchive(upload, async (received, judged) => {
+      const preview = await describe(repository, upload, judged, form.version.trim())
+      const { target, manifest, problem } = preview
+      if (!target || !manifest) {
+        return show(reply.code(problem?.status ?? 400), session, repository, upload, preview)
+      }
+      try {
+        await refuseMirroredVendor(db, repository.id, target.packageName)
+        const author = authorOf(request, session)
+        const outcome = await publishArchive(context, target, received, { judged, manifest, author })
+        await deleteUpload(db, upload.id)
+        const name = `${target.packageName} ${target.version.version}`
+        const notice = outcome === 'published' ? `${name} is published.` : `${name} was published before.`
+        leaveNotice(request, reply, config, notice)
+      } catch (error) {
+        if (!(error instanceof RegistryError)) throw error
+        return show(reply.code(error.status), session, repository, upload, { ...preview, problem: error })
+      }
+      const query = new URLSearchParams({ version: target.version.version })
+      return reply.redirect(`/${repository.path}/packages/${target.packageName}?${query}`, 303)
+    })
+  })
+
+  async function uploadOf({ params }: FastifyRequest<Route>, session: Session) {
+    const repository = await permittedRepository(db, params, session, 'push')
+    const owner = { accountId: session.account.id, repositoryId: repository.id }
+    const upload = await findUpload(db, owner, params.id)
+    if (!upload) throw pageNotFound()
+    return { repository, upload }
+  }
+
+  async function refuseFull(
+    session: Session,
+    bytes: number,
+    queryable: Parameters<typeof hasUploadRoom>[0] = db,
+  ) {
+    if (await hasUploadRoom(queryable, session.account.id, { bytes, maxBytes: bytesOfAccount })) return
+    throw new PageError(
+      429,
+      `You have too many uploads that are not published: at most ${maxUploads}. Publish or discard one, or wait 12 hours.`,
+    )
+  }
+
+  /** Streams the file to disk, once the form has proven that it comes from a page of this server. */
+  async function receiveForm(request: FastifyRequest, _body: Readable): Promise<ReceivedForm> {
+    const received: ReceivedForm = { form: new Map(), archive: null, fileName: '', problem: null }
+    const contentType = request.headers['content-type'] ?? ''
+    try {
+      received.archive = await receiveMultipart(
+        archives,
+        { request: request.raw, contentType },
+        {
+          maxBytes: config.maxArchiveBytes,
+          onField: (name, value) => received.form.set(name, [value]),
+          onFile: (fileName) => {
+            received.fileName = cleanFileName(fileName)
+            request.body = received
+            checkForgery(request, config)
+          },
+        },
+      )
+    } catch (error) {
+      if (!(error instanceof RegistryError)) throw error
+      received.problem = error
+    }
+    if (received.archive?.size === 0) {
+      await discardArchive(received.archive)
+      received.archive = null
+    }
+    return received
+  }
+
+  /** Reads an upload from the store into a temporary file, as an upload endpoint has it, and checks it again. */
+  async function withArchive<T>(
+    { sha256, size }: BrowserUpload,
+    work: (received: ReceivedArchive, judged: JudgedArchive) => Promise<T>,
+  ): Promise<T> {
+    const opened = await archives.read(sha256)
+    if (!opened) throw new PageError(410, 'The uploaded file is no longer stored. Upload it again.')
+    const received = await receiveArchive(archives, opened.bytes, { maxBytes: size })
+    try {
+      if (received.sha256 !== sha256) throw new Error(`the stored upload ${sha256} is damaged`)
+      return await work(received, await inTurn(() => judgeArchive(received.path)))
+    } finally {
+      await discardArchive(received)
+    }
+  }
+
+  /** What would be published. Refusals that depend on what is published already are not among the problems. */
+  async function describe(
+    repository: VisibleRepository,
+    upload: BrowserUpload,
+    judged: JudgedArchive,
+    asked: string,
+  ): Promise<Preview> {
+    const own = readOwnNames(judged.manifest)
+    const version = asked || own.version || versionIn(upload.fileName)
+    const preview: Preview = {
+      version,
+      packageName: own.name,
+      judged,
+      target: null,
+      manifest: null,
+      problem: null,
+      isRepeated: false,
+    }
+    try {
+      const packageName = readPackageName(own.name ?? '')
+      if (version === '') return { ...preview, packageName }
+      const target = { repositoryId: repository.id, packageName, version: readVersion(version) }
+      return { ...preview, packageName, target, manifest: checkManifest(judged, target) }
+    } catch (error) {
+      if (!(error instanceof RegistryError)) throw error
+      return { ...preview, problem: error }
+    }
+  }
+
+  async function addRefusals(preview: Preview, received: ReceivedArchive): Promise<Preview> {
+    const { target } = preview
+    if (!target) return preview
+    const { repositoryId, packageName, version } = target
+    try {
+      await refuseMirroredVendor(db, repositoryId, packageName)
+      const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
+      return {
+        ...preview,
+        isRepeated: taken !== null && settleRepeat(taken, { version, archive: received }) === 'repeated',
+      }
+    } catch (error) {
+      if (!(error instanceof RegistryError)) throw error
+      return { ...preview, problem: error }
+    }
+  }
+
+  async function showForm(
+    reply: FastifyReply,
+    session: Session,
+    repository: VisibleRepository,
+    problem: Refusal | null,
+  ): Promise<FastifyReply> {
+    const owner = { accountId: session.account.id, repositoryId: repository.id }
+    const uploads = await listUploads(db, owner)
+    return uploadPage(reply, session, { repository, uploads, maxBytes: config.maxArchiveBytes, problem })
+  }
+
+  function show(
+    reply: FastifyReply,
+    session: Session,
+    repository: VisibleRepository,
+    upload: BrowserUpload,
+    { version, packageName, judged, manifest, problem, isRepeated }: Preview,
+  ): FastifyReply {
+    return previewPage(reply, session, {
+      repository,
+      upload,
+      packageName,
+      version,
+      manifest: manifest && readManifest(manifest.metadata),
+      entryCount: judged.entryCount,
+      inflatedBytes: judged.inflatedBytes,
+      warnings: manifest?.warnings ?? judged.warnings,
+      isRepeated,
+      problem: problem && refusalOf(problem),
+    })
+  }
+}
+
+/** What would be published, or why not. */
+interface Preview {
+  version: string
+  packageName: string | null
+  judged: JudgedArchive
+  /** Null while no valid name and version are known. */
+  target: PublishTarget | null
+  manifest: ReturnType<typeof checkManifest> | null
+  problem: RegistryError | null
+  isRepeated: boolean
+}
+
+function refusalOf({ errmsg, warning, details }: RegistryError): Refusal {
+  const help = [...(warning ? [warning] : []), ...details]
+  return { message: `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`, details: help }
+}
+
+/** The name and version that a composer.json gives itself. */
+function readOwnNames(bytes: Buffer): { name: string | null; version: string } {
+  try {
+    const { manifest } = parseManifest(bytes)
+    const { name, version } = isJsonObject(manifest) ? manifest : {}
+    return {
+      name: typeof name === 'string' ? name : null,
+      version: typeof version === 'string' ? version : '',
+    }
+  } catch (error) {
+    // The check of the manifest reports the mistake.
+    if (!(error instanceof RegistryError)) throw error
+    return { name: null, version: '' }
+  }
+}
+
+/** Returns the version in a file name such as `acme-lib-1.2.0.zip`; '' without one. */
+function versionIn(fileName: string): string {
+  return /(?:^|[-_v])(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+?)?)\.zip$/i.exec(fileName)?.[1] ?? ''
+}
+
+function cleanFileName(fileName: string): string {
+  return fileName.replace(/[^\p{L}\p{N}\p{P}\p{S} ]/gu, '').slice(-100)
+}
+
+function uploadUrl({ group, name }: { group: string; name: string }): string {
+  return `/${group}/${name}/-/upload`
+}

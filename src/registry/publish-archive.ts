@@ -1,0 +1,62 @@
+import type pg from 'pg'
+import type { AppContext } from '../context.ts'
+import { type ArchiveStore, keepNamedArchive, type ReceivedArchive } from './archives/archive-store.ts'
+import type { JudgedArchive } from './archives/judge-archive.ts'
+import { refuseMissingAutoload } from './manifest/autoload-paths.ts'
+import { type Manifest, readComposerJson } from './manifest/composer-json.ts'
+import type { PublishedVersion } from './manifest/version-name.ts'
+import { publishVersion, settleRepeat } from './publish.ts'
+import type { ReadmeRenderer } from './readmes/render-readme.ts'
+import type { Author } from './tables/events.ts'
+import { findTakenVersion } from './tables/versions.ts'
+
+/** What publishing an archive needs. */
+export interface PublishContext extends AppContext {
+  changes: pg.Pool
+  readmes: ReadmeRenderer
+  archives: ArchiveStore
+}
+
+/** The name and version under which an archive is published. */
+export interface PublishTarget {
+  repositoryId: string
+  /** In lower case. */
+  packageName: string
+  version: PublishedVersion
+}
+
+/**
+ * Checks an archive for the name and version under which it is published. Returns its metadata, with the warnings about
+ * the archive and its composer.json. Throws a RegistryError that names the mistake.
+ */
+export function checkManifest(
+  judged: JudgedArchive,
+  { packageName, version }: Pick<PublishTarget, 'packageName' | 'version'>,
+): Manifest {
+  const { metadata, warnings } = readComposerJson(judged.manifest, packageName, version)
+  refuseMissingAutoload(metadata, judged.tree)
+  return { metadata, warnings: [...judged.warnings, ...warnings] }
+}
+
+/** Keeps a checked archive, and then stores the version in the database. The caller has checked the permission. */
+export async function publishArchive(
+  { config, db, changes, readmes, archives }: PublishContext,
+  target: PublishTarget,
+  received: ReceivedArchive,
+  { judged, manifest, author }: { judged: JudgedArchive; manifest: Manifest; author: Author },
+): Promise<'published' | 'repeated'> {
+  const { repositoryId, packageName, version } = target
+  const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
+  if (taken) return settleRepeat(taken, { version, archive: received })
+  await archives.keep(received)
+  const outcome = await publishVersion(changes, {
+    ...target,
+    metadata: manifest.metadata,
+    readme: await readmes.render(judged.readme),
+    archive: received,
+    author,
+    baseUrl: config.baseUrl,
+  })
+  await keepNamedArchive(archives, received)
+  return outcome
+}
