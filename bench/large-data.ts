@@ -11,6 +11,9 @@ export interface Sizes {
   tokenPairs: number
 }
 
+/** The package that gets 20,000 versions. It exists in the repository already. */
+export const largePackage = 'large/package'
+
 /** How many rows one statement inserts. */
 const step = 100_000
 
@@ -29,6 +32,7 @@ export async function fill(
   try {
     await client.query(`set statement_timeout = 0; set synchronous_commit = off`)
     await fillPackages(client, repositoryId, sizes)
+    await fillLargePackage(client, repositoryId)
     await fillRepositories(client, memberId, sizes)
     await fillTokens(client, sizes)
     await client.query('vacuum analyze')
@@ -93,6 +97,35 @@ async function fillPackages(client: pg.Client, repositoryId: string, sizes: Size
     `insert into registry_event (repository_id, package, version, action)
      select $1, 'vendor' || i % 2000 || '/log', '1.0.0', 'publish' from generate_series(1, $2::int) i`,
     [repositoryId, sizes.versions],
+  )
+}
+
+/** A package with 20,000 versions, of the archive of its first one. All other packages of the repository require it. */
+async function fillLargePackage(client: pg.Client, repositoryId: string): Promise<void> {
+  await client.query(
+    `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, uploader_id)
+     select v.package_id, '0.' || n || '.0', '0.' || n || '.0', '0.' || n || '.0.0', false, '0' || lpad(n::text, 8, '0'),
+            v.metadata, v.sha256, v.uploader_id
+       from package p join package_version v on v.package_id = p.id, generate_series(1, 19999) n
+      where p.repository_id = $1 and p.name = $2`,
+    [repositoryId, largePackage],
+  )
+  await client.query(
+    `insert into package_download (version_id, day, count)
+     select v.id, current_date - days, 1
+       from package p join package_version v on v.package_id = p.id, generate_series(0, 29) days
+      where p.repository_id = $1 and p.name = $2`,
+    [repositoryId, largePackage],
+  )
+  await client.query(
+    `insert into package_dependency (target, repository_id, package_id, is_dev, requirement)
+     select $2, repository_id, id, false, '^1.0' from package where repository_id = $1 and name <> $2`,
+    [repositoryId, largePackage],
+  )
+  await client.query(
+    `insert into registry_event (repository_id, package, version, action)
+     select $1, $2, '0.' || n || '.0', 'publish' from generate_series(1, 20000) n`,
+    [repositoryId, largePackage],
   )
 }
 

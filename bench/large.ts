@@ -1,7 +1,7 @@
 import { anAccount, password } from '../test/support/actors.ts'
 import { aCode, anApplication, anAuthorization } from '../test/support/oauth-actors.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
-import { fill, type Sizes } from './large-data.ts'
+import { fill, largePackage, type Sizes } from './large-data.ts'
 import { aManifest, aRegistry, type Registry } from './seed.ts'
 import { type Server, startServer } from './server.ts'
 import { figure, ratio, table } from './table.ts'
@@ -27,6 +27,7 @@ export async function measureLarge(folder: string, sizes: Sizes, count: number):
     const everyday = await everydayRequests(server, small)
     const before = await timeAll(everyday, count)
     const large = await aRegistry(server.db, 'private')
+    await push(server, large, largePackage, 0)
     const member = await anAccount(server.db)
     const start = performance.now()
     await fill(server.db, sizes, { repositoryId: large.repository.id, memberId: member.id })
@@ -129,6 +130,13 @@ async function seeingRequests(
     ],
     ['repository page', open(`/${large.repository.path}`, ofAdmin)],
     ['repository page, search for a rare word', open(`/${large.repository.path}?q=99999`, ofAdmin)],
+    ...['', ...packageTabs.map((tab) => `/-/${tab}`)].map(
+      (tab) =>
+        [
+          `package of 20,000 versions: ${tab || 'README'}`,
+          open(`/${large.repository.path}/packages/${largePackage}${tab}`, ofAdmin),
+        ] as const,
+    ),
     ['home page of a member of all', open('/', ofMember)],
     ['home page of an administrator', open('/', ofAdmin)],
     ['home page, search', open('/?q=repo77', ofAdmin)],
@@ -140,6 +148,19 @@ async function seeingRequests(
     ['token page of an administrator', open('/settings/tokens', ofAdmin)],
   ])
 }
+
+/** The pages of a package, and pages in the middle of its lists. */
+const packageTabs = [
+  'versions',
+  'dependencies',
+  'dependents',
+  'files',
+  'files?path=composer.json',
+  'compare',
+  'compare?from=0.5.0&to=0.15000.0',
+  'advisories',
+  'activity',
+]
 
 async function timeAll(acts: Map<string, Act>, count: number): Promise<Map<string, Timing>> {
   const timings = new Map<string, Timing>()

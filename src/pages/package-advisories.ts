@@ -15,7 +15,7 @@ import {
   listAdvisories,
   severities,
 } from '../registry/tables/advisories.ts'
-import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
+import { findPackageSummary, type PackageSummary } from '../registry/tables/listed-packages.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, changing, may, permittedRepository } from './permit.ts'
@@ -23,7 +23,7 @@ import { authorOf, changing, may, permittedRepository } from './permit.ts'
 const advisoriesPage = page<{
   session: Session | null
   repository: VisibleRepository
-  about: ListedPackage
+  about: PackageSummary
   advisories: Advisory[]
   severities: readonly string[]
   mayAdvise: boolean
@@ -104,7 +104,7 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
   })
 
   async function aboutOf({ params }: FastifyRequest<Route>, repository: VisibleRepository) {
-    const about = await findPackage(db, repository.id, `${params.vendor}/${params.package}`)
+    const about = await findPackageSummary(db, repository.id, `${params.vendor}/${params.package}`)
     if (!about) throw pageNotFound()
     return about
   }
@@ -122,7 +122,7 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
     reply: FastifyReply,
     session: Session | null,
     repository: VisibleRepository,
-    about: ListedPackage,
+    about: PackageSummary,
     shown: { form: z.output<typeof AdvisoryForm>; problem: string | null },
   ): Promise<FastifyReply> {
     return advisoriesPage(reply, session ?? nobody, {

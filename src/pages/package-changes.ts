@@ -12,14 +12,14 @@ import type { VersionChange } from '../registry/lifecycle/change.ts'
 import { deleteVersion, restoreVersion } from '../registry/lifecycle/deletion.ts'
 import { liftQuarantine, quarantineVersion, setAbandoned } from '../registry/lifecycle/warn.ts'
 import { isPackageName } from '../registry/manifest/package-name.ts'
-import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
+import { findPackageSummary, type PackageSummary } from '../registry/tables/listed-packages.ts'
 import { findVersion, type ListedVersion, listVersions } from '../registry/tables/listed-versions.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, changing, may, permittedRepository } from './permit.ts'
 
-const versionsPerPage = 100
+const versionsPerPage = 60
 
 const versionsPage = page<
   PackageView & {
@@ -183,7 +183,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
 
   async function packageOf({ params }: FastifyRequest<Route>, session: Session, act: Act) {
     const repository = await permittedRepository(db, params, session, act)
-    const about = await findPackage(db, repository.id, `${params.vendor}/${params.package}`)
+    const about = await findPackageSummary(db, repository.id, `${params.vendor}/${params.package}`)
     if (!about) throw pageNotFound()
     return { repository, about }
   }
@@ -192,7 +192,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
     request: FastifyRequest,
     session: Session,
     { id: repositoryId }: VisibleRepository,
-    { name: packageName }: ListedPackage,
+    { name: packageName }: PackageSummary,
   ) {
     return { repositoryId, packageName, author: authorOf(request, session), baseUrl: config.baseUrl }
   }

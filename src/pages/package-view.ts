@@ -3,7 +3,7 @@ import type { Session } from '../accounts/sessions.ts'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
-import { findPackage, type ListedPackage } from '../registry/tables/listed-packages.ts'
+import { findPackageSummary, type PackageSummary } from '../registry/tables/listed-packages.ts'
 import {
   type DescribedVersion,
   findDescribedVersion,
@@ -23,7 +23,7 @@ export interface PackageView {
   /** Null for a visitor. */
   session: Session | null
   repository: VisibleRepository
-  about: ListedPackage
+  about: PackageSummary
 }
 
 /** The URL pattern of a package's page. */
@@ -38,7 +38,7 @@ export async function findPackageView(
   const session = await readSession(context, request)
   const repository = await findVisibleRepository(context.db, params, session?.account.id ?? null)
   const about =
-    repository && (await findPackage(context.db, repository.id, `${params.vendor}/${params.package}`))
+    repository && (await findPackageSummary(context.db, repository.id, `${params.vendor}/${params.package}`))
   if (!repository || !about) throw pageNotFound()
   return { session, repository, about }
 }

@@ -50,6 +50,9 @@ export async function listDependents(
   return rows
 }
 
+/** How many repositories are looked at for one name. */
+const maxPlaces = 50
+
 /** Where a required package is found. */
 export interface FoundRequirement {
   name: string
@@ -66,19 +69,22 @@ export async function listRequirementPlaces(
   names: readonly string[],
 ): Promise<FoundRequirement[]> {
   const { rows } = await db.query<FoundRequirement>(
-    `with ${visible}
-     select distinct on (name) name, "repositoryPath", "isMirrored"
-       from (
-         select p.name, visible.path as "repositoryPath", false as "isMirrored",
-                case when p.repository_id = $2 then 0 else 2 end as rank
-           from package p join visible on visible.id = p.repository_id
-          where p.name = any($3) and latest_version(p.id) is not null
-         union all
-         select m.name, visible.path, true, 1
-           from mirrored_package m join visible on visible.id = m.repository_id
-          where m.repository_id = $2 and m.name = any($3) and m.upstream_id is not null
-       ) found
-      order by name, rank, "repositoryPath"`,
+    `with named as materialized (
+       select p.id, p.repository_id, p.name, false as is_mirrored
+         from unnest($3::text[]) as wanted (name)
+        cross join lateral (
+          select * from package where repository_id = $2 and name = wanted.name
+          union all
+          (select * from package where repository_id <> $2 and name = wanted.name limit ${maxPlaces})) p
+       union all
+       select null, repository_id, name, true
+         from mirrored_package where repository_id = $2 and name = any($3) and upstream_id is not null
+     )
+     select distinct on (n.name) n.name, g.name || '/' || r.name as "repositoryPath", n.is_mirrored as "isMirrored"
+       from named n join repository r on r.id = n.repository_id join repository_group g on g.id = r.group_id
+      where (r.visibility = 'public' or role_of($1, r.id) is not null)
+        and (n.is_mirrored or latest_version(n.id) is not null)
+      order by n.name, n.repository_id <> $2, n.is_mirrored, "repositoryPath"`,
     [accountId, repositoryId, names],
   )
   return rows

@@ -26,14 +26,16 @@ export interface ListedPackage {
   isDeleted: boolean
 }
 
-const columns = `p.id, p.name, p.description, p.type, p.keywords, p.created_at as "createdAt",
-  p.abandoned_at is not null as "isAbandoned", p.replacement, n.count as "versionCount", n.count = 0 as "isDeleted",
+const summaryColumns = `p.id, p.name, p.description, p.type, p.keywords, p.created_at as "createdAt",
+  p.abandoned_at is not null as "isAbandoned", p.replacement,
   latest.version as "latestVersion", latest.published_at as "latestPublishedAt",
   coalesce(is_stable(latest.is_dev, latest.normalized), false) as "isLatestStable",
   ${asCount('(select count from package_download_total where package_id = p.id)')} as downloads`
-const tables = `package p
+const columns = `${summaryColumns}, n.count as "versionCount", n.count = 0 as "isDeleted"`
+const summaryTables = `package p
   left join lateral (select version, published_at, is_dev, normalized
-                       from package_version where id = latest_version(p.id)) latest on true
+                       from package_version where id = latest_version(p.id)) latest on true`
+const tables = `${summaryTables}
   cross join lateral (select count(*)::integer as count
                         from package_version v where v.package_id = p.id and v.deleted_at is null) n`
 
@@ -139,4 +141,20 @@ export async function listOfferedPackagesBy(
     [repositoryId, search, skip, limit, rare],
   )
   return rows
+}
+
+/** A package without the number of its versions. Counting 20,000 versions takes longer than all the rest of a page. */
+export type PackageSummary = Omit<ListedPackage, 'versionCount' | 'isDeleted'>
+
+/** Finds a package of a repository, deleted or not, for its page. Null when the repository never had one of that name. */
+export async function findPackageSummary(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+): Promise<PackageSummary | null> {
+  const { rows } = await db.query<PackageSummary>(
+    `select ${summaryColumns} from ${summaryTables} where p.repository_id = $1 and p.name = $2`,
+    [repositoryId, name],
+  )
+  return rows[0] ?? null
 }

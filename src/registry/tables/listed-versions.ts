@@ -42,9 +42,8 @@ const columns = `v.id, v.version, v.composer, v.is_dev as "isDev", encode(c.sha2
 const tables = `package_version v
   join archive c on c.sha256 = v.sha256
   left join account u on u.id = v.uploader_id`
-const newestFirst = 'v.is_dev, v.sort_key desc, v.published_at desc, v.id desc'
-const key = (version: string) =>
-  `not ${version}.is_dev, ${version}.sort_key, ${version}.published_at, ${version}.id`
+/** The order of the index `version_order`, backwards. */
+const newestFirst = '(not v.is_dev) desc, v.sort_key desc, v.published_at desc, v.id desc'
 
 /** Which of a package's versions are listed. */
 export type VersionChoice = 'undeleted' | 'all'
@@ -59,16 +58,37 @@ export async function listVersions(
   choice: VersionChoice,
   { after, limit }: ListPart,
 ): Promise<ListedVersion[]> {
+  const last = await findPosition(db, packageId, after)
+  // Single values, not a row from a subquery: only so does PostgreSQL start at the position in the index.
+  const isOlder = last
+    ? 'and ((not v.is_dev), v.sort_key, v.published_at, v.id) < ($4::boolean, $5::text, $6::timestamptz, $7::bigint)'
+    : ''
   const { rows } = await db.query<ListedVersion>(
     `select ${columns} from ${tables}
-      where v.package_id = $1 and ($2 = 'all' or v.deleted_at is null)
-        and ($3::bigint is null or (${key('v')}) < (
-          select ${key('last')} from package_version last where last.id = $3 and last.package_id = $1))
+      where v.package_id = $1 and ($2 = 'all' or v.deleted_at is null) ${isOlder}
       order by ${newestFirst}
-      limit $4`,
-    [packageId, choice, /^\d{1,18}$/.test(after ?? '') ? after : null, limit],
+      limit $3`,
+    [packageId, choice, limit, ...(last ? [last.isRelease, last.sortKey, last.publishedAt, last.id] : [])],
   )
   return rows
+}
+
+/** The place of a version in the order. `publishedAt` is text, because a Date would lose microseconds. */
+interface Position {
+  id: string
+  isRelease: boolean
+  sortKey: string
+  publishedAt: string
+}
+
+async function findPosition(db: Queryable, packageId: string, id: string | null): Promise<Position | null> {
+  if (!/^\d{1,18}$/.test(id ?? '')) return null
+  const { rows } = await db.query<Position>(
+    `select id, not is_dev as "isRelease", sort_key as "sortKey", published_at::text as "publishedAt"
+       from package_version where id = $1 and package_id = $2`,
+    [id, packageId],
+  )
+  return rows[0] ?? null
 }
 
 /** Finds a version of a package, deleted or not. Null when that version never existed. */
@@ -94,14 +114,23 @@ export async function findDescribedVersion(
   version: string | null,
 ): Promise<DescribedVersion | null> {
   const { rows } = await db.query<DescribedVersion>(
-    `select ${columns}, v.metadata,
-            is_stable(v.is_dev, v.normalized) and v.id = (select latest_version($1)) as "isChosen"
+    `with latest as materialized (select latest_version($1) as id),
+          chosen as materialized (
+            ${version === null ? latestOrNewest : 'select id from package_version where package_id = $1 and version = $2'}
+          )
+     select ${columns}, v.metadata,
+            is_stable(v.is_dev, v.normalized) and v.id = (select id from latest) as "isChosen"
        from ${tables}
-      where v.package_id = $1 and v.deleted_at is null and ($2::text is null or v.version = $2)
-      order by v.id = (select latest_version($1)) desc nulls last,
-               is_stable(v.is_dev, v.normalized) desc, ${newestFirst}
-      limit 1`,
-    [packageId, version],
+      where v.id = (select id from chosen) and v.deleted_at is null`,
+    version === null ? [packageId] : [packageId, version],
   )
   return rows[0] ?? null
 }
+
+/** The latest version. When none is listed, all versions are in quarantine: the highest stable one of them, else the highest. */
+const latestOrNewest = `
+  select coalesce(
+    (select id from latest),
+    (select v.id from package_version v
+      where v.package_id = $1 and v.deleted_at is null and (select id from latest) is null
+      order by is_stable(v.is_dev, v.normalized) desc, ${newestFirst} limit 1)) as id`
