@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { measureArchives } from './archives.ts'
 import { measureComposer } from './composer.ts'
 import { measureLarge } from './large.ts'
 import { measureMemory } from './memory.ts'
@@ -20,7 +21,11 @@ import { measureUpstream } from './upstream.ts'
 const words = process.argv.slice(2)
 const isQuick = words.includes('--quick')
 const parts: Record<string, (server: Server, folder: string) => Promise<string>> = {
-  pulls: (server, folder) => measurePulls(server, folder, isQuick ? 2000 : 15_000),
+  pulls: async (server, folder) =>
+    [
+      await measurePulls(server, folder, isQuick ? 2000 : 15_000),
+      await measureArchives(server, folder, isQuick ? 500 : 3000),
+    ].join('\n\n'),
   composer: (server, folder) => measureComposer(server, folder, isQuick ? 3 : 7),
   tokens: (server, folder) => measureTokens(server, folder, isQuick ? 1000 : 5000),
   pushes: (server) => measurePushes(server, isQuick ? 3 : 11),

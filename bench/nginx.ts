@@ -12,11 +12,18 @@ export interface StaticFile {
   lastModified: Date
 }
 
+/** Other parts of a configuration: in the block `http`, and in place of the location of the files. */
+export interface NginxParts {
+  http: string
+  server: string
+}
+
 /** Starts nginx with one worker process, because svc is one process too. Null when nginx is not installed. */
 export async function startNginx(
   folder: string,
   files: readonly StaticFile[],
   port: number,
+  parts: NginxParts = { http: '', server: 'location / { gzip_static on; }' },
 ): Promise<Listener | null> {
   if (spawnSync('nginx', ['-v']).error) return null
   for (const { path, bytes, lastModified } of files) {
@@ -27,15 +34,16 @@ export async function startNginx(
       await utimes(name, lastModified, lastModified)
     }
   }
+  await mkdir(join(folder, 'root'), { recursive: true })
   const configuration = join(folder, 'nginx.conf')
-  await writeFile(configuration, configurationOf(folder, port))
+  await writeFile(configuration, configurationOf(folder, port, parts))
   return startListener(['-c', configuration, '-p', folder], port, {
     command: 'nginx',
     log: join(folder, 'out.log'),
   })
 }
 
-function configurationOf(folder: string, port: number): string {
+function configurationOf(folder: string, port: number, { http, server }: NginxParts): string {
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
   return `
     daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/error.log crit;
@@ -44,7 +52,7 @@ function configurationOf(folder: string, port: number): string {
       ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
       types { application/json json; application/zip zip; }
       sendfile on; tcp_nopush on; open_file_cache max=1000; access_log ${folder}/access.log;
-      keepalive_requests 1000000;
-      server { listen 127.0.0.1:${port}; root ${folder}/root; location / { gzip_static on; } }
+      keepalive_requests 1000000; ${http}
+      server { listen 127.0.0.1:${port}; root ${folder}/root; ${server} }
     }`
 }
