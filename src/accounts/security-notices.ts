@@ -34,6 +34,12 @@ export const logIdentityEventsJob: Job = {
 const subjects: Record<string, string> = {
   'password-changed': 'Your password was changed',
   'token-created': 'A new token was created',
+  'second-factor-added': 'A second factor was added',
+  'second-factor-removed': 'A second factor was removed',
+  'recovery-codes-created': 'New recovery codes were made',
+  'recovery-code-used': 'A recovery code was used',
+  'identity-linked': 'A sign-in provider was linked',
+  'identity-unlinked': 'A sign-in provider was unlinked',
 }
 
 /** Actions that cause a mail to their account in some cases, see `queueNotices`. */

@@ -234,6 +234,23 @@ describe('security notices', () => {
     expect(others).toEqual([])
   })
 
+  it('tell of a changed second factor and of linked providers', async () => {
+    const account = await aVerifiedAccount()
+    const actions = [
+      ['second-factor-added', 'A second factor was added'],
+      ['second-factor-removed', 'A second factor was removed'],
+      ['recovery-codes-created', 'New recovery codes were made'],
+      ['recovery-code-used', 'A recovery code was used'],
+      ['identity-linked', 'A sign-in provider was linked'],
+      ['identity-unlinked', 'A sign-in provider was unlinked'],
+    ]
+    for (const [action] of actions) {
+      await t.db.query(`select note_identity_event($1, $2, null, '{}')`, [action, account.id])
+    }
+    const subjects = actions.map(([, subject]) => `${subject} (svc.example.com)`)
+    expect(new Set(await subjectsTo(account.email))).toEqual(new Set(subjects))
+  })
+
   it('tell of an application once, and again after a withdrawal or with more scopes', async () => {
     const account = await aVerifiedAccount()
     const { id: applicationId } = await anApplication(t.db, { name: 'Build Bot' })

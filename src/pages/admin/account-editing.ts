@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import { chooseHeir, deleteAccount } from '../../accounts/account-lifecycle.ts'
 import { changeAccount } from '../../accounts/accounts.ts'
+import { makeVerificationToken, verificationUrl } from '../../accounts/email-verifications.ts'
 import { makeResetToken, resetUrl } from '../../accounts/password-resets.ts'
 import { transaction } from '../../database/database.ts'
 import { actorOf } from '../../http/actor.ts'
@@ -16,13 +17,16 @@ const trimmed = text.transform((value) => value.trim())
 const DetailsForm = z.object({ username: trimmed, display_name: trimmed, email: trimmed })
 const DeleteForm = z.object({ confirmed: trimmed, groups_to: trimmed, leave_groups: text })
 
+const verificationLinkPage = page<{ username: string; email: string; link: string }>(
+  'admin/verification-link',
+)
 const resetLinkPage = page<{ username: string; link: string }>('admin/reset-link')
 
 interface Route {
   Params: { username: string }
 }
 
-/** `/admin/accounts/<username>/{details,reset-link,delete}`: what commands change of an account. */
+/** `/admin/accounts/<username>/{details,reset-link,verification-link,delete}`: what commands change of an account. */
 export async function accountEditingRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { config, db, sessionOf } = context
 
@@ -51,6 +55,14 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
     const token = await makeResetToken(db, actorOf(request, session.account.id), id)
     if (token === null) throw new PageError(409, 'The account is disabled: enable it first.')
     return resetLinkPage(reply, session, { username, link: resetUrl(config, token) })
+  })
+
+  app.post<Route>('/admin/accounts/:username/verification-link', async (request, reply) => {
+    const { id, username } = await theAccount(context, request.params.username)
+    const made = await makeVerificationToken(db, id)
+    if (!made) throw new PageError(409, 'There is no email to verify, or the account is disabled.')
+    const link = verificationUrl(config, made.token)
+    return verificationLinkPage(reply, sessionOf(request), { username, email: made.email, link })
   })
 
   app.post<Route>('/admin/accounts/:username/delete', async (request, reply) => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { findAccountDetails } from '../../../src/accounts/accounts.ts'
+import { findVerification } from '../../../src/accounts/email-verifications.ts'
 import { findResetAccount } from '../../../src/accounts/password-resets.ts'
 import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
 import { renderOutdatedJob } from '../../../src/registry/documents/rerender.ts'
@@ -77,6 +78,16 @@ describe('/admin/accounts/<username>', () => {
     expect(await user()).toBe(401)
     await send(url, { act: 'disable' })
     expect((await send(`${url}/reset-link`)).statusCode).toBe(409)
+  })
+
+  it('makes a link that verifies the email', async () => {
+    const { send } = await anEditor()
+    const { username } = await anAccount(t.db, { email: `${aName('ann')}@example.com` })
+    const link = await send(`/admin/accounts/${username}/verification-link`)
+    const token = /email-verification\?token=([\w-]{43})/.exec(link.body)?.[1] ?? ''
+    expect(await findVerification(t.db, token)).toMatchObject({ username })
+    const without = await anAccount(t.db)
+    expect((await send(`/admin/accounts/${without.username}/verification-link`)).statusCode).toBe(409)
   })
 
   it('deletes an account after its username is typed, and asks what happens to its groups', async () => {
