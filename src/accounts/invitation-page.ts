@@ -67,6 +67,8 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
     const { token } = readForm(TokenForm, request)
     const invitation = await find(token)
     if (!session) throw new PageError(403, 'You are signed out. Open the link of the invitation again.')
+    // It is for a new account: whoever opened it while signed in does not use it up.
+    if (invitation?.group === null) return reply.redirect('/', 303)
     const actor = actorOf(request, session.account.id)
     const accepted = invitation && (await acceptInvitation(db, actor, token, session.account))
     if (!accepted) return showEnded(request, reply)
@@ -78,6 +80,9 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
   })
 
   app.post('/invitations/account', async (request, reply) => {
+    if (await readSession(context, request)) {
+      throw new PageError(409, 'You are signed in, and need no other account.')
+    }
     const {
       token,
       new_password: password,

@@ -285,6 +285,9 @@ describe('/admin/invitations', () => {
     const cookie = await signIn(invited.app, admin)
     const made = await send(invited, '/admin/invitations', cookie, {})
     const [, token = ''] = /\/invitations\?token=([\w-]{43})/.exec(made.body) ?? []
+    // Nobody who is signed in uses it up.
+    await send(invited, '/invitations', cookie, { token })
+    expect((await send(invited, '/invitations/account', cookie, { token })).statusCode).toBe(409)
     const username = aName('new')
     expect((await asNew(invited, token, { username, email: 'new@example.com' })).headers.location).toBe('/')
     const { rows } = await invited.db.query(

@@ -58,7 +58,7 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
   })
 
   app.post<Route>('/admin/accounts/:username/verification-link', async (request, reply) => {
-    const { id, username } = await theAccount(context, request.params.username)
+    const { id, username } = await accountOfPage(context, request.params.username)
     const made = await makeVerificationToken(db, id)
     if (!made) throw new PageError(409, 'There is no email to verify, or the account is disabled.')
     const link = verificationUrl(config, made.token)
