@@ -171,7 +171,7 @@ export class Walker {
   }
 
   /** The whole way: from svc to the provider, and back. Returns the response to the callback. */
-  async signIn(provider: IdentityProvider, person: string, returnId = ''): Promise<LightMyRequestResponse> {
+  async signIn(provider: { name: string }, person: string, returnId = ''): Promise<LightMyRequestResponse> {
     const start = await this.open(`/login/oidc/${provider.name}?return=${returnId}`)
     return this.open(await this.signInThere(start, person))
   }

@@ -1,0 +1,368 @@
+import { createHmac } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { aName, anAccount, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import {
+  problemOf,
+  providerEnvironment,
+  useIdentityProvider,
+  usernameOf,
+  Walker,
+} from '../../support/identity-provider.ts'
+import { freePort } from '../../support/listening.ts'
+import { anotherKey, type Lies, useLyingProvider } from '../../support/lying-provider.ts'
+
+const [realPort, liarPort] = [await freePort(), await freePort()]
+const acme = useIdentityProvider('acme', realPort, 'http://svc.test')
+const liar = useLyingProvider('liar', liarPort)
+const t = useApp({ ...acme.environment, ...providerEnvironment('liar', liarPort) })
+
+/** Signs in at the lying provider. Returns the response of svc to the callback. */
+async function signInAtLiar(browser: Walker) {
+  return browser.signIn(liar, 'eve')
+}
+
+const notTrusted =
+  'Liar sent a response that this server does not trust, so you are not signed in. Tell an administrator.'
+
+describe('an ID token', () => {
+  it('of the provider is taken', async () => {
+    liar.tell({ userInfo: { preferred_username: aName('eve') } })
+    const browser = new Walker(t)
+    expect((await signInAtLiar(browser)).statusCode).toBe(303)
+    expect(await usernameOf(browser)).not.toBeNull()
+  })
+
+  const now = Math.floor(Date.now() / 1000)
+  const lies: [string, Lies][] = [
+    ['of another issuer', { claims: { iss: 'http://127.0.0.1:1' } }],
+    ['for another client', { claims: { aud: 'other' } }],
+    ['for many clients that names another one', { claims: { aud: ['svc', 'other'], azp: 'other' } }],
+    ['with another nonce', { claims: { nonce: 'other' } }],
+    ['without a nonce', { claims: { nonce: undefined } }],
+    ['that has expired', { claims: { iat: now - 700, exp: now - 120 } }],
+    ['without an end', { claims: { exp: undefined } }],
+    ['of tomorrow', { claims: { nbf: now + 86_400 } }],
+    ['signed with a key that is not published', { key: anotherKey }],
+    ['with another signature', { token: (token) => `${token.slice(0, -8)}AAAAAAAA` }],
+    ['with other claims than signed', { token: withSubject('somebody') }],
+    ['without a signature', { header: { alg: 'none' } }],
+    ['signed with the client secret', { token: withHmac }],
+    ['of an unknown key', { header: { kid: 'two' } }],
+    ['without a subject', { claims: { sub: undefined } }],
+    ['with an empty subject', { claims: { sub: '' }, userInfo: { sub: '' } }],
+    ['with a long subject', { claims: { sub: 'x'.repeat(256) }, userInfo: { sub: 'x'.repeat(256) } }],
+    ['with a control character in the subject', { claims: { sub: 'a\0b' }, userInfo: { sub: 'a\0b' } }],
+    ['that is none', { token: () => 'nonsense' }],
+    ['for another person than UserInfo', { userInfo: { sub: 'ann' } }],
+  ]
+
+  it.each(lies)('%s is refused with a sentence', async (_what, lie) => {
+    liar.tell(lie)
+    const browser = new Walker(t)
+    const end = await signInAtLiar(browser)
+    expect([end.statusCode, problemOf(end)]).toEqual([502, notTrusted])
+    expect(await usernameOf(browser)).toBeNull()
+  })
+
+  it('of an earlier sign-in is refused', async () => {
+    liar.tell({ userInfo: { preferred_username: aName('eve') } })
+    await signInAtLiar(new Walker(t))
+    const earlier = liar.tokens.at(-1) as string
+    liar.tell({ token: () => earlier })
+    const browser = new Walker(t)
+    expect([(await signInAtLiar(browser)).statusCode, await usernameOf(browser)]).toEqual([502, null])
+  })
+
+  it('is not in the log, nor is any claim or code', async () => {
+    liar.tell({ claims: { aud: 'other', email: 'secret-claim@example.com' } })
+    await signInAtLiar(new Walker(t))
+    const lines = t.log()
+    expect(lines).toContain('a sign-in provider failed')
+    expect(lines).not.toContain('secret-claim')
+    expect(lines).not.toContain((liar.tokens.at(-1) as string).split('.')[1])
+    expect(lines).not.toMatch(/code=|state=/)
+  })
+})
+
+describe('a provider that does not keep to the protocol', () => {
+  const json = { 'content-type': 'application/json' }
+  const responds: [string, number, (path: string) => boolean, string][] = [
+    ['an error page', 500, (path) => path === '/token', '<h1>Oops</h1>'],
+    ['no JSON', 200, (path) => path === '/token', 'nonsense'],
+    ['an array', 200, (path) => path === '/token', '[]'],
+    ['no tokens', 200, (path) => path === '/token', '{}'],
+    ['a redirect', 302, (path) => path === '/token', ''],
+    ['no keys', 200, (path) => path === '/keys', '{"keys":[]}'],
+    ['no UserInfo', 200, (path) => path === '/userinfo', 'null'],
+    [
+      'a response of two megabytes',
+      200,
+      (path) => path === '/userinfo',
+      `{"a":"${'x'.repeat(2 * 1024 ** 2)}"}`,
+    ],
+    [
+      'deep claims',
+      200,
+      (path) => path === '/userinfo',
+      `{"sub":"eve","a":${'['.repeat(20_000)}${']'.repeat(20_000)}}`,
+    ],
+  ]
+
+  it.each(responds)('such as by %s is never an error of svc', async (_what, status, isLie, body) => {
+    // An unknown key makes the library read the keys again.
+    liar.tell({
+      respond: (path, response) => {
+        if (isLie(path)) response.writeHead(status, json).end(body)
+        return isLie(path)
+      },
+    })
+    const browser = new Walker(t)
+    const { statusCode } = await signInAtLiar(browser)
+    expect([303, 502]).toContain(statusCode)
+  })
+
+  it('takes claims of any type for missing ones', async () => {
+    const odd = { name: 5, email: ['a@b.example'], email_verified: 'yes', groups: { a: 1 }, nickname: null }
+    const sub = aName('odd')
+    liar.tell({ claims: { sub, ...odd }, userInfo: { sub, ...odd, preferred_username: '\u202E\u0000<b>"' } })
+    const browser = new Walker(t)
+    expect((await signInAtLiar(browser)).statusCode).toBe(303)
+    expect(await usernameOf(browser)).toBe('b')
+  })
+
+  it('does not let UserInfo verify the email of the ID token', async () => {
+    const sub = aName('two')
+    liar.tell({
+      claims: { sub, email: 'claimed@acme.example', email_verified: false },
+      userInfo: { sub, email: 'own@acme.example', email_verified: true },
+    })
+    const browser = new Walker(t)
+    await signInAtLiar(browser)
+    const { rows } = await t.db.query('select email from account where username = $1', [
+      await usernameOf(browser),
+    ])
+    expect(rows).toEqual([{ email: 'own@acme.example' }])
+  })
+})
+
+describe('the metadata of a provider', () => {
+  const origin = 'https://elsewhere.example'
+  const metadata: [string, Lies][] = [
+    ['of another issuer', { metadata: { issuer: origin } }],
+    ['without an authorization endpoint', { metadata: { authorization_endpoint: undefined } }],
+    ['with a script as endpoint', { metadata: { authorization_endpoint: 'javascript:alert(1)' } }],
+    ['over http elsewhere', { metadata: { authorization_endpoint: 'http://elsewhere.example/authorize' } }],
+  ]
+
+  // Each begins with a fresh server, because good metadata is kept for a while.
+  describe.each(metadata)('%s', (_what, lies) => {
+    const fresh = useApp(providerEnvironment('liar', liarPort))
+
+    it('is refused, and asked for again at the next sign-in', async () => {
+      liar.tell(lies)
+      const refused = await fresh.app.inject('/login/oidc/liar')
+      expect([refused.statusCode, problemOf(refused)]).toEqual([502, notTrusted])
+      liar.tell({})
+      if (lies.metadata?.['issuer'] !== undefined) {
+        expect((await fresh.app.inject('/login/oidc/liar')).statusCode).toBe(303)
+      }
+    })
+  })
+
+  describe('of a provider that does not respond', () => {
+    const fresh = useApp(providerEnvironment('liar', liarPort))
+
+    it('is waited for 5 seconds, once for everybody who signs in', async () => {
+      const before = liar.requests.length
+      liar.tell({ respond: (path) => path.startsWith('/.well-known/') })
+      const pages = await Promise.all([1, 2, 3].map(() => fresh.app.inject('/login/oidc/liar')))
+      for (const page of pages) {
+        expect([page.statusCode, problemOf(page)]).toEqual([
+          503,
+          'Liar does not respond at the moment. Try again later.',
+        ])
+      }
+      expect(liar.requests.length - before).toBe(1)
+    })
+  })
+})
+
+describe('GET /login/oidc/<provider>/callback', () => {
+  /** A sign-in that has come back from the provider: the browser, and the path of the callback. */
+  async function aCallback() {
+    const name = aName('eve')
+    acme.people.set(name, { preferred_username: name })
+    const browser = new Walker(t)
+    return {
+      name,
+      browser,
+      callback: await browser.signInThere(await browser.open('/login/oidc/acme'), name),
+    }
+  }
+  const replace = (callback: string, name: string, value: string | null) => {
+    const url = new URL(callback, 'http://svc.test')
+    if (value === null) url.searchParams.delete(name)
+    else url.searchParams.set(name, value)
+    return `${url.pathname}${url.search}`
+  }
+  const outOfDate =
+    'This sign-in with Acme was already used, has expired, or began in another browser. Try again.'
+
+  it('works in the browser that began, once', async () => {
+    const { name, browser, callback } = await aCallback()
+    const stranger = new Walker(t)
+    const refused = await stranger.open(callback)
+    expect([refused.statusCode, problemOf(refused)]).toEqual([400, outOfDate])
+    expect((await browser.open(callback)).statusCode).toBe(303)
+    expect(await usernameOf(browser)).toBe(name)
+    // Reloaded, it leads on; in a browser that has signed out, it is out of date.
+    expect((await browser.open(callback)).headers.location).toBe('/')
+    expect(await usernameOf(stranger)).toBeNull()
+  })
+
+  it('is used once when the browser sends it twice at once', async () => {
+    const { name, browser, callback } = await aCallback()
+    const both = await Promise.all([browser.open(callback), browser.open(callback)])
+    expect(both.map(({ statusCode }) => String(statusCode)).toSorted()).toEqual(['303', '400'])
+    expect(await usernameOf(browser)).toBe(name)
+  })
+
+  it.each([
+    ['another state', 'state', 'x'.repeat(43)],
+    ['no state', 'state', null],
+    ['a long state', 'state', 'x'.repeat(6000)],
+  ])('refuses %s', async (_what, name, value) => {
+    const { browser, callback } = await aCallback()
+    const refused = await browser.open(replace(callback, name, value))
+    expect([refused.statusCode, problemOf(refused)]).toEqual([400, outOfDate])
+  })
+
+  it.each([
+    ['another code', 'code', 'other', 400],
+    ['no code', 'code', null, 502],
+    ['another issuer', 'iss', 'http://127.0.0.1:1', 502],
+    ['no issuer, although the provider promises it', 'iss', null, 502],
+  ])('refuses %s', async (_what, name, value, status) => {
+    const { browser, callback } = await aCallback()
+    const refused = await browser.open(replace(callback, name, value))
+    expect([refused.statusCode, problemOf(refused)]).toEqual([status, expect.any(String)])
+    expect(await usernameOf(browser)).toBeNull()
+    // The sign-in is spent: the right response comes too late.
+    expect(problemOf(await browser.open(callback))).toBe(outOfDate)
+  })
+
+  it('refuses the response of another provider (mix-up)', async () => {
+    const { browser, callback } = await aCallback()
+    const refused = await browser.open(callback.replace('/acme/', '/liar/'))
+    expect([refused.statusCode, await usernameOf(browser)]).toEqual([400, null])
+  })
+
+  it('refuses a repeated parameter', async () => {
+    const { browser, callback } = await aCallback()
+    expect((await browser.open(`${callback}&state=x`)).statusCode).toBe(400)
+    expect((await browser.open(`${callback}&code=x`)).statusCode).toBe(502)
+  })
+
+  it('refuses a sign-in that took too long', async () => {
+    const { browser, callback } = await aCallback()
+    await t.db.query(`update provider_sign_in set expires_at = now() - interval '1 second'`)
+    expect(problemOf(await browser.open(callback))).toBe(outOfDate)
+  })
+
+  it('tells that the provider refused, without its words', async () => {
+    const browser = new Walker(t)
+    const end = await browser.signIn(acme, 'nobody')
+    expect([end.statusCode, problemOf(end)]).toEqual([
+      403,
+      'Acme did not sign you in: the request was cancelled or refused there.',
+    ])
+    expect(end.body).not.toContain('a text of the provider')
+    const start = await browser.open('/login/oidc/acme')
+    const state = new URL(String(start.headers.location)).searchParams.get('state') ?? ''
+    const query = new URLSearchParams({ state, error: '<script>', iss: acme.issuer })
+    const odd = await browser.open(`/login/oidc/acme/callback?${query}`)
+    expect([odd.statusCode, odd.body.includes('<script>')]).toEqual([502, false])
+  })
+
+  it('of two tabs work both', async () => {
+    const name = aName('eve')
+    acme.people.set(name, { preferred_username: name })
+    const browser = new Walker(t)
+    const starts = [await browser.open('/login/oidc/acme'), await browser.open('/login/oidc/acme')]
+    for (const start of starts.toReversed()) {
+      const end = await browser.open(await browser.signInThere(start, name))
+      expect([end.statusCode, end.headers.location]).toEqual([303, '/'])
+    }
+  })
+
+  it('ends the session that the browser had meanwhile', async () => {
+    const { name, browser, callback } = await aCallback()
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const both = new Walker(t, `${browser.cookie}; ${cookie}`)
+    expect((await both.open(callback)).statusCode).toBe(303)
+    expect(await usernameOf(both)).toBe(name)
+    expect(await usernameOf(new Walker(t, cookie))).toBeNull()
+  })
+})
+
+describe('GET /login/oidc/<provider>', () => {
+  it('goes on at once when the browser is signed in', async () => {
+    const browser = new Walker(t, await signIn(t.app, await anAccount(t.db)))
+    expect((await browser.open('/login/oidc/acme')).headers.location).toBe('/')
+  })
+
+  it('asks with PKCE, a nonce, a state and the exact redirect URI', async () => {
+    const { headers } = await t.app.inject('/login/oidc/acme')
+    const { searchParams } = new URL(String(headers.location))
+    expect(Object.fromEntries(searchParams)).toEqual({
+      client_id: 'svc',
+      response_type: 'code',
+      redirect_uri: 'http://svc.test/login/oidc/acme/callback',
+      scope: 'openid profile email',
+      code_challenge: expect.stringMatching(/^[\w-]{43}$/),
+      code_challenge_method: 'S256',
+      nonce: expect.stringMatching(/^[\w-]{43}$/),
+      state: expect.stringMatching(/^[\w-]{43}$/),
+    })
+  })
+
+  it.each(['https://evil.example', '/settings', `${'x'.repeat(43)}&return=y`])(
+    'leads nowhere else with return=%s',
+    async (id) => {
+      const name = aName('eve')
+      acme.people.set(name, { preferred_username: name })
+      const browser = new Walker(t)
+      const start = await browser.open(`/login/oidc/acme?return=${encodeURIComponent(id)}`)
+      const end = await browser.open(await browser.signInThere(start, name))
+      expect(end.headers.location).toBe('/')
+    },
+  )
+
+  it('keeps a bounded number of sign-ins for a network', async () => {
+    await t.db.query(
+      `insert into provider_sign_in
+              (state_hash, browser_hash, provider, nonce, code_verifier, return_id, network, expires_at)
+       select sha256(n::text::bytea), sha256('x'), 'acme', 'n', 'v', '', '127.0.0.1', now() + interval '5 minutes'
+         from generate_series(1, 1200) n`,
+    )
+    await t.app.inject('/login/oidc/acme')
+    const { rows } = await t.db.query('select count(*)::int from provider_sign_in')
+    expect(rows[0].count).toBeLessThanOrEqual(1000)
+  })
+})
+
+function withSubject(sub: string) {
+  return (token: string) => {
+    const [header, claims = '', signature] = token.split('.')
+    const changed = { ...JSON.parse(Buffer.from(claims, 'base64url').toString()), sub }
+    return [header, Buffer.from(JSON.stringify(changed)).toString('base64url'), signature].join('.')
+  }
+}
+
+function withHmac(token: string): string {
+  const claims = token.split('.')[1]
+  const input = `${Buffer.from('{"alg":"HS256"}').toString('base64url')}.${claims}`
+  const secret = t.config.providers.find(({ name }) => name === 'liar')?.clientSecret ?? ''
+  return `${input}.${createHmac('sha256', secret).update(input).digest('base64url')}`
+}

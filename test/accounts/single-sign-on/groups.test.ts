@@ -1,0 +1,138 @@
+import { describe, expect, it } from 'vitest'
+import type { Role } from '../../../src/domain/permissions.ts'
+import { setGroupMember } from '../../../src/repositories/members.ts'
+import { aGroup, aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
+import { useApp } from '../../support/app.ts'
+import { useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
+import { freePort } from '../../support/listening.ts'
+
+const [red, blue] = [aName('red'), aName('blue')]
+const acme = useIdentityProvider('acme', await freePort(), 'http://svc.test', {
+  SCOPES: 'openid email profile groups',
+  GROUP_MAP: `developers=${red}:write,admins=${red}:admin,admins=${blue}:read,lost=no-such-group:write`,
+})
+const t = useApp(acme.environment)
+
+/** The group of that name, which the tests of this file share. */
+async function theGroup(name: string) {
+  const { rows } = await t.db.query<{ id: string; name: string }>(
+    'select id, name from repository_group where name = $1',
+    [name],
+  )
+  return rows[0] ?? (await aGroup(t.db, name))
+}
+
+/** Signs a person of these groups in. Returns the browser. */
+async function signInWith(subject: string, groups: unknown, more: Record<string, unknown> = {}) {
+  await theGroup(red)
+  await theGroup(blue)
+  acme.people.set(subject, { preferred_username: subject, groups, ...more })
+  const browser = new Walker(t)
+  const end = await browser.signIn(acme, subject)
+  expect([end.statusCode, end.headers.location]).toEqual([303, '/'])
+  return browser
+}
+
+/** The roles of an account, by group. */
+async function rolesOf(username: string): Promise<Record<string, Role>> {
+  const { rows } = await t.db.query<{ name: string; role: Role }>(
+    `select g.name, m.role from group_member m
+       join repository_group g on g.id = m.group_id
+       join account a on a.id = m.account_id
+      where a.username = $1`,
+    [username],
+  )
+  return Object.fromEntries(rows.map(({ name, role }) => [name, role]))
+}
+
+async function setByHand(username: string, group: string, role: Role): Promise<void> {
+  const { rows } = await t.db.query('select id from account where username = $1', [username])
+  await setGroupMember(t.db, (await theGroup(group)).id, rows[0].id, role)
+}
+
+describe('the groups of a provider', () => {
+  it('give, change and take away memberships at each sign-in', async () => {
+    const eve = aName('eve')
+    await signInWith(eve, ['developers', 'unknown', 5])
+    expect(await rolesOf(eve)).toEqual({ [red]: 'developer' })
+    await signInWith(eve, ['developers', 'admins', 'lost'])
+    expect(await rolesOf(eve)).toEqual({ [red]: 'admin', [blue]: 'guest' })
+    await signInWith(eve, 'developers')
+    expect(await rolesOf(eve)).toEqual({ [red]: 'developer' })
+    await signInWith(eve, undefined)
+    expect(await rolesOf(eve)).toEqual({})
+    expect(t.log()).toContain('the group map names groups that do not exist')
+  })
+
+  it('are in the events of the account and of the groups', async () => {
+    const eve = aName('eve')
+    await signInWith(eve, ['admins'])
+    await signInWith(eve, [])
+    await signInWith(eve, [])
+    const { rows } = await t.db.query(
+      `select details from identity_event
+        where action = 'groups-changed' and account_id = (select id from account where username = $1) order by id`,
+      [eve],
+    )
+    expect(rows.map(({ details }) => details)).toEqual([
+      { provider: 'acme', added: [`${blue}:guest`, `${red}:admin`].toSorted(), removed: [] },
+      { provider: 'acme', added: [], removed: [blue, red].toSorted() },
+    ])
+    const { rows: registry } = await t.db.query(
+      `select e.action, e.details from registry_event e join repository_group g on g.id = e.group_id
+        where g.name = $1 and e.details ->> 'username' = $2 order by e.id`,
+      [red, eve],
+    )
+    expect(registry).toEqual([
+      { action: 'set-group-member', details: { username: eve, role: 'admin', provider: 'acme' } },
+      { action: 'remove-group-member', details: { username: eve, provider: 'acme' } },
+    ])
+  })
+
+  it('leave alone what was made or changed by hand', async () => {
+    const [eve, ann] = [aName('eve'), aName('ann')]
+    await signInWith(eve, [])
+    await setByHand(eve, blue, 'developer')
+    await signInWith(eve, ['admins'])
+    expect(await rolesOf(eve)).toEqual({ [red]: 'admin', [blue]: 'developer' })
+    await signInWith(eve, [])
+    expect(await rolesOf(eve)).toEqual({ [blue]: 'developer' })
+
+    await signInWith(ann, ['developers'])
+    await setByHand(ann, red, 'admin')
+    await signInWith(ann, ['developers'])
+    await signInWith(ann, [])
+    expect(await rolesOf(ann)).toEqual({ [red]: 'admin' })
+  })
+
+  it('are settled once when one person signs in twice at once', async () => {
+    const eve = aName('eve')
+    await signInWith(eve, [])
+    acme.people.set(eve, { groups: ['admins'] })
+    const browsers = [new Walker(t), new Walker(t)]
+    const ends = await Promise.all(browsers.map((browser) => browser.signIn(acme, eve)))
+    expect(ends.map(({ statusCode }) => statusCode)).toEqual([303, 303])
+    const { rows } = await t.db.query(
+      `select count(*)::int from identity_event
+        where action = 'groups-changed' and account_id = (select id from account where username = $1)`,
+      [eve],
+    )
+    expect(rows).toEqual([{ count: 1 }])
+  })
+
+  it('end with the link to the provider', async () => {
+    const ann = await anAccount(t.db)
+    const subject = aName('eve')
+    acme.people.set(subject, { groups: ['developers'] })
+    const browser = new Walker(t, await signIn(t.app, ann))
+    const question = await browser.open('/login/oidc/acme/link')
+    const start = await browser.post('/login/oidc/acme/link', { csrf_token: csrfTokenIn(question) })
+    await browser.open(await browser.signInThere(start, subject))
+    expect(await rolesOf(ann.username)).toEqual({ [red]: 'developer' })
+    await setByHand(ann.username, blue, 'guest')
+    const fields = { csrf_token: csrfTokenIn(question), issuer: acme.issuer, current_password: password }
+    expect((await browser.post('/settings/account/identities/unlink', fields)).statusCode).toBe(303)
+    expect(await rolesOf(ann.username)).toEqual({ [blue]: 'guest' })
+    expect(await usernameOf(browser)).toBe(ann.username)
+  })
+})
