@@ -17,6 +17,10 @@ export async function exportAccount(db: Queryable, accountId: string): Promise<o
                                                  order by g.name, r.name), '[]')
                           from repository_member m join repository r on r.id = m.repository_id
                           join repository_group g on g.id = r.group_id where m.account_id = a.id),
+       'identities', (select coalesce(json_agg(json_build_object(
+                               'issuer', i.issuer, 'subject', i.subject, 'email', i.email,
+                               'linked_at', i.linked_at, 'last_used_at', i.last_used_at) order by i.issuer), '[]')
+                        from account_identity i where i.account_id = a.id),
        'sessions', (select coalesce(json_agg(json_build_object(
                              'network', s.network, 'last_network', s.last_network, 'user_agent', s.user_agent,
                              'created_at', s.created_at, 'last_seen_at', s.last_seen_at) order by s.created_at), '[]')

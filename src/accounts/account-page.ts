@@ -15,7 +15,7 @@ import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
 import { deleteSessions, type Session } from './sessions.ts'
 import { confirmPassword, startSession } from './sign-in.ts'
 import { forgetOrigins } from './sign-in-origins.ts'
-import { type Identity, listIdentities } from './single-sign-on/identities.ts'
+import { findConfirmationWays, type Identity, listIdentities } from './single-sign-on/identities.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
 const accountPage = page<{
@@ -34,6 +34,8 @@ const accountPage = page<{
   /** The name of a configured provider; undefined for any other. */
   labelOf: (issuer: string) => string | undefined
   mayUsePassword: boolean
+  /** False for an account that a provider made. */
+  hasPassword: boolean
 }>('accounts/account')
 
 const AccountQuery = z.object({ changed: text, saved: text })
@@ -106,9 +108,11 @@ async function showAccount(
 ): Promise<FastifyReply> {
   const about = await findAccountDetails(db, session.account.username)
   const identities = await listIdentities(db, session.account.id)
+  const { hasPassword } = await findConfirmationWays(db, session.account.id)
   const linked = new Set(identities.map(({ issuer }) => issuer))
   return accountPage(reply, session, {
     identities,
+    hasPassword,
     linkable: config.providers.filter(({ issuer }) => !linked.has(issuer)),
     labelOf: (issuer) => config.providers.find((provider) => provider.issuer === issuer)?.label,
     mayUsePassword: mayUsePassword(config, session.account.isAdmin),

@@ -16,7 +16,8 @@ import { type AccountChanges, changeAccount } from './accounts.ts'
 import { verificationMail } from './email-verifications.ts'
 import type { Session } from './sessions.ts'
 import { confirmPassword } from './sign-in.ts'
-import { readSession, redirectToSignIn } from './visitor.ts'
+import { findConfirmationWays } from './single-sign-on/identities.ts'
+import { readSession, redirectToSignIn, requireConfirmation } from './visitor.ts'
 
 /** What a form did not accept, and which form it was. */
 export interface ProfileProblem {
@@ -73,7 +74,8 @@ export async function profileRoutes(
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
     const { username, email, current_password: password } = readForm(SignInForm, request)
     const refused =
-      (await refuseWithoutPassword(reply, session, password)) ?? (await refuseManyMails(reply, session))
+      (await refuseWithoutPassword(request, reply, session, password)) ??
+      (await refuseManyMails(reply, session))
     if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
     const problem = await change(request, session, { username: username.toLowerCase(), email: email || null })
     if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem })
@@ -139,7 +141,7 @@ export async function profileRoutes(
       const problem = 'Type your username to confirm that you want to delete your account.'
       return showProblem(reply.code(400), session, { form: 'delete', problem })
     }
-    const refused = await refuseWithoutPassword(reply, session, form.current_password)
+    const refused = await refuseWithoutPassword(request, reply, session, form.current_password)
     if (refused) return showProblem(reply, session, { form: 'delete', problem: refused })
     const actor = actorOf(request, account.id)
     const author = { accountId: account.id, token: null, address: actor.ip }
@@ -186,12 +188,19 @@ export async function profileRoutes(
     return 'Your email was changed or verified too often. Try again in an hour.'
   }
 
-  /** Returns why the current password is not accepted, with the reply's status set; null when it is right. */
+  /**
+   * An account without a password is confirmed at its provider instead. Returns why the current password is not accepted, with the reply's status set; null when it is right. */
   async function refuseWithoutPassword(
+    request: FastifyRequest,
     reply: FastifyReply,
-    { account }: Session,
+    session: Session,
     password: string,
   ): Promise<string | null> {
+    const { account } = session
+    if (!(await findConfirmationWays(db, account.id)).hasPassword) {
+      await requireConfirmation(context, request, session, '/settings/account')
+      return null
+    }
     const checked = await confirmPassword(db, account.id, password)
     if (!('problem' in checked)) return null
     reply.code(checked.status).headers(checked.headers)

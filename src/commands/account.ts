@@ -16,6 +16,8 @@ import {
 } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
 import { resetFactors } from '../accounts/second-factor/factors.ts'
+import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
+import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import {
@@ -58,6 +60,7 @@ export function accountCommand(): Command {
     .addCommand(revokeAllCommand())
     .addCommand(disableCommand())
     .addCommand(enableCommand())
+    .addCommand(unlinkCommand())
     .addCommand(deleteCommand())
 }
 
@@ -120,11 +123,18 @@ function listCommand(): Command {
 
 function showCommand(): Command {
   return onAccount('show', 'Show an account.').action(async (username: string, options: JsonOptions) => {
-    const account = await withDatabase((db) => findAccountDetails(db, username))
-    if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
+    const { account, identities } = await withDatabase(async (db) => {
+      const account = await findAccountDetails(db, username)
+      if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
+      return { account, identities: await listIdentities(db, account.id) }
+    })
     const details = describeAccount(account)
-    const lines = Object.entries(details).map(([name, value]) => `${name.padEnd(12)}  ${formatValue(value)}`)
-    printResult(options, details, lines.join('\n'))
+    const shown = {
+      ...details,
+      identities: identities.map(({ provider, email }) => (email ? `${provider}:${email}` : provider)),
+    }
+    const lines = Object.entries(shown).map(([name, value]) => `${name.padEnd(12)}  ${formatValue(value)}`)
+    printResult(options, { ...details, identities: identities.map(describeIdentity) }, lines.join('\n'))
   })
 }
 
@@ -251,5 +261,34 @@ function describeAccount(account: AccountDetails): Record<string, unknown> {
     created_at: account.createdAt,
     last_seen_at: account.lastSeenAt,
     disabled_at: account.disabledAt,
+  }
+}
+
+function unlinkCommand(): Command {
+  return onAccount(
+    'unlink',
+    'Unlink an account from a sign-in provider. Memberships that the provider gave end.',
+  )
+    .argument('<provider>', 'the name or issuer of a provider, as svc account show prints it')
+    .action(async (username: string, provider: string, options: JsonOptions) => {
+      await withDatabase(async (db) => {
+        const account = await theAccount(db, username)
+        const identities = await listIdentities(db, account.id)
+        const identity = identities.find((one) => one.provider === provider || one.issuer === provider)
+        if (!identity) throw new Error(`${username} is not linked with ${JSON.stringify(provider)}.`)
+        await unlinkAccount(db, commandActor, account, identity.issuer, null)
+      })
+      printResult(options, { username, provider }, `${username} is not linked with ${provider} any more.`)
+    })
+}
+
+function describeIdentity(identity: Identity): Record<string, unknown> {
+  return {
+    provider: identity.provider,
+    issuer: identity.issuer,
+    subject: identity.subject,
+    email: identity.email,
+    linked_at: identity.linkedAt,
+    last_used_at: identity.lastUsedAt,
   }
 }

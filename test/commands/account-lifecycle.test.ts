@@ -81,6 +81,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
       email: 'ann@example.com',
       admin: true,
       groups: [],
+      identities: [],
       sessions: 0,
       tokens: 1,
       created_at: expect.any(String),
@@ -223,5 +224,35 @@ describe('svc account delete', { timeout: 90_000 }, () => {
       const [, taken] = await Promise.allSettled([remove, anAccount(svc.db, { username })])
       expect(taken.status).toBe('rejected')
     }
+  })
+})
+
+describe('svc account show and unlink', () => {
+  it('list the identities of sign-in providers, and remove one', async () => {
+    const { id, username } = await anAccount(svc.db)
+    await svc.db.query(
+      `insert into account_identity (issuer, subject, account_id, provider, email)
+       values ('https://id.acme.example', $2, $1, 'acme', 'ann@acme.example')`,
+      [id, username],
+    )
+    expect(await svc.json('account', 'show', username)).toMatchObject({
+      identities: [
+        {
+          provider: 'acme',
+          issuer: 'https://id.acme.example',
+          subject: username,
+          email: 'ann@acme.example',
+          linked_at: expect.any(String),
+          last_used_at: null,
+        },
+      ],
+    })
+    expect(await svc.json('account', 'unlink', username, 'acme')).toEqual({ username, provider: 'acme' })
+    expect(await svc.json('account', 'show', username)).toMatchObject({ identities: [] })
+    const { rows } = await svc.db.query(
+      'select action, via from identity_event where account_id = $1 order by id desc limit 1',
+      [id],
+    )
+    expect(rows).toEqual([{ action: 'identity-unlinked', via: 'command' }])
   })
 })

@@ -9,6 +9,7 @@ import { page } from '../../http/pages.ts'
 import { redirectBack } from '../complete-sign-in.ts'
 import { confirmSession, type Session } from '../sessions.ts'
 import { confirmPassword } from '../sign-in.ts'
+import { findConfirmationWays } from '../single-sign-on/identities.ts'
 import { readSession, redirectToSignIn } from '../visitor.ts'
 import { limitOf, noteFailedFactor, refuseFactor, tooManyFactors } from './check-factor.ts'
 import { type FactorSummary, findFactors } from './factors.ts'
@@ -18,20 +19,21 @@ import type { ChallengeOwner } from './passkeys.ts'
 
 const confirmPage = page<{
   factors: FactorSummary
+  hasPassword: boolean
+  /** The linked providers where the person can sign in again. */
+  providers: readonly { name: string; label: string }[]
   returnId: string
   /** Whether the browser comes from a form. Its page then says that nothing was done yet. */
   isForm: boolean
   /** What the browser's interface for passkeys gets, as JSON; null for an account without one. */
   options: string | null
-  /** Providers at which the person may sign in again instead. */
-  providers: readonly { name: string; label: string }[]
   problem: string | null
 }>('accounts/confirm-access')
 
 const ConfirmQuery = z.object({ return: text, form: text })
 const ConfirmForm = ConfirmQuery.extend({ current_password: text, code: text, credential: text })
 
-/** `/settings/confirm-access`: a password or a code before a sensitive act, 15 minutes after the last one. */
+/** `/settings/confirm-access`: a password, a code or a provider before a sensitive act, 15 minutes after the last one. */
 export async function confirmAccessRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
@@ -92,11 +94,14 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     session: Session,
     shown: { returnId: string; isForm: boolean; problem: string | null },
   ): Promise<FastifyReply> {
-    const factors = await findFactors(db, session.account.id)
+    const { id } = session.account
+    const factors = await findFactors(db, id)
     const asksPasskey = factors.passkeys > 0 && allowsPasskeys(config)
     const network = networkOf(reply.request.ip)
     const options = asksPasskey ? await startUse(context, ownerOf(session), network) : null
-    return confirmPage(reply, session, { ...shown, factors, options, providers: config.providers })
+    const { hasPassword, issuers } = await findConfirmationWays(db, id)
+    const providers = config.providers.filter(({ issuer }) => issuers.includes(issuer))
+    return confirmPage(reply, session, { ...shown, factors, options, hasPassword, providers })
   }
 }
 

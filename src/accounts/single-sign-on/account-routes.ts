@@ -11,6 +11,7 @@ import { PageError } from '../../http/page-error.ts'
 import { page } from '../../http/pages.ts'
 import { mayUsePassword } from '../password-sign-in.ts'
 import { findFactors, hasFactor } from '../second-factor/factors.ts'
+import { allowsPasskeys } from '../second-factor/passkey-ceremony.ts'
 import { checkSignIn, noteRefusedSignIn } from '../sign-in.ts'
 import { signInOriginOf } from '../sign-in-origins.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
@@ -45,6 +46,7 @@ const linkPage = page<{ label: string; action: string }>('accounts/link-provider
 
 const ProofQuery = z.object({ proof: text })
 const ChoiceForm = z.object({ proof: text, decision: z.enum(['link', 'new']), password: text })
+const ReturnQuery = z.object({ return: text.refine((id) => /^(?:[\w-]{43})?$/.test(id)) })
 const UnlinkForm = z.object({ issuer: text })
 
 /**
@@ -53,6 +55,7 @@ const UnlinkForm = z.object({ issuer: text })
  */
 export async function linkRoutes(app: FastifyInstance, context: SingleSignOnContext): Promise<void> {
   const { config, db } = context
+  const mayMakeAccount = config.signUp !== 'closed'
 
   app.get('/login/oidc/:provider/account', async (request: ProviderRequest, reply) => {
     const provider = theProvider(context, request)
@@ -68,6 +71,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     const { person, account, returnId } = waiting
     const about = singleSignOnOf(context, request, provider, null)
     if (decision === 'new') {
+      if (!mayMakeAccount) throw new PageError(403, 'New accounts are made by administrators only.')
       if (!(await deleteProof(db, proof))) throw proofIsGone(provider)
       const made = await makeAccount(about, person)
       if (made.outcome === 'refused') throw new PageError(403, made.problem)
@@ -107,9 +111,22 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
     await requireConfirmation(context, request, session, `/login/oidc/${provider.settings.name}/link`)
-    const accountId = session.account.id
-    return startProviderSignIn(context, request, reply, provider, { returnId: '', accountId })
+    const about = { returnId: '', accountId: session.account.id, isConfirmation: false }
+    return startProviderSignIn(context, request, reply, provider, about)
   })
+
+  app.get(
+    '/login/oidc/:provider/confirm',
+    { exposeHeadRoute: false },
+    async (request: ProviderRequest, reply) => {
+      const provider = theProvider(context, request)
+      const { return: returnId } = readQuery(ReturnQuery, request)
+      const session = await readSession(context, request)
+      if (!session) return redirectToSignIn(context, request, reply, '/')
+      const about = { returnId, accountId: session.account.id, isConfirmation: true }
+      return startProviderSignIn(context, request, reply, provider, about)
+    },
+  )
 
   async function waitingProof(
     request: FastifyRequest,
@@ -138,7 +155,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
       username: account.username,
       email: person.isEmailVerified ? person.email : null,
       hasPassword: about?.hasPassword === true,
-      mayMakeAccount: true,
+      mayMakeAccount,
       problem,
     })
   }
@@ -151,11 +168,13 @@ export async function unlinkRoutes(app: FastifyInstance, context: AppContext): P
   app.post('/settings/account/identities/unlink', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
+    await requireConfirmation(context, request, session, '/settings/account')
     const { issuer } = readForm(UnlinkForm, request)
     const actor = actorOf(request, session.account.id)
     const outcome = await unlinkAccount(db, actor, session.account, issuer, {
       issuers: config.providers.map((provider) => provider.issuer),
       mayUsePassword: (isAdmin) => mayUsePassword(config, isAdmin),
+      mayUsePasskey: allowsPasskeys(config),
     })
     if (outcome === 'only-way') {
       const remedy = 'Link another provider or set a password first.'

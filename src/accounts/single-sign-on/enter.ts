@@ -136,6 +136,7 @@ export interface OtherWays {
   issuers: readonly string[]
   /** Whether this account may sign in with a password, if it has one. */
   mayUsePassword: (isAdmin: boolean) => boolean
+  mayUsePasskey: boolean
 }
 
 /**
@@ -160,7 +161,8 @@ export async function unlinkAccount(
         (identity) => identity.issuer !== issuer && otherWays?.issuers.includes(identity.issuer),
       )
       const hasPassword = locked.hasPassword && otherWays?.mayUsePassword(locked.isAdmin)
-      if (otherWays && !hasOther && !hasPassword) return 'only-way'
+      const hasPasskey = locked.hasPasskey && otherWays?.mayUsePasskey
+      if (otherWays && !hasOther && !hasPassword && !hasPasskey) return 'only-way'
       await syncGroups(tx, actor, account, { name: unlinked.provider, issuer, groupMap: [] }, [])
       await deleteIdentity(tx, account.id, issuer)
       return 'unlinked'

@@ -106,13 +106,32 @@ export async function listIdentities(db: Queryable, accountId: string): Promise<
   return rows
 }
 
-/** Locks an account until the transaction ends. Returns whether it has a password; null when it is gone. */
+/** The ways in which the person of an account can confirm a sensitive act. */
+export interface ConfirmationWays {
+  hasPassword: boolean
+  /** The issuers of its identities. */
+  issuers: string[]
+}
+
+/** Finds whether an account has a password, and its identities. */
+export async function findConfirmationWays(db: Queryable, accountId: string): Promise<ConfirmationWays> {
+  const { rows } = await db.query<ConfirmationWays>(
+    `select password_hash <> $2 as "hasPassword",
+            array(select issuer from account_identity where account_id = $1) as issuers
+       from account where id = $1`,
+    [accountId, nobodysHash],
+  )
+  return rows[0] ?? { hasPassword: true, issuers: [] }
+}
+
+/** Locks an account until the transaction ends. Returns its ways to sign in; null when it is gone. */
 export async function lockAccount(
   tx: pg.PoolClient,
   accountId: string,
-): Promise<{ hasPassword: boolean; isAdmin: boolean } | null> {
-  const { rows } = await tx.query<{ hasPassword: boolean; isAdmin: boolean }>(
-    `select password_hash <> $2 as "hasPassword", is_admin as "isAdmin"
+): Promise<{ hasPassword: boolean; hasPasskey: boolean; isAdmin: boolean } | null> {
+  const { rows } = await tx.query<{ hasPassword: boolean; hasPasskey: boolean; isAdmin: boolean }>(
+    `select password_hash <> $2 as "hasPassword", is_admin as "isAdmin",
+            exists (select from passkey where account_id = $1) as "hasPasskey"
        from account where id = $1 for no key update`,
     [accountId, nobodysHash],
   )

@@ -13,8 +13,10 @@ export interface ProviderSignIn {
   provider: string
   /** The id of the page to return to; empty for the home page. */
   returnId: string
-  /** The signed-in account that the identity will be linked to. Null for a sign-in. */
+  /** The signed-in account that the identity will be linked to, or that is confirmed. Null for a sign-in. */
   accountId: string | null
+  /** True: the person of the account confirms a sensitive act. */
+  isConfirmation: boolean
 }
 
 /** Starts a sign-in for one browser, named by its cookie, and returns its secrets. */
@@ -22,7 +24,7 @@ export async function insertSignIn(
   db: Queryable,
   browser: string,
   network: string,
-  { provider, returnId, accountId }: ProviderSignIn,
+  { provider, returnId, accountId, isConfirmation }: ProviderSignIn,
 ): Promise<SignInSecrets> {
   const secrets = { state: makeOpaqueId(), nonce: makeOpaqueId(), codeVerifier: makeOpaqueId() }
   await db.query(
@@ -33,8 +35,9 @@ export async function insertSignIn(
                                 for update skip locked)
      )
      insert into provider_sign_in
-            (state_hash, browser_hash, provider, nonce, code_verifier, return_id, account_id, network, expires_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $10))`,
+            (state_hash, browser_hash, provider, nonce, code_verifier, return_id, account_id, network, expires_at,
+             is_confirmation)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $10), $11)`,
     [
       hashSecret(secrets.state),
       hashSecret(browser),
@@ -46,6 +49,7 @@ export async function insertSignIn(
       network,
       maxSignInsPerNetwork - 1,
       signInLifetimeSeconds,
+      isConfirmation,
     ],
   )
   return secrets
@@ -62,7 +66,7 @@ export async function takeSignIn(
     `delete from provider_sign_in
       where state_hash = $1 and browser_hash = $2 and provider = $3 and expires_at > now()
      returning provider, nonce, code_verifier as "codeVerifier", return_id as "returnId",
-               account_id as "accountId"`,
+               account_id as "accountId", is_confirmation as "isConfirmation"`,
     [hashSecret(state), hashSecret(browser), provider],
   )
   return rows[0] ? { ...rows[0], state } : null

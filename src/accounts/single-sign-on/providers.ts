@@ -32,8 +32,8 @@ export interface SignInSecrets {
 /** A provider of the configuration. All its functions throw ProviderError. */
 export interface Provider {
   settings: ProviderSettings
-  /** Returns the URL at the provider that the browser goes to. */
-  authorizationUrl(redirectUri: string, secrets: SignInSecrets): Promise<string>
+  /** Returns the URL at the provider that the browser goes to. With `asksAgain`, the person signs in there again. */
+  authorizationUrl(redirectUri: string, secrets: SignInSecrets, asksAgain?: boolean): Promise<string>
   /** Exchanges the code of a callback, and returns the person that the provider's signed ID token names. */
   provePerson(callbackUrl: string, secrets: SignInSecrets): Promise<ProvenPerson>
 }
@@ -81,7 +81,7 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
 
   return {
     settings,
-    authorizationUrl: (redirectUri, { state, nonce, codeVerifier }) =>
+    authorizationUrl: (redirectUri, { state, nonce, codeVerifier }, asksAgain = false) =>
       ask(async () => {
         const url = oidc.buildAuthorizationUrl(await client(), {
           redirect_uri: redirectUri,
@@ -90,6 +90,7 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
           nonce,
           code_challenge: await oidc.calculatePKCECodeChallenge(codeVerifier),
           code_challenge_method: 'S256',
+          ...(asksAgain && { prompt: 'login' }),
         })
         if (!isSecureUrl(url.href)) throw new oidc.ClientError('the authorization endpoint is not secure')
         return url.href

@@ -11,9 +11,17 @@ import { PageError, pageNotFound } from '../../http/page-error.ts'
 import { findCredentialsById } from '../accounts.ts'
 import { completeSignIn, redirectBack } from '../complete-sign-in.ts'
 import { showLogin } from '../login.ts'
+import { confirmSession } from '../sessions.ts'
 import { readSession } from '../visitor.ts'
 import { enter, keepInStep, linkAccount, type SingleSignOn } from './enter.ts'
-import { insertProof, insertSignIn, signInLifetimeSeconds, takeSignIn } from './pending-sign-ins.ts'
+import { findAccountsOfPerson } from './identities.ts'
+import {
+  insertProof,
+  insertSignIn,
+  type ProviderSignIn,
+  signInLifetimeSeconds,
+  takeSignIn,
+} from './pending-sign-ins.ts'
 import type { ProvenPerson } from './person.ts'
 import { type Provider, ProviderError } from './providers.ts'
 
@@ -37,10 +45,12 @@ export async function providerSignInRoutes(
     const provider = theProvider(context, request)
     const { return: given } = readQuery(StartQuery, request)
     const returnId = /^[\w-]{43}$/.test(given) ? given : ''
-    // A sensitive act may ask a person who is signed in to prove it again.
-    const session = await readSession(context, request)
-    if (session?.isConfirmed) return redirectBack(context, reply, returnId)
-    return startProviderSignIn(context, request, reply, provider, { returnId, accountId: null })
+    if (await readSession(context, request)) return redirectBack(context, reply, returnId)
+    return startProviderSignIn(context, request, reply, provider, {
+      returnId,
+      accountId: null,
+      isConfirmation: false,
+    })
   })
 
   app.get(
@@ -52,9 +62,12 @@ export async function providerSignInRoutes(
       const browser = readCookie(request, context.config, 'provider')
       const signIn = browser ? await takeSignIn(context.db, browser, provider.settings.name, state) : null
       if (!browser || !signIn) return refuseCallback(context, request, reply, provider)
-      const { returnId, accountId } = signIn
+      const { returnId, accountId, isConfirmation } = signIn
       try {
         const person = await provider.provePerson(`${context.config.baseUrl}${request.url}`, signIn)
+        if (accountId !== null && isConfirmation) {
+          return await confirm(context, request, reply, provider, person, { accountId, returnId })
+        }
         if (accountId !== null) return await link(context, request, reply, provider, person, accountId)
         return await enterAccount(context, request, reply, provider, person, { browser, returnId })
       } catch (error) {
@@ -66,25 +79,23 @@ export async function providerSignInRoutes(
   )
 }
 
-/** Sends the browser to the provider. For a signed-in account, the identity will be linked to it. */
+/** Sends the browser to the provider, for a sign-in, a link with the signed-in account or its confirmation. */
 export async function startProviderSignIn(
   context: SingleSignOnContext,
   request: FastifyRequest,
   reply: FastifyReply,
   provider: Provider,
-  { returnId, accountId }: { returnId: string; accountId: string | null },
+  about: Omit<ProviderSignIn, 'provider'>,
 ): Promise<FastifyReply> {
   const { config, db } = context
+  const { accountId, returnId, isConfirmation } = about
   const { name } = provider.settings
   // One cookie for all tabs of a browser: each of them has its own state.
   const browser = readCookie(request, config, 'provider') ?? makeOpaqueId()
-  const secrets = await insertSignIn(db, browser, networkOf(request.ip), {
-    provider: name,
-    returnId,
-    accountId,
-  })
+  const secrets = await insertSignIn(db, browser, networkOf(request.ip), { provider: name, ...about })
   try {
-    const url = await provider.authorizationUrl(`${config.baseUrl}/login/oidc/${name}/callback`, secrets)
+    const redirectUri = `${config.baseUrl}/login/oidc/${name}/callback`
+    const url = await provider.authorizationUrl(redirectUri, secrets, isConfirmation)
     setCookie(reply, config, 'provider', browser, signInLifetimeSeconds)
     return await reply.redirect(url, 303)
   } catch (error) {
@@ -139,7 +150,8 @@ async function enterAccount(
   { browser, returnId }: { browser: string; returnId: string },
 ): Promise<FastifyReply> {
   const { settings } = provider
-  const entry = await enter(singleSignOnOf(context, request, provider, null), person, true)
+  const mayMakeAccount = context.config.signUp !== 'closed'
+  const entry = await enter(singleSignOnOf(context, request, provider, null), person, mayMakeAccount)
   if (entry.outcome === 'refused') {
     return showLogin(context, request, reply.code(403), { returnId, login: '', problem: entry.problem })
   }
@@ -170,6 +182,25 @@ async function link(
   await keepInStep(about, session.account, person)
   leaveNotice(request, reply, context.config, `Your account is linked with ${provider.settings.label}.`)
   return reply.redirect('/settings/account', 303)
+}
+
+/** Confirms the session of an account whose person has signed in at a linked provider again. */
+async function confirm(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  provider: Provider,
+  person: ProvenPerson,
+  { accountId, returnId }: { accountId: string; returnId: string },
+): Promise<FastifyReply> {
+  const session = await readSession(context, request)
+  const { linked } = await findAccountsOfPerson(context.db, person)
+  if (session?.account.id !== accountId || linked?.id !== accountId) {
+    const { label } = provider.settings
+    throw new PageError(403, `That is not the account at ${label} that is linked with yours here.`)
+  }
+  await confirmSession(context.db, session.idHash)
+  return redirectBack(context, reply, returnId)
 }
 
 /** A callback that belongs to no sign-in of this browser: reloaded, expired, or made up. */

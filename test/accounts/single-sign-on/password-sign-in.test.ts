@@ -68,7 +68,7 @@ describe('PASSWORD_SIGN_IN=admins', () => {
 })
 
 describe('PASSWORD_SIGN_IN=off', () => {
-  const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'off' })
+  const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'off', SIGN_UP: 'closed' })
 
   it('shows the providers only, and refuses passwords', async () => {
     const root = await anAccount(t.db, { isAdmin: true })
@@ -85,6 +85,21 @@ describe('PASSWORD_SIGN_IN=off', () => {
       403,
       'Passwords are not used here. Sign in another way.',
     ])
+  })
+
+  it('makes no account while SIGN_UP=closed', async () => {
+    acme.people.set('new-of-off', { preferred_username: 'new-of-off' })
+    const end = await new Walker(t).signIn(acme, 'new-of-off')
+    expect([end.statusCode, problemOf(end)]).toEqual([403, expect.stringContaining('administrators only')])
+    const root = await anAccount(t.db)
+    acme.people.set('other-of-off', { preferred_username: root.username })
+    const walker = new Walker(t)
+    const url = String((await walker.signIn(acme, 'other-of-off')).headers.location)
+    const question = await walker.open(url)
+    expect(question.body).not.toContain('value="new"')
+    const proof = new URL(url, 'http://svc.test').searchParams.get('proof') ?? ''
+    const fields = { csrf_token: csrfTokenIn(question), proof, decision: 'new' }
+    expect((await walker.post('/login/oidc/acme/account', fields)).statusCode).toBe(403)
   })
 
   it('refuses links that set a password', async () => {

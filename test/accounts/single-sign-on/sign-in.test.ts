@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { rememberPage } from '../../../src/accounts/sign-in-returns.ts'
 import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { aPersonWithTotp } from '../../support/factor-actors.ts'
 import { problemOf, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
 import { freePort } from '../../support/listening.ts'
 
@@ -301,5 +302,73 @@ describe('linking on the account page', () => {
     await browser.open(await browser.signInThere(start, aPerson(strict).subject))
     const both = await Promise.all([unlink(acme.issuer), unlink(strict.issuer)])
     expect(both.map(({ statusCode }) => String(statusCode)).toSorted()).toEqual(['303', '409'])
+  })
+})
+
+describe('a person without a password', () => {
+  /** A new account, whose last proof is an hour old. */
+  async function anOldSession() {
+    const eve = aPerson()
+    const browser = new Walker(t)
+    await browser.signIn(acme, eve.subject)
+    await t.db.query(
+      `update session set proved_at = now() - interval '1 hour'
+        where account_id = (select id from account where username = $1)`,
+      [eve.subject],
+    )
+    return { eve, browser }
+  }
+
+  it('confirms a sensitive act by signing in at the provider again', async () => {
+    const { eve, browser } = await anOldSession()
+    const asked = await browser.open('/login/oidc/strict/link')
+    expect(asked.headers.location).toMatch(/^\/settings\/confirm-access/)
+    const question = await browser.open(String(asked.headers.location))
+    expect(question.body).not.toContain('name="current_password"')
+    const [, link = ''] = /href="(\/login\/oidc\/acme\/confirm[^"]*)"/.exec(question.body) ?? []
+    const start = await browser.open(link.replaceAll('&amp;', '&'))
+    expect(new URL(String(start.headers.location)).searchParams.get('prompt')).toBe('login')
+    const end = await browser.open(await browser.signInThere(start, eve.subject))
+    expect([end.statusCode, end.headers.location]).toEqual([303, '/login/oidc/strict/link'])
+    expect((await browser.open('/login/oidc/strict/link')).statusCode).toBe(200)
+  })
+
+  it('is not confirmed by another person of the provider', async () => {
+    const { browser } = await anOldSession()
+    const start = await browser.open('/login/oidc/acme/confirm')
+    const elsewhere = new Walker(t)
+    const end = await browser.open(await elsewhere.signInThere(start, aPerson().subject))
+    expect(end.statusCode).toBe(403)
+    expect((await browser.open('/login/oidc/strict/link')).statusCode).toBe(303)
+  })
+
+  it('changes the username and deletes the account after such a confirmation', async () => {
+    const { eve, browser } = await anOldSession()
+    const page = await browser.open('/settings/account')
+    expect(page.body).not.toContain('current_password')
+    const csrf_token = csrfTokenIn(page)
+    const username = aName('new')
+    const change = () => browser.post('/settings/account/sign-in', { csrf_token, username, email: '' })
+    expect((await change()).headers.location).toMatch(/^\/settings\/confirm-access/)
+    const start = await browser.open('/login/oidc/acme/confirm')
+    await browser.open(await browser.signInThere(start, eve.subject))
+    expect((await change()).headers.location).toBe('/settings/account?saved=1')
+    const deleted = await browser.post('/settings/account/delete', { csrf_token, username })
+    expect(deleted.headers.location).toBe('/')
+    expect(await accountOf(username)).toBeUndefined()
+  })
+})
+
+describe('a link with an account that has a second factor', () => {
+  it('takes more than its password', async () => {
+    const ann = await aPersonWithTotp(t)
+    const browser = new Walker(t)
+    const { headers } = await browser.signIn(
+      acme,
+      aPerson(acme, { preferred_username: ann.username }).subject,
+    )
+    const refused = await choose(browser, String(headers.location), { decision: 'link', password })
+    expect([refused.statusCode, problemOf(refused)]).toEqual([403, expect.stringContaining('second factor')])
+    expect(await usernameOf(browser)).toBeNull()
   })
 })

@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest'
+import { anAccount, password } from '../support/actors.ts'
+import { hasBrowser, useBrowser } from '../support/browser.ts'
+import { useIdentityProvider } from '../support/identity-provider.ts'
+import { freePort, useListeningApp } from '../support/listening.ts'
+import { anApplication } from '../support/oauth-actors.ts'
+import { useThirdPartyApp } from '../support/third-party-app.ts'
+
+const [svcPort, appPort, acmePort] = [await freePort(), await freePort(), await freePort()]
+const baseUrl = `http://127.0.0.1:${svcPort}`
+const acme = useIdentityProvider('acme', acmePort, baseUrl)
+
+describe.skipIf(!hasBrowser)('an authorization by somebody who signs in with a provider', () => {
+  const t = useListeningApp(svcPort, { ...acme.environment, PASSWORD_SIGN_IN: 'admins' })
+  const thirdParty = useThirdPartyApp(appPort, baseUrl)
+  const browser = useBrowser()
+
+  it('leads from the application through the provider and the consent back to the application', async () => {
+    acme.people.set('eve', { preferred_username: 'eve', email: 'eve@acme.example', email_verified: true })
+    const application = await anApplication(t.db, { redirectUri: thirdParty.redirectUri })
+    const page = await browser.newPage()
+    await page.goto(await thirdParty.begin(application.clientId))
+    await page.getByRole('link', { name: 'Sign in with Acme' }).click()
+    await page.getByLabel('Person').fill('eve')
+    await page.getByRole('button', { name: 'Sign in there' }).click()
+    await page.getByRole('button', { name: /Authorize/ }).click()
+    await page.getByRole('heading', { name: 'Back at the application' }).waitFor()
+    const tokens = await thirdParty.finish(application.clientId, application.clientSecret)
+    const user = await fetch(`${baseUrl}/api/user`, {
+      headers: { authorization: `Bearer ${tokens.access_token}` },
+    })
+    expect(await user.json()).toMatchObject({ username: 'eve' })
+  })
+
+  it('also after the question whether an account is theirs', async () => {
+    const ann = await anAccount(t.db)
+    acme.people.set('ann', { preferred_username: ann.username })
+    const application = await anApplication(t.db, { redirectUri: thirdParty.redirectUri })
+    const page = await browser.newPage()
+    await page.goto(await thirdParty.begin(application.clientId))
+    await page.getByRole('link', { name: 'Sign in with Acme' }).click()
+    await page.getByLabel('Person').fill('ann')
+    await page.getByRole('button', { name: 'Sign in there' }).click()
+    await page.getByLabel(`Password of ${ann.username}`).fill(password)
+    await page.getByRole('button', { name: 'It is mine: link it' }).click()
+    await page.getByRole('button', { name: /Authorize/ }).click()
+    await page.getByRole('heading', { name: 'Back at the application' }).waitFor()
+    // A consent that was given before: the next sign-in leads to the application at once.
+    await page.context().clearCookies()
+    await page.goto(await thirdParty.begin(application.clientId))
+    await page.getByRole('link', { name: 'Sign in with Acme' }).click()
+    await page.getByLabel('Person').fill('ann')
+    await page.getByRole('button', { name: 'Sign in there' }).click()
+    await page.getByRole('heading', { name: 'Back at the application' }).waitFor()
+    const tokens = await thirdParty.finish(application.clientId, application.clientSecret)
+    expect(tokens.access_token).toMatch(/^svca_/)
+  })
+})
