@@ -62,8 +62,8 @@ export async function revokeAllAccess(
 export type OrphanedGroups = { heir: { id: string; username: string } } | 'leave' | 'refuse'
 
 /**
- * Returns what happens to the groups, from what a person chose: the username of an heir, or to leave them to the site
- * administrators. Returns a sentence when the heir cannot be one.
+ * Reads a person's choice for the groups: the username of an heir, or nobody, so that only site administrators manage
+ * them. Returns a sentence when the heir is not possible.
  */
 export async function chooseHeir(
   db: Queryable,

@@ -56,8 +56,8 @@ export async function insertSession(
 }
 
 /**
- * The running session of that id, and notes, once a minute, that it was seen, and from which network. Null when it is
- * over.
+ * Returns the session of this id. Once a minute it stores the time and the network of the request. Null after its
+ * end.
  */
 export async function findSession(
   db: Queryable,

@@ -7,8 +7,8 @@ import { findSession, type Session } from './sessions.ts'
 import { rememberAuthorizationLink, rememberPage } from './sign-in-returns.ts'
 
 /**
- * Returns the session of the request's browser. Null when nobody is signed in. A person who must have a second factor and
- * has none gets to no page but those that set one up: it throws PageRedirect to them, unless `mayLackFactor`.
+ * Returns the session of the request's browser. Null when nobody is signed in. If the person must have a second
+ * factor and has none, it throws PageRedirect to the page that sets one up, unless `mayLackFactor`.
  */
 export async function readSession(
   context: AppContext,
@@ -26,9 +26,9 @@ export async function readSession(
 }
 
 /**
- * Throws PageRedirect to the page that asks for a password or second factor, when the last proof of the session's person
- * is older than 15 minutes. Call it before a sensitive act. The browser then returns to the page. For a POST, pass the
- * page of its form, which then says that nothing was done yet.
+ * Throws PageRedirect to the page that asks for a password or second factor, when the last proof of the session's
+ * person is older than 15 minutes. Call it before a sensitive act. The browser then returns to the page. For a POST,
+ * pass the page of its form, which then says that nothing was done yet.
  */
 export async function requireConfirmation(
   context: AppContext,
@@ -57,8 +57,8 @@ export function withReturn(path: string, returnId: string, more: Record<string, 
 }
 
 /**
- * Redirects the browser to the sign-in, and then to the page. For a POST, pass the page of its form, because the browser
- * sends a GET after the sign-in.
+ * Redirects the browser to the sign-in, and then to the page. For a POST, pass the page of its form, because the
+ * browser sends a GET after the sign-in.
  */
 export async function redirectToSignIn(
   { db }: AppContext,

@@ -57,7 +57,7 @@ const accountsPage = page<{
   form: z.output<typeof NewAccountForm>
   problem: string | null
 }>('admin/accounts')
-/** What a form of an account's page did not accept. */
+/** A refused form of an account's page, with the reason. */
 export interface AccountProblem {
   form: 'details' | 'delete'
   sentence: string
@@ -77,7 +77,9 @@ interface Route {
   Params: { username: string }
 }
 
-/** `/admin/accounts`: search and make accounts; `/admin/accounts/<username>`: one of them, and what can be done to it. */
+/**
+ * `/admin/accounts`: search and make accounts; `/admin/accounts/<username>`: one of them, and what can be done to it.
+ */
 export async function adminAccountRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { db, sessionOf } = context
 

@@ -70,7 +70,7 @@ export async function listFoundMirrors(
   return rows
 }
 
-/** A document's bytes that are wanted in a content coding. */
+/** A request for the bytes of a document in a content coding. */
 export interface WantedBytes {
   packageId: string
   isDev: boolean
