@@ -23,7 +23,6 @@ const NewTokenForm = z.object({
   search: text,
   lifetime_in_days: text,
   expires_on: text,
-  never_expires: text,
 })
 
 /** The values of the form, as they were sent or as a preset fills them. */
@@ -35,9 +34,10 @@ export interface TokenForm {
   repositories: string[]
   /** The search in the list of repositories. */
   search: string
+  /** One of `lifetimesInDays`, `date` or `never`. */
   lifetimeInDays: string
+  /** Used with `date`. */
   expiresOn: string
-  neverExpires: boolean
 }
 
 /** The values of a valid form. */
@@ -67,7 +67,6 @@ export function presetForm(query: z.output<typeof PresetQuery>): TokenForm {
     search: '',
     lifetimeInDays: '30',
     expiresOn: '',
-    neverExpires: false,
   }
 }
 
@@ -82,7 +81,6 @@ export function sentForm(request: FastifyRequest): TokenForm {
     search: form.search.trim().slice(0, 200),
     lifetimeInDays: form.lifetime_in_days,
     expiresOn: form.expires_on,
-    neverExpires: form.never_expires !== '',
   }
 }
 
@@ -110,23 +108,23 @@ export function readChoice(
   return { name, scopes: withoutCovered(scopes), resourceScope, repositoryIds, expiry }
 }
 
-/** Returns when the token expires. A date takes precedence over a number of days, and counts until its end in UTC. */
+/**
+ * Returns when the token expires, or the problem as a sentence. A date counts until its end in UTC. A date beside
+ * another choice is refused: nobody can tell which one was meant.
+ */
 export function readExpiry({
   lifetimeInDays,
   expiresOn,
-  neverExpires,
-}: Pick<TokenForm, 'lifetimeInDays' | 'expiresOn' | 'neverExpires'>): Expiry | { problem: string } {
-  if (neverExpires) {
-    if (expiresOn === '') return 'never'
-    return { problem: 'Choose either an expiration date or no expiration, not both.' }
-  }
-  if (expiresOn !== '') {
+}: Pick<TokenForm, 'lifetimeInDays' | 'expiresOn'>): Expiry | { problem: string } {
+  if (lifetimeInDays === 'date') {
     const end = new Date(`${expiresOn}T23:59:59Z`)
     // JavaScript would read 31 February as a day of March.
     const isDay = !Number.isNaN(end.getTime()) && end.toISOString().slice(0, 10) === expiresOn
     if (!isDay) return { problem: 'The date is not valid. Write it as year-month-day, such as 2027-01-31.' }
     return end.getTime() > Date.now() ? { at: end } : { problem: 'The date is in the past.' }
   }
+  if (expiresOn !== '') return { problem: 'You entered a date. Also choose “on a date”, or clear the date.' }
+  if (lifetimeInDays === 'never') return 'never'
   const inDays = lifetimesInDays.find((days) => `${days}` === lifetimeInDays)
   return inDays ? { inDays } : { problem: 'Choose when the token expires.' }
 }

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { type Actor, brokenConstraint, transaction } from '../database/database.ts'
+import { enforcedScopes } from '../domain/permissions.ts'
 import {
   type DescribedScopes,
   describeResourceScope,
@@ -12,7 +13,7 @@ import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
-import { page } from '../http/pages.ts'
+import { confirmationPage, page } from '../http/pages.ts'
 import { listNamedRepositories } from '../repositories/reached.ts'
 import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
 import {
@@ -27,6 +28,7 @@ import {
   tomorrow,
 } from './personal-token-form.ts'
 import {
+  findPersonalToken,
   insertPersonalToken,
   listPersonalTokens,
   type PersonalToken,
@@ -46,7 +48,10 @@ const tokensPage = page<{
   presets: typeof presets
   lifetimesInDays: readonly number[]
   tomorrow: string
-  choices: ReturnType<typeof scopeChoices>
+  /** The permissions that this server checks. */
+  choices: DescribedScopes[]
+  /** The permissions that only other services check. */
+  otherChoices: DescribedScopes[]
   resourceScopes: typeof resourceScopeChoices
   picker: RepositoryPicker
   /** The id after which the next page starts. Null on the last page. */
@@ -106,6 +111,23 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     return newTokenPage(reply, session, { name: form.name, host, hostname, ...made })
   })
 
+  app.get('/settings/tokens/revoke', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const id = readId(readQuery(RevokeForm, request).id)
+    const token = id === null ? null : await findPersonalToken(db, session.account.id, id)
+    if (!token) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `Revoke the token ${token.name}?`,
+      explanation: 'Everything that uses it stops working at once. This cannot be undone.',
+      action: '/settings/tokens/revoke',
+      fields: { id: token.id },
+      button: 'Revoke',
+      ask: null,
+      back: '/settings/tokens',
+    })
+  })
+
   app.post('/settings/tokens/revoke', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
@@ -135,7 +157,8 @@ async function showTokens(
     presets,
     lifetimesInDays,
     tomorrow: tomorrow(),
-    choices: scopeChoices(),
+    choices: scopeChoices((scope) => enforcedScopes.includes(scope)),
+    otherChoices: scopeChoices((scope) => !enforcedScopes.includes(scope)),
     resourceScopes: resourceScopeChoices,
     picker: await readPicker(db, session.account.id, { search, chosen }),
     next: found.length > tokensPerPage ? (tokens.at(-1)?.id ?? null) : null,

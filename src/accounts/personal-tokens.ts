@@ -85,6 +85,19 @@ export async function listPersonalTokens(
   return rows
 }
 
+/** Finds one of the account's tokens that is not revoked. Null when there is none. */
+export async function findPersonalToken(
+  db: Queryable,
+  accountId: string,
+  id: string,
+): Promise<{ id: string; name: string } | null> {
+  const { rows } = await db.query<{ id: string; name: string }>(
+    'select id, name from personal_token where account_id = $1 and id = $2 and revoked_at is null',
+    [accountId, id],
+  )
+  return rows[0] ?? null
+}
+
 /** Lists the account's tokens that expire within some days, or expired as many days ago at most, the earliest first. */
 export async function listExpiringTokens(
   db: Queryable,

@@ -19,6 +19,16 @@ export function cleanText(text: string): string {
     .replace(/[\p{Cs}\p{Bidi_C}\u2028\u2029]/gu, '')
 }
 
+/** Format characters that nobody sees, and letters that look like space. Between two emoji a joiner makes one of them. */
+const invisible =
+  /(?<!\p{Extended_Pictographic}\ufe0f?)\u200d|(?!\u200d)\p{Cf}|[\u034f\u115f\u1160\u2800\u3164\uffa0]/gu
+
+/** Replaces characters that nobody sees by their code point: `[U+200B]`. For names that others choose. */
+export function revealText(text: string): string {
+  const name = (character: string) => character.codePointAt(0)?.toString(16).toUpperCase().padStart(4, '0')
+  return text.replace(invisible, (character) => `[U+${name(character)}]`)
+}
+
 /** `cleanText` on one line: tabs and line ends become spaces, and the ends are trimmed. */
 export function cleanLine(text: string): string {
   return cleanText(text.replace(/[\t\n\v\f\r\u0085\u2028\u2029]+/g, ' ')).trim()

@@ -109,15 +109,18 @@ export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
     .filter((group) => group.scopes.length > 0)
 }
 
-/** Returns all scopes in the groups and the order of `describeScopes`: the read-only one of each name before the read-write one. */
-export function scopeChoices(): DescribedScopes[] {
+/** Returns the wanted scopes in the groups and the order of `describeScopes`: of each name, read-only before read-write. */
+export function scopeChoices(isWanted: (scope: string) => boolean = () => true): DescribedScopes[] {
   const read = describeScopes(allScopes.filter((scope) => scope.endsWith(':r'))).flatMap(
     ({ scopes }) => scopes,
   )
-  return describeScopes(allScopes).map(({ title, scopes }) => ({
+  const choices = describeScopes(allScopes).map(({ title, scopes }) => ({
     title,
-    scopes: scopes.flatMap((widest) => [...read.filter(({ scope }) => `${scope}w` === widest.scope), widest]),
+    scopes: scopes
+      .flatMap((widest) => [...read.filter(({ scope }) => `${scope}w` === widest.scope), widest])
+      .filter(({ scope }) => isWanted(scope)),
   }))
+  return choices.filter(({ scopes }) => scopes.length > 0)
 }
 
 /** Describes a resource scope (SPEC 2.1, Authorization Resource Scope). */

@@ -4,6 +4,7 @@ import view from '@fastify/view'
 import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Config, projectRoot } from '../config.ts'
+import { revealText } from '../domain/plain-text.ts'
 import { type Assets, serveAssets } from './assets.ts'
 import { takeNotice } from './notice.ts'
 
@@ -69,6 +70,7 @@ export async function pages(
       formatDay,
       formatTime,
       formatSize,
+        reveal: revealText,
       version: release.version,
     },
   })

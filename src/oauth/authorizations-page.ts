@@ -7,7 +7,7 @@ import { type DescribedScopes, describeResourceScope, describeScopes } from '../
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
-import { page } from '../http/pages.ts'
+import { confirmationPage, page } from '../http/pages.ts'
 import {
   type Authorization,
   type AuthorizedAccess,
@@ -39,6 +39,24 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
     return authorizationsListPage(reply, session, {
       authorizations: authorizations.map(describe),
       withdrawn: ended === null ? null : await findEndedAuthorization(db, ended, session.account.id),
+    })
+  })
+
+  app.get('/settings/authorizations/withdraw', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return await redirectToSignIn(context, request, reply)
+    const id = readId(readQuery(WithdrawForm, request).authorization)
+    const authorizations = await listAuthorizations(db, session.account.id)
+    const authorization = authorizations.find((one) => one.id === id)
+    if (!authorization) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `Withdraw the authorization of ${authorization.name}?`,
+      explanation: 'All tokens that the application has for your account stop working at once.',
+      action: '/settings/authorizations/withdraw',
+      fields: { authorization: authorization.id },
+      button: 'Withdraw',
+      ask: null,
+      back: '/settings/authorizations',
     })
   })
 

@@ -38,7 +38,6 @@ const DeployTokenForm = z.object({
   more_repositories: text,
   lifetime_in_days: text,
   expires_on: text,
-  never_expires: text,
 })
 type SentForm = z.output<typeof DeployTokenForm>
 const emptyForm: SentForm = {
@@ -49,7 +48,6 @@ const emptyForm: SentForm = {
   more_repositories: '',
   lifetime_in_days: '90',
   expires_on: '',
-  never_expires: '',
 }
 
 const tokenId = z.string().regex(/^\d{1,18}$/)
@@ -181,7 +179,6 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     const expiry = readExpiry({
       lifetimeInDays: form.lifetime_in_days,
       expiresOn: form.expires_on,
-      neverExpires: form.never_expires !== '',
     })
     if (typeof expiry === 'object' && 'problem' in expiry) return expiry.problem
     const wanted = { groupId: place.target.groupId, name, right: form.right, ...chosen, expiry }

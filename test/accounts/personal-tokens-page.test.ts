@@ -112,11 +112,46 @@ describe('/settings/tokens', () => {
     expect(list.body).not.toContain(token)
   })
 
+  it('folds permissions away that only other services check', async () => {
+    const { cookie } = await anOpenPage()
+    const { body } = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
+    const [own = '', others = ''] = body.split('<summary>For other services</summary>')
+    expect(own).toContain('value="registry-package:rw"')
+    expect(own).not.toContain('value="repo-code:rw"')
+    expect(others).toContain('value="repo-code:rw"')
+    expect(body.match(/name="scope" value="repo-code:rw"/g)).toHaveLength(1)
+    expect(own.endsWith('<details>\n')).toBe(true)
+  })
+
+  it('asks once before a token is revoked', async () => {
+    const { account, cookie, fields } = await anOpenPage()
+    await make(cookie, fields)
+    const [token] = await listPersonalTokens(t.db, account.id)
+    const url = `/settings/tokens/revoke?id=${token?.id}`
+    const question = await t.app.inject({ url, headers: { cookie } })
+    expect(question.body).toContain(`Revoke the token ${token?.name}?`)
+    expect(question.body).toContain('action="/settings/tokens/revoke"')
+    expect(await listPersonalTokens(t.db, account.id)).toHaveLength(1)
+    const other = await anOpenPage()
+    expect((await t.app.inject({ url, headers: { cookie: other.cookie } })).statusCode).toBe(404)
+  })
+
+  it('shows characters of a name that nobody sees', async () => {
+    const { cookie, fields } = await anOpenPage()
+    await make(cookie, { ...fields, name: 'build\u200bserver' })
+    const { body } = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
+    expect(body).toContain('<h2 class="title">build[U+200B]server</h2>')
+  })
+
   it.each([
     ['7 days', { lifetime_in_days: '7' }, 7],
     ['a year', { lifetime_in_days: '365' }, 365],
-    ['a date, to its end', { expires_on: '2999-12-31' }, '2999-12-31T23:59:59.000Z'],
-    ['no end, knowingly', { never_expires: 'yes' }, null],
+    [
+      'a date, to its end',
+      { lifetime_in_days: 'date', expires_on: '2999-12-31' },
+      '2999-12-31T23:59:59.000Z',
+    ],
+    ['no end, knowingly', { lifetime_in_days: 'never' }, null],
   ])('ends a token after %s', async (_what, difference, end) => {
     const { account, cookie, fields } = await anOpenPage()
     await make(cookie, { ...fields, ...difference })
@@ -152,9 +187,11 @@ describe('/settings/tokens', () => {
     ['a repository of others', { resource_scope: 'specified', repository: 'acme/secret' }, 'at least one'],
     ['no end', { lifetime_in_days: '' }, 'when the token expires'],
     ['an unknown lifetime', { lifetime_in_days: '100000' }, 'when the token expires'],
-    ['a date that is none', { expires_on: '2999-02-31' }, 'not valid'],
-    ['a date in the past', { expires_on: '2020-01-01' }, 'in the past'],
-    ['an end and none', { expires_on: '2999-12-31', never_expires: 'yes' }, 'not both'],
+    ['a date that is none', { lifetime_in_days: 'date', expires_on: '2999-02-31' }, 'not valid'],
+    ['a date in the past', { lifetime_in_days: 'date', expires_on: '2020-01-01' }, 'in the past'],
+    ['a date that it did not choose', { expires_on: '2999-12-31' }, 'Also choose “on a date”'],
+    ['a date and none', { lifetime_in_days: 'never', expires_on: '2999-12-31' }, 'clear the date'],
+    ['an empty date', { lifetime_in_days: 'date' }, 'not valid'],
   ])('makes none with %s, and keeps the form as it was filled in', async (_what, difference, words) => {
     const { account, cookie, fields } = await anOpenPage()
     const answer = await make(cookie, { ...fields, ...difference })

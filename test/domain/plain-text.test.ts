@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { cleanLine, cleanText, isPlainText } from '../../src/domain/plain-text.ts'
+import { cleanLine, cleanText, isPlainText, revealText } from '../../src/domain/plain-text.ts'
 import { useDatabase } from '../support/database.ts'
 
 const unsafe = ['\u0001', '\t', '\n', '\u007f', '\u009b', '\u061c', '\u200e', '\u200f', '\u2028', '\u2029']
@@ -41,5 +41,20 @@ describe('cleanText and cleanLine', () => {
     const text = ' \u001b[31mred\u001b[0m\r\n\tand\u0000 \u009bblue\u202e\ud800\u2028line '
     expect(cleanText(text)).toBe(' red\n\tand blueline ')
     expect(cleanLine(text)).toBe('red and blue line')
+  })
+})
+
+describe('revealText', () => {
+  it.each([
+    ['zero\u200bwidth', 'zero[U+200B]width'],
+    ['\u202egnp.exe', '[U+202E]gnp.exe'],
+    ['a\u2066b\u2069', 'a[U+2066]b[U+2069]'],
+    ['soft\u00adhyphen', 'soft[U+00AD]hyphen'],
+    ['x\u200dy', 'x[U+200D]y'],
+    ['fill\u3164er', 'fill[U+3164]er'],
+    ['👩\u200d💻 at work', '👩\u200d💻 at work'],
+    ['plain 日本語 é', 'plain 日本語 é'],
+  ])('shows %j as %j', (text, revealed) => {
+    expect(revealText(text)).toBe(revealed)
   })
 })

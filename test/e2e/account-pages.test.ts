@@ -59,19 +59,21 @@ describe.skipIf(!hasBrowser)(
       expect((await fetch(root, { headers: { authorization } })).status).toBe(200)
 
       await page.getByRole('link', { name: 'Done, I have copied it' }).click()
-      await press(page, 'Revoke Publish packages')
+      await page.getByRole('link', { name: 'Revoke Publish packages' }).click()
+      await press(page, 'Revoke')
       await page.getByText('The token was revoked').waitFor()
       expect((await fetch(root, { headers: { authorization } })).status).toBe(401)
     })
 
     it('changes the password and stays signed in', async () => {
       const { page } = await aVisitor()
-      await page.getByRole('link', { name: 'Account', exact: true }).click()
+      await page.getByRole('navigation', { name: 'Settings' }).getByRole('link', { name: 'Account' }).click()
       await page.getByLabel('Current password').fill(password)
       await page.getByLabel('New password', { exact: true }).fill('another long password')
       await page.getByLabel('New password again').fill('another long password')
       await press(page, 'Change the password')
       await page.getByText('Your password was changed').waitFor()
+      await page.locator('summary', { hasText: 'Menu of' }).click()
       await press(page, 'Sign out')
       await page.getByRole('link', { name: 'Sign in' }).waitFor()
     })

@@ -96,7 +96,8 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     await arrive(page)
     const { access_token, refresh_token } = await thirdParty.finish(...keys)
     await page.goto('/settings/authorizations')
-    await press(page, 'Withdraw Package Mirror')
+    await page.getByRole('link', { name: 'Withdraw Package Mirror' }).click()
+    await press(page, 'Withdraw')
     expect(await page.getByRole('status').textContent()).toContain('Package Mirror is withdrawn')
     expect(await works(access_token)).toBe(false)
     await expect(thirdParty.refresh(...keys, String(refresh_token))).rejects.toMatchObject({

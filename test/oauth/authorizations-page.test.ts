@@ -63,6 +63,12 @@ describe('/settings/authorizations', () => {
     }
   })
 
+  it('asks once before an authorization is withdrawn, and shows what a name hides', async () => {
+    const { page } = await aGrant({ name: 'Mir\u200bror' })
+    expect(page.body).toContain('Mir[U+200B]ror')
+    expect(page.body).toMatch(/href="\/settings\/authorizations\/withdraw\?authorization=\d+" data-confirm/)
+  })
+
   it('names the chosen repositories', async () => {
     const account = await anAccount(t.db)
     const application = await anApplication(t.db, { resourceScope: 'specified' })

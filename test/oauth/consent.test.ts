@@ -234,6 +234,23 @@ describe('POST /oauth2/auth', () => {
         ([, path = '', checked]) => (checked ? `✓ ${path}` : path),
       )
 
+    it('offers no approval to somebody who has nothing to choose', async () => {
+      const account = await anAccount(t.db)
+      const application = await anApplication(t.db, { resourceScope: 'specified' })
+      const page = await open(t, authorizeLink(application), await signIn(t.app, account))
+      expect(page.body).toContain('there is none to choose')
+      expect(page.body).toContain('value="deny"')
+      expect(page.body).not.toContain('value="approve"')
+    })
+
+    it('shows the problem beside the choice, with the focus there', async () => {
+      const { page, cookie } = await aChoice()
+      const again = await answer(t, page, cookie, 'approve')
+      const picker = again.body.split('<fieldset id="repositories"')[1]?.split('</fieldset>')[0]
+      expect(picker).toContain('role="alert"')
+      expect(picker?.match(/ autofocus>/g)).toHaveLength(1)
+    })
+
     it('offers the repositories that the account has a role on', async () => {
       const { page, own, shared } = await aChoice()
       expect(offered(page).toSorted()).toEqual([own.path, shared.path].toSorted())

@@ -83,7 +83,11 @@ describe('/<group>/-/deploy-tokens', () => {
     ['no repository', {}, 'Choose at least one repository'],
     ['an unknown repository', { repository: 'nothing' }, 'no repository “nothing”'],
     ['repositories beside all of them', { reach: 'all', repository: 'x' }, 'You selected repositories'],
-    ['a date in the past', { reach: 'all', expires_on: '2001-01-01' }, 'The date is in the past'],
+    [
+      'a date in the past',
+      { reach: 'all', lifetime_in_days: 'date', expires_on: '2001-01-01' },
+      'The date is in the past',
+    ],
     ['no lifetime', { reach: 'all', lifetime_in_days: '12345' }, 'Choose when the token expires'],
     ['a name that is taken', { reach: 'all', name: 'taken' }, 'already has a deploy token with this name'],
   ])('refuses %s, and keeps the form', async (_what, form, problem) => {

@@ -147,3 +147,13 @@ function watchUpload() {
   })
 }
 watchUpload()
+/* The menu closes on Escape, and on a click elsewhere. */
+const menu = document.querySelector('details.menu')
+document.addEventListener('click', (event) => {
+  if (menu?.open && !menu.contains(event.target)) menu.open = false
+})
+document.addEventListener('keydown', (event) => {
+  if (event.key !== 'Escape' || !menu?.open) return
+  menu.open = false
+  menu.querySelector('summary').focus()
+})
