@@ -115,3 +115,8 @@ export interface Confirmation {
 
 /** Shows a question before an act. */
 export const confirmationPage = page<Confirmation>('pages/confirmation')
+
+/** Names the Atom feed of a page in its headers, for programs that do not read the page (RFC 8288). */
+export function linkToFeed(reply: FastifyReply, path: string): void {
+  reply.header('link', `<${path}>; rel="alternate"; type="application/atom+xml"`)
+}

@@ -2,12 +2,38 @@ import { readdir, readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import MarkdownIt, { type Token } from 'markdown-it'
+import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
 import { projectRoot } from '../config.ts'
+import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
 import { describeOperations, type OperationGroup } from './api-reference.ts'
 import type { PagesContext } from './permit.ts'
+
+/** A part of a document below a heading. */
+interface Section {
+  id: string
+  title: string
+  /** What it says, without its markup. */
+  text: string
+}
+
+/** A section that a search found. */
+export interface FoundSection {
+  name: string
+  documentTitle: string
+  id: string
+  title: string
+  /** The text around the first match. */
+  excerpt: string
+}
+
+/** More than this is not shown: more words find fewer. */
+const maxFound = 30
+const excerptCharacters = 160
+
+const DocsQuery = z.object({ q: text })
 
 /** A file of docs/, rendered. */
 interface Document {
@@ -16,10 +42,15 @@ interface Document {
   title: string
   html: string
   /** Its sections, for the table of contents. */
-  sections: { id: string; title: string }[]
+  sections: Section[]
 }
 
-const docsPage = page<{ documents: Document[] }>('pages/docs')
+const docsPage = page<{
+  documents: Document[]
+  search: string
+  /** Null without a search. */
+  found: FoundSection[] | null
+}>('pages/docs')
 const documentPage = page<{ documents: Document[]; document: Document }>('pages/document')
 const referencePage = page<{ groups: OperationGroup[] }>('pages/api-reference')
 
@@ -30,12 +61,21 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
 
   app.get('/docs', async (request, reply) => {
     const session = await readSession(context, request)
-    return docsPage(reply, session ?? nobody, { documents })
+    const search = readQuery(DocsQuery, request).q.trim().slice(0, 200)
+    const found = search === '' ? null : searchDocuments(documents, search)
+    return docsPage(reply, session ?? nobody, { documents, search, found })
   })
 
   app.get('/docs/api', async (request, reply) => {
     const session = await readSession(context, request)
-    reference ??= context.describeApi().then(describeOperations)
+    // A failure is not kept: the next request tries again.
+    reference ??= context
+      .describeApi()
+      .then(describeOperations)
+      .catch((error: unknown) => {
+        reference = undefined
+        throw error
+      })
     return referencePage(reply, session ?? nobody, { groups: await reference })
   })
 
@@ -63,16 +103,22 @@ export function renderDocsPage(name: string, text: string): Document {
   const markdown = new MarkdownIt({ html: false, linkify: false })
   const tokens = markdown.parse(text, {})
   const known = new Set<string>()
+  let section: Section = { id: '', title: '', text: '' }
   const sections: Document['sections'] = []
   let title = name
   tokens.forEach((token, i) => {
     for (const child of token.children ?? []) leadToPage(child)
+    if (token.type === 'inline' || token.type === 'fence')
+      section.text += `${textOf(token) || token.content} `
     if (token.type !== 'heading_open') return
     const words = textOf(tokens[i + 1])
     if (token.tag === 'h1') title = words
     const id = idOf(words, known)
     token.attrSet('id', id)
-    if (token.tag === 'h2') sections.push({ id, title: words })
+    if (token.tag === 'h2') {
+      section = { id, title: words, text: '' }
+      sections.push(section)
+    }
   })
   // A wide table or block scrolls by itself, also for people without a mouse.
   const html = markdown.renderer
@@ -81,6 +127,22 @@ export function renderDocsPage(name: string, text: string): Document {
     .replaceAll('<table>', '<div class="scroll" tabindex="0"><table>')
     .replaceAll('</table>', '</table></div>')
   return { name, title, html, sections }
+}
+
+/** Finds the sections that have all words. Sections with a word in their title come first. */
+export function searchDocuments(documents: readonly Document[], search: string): FoundSection[] {
+  const words = search.toLowerCase().split(/\s+/)
+  const has = (text: string, word: string) => text.toLowerCase().includes(word)
+  const found = documents.flatMap(({ name, title: documentTitle, sections }) =>
+    sections
+      .filter(({ title, text }) => words.every((word) => has(`${documentTitle} ${title} ${text}`, word)))
+      .map(({ id, title, text }) => {
+        const start = Math.max(text.toLowerCase().indexOf(words[0] ?? '') - excerptCharacters / 2, 0)
+        const excerpt = text.slice(start, start + excerptCharacters).trim()
+        return { name, documentTitle, id, title, excerpt, inTitle: words.some((word) => has(title, word)) }
+      }),
+  )
+  return found.toSorted((a, b) => Number(b.inTitle) - Number(a.inTitle)).slice(0, maxFound)
 }
 
 function textOf(token: Token | undefined): string {

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
-import { nobody, page } from '../http/pages.ts'
+import { linkToFeed, nobody, page } from '../http/pages.ts'
 import { openArchiveStore } from '../registry/archives/store-owner.ts'
 import { resolveFiles } from '../registry/readmes/file-links.ts'
 import { loadReadme, type ReadmeRenderer } from '../registry/readmes/render-readme.ts'
@@ -67,6 +67,7 @@ export async function packagePageRoutes(
     const days = await listPackageDays(db, view.about.id, chartDays)
     const newest = offered.slice(0, chartVersions).toReversed()
     const readme = await loadReadme({ db, archives, readmes }, shown)
+    linkToFeed(reply, `/${view.repository.path}/packages/${view.about.name}/-/feed.atom`)
     return packagePage(reply, view.session ?? nobody, {
       ...view,
       shown,

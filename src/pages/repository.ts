@@ -6,7 +6,7 @@ import type { Queryable } from '../database/database.ts'
 import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
-import { nobody, page } from '../http/pages.ts'
+import { linkToFeed, nobody, page } from '../http/pages.ts'
 import { readContents } from '../registry/tables/dashboard.ts'
 import {
   type ListedPackage,
@@ -96,6 +96,7 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
     const sort = offered.find((one) => one === query.sort) ?? 'name'
     const part = await readPackages(db, repository.id, search, sort, query.after)
     const mirrored = await listMirrors(db, repository.id, { search, after: null, limit: mirrorsPerPage })
+    linkToFeed(reply, `/${repository.path}/-/feed.atom`)
     return repositoryPage(reply, session ?? nobody, {
       repository,
       mirrored,

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { openSidePool } from '../database/database.ts'
 import { readBasicCredentials } from '../http/basic-credentials.ts'
@@ -10,6 +10,7 @@ import { openDownloadCounter } from './download-counter.ts'
 import { auditRoute } from './protocol/audit.ts'
 import { changesRoute } from './protocol/change-feed.ts'
 import { distRoute } from './protocol/dist.ts'
+import { feedRoutes } from './protocol/feed.ts'
 import { metadataRoutes } from './protocol/metadata.ts'
 import { notifyRoutes } from './protocol/notify.ts'
 import type { RegistryContext } from './protocol/registry-request.ts'
@@ -82,15 +83,7 @@ export async function registry(
   async function scope(registries: FastifyInstance): Promise<void> {
     registries.setErrorHandler(sendRegistryError)
     await readBasicCredentials(registries)
-    registries.addHook('onRequest', async (request) => {
-      // PostgreSQL cannot store NUL in text, so no name contains one.
-      if (
-        Object.values(request.params as Record<string, string>)
-          .join('')
-          .includes('\0')
-      )
-        throw registryNotFound()
-    })
+    registries.addHook('onRequest', refuseNul)
     await refuseOtherMethods(registries, methodNotAllowed, () => addRoutes(registries))
     // A browser that opens the registry URL is redirected to the repository's page.
     registries.get('/', async (request, reply) =>
@@ -106,5 +99,19 @@ export async function registry(
     })
   }
 
+  async function feeds(scope: FastifyInstance): Promise<void> {
+    scope.setErrorHandler(sendRegistryError)
+    await readBasicCredentials(scope)
+    scope.addHook('onRequest', refuseNul)
+    await refuseOtherMethods(scope, methodNotAllowed, () => feedRoutes(scope, context))
+  }
+
   await app.register(scope, { prefix: '/:group/:name/-/packages' })
+  await app.register(feeds)
+}
+
+/** PostgreSQL cannot store NUL in text, so no name contains one. */
+async function refuseNul({ params }: FastifyRequest): Promise<void> {
+  const names = Object.values(params as Record<string, string>)
+  if (names.some((name) => name.includes('\0'))) throw registryNotFound()
 }

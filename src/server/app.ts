@@ -123,7 +123,12 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     changes,
     readmes,
     upstreamClient,
-    describeApi: async () => (await app.inject('/api/openapi.json')).json<Record<string, unknown>>(),
+    describeApi: async () => {
+      const response = await app.inject('/api/openapi.json')
+      if (response.statusCode !== 200)
+        throw new Error(`the description of the API failed: ${response.statusCode}`)
+      return response.json<Record<string, unknown>>()
+    },
   })
   await app.register(registry, {
     ...context,

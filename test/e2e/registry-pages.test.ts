@@ -84,6 +84,39 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(await time.getAttribute('title')).toMatch(/\d{4}/)
   })
 
+  it('has feeds that are well-formed XML, with the elements that Atom requires (RFC 4287 §4.1)', async () => {
+    const { push, repository, authorization } = await aPublisher(t)
+    await push('1.0.0', { manifest: { description: `<b> & "quotes" ]]> 'and' 💡` } })
+    const page = await browser.newPage({ baseURL })
+    await page.goto('/docs')
+    for (const url of [
+      `/${repository.path}/-/feed.atom`,
+      `/${repository.path}/packages/acme/lib/-/feed.atom`,
+    ]) {
+      const response = await fetch(baseURL + url, { headers: { authorization } })
+      const feed = await page.evaluate(
+        (xml) => {
+          const parsed = new DOMParser().parseFromString(xml, 'application/xml')
+          const children = (node: Element | null) =>
+            [...(node?.children ?? [])].map(({ localName }) => localName)
+          return {
+            error: parsed.querySelector('parsererror')?.textContent,
+            namespace: parsed.documentElement.namespaceURI,
+            feed: children(parsed.documentElement),
+            entry: children(parsed.querySelector('entry')),
+            summary: parsed.querySelector('summary')?.textContent,
+          }
+        },
+        await response.text(),
+      )
+      expect(feed.error).toBeUndefined()
+      expect(feed.namespace).toBe('http://www.w3.org/2005/Atom')
+      expect(feed.feed).toEqual(expect.arrayContaining(['id', 'title', 'updated', 'author', 'entry']))
+      expect(feed.entry).toEqual(expect.arrayContaining(['id', 'title', 'updated', 'link']))
+      expect(feed.summary).toBe(`<b> & "quotes" ]]> 'and' 💡`)
+    }
+  })
+
   it('passes axe in both colour schemes and fits a phone, page by page', async () => {
     const { page, repository } = await anAdmin()
     const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')

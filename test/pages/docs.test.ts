@@ -1,6 +1,10 @@
 import { readdir } from 'node:fs/promises'
+import fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
-import { renderDocsPage } from '../../src/pages/docs.ts'
+import { pagePolicy, servePages } from '../../src/http/page-scope.ts'
+import { pages } from '../../src/http/pages.ts'
+import { docsRoutes, renderDocsPage } from '../../src/pages/docs.ts'
+import type { PagesContext } from '../../src/pages/permit.ts'
 import { useApp } from '../support/app.ts'
 
 const t = useApp()
@@ -21,6 +25,16 @@ describe('/docs', () => {
         expect((await t.app.inject(String(other))).statusCode, String(other)).toBe(200)
       }
     }
+  })
+
+  it('finds the sections with all words, and leads to them', async () => {
+    const { body } = await t.app.inject('/docs?q=PgBouncer+transaction')
+    const [, link = ''] = /class="title"><a href="([^"]+)"/.exec(body) ?? []
+    const [url = '', id] = link.split('#')
+    expect((await t.app.inject(url)).body).toContain(`id="${id}"`)
+    expect((await t.app.inject('/docs?q=no+such-word-anywhere')).body).toContain('No section has')
+    const hostile = await t.app.inject('/docs?q=%3Cscript%3Ealert')
+    expect([hostile.statusCode, hostile.body.includes('<script>alert')]).toEqual([200, false])
   })
 
   it.each(['/docs/no-such', '/docs/..%2Fpackage', '/docs/api.md'])('has no page %s', async (url) => {
@@ -55,5 +69,27 @@ describe('/docs/api', () => {
     }
     expect(body).toContain('Requires the scope registry-manage:rw.')
     expect(body).toContain('affected_versions')
+  })
+})
+
+describe('/docs/api, when the description of the API fails first', () => {
+  it('shows it at the next request', async () => {
+    const described = (await t.app.inject('/api/openapi.json')).json()
+    let requests = 0
+    const describeApi = async () => {
+      requests += 1
+      if (requests === 1) throw new Error('not yet')
+      return described
+    }
+    const app = fastify({ logger: false })
+    await pages(app, { config: t.config, findVisitor: async () => null })
+    await app.register(async (scope) => {
+      await servePages(scope, t.config, pagePolicy)
+      await docsRoutes(scope, { config: t.config, db: t.db, describeApi } as unknown as PagesContext)
+    })
+    const statuses: number[] = []
+    for (let i = 0; i < 3; i += 1) statuses.push((await app.inject('/docs/api')).statusCode)
+    expect([statuses, requests]).toEqual([[500, 200, 200], 2])
+    await app.close()
   })
 })

@@ -1,0 +1,64 @@
+import type { Queryable } from '../../database/database.ts'
+
+/** A version in a feed. */
+export interface Release {
+  /** The id of the version. */
+  id: string
+  packageName: string
+  description: string
+  version: string
+  publishedAt: Date
+  /** Null when no account is known. */
+  uploader: string | null
+}
+
+const columns = `v.id, p.name as "packageName", p.description, v.version, v.published_at as "publishedAt",
+  (select username from account where id = v.uploader_id) as uploader`
+
+/** How many of the latest releases of a repository the feed looks among. */
+const maxEvents = 200
+
+/**
+ * Lists the latest listed versions of a repository, the newest first. It looks among the latest 200 releases in the
+ * events, so the cost does not grow with the number of packages.
+ */
+export async function listReleases(db: Queryable, repositoryId: string, limit: number): Promise<Release[]> {
+  const { rows } = await db.query<Release>(
+    // Only one index has this order: statistics of a site with one large repository would lead to another one.
+    `with latest as materialized (
+       select repository_id, package, happened_at from registry_event
+        where action in ('publish', 'import') and (repository_id, id) <= ($1, 9223372036854775807)
+        order by repository_id desc, id desc limit ${maxEvents}
+     ), mine as (
+       select distinct package from latest where repository_id = $1
+     )
+     select ${columns}
+       from mine
+       join package p on p.repository_id = $1 and p.name = mine.package
+       join package_version v on v.package_id = p.id and v.is_listed
+      where v.published_at >= (select min(happened_at) from latest where repository_id = $1) - interval '1 minute'
+      order by v.published_at desc, v.id desc limit $2`,
+    [repositoryId, limit],
+  )
+  return rows
+}
+
+/** Lists the latest listed versions of a package, the newest first. Null when the repository has no such package. */
+export async function listReleasesOf(
+  db: Queryable,
+  repositoryId: string,
+  packageName: string,
+  limit: number,
+): Promise<Release[] | null> {
+  const { rows } = await db.query<Release | { id: null }>(
+    `select ${columns}
+       from package p
+       left join lateral (select id, version, published_at, uploader_id from package_version
+                           where package_id = p.id and is_listed
+                           order by published_at desc, id desc limit $3) v on true
+      where p.repository_id = $1 and p.name = $2
+      order by v.published_at desc, v.id desc`,
+    [repositoryId, packageName, limit],
+  )
+  return rows.length === 0 ? null : rows.filter((row): row is Release => row.id !== null)
+}
