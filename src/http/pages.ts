@@ -70,7 +70,7 @@ export async function pages(
       formatDay,
       formatTime,
       formatSize,
-        reveal: revealText,
+      reveal: revealText,
       version: release.version,
     },
   })
