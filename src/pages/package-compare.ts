@@ -23,6 +23,7 @@ import {
   type PackageRoute,
   type PackageView,
   packagePath,
+  readingArchive,
   refuseQuarantined,
 } from './package-view.ts'
 
@@ -89,7 +90,7 @@ export async function compareRoutes(
 
   async function manifestOf(version: DescribedVersion): Promise<JsonObject | null> {
     const file = (await filesOf(archives, version)).find(({ path }) => path === 'composer.json')
-    const bytes = file && (await archives.read(version.sha256, file, maxManifestBytes))
+    const bytes = file && (await readingArchive(() => archives.read(version.sha256, file, maxManifestBytes)))
     // The upload was refused unless this is a JSON object.
     const manifest: unknown = bytes ? JSON.parse(bytes.toString('utf8')) : null
     return isJsonObject(manifest) ? manifest : null

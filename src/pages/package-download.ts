@@ -4,7 +4,13 @@ import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { PageError } from '../http/page-error.ts'
 import type { ArchiveStore } from '../registry/archives/archive-store.ts'
-import { findPackageView, findShownVersion, type PackageRoute, packagePath } from './package-view.ts'
+import {
+  findPackageView,
+  findShownVersion,
+  type PackageRoute,
+  packagePath,
+  readingArchive,
+} from './package-view.ts'
 
 const DownloadQuery = z.object({ version: text })
 
@@ -36,7 +42,7 @@ export async function downloadRoutes(
     }
     // Reading the whole archive for a HEAD would be for nothing.
     if (request.method === 'HEAD') return reply.headers(headers).send()
-    const opened = await store.read(sha256)
+    const opened = await readingArchive(() => store.read(sha256))
     if (opened?.size === size) return reply.headers(headers).send(opened.bytes)
     opened?.bytes.destroy()
     throw new PageError(404, `The archive of version ${version} is no longer stored.`)

@@ -19,6 +19,7 @@ import {
   type PackageRoute,
   type PackageView,
   packagePath,
+  readingArchive,
   refuseQuarantined,
 } from './package-view.ts'
 
@@ -102,7 +103,7 @@ export async function fileRoutes(
     refuseQuarantined(view, shown)
     const files = await filesOf(archives, shown)
     const file = files.find((known) => known.path === path && known.kind === 'file')
-    const bytes = file ? await archives.read(shown.sha256, file, maxImageBytes) : null
+    const bytes = file && (await readingArchive(() => archives.read(shown.sha256, file, maxImageBytes)))
     const type = bytes && imageTypeOf(path, bytes)
     if (!type) throw pageNotFound()
     const isPublic = view.repository.visibility === 'public' && shown.quarantinedAt === null
@@ -119,7 +120,7 @@ export async function fileRoutes(
 
   async function show({ sha256 }: DescribedVersion, file: ArchiveFile, line: number): Promise<ShownFile> {
     const { size, kind, path } = file
-    const bytes = await archives.read(sha256, file, maxTextBytes)
+    const bytes = await readingArchive(() => archives.read(sha256, file, maxTextBytes))
     const content = bytes && decodeText(bytes)
     const part = content === null ? null : partOf(content, line)
     const isImage = /\.(?:png|jpe?g|gif|webp|svg)$/i.test(path) && size <= maxImageBytes && kind === 'file'
@@ -132,7 +133,7 @@ export async function filesOf(
   archives: ArchiveBrowser,
   { sha256, version }: ListedVersion,
 ): Promise<readonly ArchiveFile[]> {
-  const files = await archives.list(sha256)
+  const files = await readingArchive(() => archives.list(sha256))
   if (!files) throw new PageError(404, `The archive of version ${version} is no longer stored.`)
   return files
 }

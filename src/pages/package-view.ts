@@ -3,6 +3,7 @@ import type { Session } from '../accounts/sessions.ts'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
+import { RegistryError } from '../registry/errors.ts'
 import { findPackageSummary, type PackageSummary } from '../registry/tables/listed-packages.ts'
 import {
   type DescribedVersion,
@@ -58,6 +59,20 @@ export async function findShownVersion(
 export function refuseQuarantined({ session, repository }: PackageView, version: ListedVersion): void {
   if (version.quarantinedAt === null || may(repository, session, 'push')) return
   throw new PageError(403, `Version ${version.version} is quarantined, so its files are not shown.`)
+}
+
+/** Reads from the archive store. An archive that is damaged, or a store that is down, becomes an error page. */
+export async function readingArchive<T>(reading: () => Promise<T>): Promise<T> {
+  try {
+    return await reading()
+  } catch (error) {
+    if (!(error instanceof RegistryError)) throw error
+    const isDown = error.status >= 500
+    const message = isDown
+      ? 'The archive store cannot be reached. Please try again later.'
+      : 'This archive cannot be read.'
+    throw new PageError(isDown ? 503 : 404, message)
+  }
 }
 
 /** How many versions a field offers. Others are typed. */

@@ -40,6 +40,7 @@ import { findTakenVersion } from '../registry/tables/versions.ts'
 import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import { type ManifestSummary, readManifest } from './manifest.ts'
+import { readingArchive } from './package-view.ts'
 import { authorOf, type PagesContext, permittedRepository } from './permit.ts'
 
 /** The unpublished uploads of one account have at most so many times the bytes of the largest archive. */
@@ -270,14 +271,24 @@ export async function uploadPageRoutes(
     { sha256, size }: BrowserUpload,
     work: (received: ReceivedArchive, judged: JudgedArchive) => Promise<T>,
   ): Promise<T> {
+    const { received, judged } = await inTurn(() => readingArchive(() => fetchUpload(sha256, size)))
+    try {
+      return await work(received, judged)
+    } finally {
+      await discardArchive(received)
+    }
+  }
+
+  async function fetchUpload(sha256: string, size: number) {
     const opened = await archives.read(sha256)
     if (!opened) throw new PageError(410, 'The uploaded file is no longer stored. Upload it again.')
     const received = await receiveArchive(archives, opened.bytes, { maxBytes: size })
     try {
       if (received.sha256 !== sha256) throw new Error(`the stored upload ${sha256} is damaged`)
-      return await work(received, await inTurn(() => judgeArchive(received.path)))
-    } finally {
+      return { received, judged: await judgeArchive(received.path) }
+    } catch (error) {
       await discardArchive(received)
+      throw error
     }
   }
 

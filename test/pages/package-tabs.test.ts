@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { Role, Visibility } from '../../src/domain/permissions.ts'
@@ -146,6 +146,15 @@ describe('…/-/files', () => {
     await aMember(t.db, developer, repository, 'developer')
     const cookie = await signIn(t.app, developer)
     expect((await t.app.inject({ url: `${home}/-/files`, headers: { cookie } })).statusCode).toBe(200)
+  })
+
+  it('says so when the archive is damaged', async () => {
+    const { push, look } = await aReader()
+    const { sha256 } = (await push('1.0.0', { payload: aPackage({ 'bad.txt': 'bad' }) })).json()
+    await writeFile(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`), 'PK damaged')
+    for (const tab of ['files', 'files/image?path=a.png', 'compare?from=1.0.0&to=1.0.0', 'download']) {
+      expect((await look(`/-/${tab}`)).statusCode, tab).toBe(404)
+    }
   })
 
   it('says so when the archive is gone', async () => {

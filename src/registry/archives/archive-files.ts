@@ -3,6 +3,7 @@ import { crc32, inflateRaw } from 'node:zlib'
 import { LRUCache } from 'lru-cache'
 import { fromRandomAccessReaderPromise } from 'yauzl'
 import { type ArchiveEntry, readArchiveEntry } from './archive-entry.ts'
+import { parsing } from './archive-refusal.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import { findPackageRoot, sortTree } from './archive-tree.ts'
 import { limitConcurrency, makePause } from './time-slices.ts'
@@ -69,9 +70,12 @@ function readerOf(store: ArchiveStore, sha256: string): ZipReader {
 
 async function listFiles(store: ArchiveStore, sha256: string): Promise<readonly ArchiveFile[] | null> {
   const stored = await store.stat(sha256)
-  if (!stored) return null
+  return stored && parsing('its directory', readDirectory(readerOf(store, sha256), stored.size))
+}
+
+async function readDirectory(reader: ZipReader, size: number): Promise<readonly ArchiveFile[]> {
   const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }
-  const zip = await fromRandomAccessReaderPromise(readerOf(store, sha256), stored.size, options)
+  const zip = await fromRandomAccessReaderPromise(reader, size, options)
   const pause = makePause()
   const entries: ArchiveEntry[] = []
   for await (const header of zip.eachEntry()) {
