@@ -66,7 +66,7 @@ const previewPage = page<{
   upload: BrowserUpload
   /** Null when composer.json has no readable name. */
   packageName: string | null
-  version: string
+  chosenVersion: string
   manifest: ManifestSummary | null
   entryCount: number
   inflatedBytes: number
@@ -360,7 +360,7 @@ export async function uploadPageRoutes(
       repository,
       upload,
       packageName,
-      version,
+      chosenVersion: version,
       manifest: manifest && readManifest(manifest.metadata),
       entryCount: judged.entryCount,
       inflatedBytes: judged.inflatedBytes,
@@ -384,7 +384,7 @@ interface Preview {
 }
 
 function refusalOf({ errmsg, warning, details }: RegistryError): Refusal {
-  const help = [...(warning ? [warning] : []), ...details]
+  const help = [...new Set([...(warning ? [warning] : []), ...details])]
   return { message: `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`, details: help }
 }
 
