@@ -19,12 +19,8 @@ import {
 import { type JudgedArchive, judgeArchive } from '../registry/archives/judge-archive.ts'
 import { limitConcurrency } from '../registry/archives/time-slices.ts'
 import { RegistryError } from '../registry/errors.ts'
-import { isJsonObject, parseManifest } from '../registry/manifest/manifest-json.ts'
-import { readPackageName } from '../registry/manifest/package-name.ts'
-import { readVersion } from '../registry/manifest/version-name.ts'
 import { receiveMultipart } from '../registry/protocol/multipart.ts'
-import { settleRepeat } from '../registry/publish.ts'
-import { checkManifest, type PublishTarget, publishArchive } from '../registry/publish-archive.ts'
+import { publishArchive } from '../registry/publish-archive.ts'
 import {
   type BrowserUpload,
   deleteUpload,
@@ -36,23 +32,17 @@ import {
   lockUploads,
   maxUploads,
 } from '../registry/tables/browser-uploads.ts'
-import { findTakenVersion } from '../registry/tables/versions.ts'
 import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import { type ManifestSummary, readManifest } from './manifest.ts'
 import { readingArchive } from './package-view.ts'
 import { authorOf, type PagesContext, permittedRepository } from './permit.ts'
+import { addRefusals, type Preview, previewOf, type Refusal, refusalOf } from './upload-preview.ts'
 
 /** The unpublished uploads of one account have at most so many times the bytes of the largest archive. */
 const maxArchivesOfBytes = 10
 /** Checks of archives at once. Each blocks the event loop for slices of time, beside those of the registry. */
 const maxJudgedAtOnce = 2
-
-/** Why an archive or a version is refused, with help. */
-interface Refusal {
-  message: string
-  details: readonly string[]
-}
 
 const uploadPage = page<{
   repository: VisibleRepository
@@ -178,8 +168,9 @@ export async function uploadPageRoutes(
     const { repository, upload } = await uploadOf(request, session)
     const { version } = readQuery(PreviewQuery, request)
     return withArchive(upload, async (received, judged) => {
-      const preview = await describe(repository, upload, judged, version.trim())
-      return show(reply, session, repository, upload, await addRefusals(preview, received))
+      const asked = { version: version.trim(), fileName: upload.fileName }
+      const preview = previewOf(repository.id, judged, asked)
+      return show(reply, session, repository, upload, await addRefusals(db, preview, received))
     })
   })
 
@@ -195,7 +186,8 @@ export async function uploadPageRoutes(
       return reply.redirect(uploadUrl(request.params), 303)
     }
     return withArchive(upload, async (received, judged) => {
-      const preview = await describe(repository, upload, judged, form.version.trim())
+      const asked = { version: form.version.trim(), fileName: upload.fileName }
+      const preview = previewOf(repository.id, judged, asked)
       const { target, manifest, problem } = preview
       if (!target || !manifest) {
         return show(reply.code(problem?.status ?? 400), session, repository, upload, preview)
@@ -292,52 +284,6 @@ export async function uploadPageRoutes(
     }
   }
 
-  /** What would be published. Refusals that depend on what is published already are not among the problems. */
-  async function describe(
-    repository: VisibleRepository,
-    upload: BrowserUpload,
-    judged: JudgedArchive,
-    asked: string,
-  ): Promise<Preview> {
-    const own = readOwnNames(judged.manifest)
-    const version = asked || own.version || versionIn(upload.fileName)
-    const preview: Preview = {
-      version,
-      packageName: own.name,
-      judged,
-      target: null,
-      manifest: null,
-      problem: null,
-      isRepeated: false,
-    }
-    try {
-      const packageName = readPackageName(own.name ?? '')
-      if (version === '') return { ...preview, packageName }
-      const target = { repositoryId: repository.id, packageName, version: readVersion(version) }
-      return { ...preview, packageName, target, manifest: checkManifest(judged, target) }
-    } catch (error) {
-      if (!(error instanceof RegistryError)) throw error
-      return { ...preview, problem: error }
-    }
-  }
-
-  async function addRefusals(preview: Preview, received: ReceivedArchive): Promise<Preview> {
-    const { target } = preview
-    if (!target) return preview
-    const { repositoryId, packageName, version } = target
-    try {
-      await refuseMirroredVendor(db, repositoryId, packageName)
-      const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
-      return {
-        ...preview,
-        isRepeated: taken !== null && settleRepeat(taken, { version, archive: received }) === 'repeated',
-      }
-    } catch (error) {
-      if (!(error instanceof RegistryError)) throw error
-      return { ...preview, problem: error }
-    }
-  }
-
   async function showForm(
     reply: FastifyReply,
     session: Session,
@@ -369,44 +315,6 @@ export async function uploadPageRoutes(
       problem: problem && refusalOf(problem),
     })
   }
-}
-
-/** What would be published, or why not. */
-interface Preview {
-  version: string
-  packageName: string | null
-  judged: JudgedArchive
-  /** Null while no valid name and version are known. */
-  target: PublishTarget | null
-  manifest: ReturnType<typeof checkManifest> | null
-  problem: RegistryError | null
-  isRepeated: boolean
-}
-
-function refusalOf({ errmsg, warning, details }: RegistryError): Refusal {
-  const help = [...new Set([...(warning ? [warning] : []), ...details])]
-  return { message: `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`, details: help }
-}
-
-/** The name and version that a composer.json gives itself. */
-function readOwnNames(bytes: Buffer): { name: string | null; version: string } {
-  try {
-    const { manifest } = parseManifest(bytes)
-    const { name, version } = isJsonObject(manifest) ? manifest : {}
-    return {
-      name: typeof name === 'string' ? name : null,
-      version: typeof version === 'string' ? version : '',
-    }
-  } catch (error) {
-    // The check of the manifest reports the mistake.
-    if (!(error instanceof RegistryError)) throw error
-    return { name: null, version: '' }
-  }
-}
-
-/** Returns the version in a file name such as `acme-lib-1.2.0.zip`; '' without one. */
-function versionIn(fileName: string): string {
-  return /(?:^|[-_v])(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+?)?)\.zip$/i.exec(fileName)?.[1] ?? ''
 }
 
 function cleanFileName(fileName: string): string {

@@ -1,0 +1,118 @@
+import type { Queryable } from '../database/database.ts'
+import type { ReceivedArchive } from '../registry/archives/archive-store.ts'
+import type { JudgedArchive } from '../registry/archives/judge-archive.ts'
+import { RegistryError } from '../registry/errors.ts'
+import type { Manifest } from '../registry/manifest/composer-json.ts'
+import { parseManifest } from '../registry/manifest/manifest-json.ts'
+import { readPackageName } from '../registry/manifest/package-name.ts'
+import { readVersion } from '../registry/manifest/version-name.ts'
+import { settleRepeat } from '../registry/publish.ts'
+import { checkManifest, type PublishTarget } from '../registry/publish-archive.ts'
+import { findTakenVersion } from '../registry/tables/versions.ts'
+import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
+
+/** What would be published, or why not. */
+export interface Preview {
+  /** As the person asked for it, or as composer.json or the file name suggests it; '' when none does. */
+  version: string
+  packageName: string | null
+  judged: JudgedArchive
+  /** Null while no valid name and version are known. */
+  target: PublishTarget | null
+  manifest: Manifest | null
+  problem: RegistryError | null
+  /** True: the same bytes are published already. */
+  isRepeated: boolean
+}
+
+/** Why an archive or a version is refused, with help. */
+export interface Refusal {
+  message: string
+  details: readonly string[]
+}
+
+/** Returns what would be published. Refusals that depend on what is published already are added by `addRefusals`. */
+export function previewOf(
+  repositoryId: string,
+  judged: JudgedArchive,
+  asked: { version: string; fileName: string },
+): Preview {
+  const own = readOwnNames(judged.manifest)
+  const version = asked.version || own.version || versionIn(asked.fileName)
+  const preview: Preview = {
+    version,
+    packageName: own.name,
+    judged,
+    target: null,
+    manifest: null,
+    problem: null,
+    isRepeated: false,
+  }
+  return refusing(preview, () => {
+    const packageName = readPackageName(own.name ?? '')
+    if (version === '') return { ...preview, packageName }
+    const target = { repositoryId, packageName, version: readVersion(version) }
+    return { ...preview, packageName, target, manifest: checkManifest(judged, target) }
+  })
+}
+
+/** Adds the refusals that depend on the repository: the version exists, or the vendor comes from an upstream. */
+export async function addRefusals(
+  db: Queryable,
+  preview: Preview,
+  archive: ReceivedArchive,
+): Promise<Preview> {
+  if (!preview.target) return preview
+  const { repositoryId, packageName, version } = preview.target
+  try {
+    await refuseMirroredVendor(db, repositoryId, packageName)
+    const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
+    if (!taken) return preview
+    return refusing(preview, () => ({
+      ...preview,
+      isRepeated: settleRepeat(taken, { version, archive }) === 'repeated',
+    }))
+  } catch (error) {
+    return withProblem(preview, error)
+  }
+}
+
+/** Returns a refusal as the pages show it. */
+export function refusalOf({ errmsg, warning, details }: RegistryError): Refusal {
+  // The endpoint repeats its warning among the details.
+  const help = [...new Set([...(warning ? [warning] : []), ...details])]
+  return { message: `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`, details: help }
+}
+
+function refusing(preview: Preview, check: () => Preview): Preview {
+  try {
+    return check()
+  } catch (error) {
+    return withProblem(preview, error)
+  }
+}
+
+function withProblem(preview: Preview, error: unknown): Preview {
+  if (error instanceof RegistryError) return { ...preview, problem: error }
+  throw error
+}
+
+/** The name and version that a composer.json gives itself. */
+function readOwnNames(bytes: Buffer): { name: string | null; version: string } {
+  try {
+    const { name, version } = parseManifest(bytes).manifest
+    return {
+      name: typeof name === 'string' ? name : null,
+      version: typeof version === 'string' ? version : '',
+    }
+  } catch (error) {
+    // The check of the manifest reports the mistake.
+    if (!(error instanceof RegistryError)) throw error
+    return { name: null, version: '' }
+  }
+}
+
+/** Returns the version in a file name such as `acme-lib-1.2.0.zip`; '' without one. */
+function versionIn(fileName: string): string {
+  return /(?:^|[-_v])(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+?)?)\.zip$/i.exec(fileName)?.[1] ?? ''
+}
