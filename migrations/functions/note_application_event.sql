@@ -10,9 +10,10 @@ begin
     return null;
   end if;
   if new.status <> old.status then
-    perform note_identity_event('application-' || new.status, null, new.id, jsonb_build_object('from', old.status));
+    perform note_identity_event('application-' || new.status, null, new.id,
+                                jsonb_strip_nulls(jsonb_build_object('from', old.status, 'reason', new.status_reason)));
   end if;
-  changed := array(select n.key from jsonb_each(to_jsonb(new) - 'status') n join jsonb_each(to_jsonb(old)) o using (key)
+  changed := array(select n.key from jsonb_each(to_jsonb(new) - 'status' - 'status_reason') n join jsonb_each(to_jsonb(old)) o using (key)
                     where n.value <> o.value order by 1);
   if cardinality(changed) > 0 then
     perform note_identity_event('application-changed', null, new.id, jsonb_build_object('changed', changed));

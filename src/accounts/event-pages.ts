@@ -53,12 +53,13 @@ export async function readEventPage(
   const shown = found.slice(0, eventsPerPage)
   const last = shown.at(-1)
   return {
-    events: shown.map(describe),
+    events: shown.map(showEvent),
     next: found.length > eventsPerPage && last ? `?${queryOf({ ...query, after: last.id })}` : null,
   }
 }
 
-function describe(event: IdentityEvent): ShownEvent {
+/** Describes an event for a page. */
+export function showEvent(event: IdentityEvent): ShownEvent {
   return {
     happenedAt: event.happenedAt,
     what: describeAction(event.action),

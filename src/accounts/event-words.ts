@@ -65,10 +65,12 @@ export function describeSubject({ application, details }: IdentityEvent): string
     rangeOf(details),
     listOf(details['scopes']),
     listOf(details['changed']),
+    details['reason'],
     listOf(details['added'], 'added'),
     listOf(details['removed'], 'removed'),
   ]
-  return parts.filter((part) => typeof part === 'string' && part !== '').join(', ')
+  // An application is registered under the name that it may still have.
+  return [...new Set(parts)].filter((part) => typeof part === 'string' && part !== '').join(', ')
 }
 
 const factorKinds: Record<string, string> = {

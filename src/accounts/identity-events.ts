@@ -85,6 +85,8 @@ export interface EventFilter {
   /** The application that an event is about. */
   applicationId?: string | null
   action?: string | null
+  /** Any of these actions. */
+  actions?: readonly string[] | null
   ip?: string | null
   /** Only events from this time on. */
   since?: Date | null
@@ -118,6 +120,7 @@ export async function listIdentityEvents(
     actorId = null,
     applicationId = null,
     action = null,
+    actions = null,
     ip = null,
     since = null,
     until = null,
@@ -135,6 +138,10 @@ export async function listIdentityEvents(
   if (accountId !== null) add('account_id =', accountId)
   if (action !== null) add('action =', action)
   if (ip !== null) add('address =', ip)
+  if (actions !== null) {
+    values.push(actions)
+    conditions.push(`action = any($${values.length})`)
+  }
   if (actorId !== null) add('actor_id =', actorId)
   if (applicationId !== null) add('application_id =', applicationId)
   if (since !== null) {

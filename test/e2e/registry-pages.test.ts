@@ -1,14 +1,24 @@
 import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
-import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
+import {
+  aDeployToken,
+  aGroup,
+  aGroupMember,
+  aMember,
+  anAccount,
+  aRepository,
+  password,
+} from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
+import { anApplication } from '../support/oauth-actors.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 import { aZip } from '../support/zip.ts'
 
 const port = await freePort()
 const baseURL = `http://127.0.0.1:${port}`
+const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
 
 describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is needed)', () => {
   const t = useListeningApp(port)
@@ -28,7 +38,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     await page.getByLabel('Password').fill(password)
     await page.getByRole('button', { name: 'Sign in', exact: true }).click()
     await page.getByRole('heading', { name: 'acme/lib' }).waitFor()
-    return { page, repository }
+    return { page, repository, account }
   }
 
   for (const javaScriptEnabled of [false, true]) {
@@ -119,7 +129,6 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
 
   it('passes axe in both colour schemes and fits a phone, page by page', async () => {
     const { page, repository } = await anAdmin()
-    const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
     const own = `/${repository.path}`
     await page.goto(`${own}/-/upload`)
     const buffer = aFullPackage()
@@ -150,23 +159,82 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
       '/no/where',
       ...[...below, ...more, ...asks].map((path) => own + path),
     ]
-    for (const colorScheme of ['light', 'dark'] as const) {
-      await page.emulateMedia({ colorScheme })
-      for (const path of paths) {
-        await page.goto(path)
-        expect(await violations(page, axe), `${path} in ${colorScheme}`).toEqual([])
-        await shoot(page, `${path}-${colorScheme}-1280`)
-        for (const width of [320, 375]) {
-          await page.setViewportSize({ width, height: 740 })
-          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
-          expect(overflow, `${path} at ${width} px`).toBeLessThanOrEqual(0)
-        }
-        await shoot(page, `${path}-${colorScheme}-375`)
-        await page.setViewportSize({ width: 1280, height: 800 })
-      }
-    }
+    await checkPages(page, paths)
+  }, 300_000)
+
+  it('passes axe on the pages of the administration and of deploy tokens, also with an error', async () => {
+    const { page, repository, account } = await anAdmin()
+    await t.db.query('update account set is_admin = true where id = $1', [account.id])
+    await aGroupMember(t.db, account, repository.group, 'admin')
+    const { clientId } = await anApplication(t.db, { status: 'pending' })
+    const longName = 'a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars'
+    await aGroup(t.db, longName)
+    await aDeployToken(t.db, repository.group, { name: 'build server', madeBy: account })
+    await aDeployToken(t.db, repository.group, {
+      name: 'x'.repeat(100),
+      repositories: [repository],
+      right: 'read',
+    })
+    const group = repository.group.name
+    const other = await anAccount(t.db, { email: 'a.rather.long.address.of.somebody@mail.example.com' })
+    await checkPages(page, [
+      '/admin',
+      '/admin/accounts',
+      `/admin/accounts/${other.username}`,
+      `/admin/accounts/${account.username}`,
+      '/admin/applications',
+      '/admin/applications/new',
+      `/admin/applications/${clientId}`,
+      `/admin/applications/${clientId}/edit`,
+      '/admin/groups',
+      `/admin/groups?group=${group}`,
+      `/admin/groups?group=${longName}`,
+      '/admin/events',
+      '/admin/events?since=yesterday',
+      '/admin/system',
+      `/${group}/-/deploy-tokens`,
+      `/${repository.path}/-/deploy-tokens`,
+      '/settings/account',
+    ])
+    await page.goto(`/${group}/-/deploy-tokens`)
+    await page.getByLabel('Name', { exact: true }).fill('ci')
+    await page.getByRole('button', { name: 'Create token' }).click()
+    await page.getByText('Choose at least one repository.').waitFor()
+    await checkShownPage(page, '/deploy-tokens-problem', 'light')
+    await page.getByLabel('Every repository of the group').check()
+    await page.getByRole('button', { name: 'Create token' }).click()
+    await page.getByText('Copy it now').waitFor()
+    await checkShownPage(page, '/new-deploy-token', 'light')
+    await page.goto(`/${group}/-/deploy-tokens`)
+    await page.getByRole('link', { name: 'Revoke ci' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await page.getByText('The deploy token ci was revoked.').waitFor()
   }, 300_000)
 })
+
+/** Opens each page in both color schemes and checks it. */
+async function checkPages(page: Page, paths: readonly string[]): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme })
+    for (const path of paths) {
+      await page.goto(path)
+      await checkShownPage(page, path, colorScheme)
+    }
+  }
+}
+
+/** Checks the open page with axe, and that it fits a phone. */
+async function checkShownPage(page: Page, path: string, colorScheme: string): Promise<void> {
+  expect(await violations(page), `${path} in ${colorScheme}`).toEqual([])
+  await shoot(page, `${path}-${colorScheme}-1280`)
+  for (const width of [320, 375]) {
+    await page.setViewportSize({ width, height: 740 })
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+    expect(overflow, `${path} at ${width} px`).toBeLessThanOrEqual(0)
+  }
+  await shoot(page, `${path}-${colorScheme}-375`)
+  await page.setViewportSize({ width: 1280, height: 800 })
+}
 
 /** A package with what its pages can show. */
 function aFullPackage(): Buffer {
@@ -204,7 +272,7 @@ $lib = new Lib(from: 1, name: "one");
 See [the class](src/Lib.php) and [the site](https://acme.test).
 `
 
-async function violations(page: Page, axe: string): Promise<string[]> {
+async function violations(page: Page): Promise<string[]> {
   await page.evaluate(axe)
   return page.evaluate(async () => {
     const { axe: checker } = window as unknown as {

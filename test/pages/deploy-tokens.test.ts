@@ -71,6 +71,23 @@ describe('/<group>/-/deploy-tokens', () => {
     expect(activity.body).toContain('revoked a deploy token: build server')
   })
 
+  it('asks for a proof again before a token that publishes, 15 minutes after the last one', async () => {
+    const { account, send, repository, url } = await aGroupAdmin()
+    await t.db.query(`update session set proved_at = now() - interval '16 minutes' where account_id = $1`, [
+      account.id,
+    ])
+    const asked = await send(url, { name: 'ci', right: 'publish', reach: 'all', lifetime_in_days: '7' })
+    expect([asked.statusCode, String(asked.headers.location)]).toEqual([
+      303,
+      expect.stringMatching(/^\/settings\/confirm-access\?/),
+    ])
+    const { rowCount } = await t.db.query('select from deploy_token where group_id = $1', [
+      repository.group.id,
+    ])
+    expect(rowCount).toBe(0)
+    expect((await send(url, { name: 'ci', reach: 'all', lifetime_in_days: '7' })).statusCode).toBe(200)
+  })
+
   it('makes a token for every repository, those of tomorrow included', async () => {
     const { send, repository, url } = await aGroupAdmin()
     const made = await send(url, { name: 'all', right: 'read', reach: 'all', lifetime_in_days: '7' })

@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import { transaction } from '../../database/database.ts'
+import { type ShownEvent, showEvent } from '../../accounts/event-pages.ts'
+import { identityActions, listIdentityEvents } from '../../accounts/identity-events.ts'
+import { type Queryable, transaction } from '../../database/database.ts'
 import { enforcedScopes } from '../../domain/permissions.ts'
 import {
   type DescribedScope,
@@ -30,6 +32,7 @@ import { isClientId, setLogoHeaders } from '../../oauth/logo.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 
 const applicationsPerPage = 50
+const eventsInHistory = 20
 
 /** How long the old secret may work after a rotation, in seconds. */
 const overlaps = {
@@ -73,6 +76,8 @@ interface ReviewContent {
   migration: string | null
   reason: string
   problem: string | null
+  /** The latest acts of administrators, the latest first. */
+  events: ShownEvent[]
 }
 
 const applicationPage = page<ReviewContent>('admin/application')
@@ -193,6 +198,7 @@ async function describe(
     ...shown,
     application,
     use: await findApplicationUse(db, application.id),
+    events: await readHistory(db, application.id),
     scopeGroups: describeScopes(application.scopes).map(({ title, scopes }) => ({
       title,
       scopes: scopes.map((scope) => ({ ...scope, enforcement: describeEnforcement(scope.scope) })),
@@ -202,6 +208,13 @@ async function describe(
     overlaps,
     maxReasonCharacters,
   }
+}
+
+/** Reads who registered, reviewed and changed an application: not the consents of people, which may be millions. */
+async function readHistory(db: Queryable, applicationId: string): Promise<ShownEvent[]> {
+  const actions = identityActions.filter((action) => action.startsWith('application-'))
+  const part = { after: null, limit: eventsInHistory }
+  return (await listIdentityEvents(db, { applicationId, actions }, part)).map(showEvent)
 }
 
 /** Describes who checks a scope: svc, or a service that introspects the token. */

@@ -102,6 +102,17 @@ describe('/admin/applications', () => {
     expect(declined.headers.location).toBe(url)
     expect(await stored(clientId)).toMatchObject({ status: 'declined', status_reason: 'No <b>website</b>' })
     expect((await open(t, url, cookie)).body).toContain('No &lt;b&gt;website&lt;/b&gt;')
+    const history = (await open(t, url, cookie)).body.replaceAll('\n', ' ').match(/<h2>History.*/)?.[0] ?? ''
+    expect(Array.from(history.matchAll(/<strong>([^<]+)</g), ([, what]) => what)).toEqual([
+      'Application declined',
+      'Application suspended',
+      'Application approved',
+      'Application registered',
+    ])
+    expect(history.split(`by ${account.username}`)).toHaveLength(4)
+    expect(history).toContain('It&#39;s leaking')
+    expect(history).not.toContain('Package Mirror, Package Mirror')
+    expect(history).toContain(`/admin/events?application=${clientId}`)
     const link = `/oauth2/auth?response_type=code&client_id=${clientId}`
     expect((await open(t, link, cookie)).statusCode).toBe(400)
     expect((await open(t, `/applications/${clientId}/logo`)).statusCode).toBe(404)
