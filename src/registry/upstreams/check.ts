@@ -33,6 +33,8 @@ export interface CheckContext {
   takeTurn: (key: DocumentKey) => Promise<CheckTurn>
   findUpstream: (id: string) => Promise<Upstream | null>
   store: (document: CheckedDocument) => Promise<boolean>
+  /** The running reads of packages.json, by upstream. Concurrent checks share one. */
+  roots: Map<string, Promise<Upstream>>
   /** Packages of upstreams without metadata-url, by upstream. */
   inline: Map<string, { readAt: number; lastModified: string | null; packages: InlinePackages }>
   /** Counts a request by its upstream and outcome. */
@@ -57,6 +59,7 @@ export function checkContextOf({ config, db, client, note = () => {} }: MirrorCo
     takeTurn: shareStatements((keys: DocumentKey[]) => takeCheckTurns(db, keys, freshSeconds)),
     findUpstream: shareStatements((ids: string[]) => findUpstreams(db, ids)),
     store: shareStatements((documents: CheckedDocument[]) => storeDocuments(db, config.baseUrl, documents)),
+    roots: new Map(),
     inline: new Map(),
     note,
   }
@@ -142,7 +145,11 @@ async function freshRoot(context: CheckContext, upstream: Upstream, packageName:
   const isEnough = root !== null && (root.metadataUrl === null || mayKnow(root, packageName))
   if (age < (isEnough ? rootMilliseconds : context.freshSeconds * 1000) && root !== null) return upstream
   try {
-    return await refreshRoot(context, upstream)
+    const running = context.roots.get(upstream.id)
+    const refreshing =
+      running ?? refreshRoot(context, upstream).finally(() => context.roots.delete(upstream.id))
+    context.roots.set(upstream.id, refreshing)
+    return await refreshing
   } catch (error) {
     if (!(error instanceof UpstreamError)) throw error
     await saveRootFailure(context.db, upstream.id, error.message)
