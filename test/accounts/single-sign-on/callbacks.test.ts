@@ -212,6 +212,8 @@ describe('GET /login/oidc/<provider>/callback', () => {
   it('works in the browser that began, once', async () => {
     const { name, browser, callback } = await aCallback()
     const stranger = new Walker(t)
+    // With a sign-in of its own under way.
+    await stranger.open('/login/oidc/acme')
     const refused = await stranger.open(callback)
     expect([refused.statusCode, problemOf(refused)]).toEqual([400, outOfDate])
     expect((await browser.open(callback)).statusCode).toBe(303)
