@@ -94,6 +94,39 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(await time.getAttribute('title')).toMatch(/\d{4}/)
   })
 
+  it('is walked by keyboard alone: sign in, find a package, copy its command, sign out', async () => {
+    const { page, repository } = await anAdmin()
+    /** Presses Tab until the focus is on an element with this text. */
+    const tabTo = async (text: string) => {
+      for (let presses = 0; presses < 60; presses += 1) {
+        await page.keyboard.press('Tab')
+        const focused = await page.evaluate(() => document.activeElement?.textContent?.trim() ?? '')
+        if (focused.includes(text)) return
+      }
+      throw new Error(`the focus never came to ${text}`)
+    }
+    await page.keyboard.press('/')
+    await page.keyboard.type(repository.path.split('/')[1] ?? '')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Search' }).waitFor()
+    await tabTo(repository.path)
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: repository.path, exact: true }).waitFor()
+    await tabTo('Set up')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Set up' }).waitFor()
+    await tabTo('Menu of')
+    await page.keyboard.press('Enter')
+    await tabTo('Sign out')
+    expect(await page.evaluate(() => document.activeElement?.matches(':focus-visible'))).toBe(true)
+    await page.keyboard.press('Escape')
+    expect(await page.locator('details.menu').getAttribute('open')).toBeNull()
+    await page.keyboard.press('Enter')
+    await tabTo('Sign out')
+    await page.keyboard.press('Enter')
+    await page.getByRole('link', { name: 'Sign in' }).first().waitFor()
+  })
+
   it('has feeds that are well-formed XML, with the elements that Atom requires (RFC 4287 §4.1)', async () => {
     const { push, repository, authorization } = await aPublisher(t)
     await push('1.0.0', { manifest: { description: `<b> & "quotes" ]]> 'and' 💡` } })
@@ -152,10 +185,20 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const more = [...tabs, ...files].map((tab) => `/packages/acme/lib/-/${tab}`)
     const asks = ['/packages/acme/lib/-/versions/quarantine?version=1.0.0']
     const [group] = repository.path.split('/')
-    const others = ['/', `/${group}`, '/new/group', '/new/repository', '/search?q=lib', '/docs', '/docs/api']
+    const others = [
+      '/',
+      `/${group}`,
+      '/new/group',
+      '/new/repository',
+      '/search?q=lib',
+      '/docs',
+      '/docs?q=backup',
+      '/docs/api',
+    ]
     const paths = [
       ...others,
       '/docs/operations',
+      ...['account', 'security', 'sessions', 'tokens', 'authorizations'].map((one) => `/settings/${one}`),
       '/no/where',
       ...[...below, ...more, ...asks].map((path) => own + path),
     ]
@@ -218,6 +261,8 @@ async function checkPages(page: Page, paths: readonly string[]): Promise<void> {
     await page.emulateMedia({ colorScheme })
     for (const path of paths) {
       await page.goto(path)
+      expect(Buffer.byteLength(await page.content()), `the HTML of ${path}`).toBeLessThan(100_000)
+      expect(await page.locator('link[rel=stylesheet], style').count(), `stylesheets of ${path}`).toBe(1)
       await checkShownPage(page, path, colorScheme)
     }
   }
