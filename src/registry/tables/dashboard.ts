@@ -82,7 +82,7 @@ export async function listRecentPackageEvents(
        select m.id
          from (select repository_id as id from repository_member where account_id = $1
                union
-               select r.id from group_member g join repository r on r.group_id = g.group_id where g.account_id = $1) m
+               select r.id from counted_group_member g join repository r on r.group_id = g.group_id where g.account_id = $1) m
         limit ${maxRepositories + 1}
      ), kind as materialized (
        select coalesce((select is_admin from account where id = $1), false) as is_site_admin,
@@ -99,7 +99,7 @@ export async function listRecentPackageEvents(
          where (select has_many or is_site_admin from kind) and e.package is not null and e.action in ${packageActions}
            and ((select is_site_admin from kind)
                 or exists (select from repository_member where repository_id = e.repository_id and account_id = $1)
-                or exists (select from repository r join group_member m on m.group_id = r.group_id
+                or exists (select from repository r join counted_group_member m on m.group_id = r.group_id
                             where r.id = e.repository_id and m.account_id = $1))
          order by e.id desc limit $2)
      )
