@@ -335,7 +335,7 @@ describe('svc restore', () => {
   it('refuses a backup of a newer release', async () => {
     const file = await aBackup()
     const { db, environment } = await anEmptyInstallation()
-    const name = '0041_installation.sql'
+    const name = '0024_installation.sql'
     const newer = (await readFile(file)).toString('latin1').replace(name, '0941_installation.sql')
     await writeFile(join(folder, 'newer.tar'), Buffer.from(newer, 'latin1'))
     const { stderr } = await runSvc(['restore', join(folder, 'newer.tar')], environment)

@@ -245,7 +245,7 @@ describe('0011_plain_names.sql', () => {
   })
 })
 
-describe('0025_plain_text.sql', () => {
+describe('0016_plain_text.sql', () => {
   const database = useDatabase()
 
   it('cleans what earlier releases let through, and loses no row', async () => {
@@ -256,7 +256,7 @@ describe('0025_plain_text.sql', () => {
     const website = 'https://bank.example@app.example/\u2066x?a=b@c'
     await anApplication(db, { name: 'App\u202e', description: 'a\nb\u2028c', website })
     const { id } = await anApplication(db, { name: '\u0001', description: 'a\nb' })
-    for (const file of ['functions/is_plain_text.sql', '0025_plain_text.sql']) {
+    for (const file of ['functions/is_plain_text.sql', '0016_plain_text.sql']) {
       await db.query(await readFile(join(builtInMigrations, file), 'utf8'))
     }
     const { rows } = await db.query('select name, description, website from application order by id')

@@ -358,7 +358,7 @@ describe('rerenderDocuments', () => {
   })
 })
 
-describe('0030_filter_documents.sql', () => {
+describe('0018_filter_documents.sql', () => {
   const database = useDatabase()
 
   it('renders filter.json of the quarantines that are there, and marks the documents that name them', async () => {
@@ -383,7 +383,7 @@ describe('0030_filter_documents.sql', () => {
         [id, name],
       )
     }
-    await db.query(await readFile(join(builtInMigrations, '0030_filter_documents.sql'), 'utf8'))
+    await db.query(await readFile(join(builtInMigrations, '0018_filter_documents.sql'), 'utf8'))
     const { rows } = await db.query<{ plain: Buffer }>('select plain from filter_document')
     expect(rows.map(({ plain }) => JSON.parse(plain.toString()))).toEqual([
       { filter: { malware: { 'acme/bad': '==1.0.0 || ==1.1.0' } } },
