@@ -101,7 +101,10 @@ export async function approveAuthorizationRequest(
 ): Promise<Decision | null> {
   const { rows } = await db.query<Decision>({
     name: 'approve-authorization-request',
-    text: `select redirect_uri as "redirectUri", state from approve_authorization_request($1, $2, $3, $4, $5)`,
+    text: `select redirect_uri as "redirectUri", state
+             from approve_authorization_request(
+               the_id_hash => $1, the_account_id => $2, chosen_paths => $3,
+               the_code_hash => $4, code_lifetime_seconds => $5)`,
     values: [idHash, accountId, chosen, code.hash, code.lifetimeSeconds],
   })
   return rows[0] ?? null

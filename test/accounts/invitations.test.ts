@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { acceptInvitation } from '../../src/accounts/invitation-acceptance.ts'
 import { deleteExpiredInvitations } from '../../src/accounts/invitations.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { commandActor } from '../../src/database/database.ts'
@@ -150,6 +151,17 @@ describe('an invitation to a group', () => {
     ])
     expect(racing.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
     expect(racing.filter(({ statusCode }) => statusCode === 410)).toHaveLength(3)
+    expect(Object.keys(await rolesIn(invited, group))).toHaveLength(2)
+  })
+
+  it('gives its role to one of twenty accounts that accept it at the same moment', async () => {
+    const { group, admin } = await aManagedGroup(invited)
+    const { token } = await aToken(invited, group, admin)
+    const accounts = await Promise.all(Array.from({ length: 20 }, () => anAccount(invited.db)))
+    const racing = await Promise.all(
+      accounts.map((account) => acceptInvitation(invited.db, commandActor, token, account)),
+    )
+    expect(racing.filter((invitation) => invitation !== null)).toHaveLength(1)
     expect(Object.keys(await rolesIn(invited, group))).toHaveLength(2)
   })
 
