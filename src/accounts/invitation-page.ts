@@ -51,6 +51,11 @@ const signUpPage = page<{ email: string; isRequested: boolean; problem: string |
 export async function invitationRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
+  // The short form of the link (DESIGN §4). The token moves to the query, which is not logged.
+  app.get<{ Params: { token: string } }>('/invitations/:token', (request, reply) =>
+    reply.redirect(`/invitations?token=${encodeURIComponent(request.params.token)}`, 303),
+  )
+
   app.get('/invitations', async (request, reply) => {
     const { token: sent } = readQuery(TokenForm, request)
     // Whoever signs in to accept comes back without the token: the page to return to is stored, and no secret may be.

@@ -44,7 +44,8 @@ function describeRequest(request: FastifyRequest) {
   return { method: request.method, path: pathOf(request.url), address: request.ip }
 }
 
-/** Returns a request's path without its query, which may contain codes and states. */
+/** Returns a request's path without its query, which may contain codes and states, and without an invitation's token. */
 function pathOf(url: string): string {
-  return url.split('?', 1)[0] ?? ''
+  const [path = ''] = url.split('?', 1)
+  return path.replace(/^(\/invitations\/).+/, '$1…')
 }

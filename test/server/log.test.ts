@@ -20,4 +20,11 @@ describe('the log', () => {
       },
     ])
   })
+
+  it('has no token of an invitation', async () => {
+    const response = await t.app.inject('/invitations/a-secret')
+    expect([response.statusCode, response.headers.location]).toEqual([303, '/invitations?token=a-secret'])
+    await expect.poll(() => t.log()).toContain('"path":"/invitations/…"')
+    expect(t.log()).not.toContain('a-secret')
+  })
 })
