@@ -40,6 +40,8 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
 
   const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click()
 
+  const menuOf = (page: Page) => page.locator('summary', { hasText: 'Menu of' })
+
   async function givePassword(page: Page, { username }: AccountActor, url = '/login') {
     await page.goto(url)
     await page.getByLabel('Username or email').fill(username)
@@ -57,6 +59,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.getByText('Your recovery codes').waitFor()
     await page.getByRole('link', { name: 'Done, I have copied them' }).click()
     await page.getByRole('heading', { name: 'Laptop' }).waitFor()
+    await menuOf(page).click()
     await press(page, 'Sign out')
     await page.getByRole('link', { name: 'Sign in' }).waitFor()
     return account
@@ -94,7 +97,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await page.getByRole('link', { name: 'Use a passkey' }).click()
     await page.getByText(`Signing in as ${account.username}, with a passkey`).waitFor()
     await press(page, 'Use a passkey')
-    await page.getByRole('button', { name: 'Sign out' }).waitFor()
+    await menuOf(page).waitFor()
     expect(await username(page)).toBe(account.username)
 
     await t.db.query(`update session set proved_at = now() - interval '1 hour' where account_id = $1`, [

@@ -10,6 +10,7 @@ import {
   aRepository,
   password,
 } from '../support/actors.ts'
+import { authorizeLink } from '../support/browse.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
@@ -175,6 +176,8 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
       '/-/upload',
       preview,
       `${preview}?version=x`,
+      '/-/setup',
+      '/-/upstreams',
       '/-/members',
       '/-/activity',
       '/-/settings',
@@ -188,6 +191,8 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const others = [
       '/',
       `/${group}`,
+      `/${group}/-/members`,
+      `/${group}/-/invitations`,
       '/new/group',
       '/new/repository',
       '/search?q=lib',
@@ -198,11 +203,16 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const paths = [
       ...others,
       '/docs/operations',
-      ...['account', 'security', 'sessions', 'tokens', 'authorizations'].map((one) => `/settings/${one}`),
+      ...['account', 'second-factor', 'security', 'sessions', 'tokens', 'authorizations'].map(
+        (one) => `/settings/${one}`,
+      ),
+      authorizeLink(await anApplication(t.db, { resourceScope: 'specified' })),
       '/no/where',
       ...[...below, ...more, ...asks].map((path) => own + path),
     ]
     await checkPages(page, paths)
+    const visitor = await browser.newPage({ baseURL, viewport: { width: 1280, height: 800 } })
+    await checkPages(visitor, ['/', '/login', '/login/passkey', '/password-reset', '/invitations?token=x'])
   }, 300_000)
 
   it('passes axe on the pages of the administration and of deploy tokens, also with an error', async () => {
@@ -232,6 +242,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
       '/admin/groups',
       `/admin/groups?group=${group}`,
       `/admin/groups?group=${longName}`,
+      '/admin/invitations',
       '/admin/events',
       '/admin/events?since=yesterday',
       '/admin/system',
