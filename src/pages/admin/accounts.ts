@@ -17,6 +17,8 @@ import {
 import { hashPassword } from '../../accounts/passwords.ts'
 import { type FactorSummary, findFactors, resetFactors } from '../../accounts/second-factor/factors.ts'
 import { deleteSessions } from '../../accounts/sessions.ts'
+import { unlinkAccount } from '../../accounts/single-sign-on/enter.ts'
+import { type Identity, listIdentities } from '../../accounts/single-sign-on/identities.ts'
 import { type Actor, transaction } from '../../database/database.ts'
 import { makePassword } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
@@ -47,6 +49,8 @@ const ActForm = z.object({
   ]),
 })
 
+const UnlinkForm = z.object({ issuer: text })
+
 const accountsPage = page<{
   accounts: AccountDetails[]
   search: string
@@ -66,6 +70,7 @@ export interface AccountProblem {
 const accountPage = page<{
   about: AccountDetails
   factors: FactorSummary
+  identities: Identity[]
   isOneself: boolean
   problem: AccountProblem | null
 }>('admin/account')
@@ -133,6 +138,23 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     return goOn(context, reply, `/admin/accounts/${username}`, `${username} ${acts[act].done}`)
   })
 
+  app.post<Route>('/admin/accounts/:username/identities', async (request, reply) => {
+    const account = await accountOfPage(context, request.params.username)
+    const { issuer } = readForm(UnlinkForm, request)
+    const own = sessionOf(request).account
+    // An administrator may also take away the only way to sign in, and can make a link for a new password.
+    const outcome = await unlinkAccount(db, actorOf(request, own.id), account, issuer, null)
+    if (outcome === 'unknown')
+      throw new PageError(409, 'The account is not linked with this provider any more.')
+    const { username } = account
+    return goOn(
+      context,
+      reply,
+      `/admin/accounts/${username}`,
+      `${username} is not linked with the provider any more.`,
+    )
+  })
+
   app.post<Route>('/admin/accounts/:username/password', async (request, reply) => {
     const { id, username } = await accountOfPage(context, request.params.username)
     const password = makePassword()
@@ -185,7 +207,9 @@ export async function showAccount(
   const session = context.sessionOf(reply.request)
   const about = await accountOfPage(context, username)
   const factors = await findFactors(context.db, about.id)
-  return accountPage(reply, session, { about, factors, isOneself: about.id === session.account.id, problem })
+  const identities = await listIdentities(context.db, about.id)
+  const isOneself = about.id === session.account.id
+  return accountPage(reply, session, { about, factors, identities, isOneself, problem })
 }
 
 /** Finds the account of a URL. Throws the page for what does not exist when there is none. */

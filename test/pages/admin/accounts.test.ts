@@ -51,6 +51,25 @@ describe('/admin', () => {
     expect(body).toContain('1 background job has failed')
   })
 
+  it('/admin/accounts/<username> shows the sign-in providers of an account, and unlinks one', async () => {
+    const { cookie } = await anAdministrator(t)
+    const { id, username } = await anAccount(t.db)
+    await t.db.query(
+      `insert into account_identity (account_id, issuer, subject, provider) values ($1, 'https://id.test', 'u-17', 'corp')`,
+      [id],
+    )
+    const url = `/admin/accounts/${username}`
+    const page = await open(t, url, cookie)
+    expect(page.body).toContain('<code>u-17</code> at https://id.test')
+    const unlink = () =>
+      post(t.app, `${url}/identities`, cookie, { csrf_token: csrfTokenIn(page), issuer: 'https://id.test' })
+    expect((await unlink()).statusCode).toBe(303)
+    expect((await open(t, url, cookie)).body).not.toContain('u-17')
+    expect((await unlink()).statusCode).toBe(409)
+    const events = await open(t, `/admin/events?account=${username}`, cookie)
+    expect(events.body).toMatch(/unlinked/i)
+  })
+
   it('/admin/system shows version, database, store, jobs and disk', async () => {
     const { cookie } = await anAdministrator(t)
     await t.db.query(`insert into job_kind (name, succeeded_at) values ('collect-garbage', '2026-01-02 03:04Z')
