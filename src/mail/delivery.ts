@@ -28,8 +28,9 @@ export async function deliver(settings: MailSettings, mail: Mail, signal: AbortS
     disableFileAccess: true,
     disableUrlAccess: true,
   })
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(maxDeliverySeconds * 1000)])
   try {
-    await transport.sendMail({
+    const sent = transport.sendMail({
       from: settings.from,
       // As an object: a text would be parsed, and a name with a comma would become a second recipient.
       to: { name: mail.to.name, address: mail.to.address },
@@ -38,13 +39,23 @@ export async function deliver(settings: MailSettings, mail: Mail, signal: AbortS
       html: renderHtml(mail),
       // RFC 3834 §5: out-of-office programs do not reply.
       headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
-      signal: AbortSignal.any([signal, AbortSignal.timeout(maxDeliverySeconds * 1000)]),
+      signal: limit,
     })
+    // A stop waits for no step of the dialog with the mail server, whichever it is.
+    await Promise.race([sent, rejectWhenAborted(limit)])
   } catch (error) {
     throw describeFailure(error as SmtpError)
   } finally {
     transport.close()
   }
+}
+
+function rejectWhenAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const abort = () => reject(new Error('The delivery took too long, or was stopped.'))
+    if (signal.aborted) abort()
+    else signal.addEventListener('abort', abort, { once: true })
+  })
 }
 
 /** The members of nodemailer's errors that are read here. */
