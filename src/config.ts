@@ -1,66 +1,27 @@
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
-import { type BucketSettings, bucketOrigin, readBucketUrl } from './domain/bucket.ts'
+import { type BucketSettings, bucketOrigin, readBucket } from './domain/bucket.ts'
 import { type ProviderSettings, readProviders } from './domain/identity-provider.ts'
+import {
+  hostsIn,
+  isHostAndPort,
+  isIpOrRange,
+  publicUrl,
+  readTrustProxy,
+  urlHost,
+  wholeNumberSetting,
+} from './domain/setting-formats.ts'
 
 /** The folder with `migrations/` and `views/`. It is the same for `src/` and `dist/`. */
 export const projectRoot = fileURLToPath(new URL('..', import.meta.url))
-
-const publicUrl = z
-  .url({
-    protocol: /^https?$/,
-    error: 'must be an http or https URL, such as https://svc.example.com',
-    abort: true,
-  })
-  .refine((url) => !/[?#]|\/\/[^/]*@/.test(url), {
-    error: 'must have no credentials, query or fragment',
-    abort: true,
-  })
-  .refine((url) => /^\w+:\/\/[^/]+[\w.~/-]*$/.test(url), {
-    error: 'must have no path, or one of letters, digits and - . _ ~',
-    abort: true,
-  })
-  .transform((url) => url.replace(/\/+$/, ''))
-
-const wholeNumber = (least: number, most: number) => {
-  const mistake = `must be a whole number from ${least} to ${most}`
-  return z
-    .string()
-    .regex(/^\d{1,15}$/, mistake)
-    .transform(Number)
-    .refine((number) => number >= least && number <= most, mistake)
-}
-
-/** An IP address, or a range of them such as 10.0.0.0/8. */
-function isIpOrRange(text: string): boolean {
-  const trimmed = text.trim()
-  const [ip = ''] = trimmed.split('/')
-  // Short forms of IPv4, such as `10.1`, are refused.
-  if (!ipaddr.IPv6.isValid(ip) && !ipaddr.IPv4.isValidFourPartDecimal(ip)) return false
-  return trimmed === ip || ipaddr.isValidCIDR(trimmed)
-}
-
-/** The parts of a list separated by commas. */
-function hostsIn(text: string): string[] {
-  return text
-    .split(',')
-    .map((host) => host.trim())
-    .filter((host) => host !== '')
-}
-
-/** `git.example.com`, `10.0.0.7:8080` or `[::1]:8080`. */
-function isHostAndPort(text: string): boolean {
-  return /^(?:\[[\da-f:.]+\]|[\w.-]+|[\da-f:]*::[\da-f:.]*)(?::\d{1,5})?$/i.test(text)
-}
 
 const factorRules = ['off', 'admins', 'all'] as const
 const secretKey = z.string().regex(/^[!-~]{32,1000}$/, {
   error: 'must be 32 to 1000 ASCII characters without spaces, such as the output of: openssl rand -base64 32',
 })
 
-const lifetime = wholeNumber(1, 10 * 365 * 86_400)
+const lifetime = wholeNumberSetting(1, 10 * 365 * 86_400)
 const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
 const Environment = z.object({
@@ -78,7 +39,7 @@ const Environment = z.object({
     .string()
     .regex(/^[\w.:%-]+$/, 'must be a host name or an IP address')
     .default('localhost'),
-  PORT: wholeNumber(1, 65_535).default(3000),
+  PORT: wholeNumberSetting(1, 65_535).default(3000),
   DATA_DIR: z.string().default('./data'),
   SECRET_KEY: secretKey.optional(),
   SECRET_KEY_PREVIOUS: secretKey.optional(),
@@ -91,7 +52,7 @@ const Environment = z.object({
     )
     .default('false'),
   MIGRATIONS_DIR: z.string().optional(),
-  MAX_ARCHIVE_BYTES: wholeNumber(1, 10 * 1024 ** 3).default(100 * 1024 ** 2),
+  MAX_ARCHIVE_BYTES: wholeNumberSetting(1, 10 * 1024 ** 3).default(100 * 1024 ** 2),
   ACCEL_REDIRECT_PREFIX: z
     .string()
     .regex(/^\/(?:[\w.~-]+\/)+$/, 'must be a path that begins and ends with a slash, such as /svc-archives/')
@@ -105,17 +66,17 @@ const Environment = z.object({
   CODE_LIFETIME_SECONDS: lifetime.default(600),
   ACCESS_TOKEN_LIFETIME_SECONDS: lifetime.default(28_800),
   REFRESH_TOKEN_LIFETIME_SECONDS: lifetime.default(15_552_000),
-  REFRESH_GRACE_SECONDS: wholeNumber(0, 86_400).default(300),
-  EVENT_RETENTION_DAYS: wholeNumber(1, 36_500).optional(),
-  EVENT_IP_DAYS: wholeNumber(0, 36_500).default(90),
+  REFRESH_GRACE_SECONDS: wholeNumberSetting(0, 86_400).default(300),
+  EVENT_RETENTION_DAYS: wholeNumberSetting(1, 36_500).optional(),
+  EVENT_IP_DAYS: wholeNumberSetting(0, 36_500).default(90),
   UPSTREAM_AUTH_FILE: z.string().optional(),
   UPSTREAM_HTTP: z.enum(['true', 'false'], { error: 'must be true or false' }).default('false'),
   UPSTREAM_PRIVATE_HOSTS: z
     .string()
     .refine((text) => hostsIn(text).every(isHostAndPort), 'must be hosts or host:port, separated by commas')
     .default(''),
-  UPSTREAM_FRESH_SECONDS: wholeNumber(1, 86_400).default(60),
-  UPSTREAM_KEEP_DAYS: wholeNumber(1, 36_500).optional(),
+  UPSTREAM_FRESH_SECONDS: wholeNumberSetting(1, 86_400).default(60),
+  UPSTREAM_KEEP_DAYS: wholeNumberSetting(1, 36_500).optional(),
   UPSTREAM_CONTACT: z
     .string()
     .regex(/^[^\s@;()]+@[^\s@;()]+$/, 'must be an email address')
@@ -253,28 +214,21 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     ...(read.error?.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`) ?? []),
     ...providerMistakes,
   ]
-  if (read.success && read.data.PASSWORD_SIGN_IN === 'off' && providers.length === 0) {
-    mistakes.push('PASSWORD_SIGN_IN can be off only with a provider: set OIDC_<NAME>_ISSUER')
-  }
-  if (!read.success || mistakes.length > 0) {
-    throw new Error(`The configuration cannot be used:\n  ${mistakes.join('\n  ')}`)
-  }
+  if (!read.success) throw new Error(describeMistakes(mistakes))
   const env = read.data
   const baseUrl = env.BASE_URL ?? `http://${urlHost(env.HOST)}:${env.PORT}`
   const archiveStore = readArchiveStore(env, [baseUrl, env.AUTH_URL ?? baseUrl])
-  if (typeof archiveStore === 'string') {
-    throw new Error(`The configuration cannot be used:\n  ARCHIVE_STORE ${archiveStore}`)
+  if (env.PASSWORD_SIGN_IN === 'off' && providers.length === 0) {
+    mistakes.push('PASSWORD_SIGN_IN can be off only with a provider: set OIDC_<NAME>_ISSUER')
   }
+  if (typeof archiveStore === 'string') mistakes.push(`ARCHIVE_STORE ${archiveStore}`)
   if (env.SMTP_URL !== undefined && env.MAIL_FROM === undefined) {
-    throw new Error(
-      'The configuration cannot be used:\n  MAIL_FROM must be set with SMTP_URL: it is the sender of the mails',
-    )
+    mistakes.push('MAIL_FROM must be set with SMTP_URL: it is the sender of the mails')
   }
   if (env.SIGN_UP === 'open' && env.SMTP_URL === undefined) {
-    throw new Error(
-      'The configuration cannot be used:\n  SIGN_UP=open needs SMTP_URL: whoever signs up must open a link in a mail',
-    )
+    mistakes.push('SIGN_UP=open needs SMTP_URL: whoever signs up must open a link in a mail')
   }
+  if (typeof archiveStore === 'string' || mistakes.length > 0) throw new Error(describeMistakes(mistakes))
   return Object.freeze({
     databaseUrl: env.DATABASE_URL ?? null,
     preparesStatements: env.DATABASE_PREPARE === 'true',
@@ -292,7 +246,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     isMigrationsDirGiven: env.MIGRATIONS_DIR !== undefined,
     maxArchiveBytes: env.MAX_ARCHIVE_BYTES,
     accelRedirectPrefix: env.ACCEL_REDIRECT_PREFIX ?? null,
-    archiveStore: archiveStore ?? null,
+    archiveStore,
     archiveDelivery: env.ARCHIVE_DELIVERY,
     logLevel: env.LOG_LEVEL,
     lifetimes: {
@@ -317,35 +271,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   })
 }
 
-/**
- * Reads a bucket and its credentials. Null for an empty text. Returns a mistake as a text that follows the name of the
- * setting.
- */
-export function readBucket(
-  text: string,
-  { accessKeyId, secretAccessKey, sessionToken }: Credentials,
-): BucketSettings | string {
-  const location = readBucketUrl(text)
-  if (typeof location === 'string') return location
-  if (accessKeyId && secretAccessKey) {
-    return { ...location, accessKeyId, secretAccessKey, sessionToken: sessionToken ?? null }
-  }
-  return 'needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'
-}
-
-interface Credentials {
-  accessKeyId: string | undefined
-  secretAccessKey: string | undefined
-  sessionToken: string | undefined
-}
-
-/** Reads credentials from the standard AWS variables. */
-export function readAwsCredentials(env: NodeJS.ProcessEnv): Credentials {
-  return {
-    accessKeyId: env['AWS_ACCESS_KEY_ID'],
-    secretAccessKey: env['AWS_SECRET_ACCESS_KEY'],
-    sessionToken: env['AWS_SESSION_TOKEN'],
-  }
+function describeMistakes(mistakes: readonly string[]): string {
+  return `The configuration cannot be used:\n  ${mistakes.join('\n  ')}`
 }
 
 function readArchiveStore(
@@ -364,15 +291,4 @@ function readArchiveStore(
   }
   if (env.ACCEL_REDIRECT_PREFIX === undefined) return bucket
   return 'and ACCEL_REDIRECT_PREFIX exclude each other: nginx has no files of a bucket to send'
-}
-
-/** The host name for requests from this machine to a server that listens on `host`. */
-function urlHost(host: string): string {
-  if (host === '0.0.0.0' || host === '::') return 'localhost'
-  return host.includes(':') ? `[${host}]` : host
-}
-
-function readTrustProxy(value: string): boolean | number | string {
-  if (value === 'true' || value === 'false') return value === 'true'
-  return /^\d+$/.test(value) ? Number(value) : value
 }

@@ -17,6 +17,7 @@ import { actorOf } from '../http/actor.ts'
 import { findRepositoryByPath } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, errcodes, insufficientScope, notFound } from './errors.ts'
+import { GroupPath } from './groups.ts'
 import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 
@@ -58,7 +59,6 @@ const DeployTokenDraft = z
   })
   .meta({ id: 'DeployTokenDraft' })
 
-const GroupPath = z.object({ group: z.string().meta({ description: 'Name of the group', example: 'acme' }) })
 const TokenPath = GroupPath.extend({
   token: z
     .string()

@@ -19,7 +19,10 @@ const Group = z
   })
   .meta({ id: 'Group' })
 
-const GroupPath = z.object({ group: z.string().meta({ description: 'Name of the group', example: 'acme' }) })
+/** The path of the endpoints below a group. */
+export const GroupPath = z.object({
+  group: z.string().meta({ description: 'Name of the group', example: 'acme' }),
+})
 
 /** The account's groups that the token may access: `/api/groups` (DESIGN §6). */
 export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<void> {

@@ -7,6 +7,7 @@ import { roles } from '../domain/permissions.ts'
 import { actorOf } from '../http/actor.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, errcodes, notFound } from './errors.ts'
+import { GroupPath } from './groups.ts'
 import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 
@@ -42,7 +43,6 @@ const InvitationDraft = z
   })
   .meta({ id: 'InvitationDraft' })
 
-const GroupPath = z.object({ group: z.string().meta({ description: 'Name of the group', example: 'acme' }) })
 const InvitationPath = GroupPath.extend({
   invitation: z
     .string()

@@ -37,7 +37,7 @@ export function inviteMemberCommand(): Command {
 }
 
 function emailOption(): Option {
-  return new Option('--email <address>', 'whom to invite')
+  return new Option('--email <address>', 'the email of the person to invite')
 }
 
 async function inviteSomebody(

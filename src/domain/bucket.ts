@@ -49,6 +49,37 @@ export function readBucketUrl(text: string): BucketLocation | string {
   }
 }
 
+/**
+ * Reads a bucket and its credentials. Null for an empty text. Returns a mistake as a text that follows the name of the
+ * setting.
+ */
+export function readBucket(
+  text: string,
+  { accessKeyId, secretAccessKey, sessionToken }: Credentials,
+): BucketSettings | string {
+  const location = readBucketUrl(text)
+  if (typeof location === 'string') return location
+  if (accessKeyId && secretAccessKey) {
+    return { ...location, accessKeyId, secretAccessKey, sessionToken: sessionToken ?? null }
+  }
+  return 'needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'
+}
+
+interface Credentials {
+  accessKeyId: string | undefined
+  secretAccessKey: string | undefined
+  sessionToken: string | undefined
+}
+
+/** Reads credentials from the standard AWS variables. */
+export function readAwsCredentials(env: NodeJS.ProcessEnv): Credentials {
+  return {
+    accessKeyId: env['AWS_ACCESS_KEY_ID'],
+    secretAccessKey: env['AWS_SECRET_ACCESS_KEY'],
+    sessionToken: env['AWS_SESSION_TOKEN'],
+  }
+}
+
 /** Returns the origin of the URLs that clients are redirected to. */
 export function bucketOrigin({ endpoint, name, isPathStyle }: BucketLocation): string {
   const url = new URL(endpoint)

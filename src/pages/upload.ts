@@ -1,11 +1,9 @@
-import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import { transaction } from '../database/database.ts'
 import { requireUploadRate } from '../http/client-errors.ts'
-import { checkForgery } from '../http/csrf.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
@@ -19,7 +17,6 @@ import {
 import { type JudgedArchive, judgeArchive } from '../registry/archives/judge-archive.ts'
 import { limitConcurrency } from '../registry/archives/time-slices.ts'
 import { RegistryError } from '../registry/errors.ts'
-import { receiveMultipart } from '../registry/protocol/multipart.ts'
 import { publishArchive } from '../registry/publish-archive.ts'
 import {
   type BrowserUpload,
@@ -37,6 +34,7 @@ import type { VisibleRepository } from '../repositories/repositories.ts'
 import { type ManifestSummary, readManifest } from './manifest.ts'
 import { readingArchive } from './package-view.ts'
 import { authorOf, type PagesContext, permittedRepository } from './permit.ts'
+import { type ReceivedForm, receiveForm } from './upload-form.ts'
 import { addRefusals, type Preview, previewOf, type Refusal, refusalOf } from './upload-preview.ts'
 
 /** The unpublished uploads of one account have at most so many times the bytes of the largest archive. */
@@ -73,14 +71,6 @@ interface Route {
   Params: { group: string; name: string; id: string }
 }
 
-/** The body of an upload form: what was read of it. */
-interface ReceivedForm {
-  form: Map<string, string[]>
-  archive: ReceivedArchive | null
-  fileName: string
-  problem: RegistryError | null
-}
-
 /**
  * `/<group>/<name>/-/upload`: publishing in the browser. A zip is uploaded and kept; its page shows what would be
  * published, for the version that the person chooses; then it is published by the rules of the upload endpoint. Between
@@ -103,8 +93,8 @@ export async function uploadPageRoutes(
   })
 
   await app.register(async (scope) => {
-    scope.addContentTypeParser('multipart/form-data', (request: FastifyRequest, body: Readable) =>
-      receiveForm(request, body),
+    scope.addContentTypeParser('multipart/form-data', (request: FastifyRequest) =>
+      receiveForm(context, request),
     )
     // A form that is refused after its file was received leaves no file behind.
     scope.addHook('onResponse', async ({ body }) => {
@@ -229,35 +219,6 @@ export async function uploadPageRoutes(
     )
   }
 
-  /** Streams the file to disk, once the form has proven that it comes from a page of this server. */
-  async function receiveForm(request: FastifyRequest, _body: Readable): Promise<ReceivedForm> {
-    const received: ReceivedForm = { form: new Map(), archive: null, fileName: '', problem: null }
-    const contentType = request.headers['content-type'] ?? ''
-    try {
-      received.archive = await receiveMultipart(
-        archives,
-        { request: request.raw, contentType },
-        {
-          maxBytes: config.maxArchiveBytes,
-          onField: (name, value) => received.form.set(name, [value]),
-          onFile: (fileName) => {
-            received.fileName = cleanFileName(fileName)
-            request.body = received
-            checkForgery(request, config)
-          },
-        },
-      )
-    } catch (error) {
-      if (!(error instanceof RegistryError)) throw error
-      received.problem = error
-    }
-    if (received.archive?.size === 0) {
-      await discardArchive(received.archive)
-      received.archive = null
-    }
-    return received
-  }
-
   /** Reads an upload from the store into a temporary file, as an upload endpoint has it, and checks it again. */
   async function withArchive<T>(
     { sha256, size }: BrowserUpload,
@@ -315,10 +276,6 @@ export async function uploadPageRoutes(
       problem: problem && refusalOf(problem),
     })
   }
-}
-
-function cleanFileName(fileName: string): string {
-  return fileName.replace(/[^\p{L}\p{N}\p{P}\p{S} ]/gu, '').slice(-100)
 }
 
 function uploadUrl({ group, name }: { group: string; name: string }): string {

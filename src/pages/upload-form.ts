@@ -1,0 +1,54 @@
+import type { FastifyRequest } from 'fastify'
+import type { Config } from '../config.ts'
+import { checkForgery } from '../http/csrf.ts'
+import {
+  type ArchiveStore,
+  discardArchive,
+  type ReceivedArchive,
+} from '../registry/archives/archive-store.ts'
+import { RegistryError } from '../registry/errors.ts'
+import { receiveMultipart } from '../registry/protocol/multipart.ts'
+
+/** The body of an upload form: what was read of it. */
+export interface ReceivedForm {
+  form: Map<string, string[]>
+  archive: ReceivedArchive | null
+  fileName: string
+  problem: RegistryError | null
+}
+
+/** Streams the file to disk, once the form has proven that it comes from a page of this server. */
+export async function receiveForm(
+  { archives, config }: { archives: ArchiveStore; config: Config },
+  request: FastifyRequest,
+): Promise<ReceivedForm> {
+  const received: ReceivedForm = { form: new Map(), archive: null, fileName: '', problem: null }
+  const contentType = request.headers['content-type'] ?? ''
+  try {
+    received.archive = await receiveMultipart(
+      archives,
+      { request: request.raw, contentType },
+      {
+        maxBytes: config.maxArchiveBytes,
+        onField: (name, value) => received.form.set(name, [value]),
+        onFile: (fileName) => {
+          received.fileName = cleanFileName(fileName)
+          request.body = received
+          checkForgery(request, config)
+        },
+      },
+    )
+  } catch (error) {
+    if (!(error instanceof RegistryError)) throw error
+    received.problem = error
+  }
+  if (received.archive?.size === 0) {
+    await discardArchive(received.archive)
+    received.archive = null
+  }
+  return received
+}
+
+function cleanFileName(fileName: string): string {
+  return fileName.replace(/[^\p{L}\p{N}\p{P}\p{S} ]/gu, '').slice(-100)
+}
