@@ -28,7 +28,7 @@ export function aManifest(name: string): Record<string, string | string[] | Reco
     license: ['MIT'],
     require: { php: '>=8.1', 'ext-json': '*', 'psr/log': '^3.0', 'psr/http-message': '^2.0' },
     'require-dev': { 'phpunit/phpunit': '^10.5', 'phpstan/phpstan': '^1.11' },
-    suggest: { 'ext-curl': 'For requests that are answered sooner.' },
+    suggest: { 'ext-curl': 'For requests that finish sooner.' },
   }
 }
 

@@ -68,8 +68,8 @@ describe('/settings/sessions', () => {
       [ben.account.id],
     )
     for (const session of [rows[0]?.key ?? '', '', 'nonsense']) {
-      const answer = await ann.send('/settings/sessions/end', { session })
-      expect(answer.headers.location).toBe('/settings/sessions?ended=0')
+      const response = await ann.send('/settings/sessions/end', { session })
+      expect(response.headers.location).toBe('/settings/sessions?ended=0')
     }
     expect(await isSignedIn(ben.cookie)).toBe(true)
     expect(await isSignedIn(ann.cookie)).toBe(true)
@@ -156,9 +156,9 @@ describe('the data and the deletion of an account at /settings/account', () => {
     const token = await aPersonalToken(t.db, account, { name: 'laptop' })
     await aGroupMember(t.db, account, await aGroup(t.db, 'exported-group'), 'developer')
     await aPersonalToken(t.db, await anAccount(t.db), { name: 'of somebody else' })
-    const answer = await open('/settings/account/export')
-    expect(answer.headers['content-disposition']).toBe('attachment; filename="account.json"')
-    expect(answer.json()).toMatchObject({
+    const response = await open('/settings/account/export')
+    expect(response.headers['content-disposition']).toBe('attachment; filename="account.json"')
+    expect(response.json()).toMatchObject({
       account: { username: account.username, name: 'Ann', email: 'export@example.com' },
       groups: [{ group: 'exported-group', role: 'developer' }],
       sessions: [{ network: '127.0.0.1' }],
@@ -166,7 +166,7 @@ describe('the data and the deletion of an account at /settings/account', () => {
       authorizations: [],
       events: [{ action: 'token-created' }, { action: 'sign-in' }, { action: 'account-created' }],
     })
-    for (const secret of [token, 'argon2', 'of somebody else']) expect(answer.body).not.toContain(secret)
+    for (const secret of [token, 'argon2', 'of somebody else']) expect(response.body).not.toContain(secret)
     expect((await t.app.inject('/settings/account/export')).statusCode).toBe(303)
   })
 

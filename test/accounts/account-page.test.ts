@@ -32,19 +32,19 @@ describe('/settings/account', () => {
   })
 
   it('asks somebody to sign in who is not, also when a form is sent', async () => {
-    const answer = await t.app.inject('/settings/account')
-    expect(answer.statusCode).toBe(303)
-    expect(answer.headers.location).toMatch(/^\/login\?return=/)
+    const response = await t.app.inject('/settings/account')
+    expect(response.statusCode).toBe(303)
+    expect(response.headers.location).toMatch(/^\/login\?return=/)
   })
 
   it('changes the password, ends the other sessions and renews this one', async () => {
     const { account, cookie, fields } = await anOpenPage()
     const elsewhere = await signIn(t.app, account)
-    const answer = await post(t.app, '/settings/account/password', cookie, fields)
-    expect(answer.statusCode).toBe(303)
+    const response = await post(t.app, '/settings/account/password', cookie, fields)
+    expect(response.statusCode).toBe(303)
     expect(await isSignedIn(elsewhere)).toBe(false)
     expect(await isSignedIn(cookie)).toBe(false)
-    expect(await isSignedIn(cookiesOf(answer))).toBe(true)
+    expect(await isSignedIn(cookiesOf(response))).toBe(true)
     await expect(signIn(t.app, account)).rejects.toThrow('could not sign in')
   })
 
@@ -66,9 +66,9 @@ describe('/settings/account', () => {
     ],
   ])('changes nothing when %s', async (_what, difference, status, words) => {
     const { account, cookie, fields } = await anOpenPage()
-    const answer = await post(t.app, '/settings/account/password', cookie, { ...fields, ...difference })
-    expect(answer.statusCode).toBe(status)
-    expect(answer.body).toContain(words)
+    const response = await post(t.app, '/settings/account/password', cookie, { ...fields, ...difference })
+    expect(response.statusCode).toBe(status)
+    expect(response.body).toContain(words)
     await signIn(t.app, account)
   })
 
@@ -77,9 +77,9 @@ describe('/settings/account', () => {
     const wrong = { ...fields, current_password: 'wrong' }
     await post(t.app, '/settings/account/password', cookie, wrong)
     await t.db.query('update auth_failure set failures = 10')
-    const answer = await post(t.app, '/settings/account/password', cookie, fields)
-    expect(answer.statusCode).toBe(429)
-    expect(answer.headers['retry-after']).toBeDefined()
+    const response = await post(t.app, '/settings/account/password', cookie, fields)
+    expect(response.statusCode).toBe(429)
+    expect(response.headers['retry-after']).toBeDefined()
     await t.db.query('delete from auth_failure')
     await signIn(t.app, account)
   })
@@ -88,8 +88,8 @@ describe('/settings/account', () => {
     const { account, cookie, fields } = await anOpenPage()
     const elsewhere = await signIn(t.app, account)
     const { csrf_token } = fields
-    const answer = await post(t.app, '/settings/account/sign-out-everywhere', cookie, { csrf_token })
-    expect(answer.statusCode).toBe(303)
+    const response = await post(t.app, '/settings/account/sign-out-everywhere', cookie, { csrf_token })
+    expect(response.statusCode).toBe(303)
     expect(await isSignedIn(elsewhere)).toBe(false)
     expect(await isSignedIn(cookie)).toBe(false)
   })

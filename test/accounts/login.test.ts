@@ -35,9 +35,9 @@ describe('GET /login', () => {
   it('goes on at once when the browser is signed in already', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const id = await rememberPage(t.db, '192.0.2.1', '/settings/tokens')
-    const answer = await t.app.inject({ url: `/login?return=${id}`, headers: { cookie } })
-    expect(answer.statusCode).toBe(303)
-    expect(answer.headers.location).toBe('/settings/tokens')
+    const response = await t.app.inject({ url: `/login?return=${id}`, headers: { cookie } })
+    expect(response.statusCode).toBe(303)
+    expect(response.headers.location).toBe('/settings/tokens')
   })
 })
 
@@ -48,9 +48,9 @@ describe('POST /login', () => {
     const account = await anAccount(t.db, { email: 'Ann@example.com' })
     for (const login of [account.username, 'ann@EXAMPLE.com']) {
       const { cookie, fields } = await anOpenForm(t, login)
-      const answer = await post(t.app, '/login', cookie, fields)
-      expect(answer.statusCode).toBe(303)
-      expect(answer.cookies.find(({ name }) => name === 'svc_session')).toMatchObject({
+      const response = await post(t.app, '/login', cookie, fields)
+      expect(response.statusCode).toBe(303)
+      expect(response.cookies.find(({ name }) => name === 'svc_session')).toMatchObject({
         httpOnly: true,
         sameSite: 'Lax',
         path: '/',
@@ -74,24 +74,24 @@ describe('POST /login', () => {
     const mine = await anOpenForm(t, username)
     const other = await anOpenForm(t, username)
     for (const csrf_token of ['', 'x', other.fields.csrf_token]) {
-      const answer = await post(t.app, '/login', mine.cookie, { ...mine.fields, csrf_token })
-      expect(answer.statusCode).toBe(403)
-      expect(answer.headers['content-type']).toContain('text/html')
+      const response = await post(t.app, '/login', mine.cookie, { ...mine.fields, csrf_token })
+      expect(response.statusCode).toBe(403)
+      expect(response.headers['content-type']).toContain('text/html')
     }
   })
 
   it.each(['https://evil.example', 'nonsense'])('refuses a form sent from %s', async (origin) => {
     const { username } = await anAccount(t.db)
     const { cookie, fields } = await anOpenForm(t, username)
-    const answer = await post(t.app, '/login', cookie, fields, { origin })
-    expect(answer.statusCode).toBe(403)
+    const response = await post(t.app, '/login', cookie, fields, { origin })
+    expect(response.statusCode).toBe(403)
   })
 
   it.each(['http://svc.test', 'http://localhost'])('takes a form sent from %s', async (origin) => {
     const { username } = await anAccount(t.db)
     const { cookie, fields } = await anOpenForm(t, username)
-    const answer = await post(t.app, '/login', cookie, fields, { origin })
-    expect(answer.statusCode).toBe(303)
+    const response = await post(t.app, '/login', cookie, fields, { origin })
+    expect(response.statusCode).toBe(303)
   })
 
   afterEach(() => {
@@ -160,8 +160,8 @@ describe('POST /login', () => {
     const fields = { csrf_token: csrfTokenIn(form), username, password, return: returnId }
     const wrong = await post(t.app, '/login', cookiesOf(form), { ...fields, password: 'wrong' })
     expect(wrong.body).toContain(returnId)
-    const answer = await post(t.app, '/login', cookiesOf(form), fields)
-    expect(answer.headers.location).toBe(wanted)
+    const response = await post(t.app, '/login', cookiesOf(form), fields)
+    expect(response.headers.location).toBe(wanted)
   })
 
   it.each(['//evil.example', 'https://evil.example', '/\\evil.example', 'unknown'])(
@@ -169,8 +169,8 @@ describe('POST /login', () => {
     async (foreign) => {
       const { username } = await anAccount(t.db)
       const { cookie, fields } = await anOpenForm(t, username)
-      const answer = await post(t.app, '/login', cookie, { ...fields, return: foreign })
-      expect(answer.headers.location).toBe('/')
+      const response = await post(t.app, '/login', cookie, { ...fields, return: foreign })
+      expect(response.headers.location).toBe('/')
     },
   )
 
@@ -187,12 +187,12 @@ describe('POST /login', () => {
       413,
     ],
     ['nothing at all', 'application/x-www-form-urlencoded', '', 403],
-  ])('answers %s with a page', async (_what, type, payload, status) => {
+  ])('returns a page for %s', async (_what, type, payload, status) => {
     const headers = { 'content-type': type }
-    const answer = await t.app.inject({ method: 'POST', url: '/login', headers, payload })
-    expect(answer.statusCode).toBe(status)
-    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
-    expect(answer.headers['content-security-policy']).toBeDefined()
+    const response = await t.app.inject({ method: 'POST', url: '/login', headers, payload })
+    expect(response.statusCode).toBe(status)
+    expect(response.headers['content-type']).toBe('text/html; charset=utf-8')
+    expect(response.headers['content-security-policy']).toBeDefined()
   })
 })
 
@@ -229,9 +229,9 @@ describe('a form whose session has ended', () => {
     const form = await t.app.inject({ url: String(asked.headers.location), headers: { cookie } })
     const fields = { csrf_token: csrfTokenIn(form), username: account.username, password }
     const returnId = /name="return" value="([^"]+)"/.exec(form.body)?.[1] ?? ''
-    const answer = await post(t.app, '/login', cookie, { ...fields, return: returnId })
-    expect(answer.headers.location).toBe(page)
-    expect((await t.app.inject({ url: page, headers: { cookie: cookiesOf(answer) } })).statusCode).toBe(200)
+    const response = await post(t.app, '/login', cookie, { ...fields, return: returnId })
+    expect(response.headers.location).toBe(page)
+    expect((await t.app.inject({ url: page, headers: { cookie: cookiesOf(response) } })).statusCode).toBe(200)
   })
 })
 
@@ -245,11 +245,11 @@ describe('a sign-in under way', () => {
       await t.db.query('update account set password_hash = $2 where id = $1', [id, nobodysHash])
       return true
     })
-    const answer = await post(t.app, '/login', cookie, fields)
+    const response = await post(t.app, '/login', cookie, fields)
     vi.restoreAllMocks()
-    expect(answer.statusCode).toBe(403)
-    expect(answer.body).toContain('The password was changed')
-    expect(answer.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
+    expect(response.statusCode).toBe(403)
+    expect(response.body).toContain('The password was changed')
+    expect(response.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
     expect((await t.db.query('select from session where account_id = $1', [id])).rowCount).toBe(0)
   })
 })
@@ -314,9 +314,9 @@ describe('POST /logout', () => {
   it('ends the session and takes the cookie', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const page = await t.app.inject({ url: '/', headers: { cookie } })
-    const answer = await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
-    expect(answer.statusCode).toBe(303)
-    expect(cookiesOf(answer)).toBe('')
+    const response = await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
+    expect(response.statusCode).toBe(303)
+    expect(cookiesOf(response)).toBe('')
     expect((await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode).toBe(303)
   })
 

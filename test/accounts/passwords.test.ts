@@ -82,9 +82,9 @@ describe('many sign-ins at once', () => {
     const forms = await Promise.all(Array.from({ length: 60 }, (_, n) => aFormOf(`nobody-${n}`)))
     let finished = 0
     const signIns = forms.map(async ({ cookie, fields }, n) => {
-      const answer = await post(t.app, '/login', cookie, fields, { 'x-forwarded-for': `192.0.2.${n}` })
+      const response = await post(t.app, '/login', cookie, fields, { 'x-forwarded-for': `192.0.2.${n}` })
       finished += 1
-      return answer.statusCode
+      return response.statusCode
     })
     await expect.poll(() => seen.running, { interval: 1 }).toBe(2)
     const download = await publisher.ask(`dist/acme/lib/1.0.0/${sha256}.zip`)
@@ -101,11 +101,11 @@ describe('many sign-ins at once', () => {
     const ip = { 'x-forwarded-for': '198.51.100.1' }
     // Whatever finishes meanwhile is replaced, so that the queue stays full.
     const keepFull = setInterval(() => void isPassword('x', nobodysHash).catch(() => {}), 1)
-    const answer = await post(t.app, '/login', cookie, fields, ip)
+    const response = await post(t.app, '/login', cookie, fields, ip)
     clearInterval(keepFull)
-    expect(answer.statusCode).toBe(429)
-    expect(answer.headers['retry-after']).toBe('2')
-    expect(answer.body).toContain('Too many people are signing in')
+    expect(response.statusCode).toBe(429)
+    expect(response.headers['retry-after']).toBe('2')
+    expect(response.body).toContain('Too many people are signing in')
     await queued
     await expect.poll(async () => (await post(t.app, '/login', cookie, fields, ip)).statusCode).toBe(303)
     const { rowCount } = await t.db.query('select from auth_failure where failures > 1')

@@ -97,12 +97,12 @@ describe('/settings/tokens', () => {
 
   it('makes a token and shows it once, with lines to paste for netrc and Composer (SPEC 4.5, 4.6)', async () => {
     const { account, cookie, fields } = await anOpenPage()
-    const answer = await make(cookie, fields)
-    expect(answer.statusCode).toBe(200)
-    const token = /<code id="token">([^<]+)</.exec(answer.body)?.[1] as string
+    const response = await make(cookie, fields)
+    expect(response.statusCode).toBe(200)
+    const token = /<code id="token">([^<]+)</.exec(response.body)?.[1] as string
     expect(kindOfSecret(token)).toBe('personal')
-    expect(answer.body).toContain(`composer config -g http-basic.svc.test:8080 svc ${token}`)
-    expect(answer.body).toContain(`machine svc.test\nlogin svc\npassword ${token}`)
+    expect(response.body).toContain(`composer config -g http-basic.svc.test:8080 svc ${token}`)
+    expect(response.body).toContain(`machine svc.test\nlogin svc\npassword ${token}`)
     const live = await t.db.query('select account_id, scopes from live_token where token_hash = $1', [
       hashSecret(token),
     ])
@@ -194,17 +194,17 @@ describe('/settings/tokens', () => {
     ['an empty date', { lifetime_in_days: 'date' }, 'not valid'],
   ])('makes none with %s, and keeps the form as it was filled in', async (_what, difference, words) => {
     const { account, cookie, fields } = await anOpenPage()
-    const answer = await make(cookie, { ...fields, ...difference })
-    expect(answer.statusCode).toBe(400)
-    expect(answer.body).toContain(words)
-    expect(answer.body).toContain('name="lifetime_in_days"')
+    const response = await make(cookie, { ...fields, ...difference })
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain(words)
+    expect(response.body).toContain('name="lifetime_in_days"')
     expect(await listPersonalTokens(t.db, account.id)).toEqual([])
   })
 
   it('makes none that reaches further than the repositories somebody ticked', async () => {
     const { account, repository, cookie, fields } = await anOpenPage()
-    const answer = await make(cookie, { ...fields, repository: repository.path })
-    expect(answer.statusCode).toBe(400)
+    const response = await make(cookie, { ...fields, repository: repository.path })
+    expect(response.statusCode).toBe(400)
     expect(await listPersonalTokens(t.db, account.id)).toEqual([])
   })
 
@@ -237,8 +237,8 @@ describe('/settings/tokens', () => {
     const token = await aPersonalToken(t.db, account)
     const id = (await listPersonalTokens(t.db, account.id))[0]?.id as string
     const { csrf_token } = fields
-    const answer = await post(t.app, '/settings/tokens/revoke', cookie, { csrf_token, id })
-    expect(answer.statusCode).toBe(303)
+    const response = await post(t.app, '/settings/tokens/revoke', cookie, { csrf_token, id })
+    expect(response.statusCode).toBe(303)
     const live = await t.db.query('select from live_token where token_hash = $1', [hashSecret(token)])
     expect(live.rowCount).toBe(0)
     expect(await listPersonalTokens(t.db, account.id)).toEqual([])
@@ -246,8 +246,11 @@ describe('/settings/tokens', () => {
 
   it.each(['1e3', '-1', '99999999999999999999', 'x'])('knows no token with the id %s', async (id) => {
     const { cookie, fields } = await anOpenPage()
-    const answer = await post(t.app, '/settings/tokens/revoke', cookie, { csrf_token: fields.csrf_token, id })
-    expect(answer.statusCode).toBe(404)
+    const response = await post(t.app, '/settings/tokens/revoke', cookie, {
+      csrf_token: fields.csrf_token,
+      id,
+    })
+    expect(response.statusCode).toBe(404)
   })
 
   it("leaves another account's token alone", async () => {

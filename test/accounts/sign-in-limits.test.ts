@@ -27,8 +27,8 @@ describe('POST /login after wrong passwords', () => {
 
   /** The device cookie of a browser that signs in and out again. */
   async function aKnownBrowser(username: string, ip: string): Promise<string> {
-    const answer = await attempt(username, password, ip)
-    const device = answer.cookies.find(({ name }) => name === 'svc_device') ?? expect.fail()
+    const response = await attempt(username, password, ip)
+    const device = response.cookies.find(({ name }) => name === 'svc_device') ?? expect.fail()
     expect(device).toMatchObject({ httpOnly: true, sameSite: 'Lax', path: '/', maxAge: 180 * 86_400 })
     return `svc_device=${device.value}`
   }

@@ -41,22 +41,22 @@ const roles = ['guest', 'developer', 'admin'] as const
 describe.each(interfaces)('%s /api/repositories/<group>/<name>%s', (method, below, scope, weakest, body) => {
   it('asks for credentials, without an error attribute (RFC 6750 §3.1)', async () => {
     const { repository } = await aCaller(t, { visibility: 'public' })
-    const answer = await t.app.inject({ method, url: `/api/repositories/${repository.path}${below}` })
-    expect(answer.statusCode).toBe(401)
-    expect(answer.headers['www-authenticate']).toBe('Bearer realm="svc"')
-    expect(answer.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
+    const response = await t.app.inject({ method, url: `/api/repositories/${repository.path}${below}` })
+    expect(response.statusCode).toBe(401)
+    expect(response.headers['www-authenticate']).toBe('Bearer realm="svc"')
+    expect(response.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
   })
 
   it('names the scope that a token lacks, also where everyone may pull', async () => {
     for (const visibility of ['private', 'public'] as const) {
       const scopes = everyScope.filter((one) => !one.startsWith(scope.replace(/:.*/, ':')))
       const { call } = await aCaller(t, { visibility, scopes })
-      const answer = await call(method, below, body)
-      expect(answer.statusCode).toBe(403)
-      expect(answer.headers['www-authenticate']).toBe(
+      const response = await call(method, below, body)
+      expect(response.statusCode).toBe(403)
+      expect(response.headers['www-authenticate']).toBe(
         `Bearer realm="svc", error="insufficient_scope", scope="${scope}"`,
       )
-      expect(answer.json()).toEqual({ errcode: 7, errmsg: `the scope ${scope} is required` })
+      expect(response.json()).toEqual({ errcode: 7, errmsg: `the scope ${scope} is required` })
     }
   })
 
@@ -83,8 +83,8 @@ describe.each(interfaces)('%s /api/repositories/<group>/<name>%s', (method, belo
     })
     const unscoped = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:r'] })
     for (const token of [stranger, publicOnly, specified, unscoped]) {
-      const answer = await callApi(t, token, method, `/api/repositories/${repository.path}${below}`, body)
-      expect([answer.statusCode, answer.json()]).toEqual([
+      const response = await callApi(t, token, method, `/api/repositories/${repository.path}${below}`, body)
+      expect([response.statusCode, response.json()]).toEqual([
         404,
         { errcode: 5, errmsg: 'repository not found' },
       ])
@@ -103,11 +103,11 @@ describe('the interfaces about repositories', () => {
   it('respond with 404 for what cannot be there, and 405 with Allow for other methods', async () => {
     const { call, repository } = await aCaller(t)
     for (const below of ['/packages/acme/%00', '/packages/acme/lib%00/1.0.0', '/nothing', '/packages/acme']) {
-      const answer = await call('GET', below)
-      expect([below, answer.statusCode, answer.json().errcode]).toEqual([below, 404, 5])
+      const response = await call('GET', below)
+      expect([below, response.statusCode, response.json().errcode]).toEqual([below, 404, 5])
     }
-    const answer = await call('POST', '/members/x')
-    expect([answer.statusCode, answer.headers['allow']]).toEqual([405, 'DELETE, GET, HEAD, PUT'])
+    const response = await call('POST', '/members/x')
+    expect([response.statusCode, response.headers['allow']]).toEqual([405, 'DELETE, GET, HEAD, PUT'])
     expect((await call('PUT', '/packages')).headers['allow']).toBe('GET, HEAD')
     expect(repository.path).toContain('/')
   })
@@ -115,12 +115,15 @@ describe('the interfaces about repositories', () => {
   it('take a body of no bytes for none, whatever its type', async () => {
     const { push, token, repository } = await aCaller(t)
     await push('1.0.0')
-    const answer = await t.app.inject({
+    const response = await t.app.inject({
       method: 'POST',
       url: `/api/repositories/${repository.path}/packages/acme/lib/1.0.0/quarantine`,
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
     })
-    expect([answer.statusCode, answer.json().quarantine_reason]).toEqual([200, 'quarantined by its registry'])
+    expect([response.statusCode, response.json().quarantine_reason]).toEqual([
+      200,
+      'quarantined by its registry',
+    ])
   })
 })
 
@@ -138,8 +141,8 @@ describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositorie
     const lists = async (about: Parameters<typeof aPersonalToken>[2]) => {
       const token = await aPersonalToken(t.db, account, { scopes, ...about })
       const get = async (url: string) => {
-        const answer = await callApi(t, token, 'GET', url)
-        return answer.statusCode === 200 ? answer.json() : answer.statusCode
+        const response = await callApi(t, token, 'GET', url)
+        return response.statusCode === 200 ? response.json() : response.statusCode
       }
       const paths = (found: { path: string }[] | number) =>
         typeof found === 'number' ? found : found.map(({ path }) => path).toSorted()
@@ -183,9 +186,9 @@ describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositorie
     for (const list of ['/api/repositories', '/api/groups']) {
       const seen: string[] = []
       for (let url = `${list}?limit=7`; url !== ''; ) {
-        const answer = await callApi(t, token, 'GET', url)
-        seen.push(...answer.json().map(({ path, name }: Record<string, string>) => path ?? name))
-        url = /<http:\/\/svc\.test(.*)>/.exec(String(answer.headers.link))?.[1] ?? ''
+        const response = await callApi(t, token, 'GET', url)
+        seen.push(...response.json().map(({ path, name }: Record<string, string>) => path ?? name))
+        url = /<http:\/\/svc\.test(.*)>/.exec(String(response.headers.link))?.[1] ?? ''
       }
       const table = list.endsWith('groups') ? 'repository_group' : 'repository'
       const { rows } = await t.db.query(`select count(*)::int as count from ${table}`)
@@ -198,8 +201,8 @@ describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositorie
     const account = await anAccount(t.db)
     const token = await aPersonalToken(t.db, account, { scopes })
     for (const name of [group.name, 'nothing', 'no%2Fthing']) {
-      const answer = await callApi(t, token, 'GET', `/api/groups/${name}/repositories`)
-      expect([answer.statusCode, answer.json().errcode]).toEqual([404, 5])
+      const response = await callApi(t, token, 'GET', `/api/groups/${name}/repositories`)
+      expect([response.statusCode, response.json().errcode]).toEqual([404, 5])
     }
     const unscoped = await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })
     for (const [url, scope] of [
@@ -207,8 +210,8 @@ describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositorie
       ['/api/groups', 'group-resource:r'],
       [`/api/groups/${group.name}/repositories`, 'group-resource:r'],
     ] as const) {
-      const answer = await callApi(t, unscoped, 'GET', url)
-      expect([answer.statusCode, answer.json().errmsg]).toEqual([403, `the scope ${scope} is required`])
+      const response = await callApi(t, unscoped, 'GET', url)
+      expect([response.statusCode, response.json().errmsg]).toEqual([403, `the scope ${scope} is required`])
       expect((await t.app.inject(url)).statusCode).toBe(401)
     }
   })

@@ -35,10 +35,10 @@ describe('GET /api/openapi.json', () => {
   const read = async () => (await t.app.inject('/api/openapi.json')).json() as Document
 
   it('is there for everyone, in OpenAPI 3.1', async () => {
-    const answer = await t.app.inject('/api/openapi.json')
-    expect(answer.statusCode).toBe(200)
-    expect(answer.headers['content-type']).toMatch(/^application\/json/)
-    expect(answer.json()).toMatchObject({ openapi: '3.1.0', servers: [{ url: 'http://svc.test' }] })
+    const response = await t.app.inject('/api/openapi.json')
+    expect(response.statusCode).toBe(200)
+    expect(response.headers['content-type']).toMatch(/^application\/json/)
+    expect(response.json()).toMatchObject({ openapi: '3.1.0', servers: [{ url: 'http://svc.test' }] })
   })
 
   it('describes every endpoint that there is, and no other', async () => {
@@ -48,15 +48,15 @@ describe('GET /api/openapi.json', () => {
       const methods = Object.keys(operations).map((method) => method.toUpperCase())
       return `${path} ${methods.toSorted().join(' ')}`
     })
-    const answering: string[] = []
+    const routed: string[] = []
     for (const path of listPaths(t.app.printRoutes({ commonPrefix: false }))) {
       const { headers } = await t.app.inject({ method: 'OPTIONS', url: path.replaceAll(/[{}]/g, '') })
       const methods = String(headers['allow']).split(', ')
       const own = methods.filter((method) => method !== 'HEAD').toSorted()
-      answering.push(`${path} ${own.join(' ')}`)
+      routed.push(`${path} ${own.join(' ')}`)
     }
-    expect(answering.length).toBeGreaterThan(15)
-    expect(described.toSorted()).toEqual(answering.toSorted())
+    expect(routed.length).toBeGreaterThan(15)
+    expect(described.toSorted()).toEqual(routed.toSorted())
   })
 
   it('describes the endpoints that DESIGN §6 promises, with their scopes', async () => {

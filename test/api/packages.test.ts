@@ -11,14 +11,14 @@ async function aPackage(...versions: string[]) {
   const caller = await aCaller(t)
   for (const version of versions) await caller.push(version)
   const offered = async (file = 'acme/lib.json') => {
-    const answer = await caller.ask(`p2/${file}`)
-    return [answer.statusCode, ...expand(answer.body).map((entry) => entry['version'])]
+    const response = await caller.ask(`p2/${file}`)
+    return [response.statusCode, ...expand(response.body).map((entry) => entry['version'])]
   }
   const state = async (query = '') => {
-    const answer = await caller.call('GET', `${lib}${query}`)
-    return answer.statusCode === 200
-      ? answer.json().versions.map(({ version }: { version: string }) => version)
-      : answer.statusCode
+    const response = await caller.call('GET', `${lib}${query}`)
+    return response.statusCode === 200
+      ? response.json().versions.map(({ version }: { version: string }) => version)
+      : response.statusCode
   }
   return { ...caller, offered, state }
 }
@@ -69,8 +69,8 @@ describe('GET …/packages', () => {
     `cursor=${'a'.repeat(1001)}`,
   ])('refuses the query %s', async (query) => {
     const { call } = await aCaller(t)
-    const answer = await call('GET', `/packages?${query}`)
-    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    const response = await call('GET', `/packages?${query}`)
+    expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
   })
 
   it('begins somewhere for a cursor that it never gave', async () => {
@@ -109,9 +109,9 @@ describe('GET …/packages/<vendor>/<package>', () => {
     await push('1.0.0')
     await push('1.1.0-foo')
     const { sha256, shasum, size } = (await push('1.10.0')).json()
-    const answer = await call('GET', lib)
-    expect(answer.statusCode).toBe(200)
-    const { versions, ...about } = answer.json()
+    const response = await call('GET', lib)
+    expect(response.statusCode).toBe(200)
+    const { versions, ...about } = response.json()
     expect(about).toMatchObject({ name: 'acme/lib', latest_version: '1.10.0', version_count: 3 })
     expect(versions).toMatchObject([
       { version: '1.10.0', composer_version: '1.10.0' },
@@ -140,9 +140,9 @@ describe('GET …/packages/<vendor>/<package>', () => {
     const seen: string[] = []
     let below = `${lib}?limit=1`
     for (let i = 0; i < 4; i += 1) {
-      const answer = await call('GET', below)
-      seen.push(...answer.json().versions.map(({ version }: { version: string }) => version))
-      const [, next = ''] = /<http:\/\/svc\.test(.*)>/.exec(String(answer.headers.link)) ?? []
+      const response = await call('GET', below)
+      seen.push(...response.json().versions.map(({ version }: { version: string }) => version))
+      const [, next = ''] = /<http:\/\/svc\.test(.*)>/.exec(String(response.headers.link)) ?? []
       below = next.slice(next.indexOf('/packages'))
     }
     expect(seen).toEqual(['1.2.0', '1.1.0', '1.0.0', '1.3.0-foo'])
@@ -214,8 +214,8 @@ describe('DELETE …/packages/<vendor>/<package>/<version>', () => {
     const { call, ask } = await aPackage('1.0.0', '1.1.0')
     const before = String((await ask('p2/acme/lib.json')).headers['last-modified'])
     await call('DELETE', `${lib}/1.1.0`)
-    const answer = await ask('p2/acme/lib.json', { headers: { 'if-modified-since': before } })
-    expect(answer.statusCode).toBe(200)
+    const response = await ask('p2/acme/lib.json', { headers: { 'if-modified-since': before } })
+    expect(response.statusCode).toBe(200)
   })
 
   it('describes the package as its newest remaining version does', async () => {
@@ -231,8 +231,8 @@ describe('changes that race', () => {
   it('let one of ten deletions win, and one of ten restores', async () => {
     const { call } = await aPackage('1.0.0', '1.1.0')
     const ten = (act: () => ReturnType<typeof call>) => Promise.all(Array.from({ length: 10 }, act))
-    const statuses = (answers: { statusCode: number }[]) =>
-      answers.map(({ statusCode }) => statusCode).toSorted((a, b) => a - b)
+    const statuses = (responses: { statusCode: number }[]) =>
+      responses.map(({ statusCode }) => statusCode).toSorted((a, b) => a - b)
     const deleted = await ten(() => call('DELETE', `${lib}/1.0.0`))
     expect(statuses(deleted)).toEqual([204, ...Array(9).fill(404)])
     const restored = await ten(() => call('POST', `${lib}/1.0.0/restore`))
@@ -271,9 +271,9 @@ describe('POST …/<version>/restore', () => {
     const before = (await ask('p2/acme/lib~dev.json')).json()
     await call('DELETE', `${lib}/1.1.0-foo`)
     expect(await offered('acme/lib~dev.json')).toEqual([200])
-    const answer = await call('POST', `${lib}/1.1.0-foo/restore`)
-    expect(answer.statusCode).toBe(200)
-    expect(answer.json()).toMatchObject({ version: '1.1.0-foo', deleted_at: null })
+    const response = await call('POST', `${lib}/1.1.0-foo/restore`)
+    expect(response.statusCode).toBe(200)
+    expect(response.json()).toMatchObject({ version: '1.1.0-foo', deleted_at: null })
     expect((await ask('p2/acme/lib~dev.json')).json()).toEqual(before)
   })
 
@@ -298,8 +298,8 @@ describe('DELETE …/packages/<vendor>/<package>', () => {
     expect((await call('DELETE', lib)).statusCode).toBe(204)
     expect([await offered(), await offered('acme/lib~dev.json')]).toEqual([[200], [200]])
     expect((await call('DELETE', lib)).statusCode).toBe(404)
-    const answer = await call('POST', `${lib}/restore`)
-    expect([answer.statusCode, answer.json().version_count]).toEqual([200, 3])
+    const response = await call('POST', `${lib}/restore`)
+    expect([response.statusCode, response.json().version_count]).toEqual([200, 3])
     expect(await offered()).toEqual([200, '1.2.0', '1.1.0'])
     expect(await offered('acme/lib~dev.json')).toEqual([200, 'dev-1.3.0-foo'])
     expect(await state()).toEqual(['1.2.0', '1.1.0', '1.3.0-foo'])
@@ -391,8 +391,8 @@ describe('PATCH …/packages/<vendor>/<package>', () => {
     [],
   ])('refuses %j', async (body) => {
     const { call } = await aPackage('1.0.0')
-    const answer = await call('PATCH', lib, body)
-    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    const response = await call('PATCH', lib, body)
+    expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
   })
 
   it('responds with 404 for a package that is not there', async () => {

@@ -40,8 +40,8 @@ describe('GET, PUT and DELETE …/members[/<username>]', () => {
     const { call } = await aCaller(t, { repository })
     const bob = await anAccount(t.db)
     await aGroupMember(t.db, bob, group, 'developer')
-    const answer = await call('PUT', `/members/${bob.username}`, { role: 'guest' })
-    expect(answer.json()).toMatchObject({
+    const response = await call('PUT', `/members/${bob.username}`, { role: 'guest' })
+    expect(response.json()).toMatchObject({
       role: 'developer',
       group_role: 'developer',
       repository_role: 'guest',
@@ -83,8 +83,8 @@ describe('PATCH and DELETE /api/repositories/<group>/<name>', () => {
       description: 'For all',
       visibility: 'public',
     })
-    const answer = await ask('packages.json', { headers: { authorization: undefined } })
-    expect(answer.statusCode).toBe(200)
+    const response = await ask('packages.json', { headers: { authorization: undefined } })
+    expect(response.statusCode).toBe(200)
   })
 
   it('change the name, and serve the old URL too', async () => {

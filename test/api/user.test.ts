@@ -16,10 +16,10 @@ describe('GET /api/user', () => {
     async (scheme) => {
       const { tokens, account } = await anAuthorizedApplication(t)
       const { access_token } = await tokens()
-      const answer = await get(`${scheme} ${access_token}`)
-      expect(answer.statusCode).toBe(200)
-      expect(answer.headers['cache-control']).toBe('private, no-store')
-      expect(answer.json()).toEqual({
+      const response = await get(`${scheme} ${access_token}`)
+      expect(response.statusCode).toBe(200)
+      expect(response.headers['cache-control']).toBe('private, no-store')
+      expect(response.json()).toEqual({
         id: Number(account.id),
         username: account.username,
         name: 'Ann',
@@ -43,8 +43,8 @@ describe('GET /api/user', () => {
           : aPersonalToken(t.db, account, { scopes: ['account-profile:r'] }),
       ),
     )
-    const answers = await Promise.all(tokens.map((token) => get(`Bearer ${token}`)))
-    expect(answers.map((answer) => answer.json().username)).toEqual(
+    const responses = await Promise.all(tokens.map((token) => get(`Bearer ${token}`)))
+    expect(responses.map((response) => response.json().username)).toEqual(
       accounts.map(({ username }, i) => (i % 3 === 0 ? undefined : username)),
     )
   })
@@ -52,10 +52,10 @@ describe('GET /api/user', () => {
   it.each([undefined, basicOf('svc', 'x'), 'Bearerx y'])(
     'asks for credentials without an error attribute when there are none (OAUTH 130): %s',
     async (authorization) => {
-      const answer = await get(authorization)
-      expect(answer.statusCode).toBe(401)
-      expect(answer.headers['www-authenticate']).toBe('Bearer realm="svc"')
-      expect(answer.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
+      const response = await get(authorization)
+      expect(response.statusCode).toBe(401)
+      expect(response.headers['www-authenticate']).toBe('Bearer realm="svc"')
+      expect(response.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
     },
   )
 
@@ -74,12 +74,12 @@ describe('GET /api/user', () => {
       makeSecret('personal'),
     ]
     for (const token of wrong) {
-      const answer = await get(`Bearer ${token}`)
-      expect(answer.statusCode).toBe(401)
-      expect(answer.headers['www-authenticate']).toBe(
+      const response = await get(`Bearer ${token}`)
+      expect(response.statusCode).toBe(401)
+      expect(response.headers['www-authenticate']).toBe(
         'Bearer realm="svc", error="invalid_token", error_description="The access token is not valid"',
       )
-      expect(answer.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
+      expect(response.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
     }
   })
 
@@ -101,21 +101,21 @@ describe('GET /api/user', () => {
 
   it('names the scope that is missing (OAUTH 132)', async () => {
     const { tokens } = await anAuthorizedApplication(t, { scopes: ['registry-package:rw'] })
-    const answer = await get(`Bearer ${(await tokens()).access_token}`)
-    expect(answer.statusCode).toBe(403)
-    expect(answer.headers['www-authenticate']).toBe(
+    const response = await get(`Bearer ${(await tokens()).access_token}`)
+    expect(response.statusCode).toBe(403)
+    expect(response.headers['www-authenticate']).toBe(
       'Bearer realm="svc", error="insufficient_scope", scope="account-profile:r"',
     )
-    expect(answer.json()).toEqual({ errcode: 7, errmsg: 'the scope account-profile:r is required' })
+    expect(response.json()).toEqual({ errcode: 7, errmsg: 'the scope account-profile:r is required' })
   })
 
   it.each(['Bearer', 'Bearer ', 'Bearer a b', 'Bearer é', 'Bearer "x"'])(
     'refuses a malformed header (OAUTH 133): %s',
     async (authorization) => {
-      const answer = await get(authorization)
-      expect(answer.statusCode).toBe(400)
-      expect(answer.headers['www-authenticate']).toContain('error="invalid_request"')
-      expect(answer.json().errcode).toBe(3)
+      const response = await get(authorization)
+      expect(response.statusCode).toBe(400)
+      expect(response.headers['www-authenticate']).toContain('error="invalid_request"')
+      expect(response.json().errcode).toBe(3)
     },
   )
 
@@ -124,9 +124,9 @@ describe('GET /api/user', () => {
     const { access_token } = await tokens()
     const url = `/api/user?access_token=${access_token}`
     expect((await get(`Bearer ${access_token}`, url)).statusCode).toBe(400)
-    const answer = await get(undefined, url)
-    expect(answer.statusCode).toBe(401)
-    expect(answer.headers['www-authenticate']).toBe('Bearer realm="svc"')
+    const response = await get(undefined, url)
+    expect(response.statusCode).toBe(401)
+    expect(response.headers['www-authenticate']).toBe('Bearer realm="svc"')
   })
 })
 
@@ -148,16 +148,16 @@ describe('PATCH /api/user', () => {
 
   it('sets the display name', async () => {
     const { patch, account } = await anEditor()
-    const answer = await patch({ name: '  Zoë 🦊  ' })
-    expect(answer.statusCode).toBe(200)
-    expect(answer.json()).toMatchObject({ username: account.username, name: 'Zoë 🦊' })
+    const response = await patch({ name: '  Zoë 🦊  ' })
+    expect(response.statusCode).toBe(200)
+    expect(response.json()).toMatchObject({ username: account.username, name: 'Zoë 🦊' })
   })
 
   it('wants the read-write scope', async () => {
     const { patch } = await anEditor(['account-profile:r'])
-    const answer = await patch({ name: 'x' })
-    expect(answer.statusCode).toBe(403)
-    expect(answer.headers['www-authenticate']).toContain('scope="account-profile:rw"')
+    const response = await patch({ name: 'x' })
+    expect(response.statusCode).toBe(403)
+    expect(response.headers['www-authenticate']).toContain('scope="account-profile:rw"')
   })
 
   it.each([
@@ -174,9 +174,9 @@ describe('PATCH /api/user', () => {
     ['a poisoned prototype', '{"__proto__":{"name":"x"}}'],
   ])('refuses %s', async (_what, payload) => {
     const { patch } = await anEditor()
-    const answer = await patch(payload, { 'content-type': 'application/json' })
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json()).toEqual({ errcode: 3, errmsg: expect.any(String) })
+    const response = await patch(payload, { 'content-type': 'application/json' })
+    expect(response.statusCode).toBe(400)
+    expect(response.json()).toEqual({ errcode: 3, errmsg: expect.any(String) })
   })
 
   it('refuses other content types and huge bodies in the interfaces’ dialect', async () => {
@@ -215,9 +215,9 @@ describe('GET /api/user/emails', () => {
 
   it('wants its own scope', async () => {
     const token = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:rw'] })
-    const answer = await get(token)
-    expect(answer.statusCode).toBe(403)
-    expect(answer.json().errmsg).toBe('the scope account-email:r is required')
+    const response = await get(token)
+    expect(response.statusCode).toBe(403)
+    expect(response.json().errmsg).toBe('the scope account-email:r is required')
   })
 })
 
@@ -227,10 +227,10 @@ describe('the interfaces', () => {
   it.each(['/api', '/api/', '/api/nothing', '/api/user/', '/api/groups/x/y', '/api/%zz'])(
     'know no %s, and say so in JSON',
     async (url) => {
-      const answer = await t.app.inject(url)
-      expect([400, 404]).toContain(answer.statusCode)
-      expect(answer.json()).toEqual({
-        errcode: answer.statusCode === 404 ? 5 : 3,
+      const response = await t.app.inject(url)
+      expect([400, 404]).toContain(response.statusCode)
+      expect(response.json()).toEqual({
+        errcode: response.statusCode === 404 ? 5 : 3,
         errmsg: expect.any(String),
       })
     },
@@ -241,18 +241,18 @@ describe('the interfaces', () => {
       ['/api/user', 'GET, HEAD, PATCH'],
       ['/api/user/emails', 'GET, HEAD'],
     ] as const) {
-      const answer = await t.app.inject({ method: 'DELETE', url })
-      expect(answer.statusCode).toBe(405)
-      expect(answer.headers['allow']).toBe(allow)
-      expect(answer.json().errcode).toBe(12)
+      const response = await t.app.inject({ method: 'DELETE', url })
+      expect(response.statusCode).toBe(405)
+      expect(response.headers['allow']).toBe(allow)
+      expect(response.json().errcode).toBe(12)
     }
   })
 
   it('report an error of the server without detail', async () => {
     const token = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:rw'] })
     await t.db.query('alter view live_token rename to elsewhere')
-    const answer = await t.app.inject({ url: '/api/user', headers: { authorization: `Bearer ${token}` } })
-    expect(answer.statusCode).toBe(500)
-    expect(answer.json()).toEqual({ errcode: 13, errmsg: 'internal error' })
+    const response = await t.app.inject({ url: '/api/user', headers: { authorization: `Bearer ${token}` } })
+    expect(response.statusCode).toBe(500)
+    expect(response.json()).toEqual({ errcode: 13, errmsg: 'internal error' })
   })
 })

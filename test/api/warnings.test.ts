@@ -79,8 +79,8 @@ describe('POST and DELETE …/advisories', () => {
     { ...leak, severity: 'awful' },
   ])('refuse %j: a broken one would break every project', async (body) => {
     const { call, document } = await aPackage('1.0.0')
-    const answer = await call('POST', `${lib}/advisories`, body)
-    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    const response = await call('POST', `${lib}/advisories`, body)
+    expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
     expect((await document())['security-advisories']).toEqual([])
   })
 
@@ -103,11 +103,11 @@ describe('POST security-advisories (COMPOSER A8)', () => {
       metadata: true,
       'api-url': `http://svc.test${path}security-advisories`,
     })
-    const answer = await askAdvisories(
+    const response = await askAdvisories(
       'packages%5B0%5D=acme%2Fclean&packages[]=Acme/Lib&packages[7]=monolog/monolog',
     )
-    expect([answer.statusCode, answer.headers['content-type']]).toEqual([200, 'application/json'])
-    expect(answer.json()).toEqual({
+    expect([response.statusCode, response.headers['content-type']]).toEqual([200, 'application/json'])
+    expect(response.json()).toEqual({
       advisories: {
         'acme/clean': [],
         'acme/lib': [expect.objectContaining({ affectedVersions: '>=1.0,<1.2', title: 'It leaks' })],
@@ -131,15 +131,18 @@ describe('POST security-advisories (COMPOSER A8)', () => {
     const many = (count: number) =>
       Array.from({ length: count }, (_, i) => `packages[${i}]=acme/p${i}`).join('&')
     expect((await askAdvisories(many(1000))).statusCode).toBe(200)
-    const answer = await askAdvisories(many(1001))
-    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    const response = await askAdvisories(many(1001))
+    expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
     expect((await askAdvisories('x'.repeat(600_000))).statusCode).toBe(413)
   })
 
   it('is asked with the rights of a pull', async () => {
     const { ask } = await aPackage('1.0.0')
-    const answer = await ask('security-advisories', { method: 'POST', headers: { authorization: undefined } })
-    expect(answer.statusCode).toBe(401)
+    const response = await ask('security-advisories', {
+      method: 'POST',
+      headers: { authorization: undefined },
+    })
+    expect(response.statusCode).toBe(401)
   })
 })
 
@@ -150,8 +153,8 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
     const root = async () => (await ask('packages.json')).body
     const rootBefore = await root()
     const reason = 'steals passwords'
-    const answer = await call('POST', `${lib}/1.1.0-beta.2/quarantine`, { reason })
-    expect([answer.statusCode, answer.json()]).toEqual([
+    const response = await call('POST', `${lib}/1.1.0-beta.2/quarantine`, { reason })
+    expect([response.statusCode, response.json()]).toEqual([
       200,
       { version: '1.1.0-beta.2', quarantine_reason: reason },
     ])
@@ -233,9 +236,9 @@ describe('GET filter.json (COMPOSER A8)', () => {
   it('is there before the first quarantine, and names each quarantined version of each package', async () => {
     const { call, push, ask, of } = await aFilter('1.0.0', '1.1.0', '2.0.0-foo')
     await push('1.0.0', { name: 'acme/other' })
-    const answer = await ask()
-    expect([answer.statusCode, answer.headers['content-type']]).toEqual([200, 'application/json'])
-    expect(answer.json()).toEqual({ filter: { malware: {} } })
+    const response = await ask()
+    expect([response.statusCode, response.headers['content-type']]).toEqual([200, 'application/json'])
+    expect(response.json()).toEqual({ filter: { malware: {} } })
     for (const version of ['2.0.0-foo', '1.1.0']) await call('POST', `${lib}/${version}/quarantine`)
     await call('POST', '/packages/acme/other/1.0.0/quarantine')
     expect(await of()).toEqual({
@@ -269,9 +272,9 @@ describe('GET filter.json (COMPOSER A8)', () => {
   it('is compressed where the client takes that', async () => {
     const { call, ask } = await aPackage('1.0.0')
     await call('POST', `${lib}/1.0.0/quarantine`)
-    const answer = await ask('filter.json', { headers: { 'accept-encoding': 'gzip' } })
-    expect(answer.headers['content-encoding']).toBe('gzip')
-    expect(gunzipSync(answer.rawPayload).toString()).toBe((await ask('filter.json')).body)
+    const response = await ask('filter.json', { headers: { 'accept-encoding': 'gzip' } })
+    expect(response.headers['content-encoding']).toBe('gzip')
+    expect(gunzipSync(response.rawPayload).toString()).toBe((await ask('filter.json')).body)
   })
 
   it('is for those who may pull, also when they name its date', async () => {

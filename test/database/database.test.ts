@@ -20,11 +20,11 @@ describe('transaction', () => {
   }
 
   it('commits its work, and returns the result', async () => {
-    const answer = await transaction(database.db, async (tx) => {
+    const result = await transaction(database.db, async (tx) => {
       await tx.query(insert, ['kept'])
-      return 'answer'
+      return 'result'
     })
-    expect([answer, await count('kept')]).toEqual(['answer', 1])
+    expect([result, await count('kept')]).toEqual(['result', 1])
   })
 
   it('rolls back when its work throws, and throws the same', async () => {

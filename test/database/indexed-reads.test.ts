@@ -160,9 +160,9 @@ describe.each([
   it('exchanges, checks, refreshes and revokes tokens', async () => {
     let pair = {} as TokenResponse
     const noted = async (request: Promise<LightMyRequestResponse>) => {
-      const answer = await request
-      pair = answer.json()
-      return answer
+      const response = await request
+      pair = response.json()
+      return response
     }
     const user = () =>
       t.app.inject({ url: '/api/user', headers: { authorization: `Bearer ${pair.access_token}` } })

@@ -28,8 +28,8 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
 
   beforeAll(async () => {
     publisher = await aPublisher(t, { visibility: 'private' })
-    const answer = await publisher.push('1.0.0')
-    dist = answer.json<{ url: string }>().url.split('/-/packages/')[1] ?? ''
+    const response = await publisher.push('1.0.0')
+    dist = response.json<{ url: string }>().url.split('/-/packages/')[1] ?? ''
     // Renders it: the upload has published a new name.
     await publisher.ask('packages.json')
     lastModified = String((await publisher.ask('p2/acme/lib.json')).headers['last-modified'])
@@ -49,7 +49,7 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
       404,
       () => ({}),
     ],
-  ])('answers %s with one named statement', async (_name, path, status, headers) => {
+  ])('serves %s with one named statement', async (_name, path, status, headers) => {
     const { statusCode, texts } = await statementsOf(() => publisher.ask(path(), { headers: headers() }))
     expect(statusCode).toBe(status)
     expect(texts).toEqual([expect.stringMatching(/^list-(package-documents|root-documents|downloads)$/)])
@@ -67,9 +67,9 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     const code = await client.newCode()
     let pair = {} as TokenResponse
     const exchange = await statementsOf(async () => {
-      const answer = await client.exchange(code)
-      pair = answer.json()
-      return answer
+      const response = await client.exchange(code)
+      pair = response.json()
+      return response
     })
     expect(exchange).toEqual({ statusCode: 200, texts: ['exchange-codes'] })
     const { access_token, refresh_token } = pair

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { shareStatements } from '../../src/database/shared-statements.ts'
 
-/** A statement that answers its calls in capitals when it is told to, and what was asked of it so far. */
+/** A statement that returns its calls in capitals when the test lets it, and the calls it received so far. */
 function aStatement() {
   const asked: string[][] = []
   const ends: (() => void)[] = []
@@ -23,12 +23,12 @@ function aStatement() {
 describe('statements that calls share (DESIGN §5)', () => {
   it('runs the calls of one turn of the event loop together, and returns to each its own result', async () => {
     const { asked, ask, turn, end } = aStatement()
-    const answers = Promise.all(['a', 'b', 'c'].map(ask))
+    const results = Promise.all(['a', 'b', 'c'].map(ask))
     expect(asked).toEqual([])
     await turn()
     expect(asked).toEqual([['a', 'b', 'c']])
     end(0)
-    expect(await answers).toEqual(['A', 'B', 'C'])
+    expect(await results).toEqual(['A', 'B', 'C'])
   })
 
   it('never lets a call ride on a statement that began before it', async () => {
@@ -56,13 +56,13 @@ describe('statements that calls share (DESIGN §5)', () => {
   it('puts at most 32 calls on one statement, and forgets none', async () => {
     const { asked, ask, turn, end } = aStatement()
     const names = Array.from({ length: 100 }, (_, i) => `n${i}`)
-    const answers = Promise.all(names.map(ask))
+    const results = Promise.all(names.map(ask))
     for (let i = 0; i < 4; i += 1) {
       await turn()
       await turn()
       end(i)
     }
-    expect(await answers).toEqual(names.map((name) => name.toUpperCase()))
+    expect(await results).toEqual(names.map((name) => name.toUpperCase()))
     expect(asked.map((calls) => calls.length)).toEqual([32, 32, 32, 4])
   })
 
@@ -80,9 +80,9 @@ describe('statements that calls share (DESIGN §5)', () => {
 
   it('also runs waiting calls when the statements before have failed', async () => {
     const { ask, turn, end } = aStatement()
-    const answers: Promise<string>[] = []
+    const results: Promise<string>[] = []
     for (const call of ['bad', 'bad', 'c']) {
-      answers.push(ask(call).catch((error: Error) => error.message))
+      results.push(ask(call).catch((error: Error) => error.message))
       await turn()
     }
     end(0)
@@ -90,6 +90,6 @@ describe('statements that calls share (DESIGN §5)', () => {
     await turn()
     await turn()
     end(2)
-    expect(await Promise.all(answers)).toEqual(['refused', 'refused', 'C'])
+    expect(await Promise.all(results)).toEqual(['refused', 'refused', 'C'])
   })
 })

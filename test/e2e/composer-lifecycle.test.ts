@@ -135,7 +135,7 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
       false,
       expect.stringContaining('acme/lib 1.1.0 is in quarantine and cannot be installed: steals passwords'),
     ])
-    // Composer gives up at once: another try would get the same answer.
+    // Composer gives up at once: a retry would get the same response.
     const archives = requestsIn(t.log()).filter((request) => request.includes('/dist/acme/lib/1.1.0/'))
     expect(archives.filter((request) => request.startsWith('410'))).toHaveLength(1)
     expect(await run(project, 'update')).toContain('Downgrading acme/lib (1.1.0 => 1.0.0)')

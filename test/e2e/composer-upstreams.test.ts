@@ -174,7 +174,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     ['e429', /HTTP 503|The upstream|could not be downloaded/],
     ['html', /HTTP 503|The upstream|could not be downloaded/],
     ['e410', /could not be found|Could not find/],
-  ])('says what is wrong with an upstream that answers %s', async (fault, message) => {
+  ])('reports what is wrong with an upstream that returns %s', async (fault, message) => {
     const { code, output } = await project.composer('require', `fault/${fault}`)
     expect(code).not.toBe(0)
     expect(output).toMatch(message)

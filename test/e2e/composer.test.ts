@@ -114,9 +114,9 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     const accepted: string[] = []
     for (const { case: name, fragment } of fragments) {
       const packageName = `acme/${name.replaceAll('_', '-').toLowerCase()}`
-      const answer = await publisher.push('1.0.0', { name: packageName, manifest: fragment })
-      expect([name, answer.statusCode]).toEqual([name, expect.toBeOneOf([201, 400])])
-      if (answer.statusCode === 201) accepted.push(packageName)
+      const response = await publisher.push('1.0.0', { name: packageName, manifest: fragment })
+      expect([name, response.statusCode]).toEqual([name, expect.toBeOneOf([201, 400])])
+      if (response.statusCode === 201) accepted.push(packageName)
     }
     expect(accepted.length).toBeGreaterThan(10)
     const project = await aProject(publisher)

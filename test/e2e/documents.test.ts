@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { aGroup, aGroupMember, anAccount, aPersonalToken, aRepository, signIn } from '../support/actors.ts'
-import { answer, authorizeLink, open, responseOf } from '../support/browse.ts'
+import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
 import { paste } from '../support/program.ts'
@@ -40,7 +40,7 @@ describe.skipIf(!has('curl', 'php', 'bash'))('docs/oauth-applications.md (needs 
   async function environment() {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const page = await open(t, authorizeLink(application, { redirect_uri: redirectUri }), cookie)
-    const { code = '' } = responseOf(await answer(t, page, cookie, 'approve'))
+    const { code = '' } = responseOf(await submitConsent(t, page, cookie, 'approve'))
     return {
       SVC: `http://127.0.0.1:${port}`,
       CLIENT_ID: application.clientId,

@@ -75,9 +75,9 @@ describe.skipIf(!isComplete)('the main job (needs chromium, composer, php, unzip
     await page.getByRole('button', { name: 'Sign in' }).click()
     await page.getByRole('button', { name: 'Authorize' }).click()
     await page.getByText('Back at the application').waitFor()
-    const answer = await thirdParty.finish(...keys)
-    expect(answer).toMatchObject({ token_type: 'bearer', expires_in: 28_800 })
-    accessToken = answer.access_token
+    const tokens = await thirdParty.finish(...keys)
+    expect(tokens).toMatchObject({ token_type: 'bearer', expires_in: 28_800 })
+    accessToken = tokens.access_token
   })
 
   it('pushes what composer archive made with that token, with curl and a netrc file (SPEC 4.6)', async () => {
@@ -158,8 +158,8 @@ describe.skipIf(!isComplete)('the main job (needs chromium, composer, php, unzip
 
     const headers = { authorization }
     const versions = async () => {
-      const answer = await fetch(`${registry}p2/acme/greeter.json`, { headers })
-      const { packages } = (await answer.json()) as { packages: Record<string, { version: string }[]> }
+      const response = await fetch(`${registry}p2/acme/greeter.json`, { headers })
+      const { packages } = (await response.json()) as { packages: Record<string, { version: string }[]> }
       return packages['acme/greeter']?.map(({ version }) => version)
     }
     expect(await versions()).toEqual(['1.0.0'])

@@ -36,9 +36,9 @@ describe.skipIf(!has('nginx'))('behind nginx as docs/nginx.md configures it', ()
       '',
     ])
 
-    const answer = await get(path, headers)
-    expect(Buffer.from(await answer.arrayBuffer()).equals(zip)).toBe(true)
-    expect(Object.fromEntries(answer.headers)).toMatchObject({
+    const response = await get(path, headers)
+    expect(Buffer.from(await response.arrayBuffer()).equals(zip)).toBe(true)
+    expect(Object.fromEntries(response.headers)).toMatchObject({
       'content-type': 'application/zip',
       'content-length': String(zip.length),
       'cache-control': 'private, max-age=31536000, immutable',
@@ -65,8 +65,8 @@ describe.skipIf(!has('nginx'))('behind nginx as docs/nginx.md configures it', ()
     const { headers } = await aPublishedArchive(caller)
     for (const file of ['packages.json', 'filter.json', 'p2/acme/lib.json']) {
       const seen = async (more = {}) => {
-        const answer = await get(caller.path + file, more)
-        return [answer.status, answer.headers.get('x-cache'), await answer.text()]
+        const response = await get(caller.path + file, more)
+        return [response.status, response.headers.get('x-cache'), await response.text()]
       }
       const [, , body] = await seen()
       expect(await seen()).toEqual([200, 'HIT', body])

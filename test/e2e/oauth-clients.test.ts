@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { anAccount, signIn } from '../support/actors.ts'
-import { answer, open } from '../support/browse.ts'
+import { open, submitConsent } from '../support/browse.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { arctic } from '../support/oauth-clients/arctic.ts'
@@ -47,7 +47,7 @@ describe.each(libraries)('an application written with $name', ({ library, isMiss
     const cookie = await signIn(t.app, await anAccount(t.db))
     const link = (await client.begin()).replace(issuer, '')
     const page = await open(t, link, cookie)
-    const redirect = await answer(t, page, cookie, 'approve')
+    const redirect = await submitConsent(t, page, cookie, 'approve')
 
     const first = await client.finish(String(redirect.headers.location))
     expect(await works(t, first.accessToken)).toBe(true)

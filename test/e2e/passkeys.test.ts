@@ -181,8 +181,8 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
         const csrf = await from.locator('form[data-passkey] input[name="csrf_token"]').inputValue()
         const form = { csrf_token: csrf, return: '', credential }
         const headers = { origin: baseURL }
-        const answer = await from.request.post('/login/passkey', { form, headers, maxRedirects: 0 })
-        return answer.status()
+        const response = await from.request.post('/login/passkey', { form, headers, maxRedirects: 0 })
+        return response.status()
       },
     }
   }

@@ -8,7 +8,7 @@ const port = await freePort()
 describe('a request that cannot be read', () => {
   useListeningApp(port)
 
-  /** Sends bytes as they are, and answers all that comes back. */
+  /** Sends the bytes as they are and returns everything that comes back. */
   async function send(bytes: string): Promise<string> {
     const socket = connect(port, '127.0.0.1')
     // The server may close before it has taken all of it.
@@ -18,16 +18,16 @@ describe('a request that cannot be read', () => {
   }
 
   it.each([9_000, 12_000])('responds with a 400 page to a URL of %i bytes (OAUTH 50)', async (length) => {
-    const answer = await fetch(`http://127.0.0.1:${port}/oauth2/auth?state=${'x'.repeat(length)}`)
-    expect(answer.status).toBe(400)
-    expect(await answer.text()).toContain('link is not accessible')
+    const response = await fetch(`http://127.0.0.1:${port}/oauth2/auth?state=${'x'.repeat(length)}`)
+    expect(response.status).toBe(400)
+    expect(await response.text()).toContain('link is not accessible')
   })
 
   it.each([20_000, 60_000, 200_000])('responds with 414 to one of %i bytes (OAUTH 50)', async (length) => {
-    const answer = await send(
+    const response = await send(
       `GET /oauth2/auth?state=${'x'.repeat(length)} HTTP/1.1\r\nhost: svc.test\r\n\r\n`,
     )
-    expect(answer).toMatch(/^HTTP\/1\.1 414 URI Too Long\r\n/)
+    expect(response).toMatch(/^HTTP\/1\.1 414 URI Too Long\r\n/)
   })
 
   it('responds with 431 to headers that are too large, and 400 to what is no HTTP', async () => {

@@ -5,20 +5,20 @@ describe('an address where nothing is', () => {
   const t = useApp()
 
   it('gets a page, with the headers of a page', async () => {
-    const answer = await t.app.inject('/nothing')
-    expect(answer.statusCode).toBe(404)
-    expect(answer.headers).toMatchObject({
+    const response = await t.app.inject('/nothing')
+    expect(response.statusCode).toBe(404)
+    expect(response.headers).toMatchObject({
       'content-type': 'text/html; charset=utf-8',
       'cache-control': 'no-store',
       'x-frame-options': 'DENY',
     })
-    expect(answer.headers['content-security-policy']).toContain("form-action 'self'")
+    expect(response.headers['content-security-policy']).toContain("form-action 'self'")
   })
 
   it.each(['/%zz', '/%ff', '/a%00b', `/${'a'.repeat(6000)}`])('gets one for %.20s as well', async (url) => {
-    const answer = await t.app.inject(url)
-    expect([400, 404, 414]).toContain(answer.statusCode)
-    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+    const response = await t.app.inject(url)
+    expect([400, 404, 414]).toContain(response.statusCode)
+    expect(response.headers['content-type']).toBe('text/html; charset=utf-8')
   })
 })
 
@@ -42,14 +42,14 @@ describe('GET /assets/…', () => {
   it('returns the stylesheet that pages link to, with a cache time without end', async () => {
     const { body } = await t.app.inject('/login')
     const address = /rel="stylesheet" href="([^"]+)"/.exec(body)?.[1] as string
-    const answer = await t.app.inject(address)
-    expect(answer.statusCode).toBe(200)
-    expect(answer.headers).toMatchObject({
+    const response = await t.app.inject(address)
+    expect(response.statusCode).toBe(200)
+    expect(response.headers).toMatchObject({
       'content-type': 'text/css; charset=utf-8',
       'cache-control': 'public, max-age=31536000, immutable',
       'x-content-type-options': 'nosniff',
     })
-    expect(answer.rawPayload.length).toBeLessThan(20_000)
+    expect(response.rawPayload.length).toBeLessThan(20_000)
   })
 })
 
@@ -63,9 +63,9 @@ describe('a page asked for by a method it has not', () => {
     ['GET', '/settings/account/password', 'POST'],
     ['POST', '/', 'GET, HEAD'],
   ] as const)('refuses %s %s and says what it has', async (method, url, allow) => {
-    const answer = await t.app.inject({ method, url })
-    expect(answer.statusCode).toBe(405)
-    expect(answer.headers.allow).toBe(allow)
-    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+    const response = await t.app.inject({ method, url })
+    expect(response.statusCode).toBe(405)
+    expect(response.headers.allow).toBe(allow)
+    expect(response.headers['content-type']).toBe('text/html; charset=utf-8')
   })
 })

@@ -42,10 +42,10 @@ describe.concurrent('a body that arrives slowly', () => {
     ]
     const sockets = Array.from({ length: 304 }, (_, n) => drip(heads[n % heads.length] as string))
     const [, , , , , , , upload] = sockets
-    const answers = Promise.all([sockets[0], upload].map((socket) => text(socket as Socket)))
+    const responses = Promise.all([sockets[0], upload].map((socket) => text(socket as Socket)))
     for (const socket of sockets.slice(8)) socket.resume()
     await Promise.all(sockets.map((socket) => new Promise((resolve) => socket.once('close', resolve))))
-    for (const answer of await answers) expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
+    for (const response of await responses) expect(response).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
     const countConnections = () =>
       new Promise((resolve) => t.app.server.getConnections((_, count) => resolve(count)))
     // The slow upload beside this test may still be under way.
@@ -63,13 +63,13 @@ describe.concurrent('a body that arrives slowly', () => {
       path: `${path}upload/acme/lib/1.0.0`,
       headers: { authorization, 'content-length': zip.length },
     })
-    const answered = once(sending, 'response')
+    const responded = once(sending, 'response')
     for (let start = 0; start < zip.length; start += 2048) {
       sending.write(zip.subarray(start, start + 2048))
       await sleep(1_000)
     }
     sending.end()
-    const [response] = await answered
+    const [response] = await responded
     expect(response.statusCode).toBe(201)
   })
 })

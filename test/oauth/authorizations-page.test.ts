@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { aMember, anAccount, aRepository, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { answer, authorizeLink, open } from '../support/browse.ts'
+import { authorizeLink, open, submitConsent } from '../support/browse.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 
 describe('/settings/authorizations', () => {
@@ -14,7 +14,7 @@ describe('/settings/authorizations', () => {
     const cookie = await signIn(t.app, account)
     const consent = async () => {
       const page = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
-      return await answer(t, page, cookie, 'approve', { repository })
+      return await submitConsent(t, page, cookie, 'approve', { repository })
     }
     await consent()
     const { rows } = await t.db.query<{ id: string }>(
@@ -76,7 +76,7 @@ describe('/settings/authorizations', () => {
     await aMember(t.db, account, repository, 'guest')
     const cookie = await signIn(t.app, account)
     const consent = await open(t, authorizeLink(application), cookie)
-    await answer(t, consent, cookie, 'approve', { repository: repository.path })
+    await submitConsent(t, consent, cookie, 'approve', { repository: repository.path })
     expect((await open(t, '/settings/authorizations', cookie)).body).toContain(repository.path)
   })
 
@@ -104,8 +104,8 @@ describe('/settings/authorizations', () => {
 
   it('survives consents and withdrawals at once: what was withdrawn stays so', async () => {
     const { withdraw, consent, id } = await aGrant()
-    const answers = await Promise.all([consent(), withdraw(), consent(), withdraw(), consent()])
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([302, 303, 302, 303, 302])
+    const responses = await Promise.all([consent(), withdraw(), consent(), withdraw(), consent()])
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual([302, 303, 302, 303, 302])
     expect(await isLive(id)).toBe(false)
   })
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { aName, anAccount, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { answer, authorizeLink, open, responseOf } from '../support/browse.ts'
+import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 
 const issuer = 'http://svc.test'
@@ -16,11 +16,11 @@ describe('GET /oauth2/auth', () => {
     return { account, application, cookie: await signIn(t.app, account) }
   }
 
-  /** Opens the link, approves, and answers where the browser is sent. */
+  /** Opens the link, approves, and returns the redirect. */
   async function approve(parameters: Record<string, string | null>) {
     const { application, cookie } = await aVisitor()
     const page = await open(t, authorizeLink(application, parameters), cookie)
-    return await answer(t, page, cookie, 'approve')
+    return await submitConsent(t, page, cookie, 'approve')
   }
 
   const countCodes = async () => (await t.db.query('select from authorization_code')).rowCount
@@ -242,7 +242,7 @@ describe('GET /oauth2/auth', () => {
   it('accepts any port on loopback (24)', async () => {
     const { application, cookie } = await aVisitor({ redirectUri: 'http://127.0.0.1/cb' })
     const link = authorizeLink(application, { redirect_uri: 'http://127.0.0.1:51234/cb' })
-    const redirect = await answer(t, await open(t, link, cookie), cookie, 'approve')
+    const redirect = await submitConsent(t, await open(t, link, cookie), cookie, 'approve')
     expect(redirect.headers.location).toMatch(/^http:\/\/127\.0\.0\.1:51234\/cb\?code=/)
   })
 
@@ -280,7 +280,7 @@ describe('GET /oauth2/auth', () => {
     async (encoded) => {
       const { application, cookie } = await aVisitor()
       const page = await open(t, `${authorizeLink(application)}&state=${encoded}`, cookie)
-      const redirect = await answer(t, page, cookie, 'approve')
+      const redirect = await submitConsent(t, page, cookie, 'approve')
       expect(redirect.headers.location).toContain(`&state=${encoded}&iss=`)
     },
   )
@@ -299,7 +299,7 @@ describe('GET /oauth2/auth', () => {
     ] as const) {
       const page = await open(t, authorizeLink(application, { scope, prompt: 'consent' }), cookie)
       expect(page.body.includes('See your profile')).toBe(scope === null)
-      await answer(t, page, cookie, 'approve')
+      await submitConsent(t, page, cookie, 'approve')
       const { rows } = await t.db.query(
         `select c.scopes from authorization_code c join account_authorization a on a.id = c.authorization_id
           where a.account_id = $1 order by c.created_at desc limit 1`,
@@ -335,7 +335,7 @@ describe('GET /oauth2/auth', () => {
 
   it('does nothing on HEAD, also where GET would send a code (49)', async () => {
     const { application, cookie } = await aVisitor()
-    await answer(t, await open(t, authorizeLink(application), cookie), cookie, 'approve')
+    await submitConsent(t, await open(t, authorizeLink(application), cookie), cookie, 'approve')
     const before = await countCodes()
     const head = await t.app.inject({ method: 'HEAD', url: authorizeLink(application), headers: { cookie } })
     expect(head.headers.location).toBeUndefined()
@@ -348,7 +348,7 @@ describe('GET /oauth2/auth', () => {
     async function aConsent(scope: string | null = null) {
       const visitor = await aVisitor()
       const page = await open(t, authorizeLink(visitor.application, { scope }), visitor.cookie)
-      await answer(t, page, visitor.cookie, 'approve')
+      await submitConsent(t, page, visitor.cookie, 'approve')
       return visitor
     }
 
@@ -386,7 +386,7 @@ describe('GET /oauth2/auth', () => {
       const { application, cookie, account } = await aConsent('account-email:r')
       const page = await open(t, authorizeLink(application, { scope: 'account-profile:r' }), cookie)
       expect(page.statusCode).toBe(200)
-      await answer(t, page, cookie, 'approve')
+      await submitConsent(t, page, cookie, 'approve')
       const { rows } = await t.db.query(
         `select scopes from authorization_grant where account_id = $1 and ended_at is null order by id`,
         [account.id],

@@ -35,8 +35,8 @@ describe('client authentication', () => {
     ],
   ])('accepts HTTP Basic: %s', async (_what, encode, basic) => {
     const { clientId, clientSecret } = await anApplication(t.db)
-    const answer = await revoke({ authorization: basic(encode(clientId), encode(clientSecret)) })
-    expect(answer.statusCode).toBe(200)
+    const response = await revoke({ authorization: basic(encode(clientId), encode(clientSecret)) })
+    expect(response.statusCode).toBe(200)
   })
 
   it('splits at the first colon only, and decodes each part: secrets of one’s own may hold any character (OAUTH 68, 71)', async () => {
@@ -63,10 +63,10 @@ describe('client authentication', () => {
     ['another scheme', 'Bearer abc'],
     ['an empty header', ''],
   ])('refuses HTTP Basic with %s (OAUTH 72)', async (_what, authorization) => {
-    const answer = await revoke({ authorization })
-    expect(answer.statusCode).toBe(401)
-    expect(answer.headers['www-authenticate']).toBe('Basic realm="oauth"')
-    expect(answer.json().error).toBe('invalid_client')
+    const response = await revoke({ authorization })
+    expect(response.statusCode).toBe(401)
+    expect(response.headers['www-authenticate']).toBe('Basic realm="oauth"')
+    expect(response.json().error).toBe('invalid_client')
   })
 
   it('returns the same error for every failure (OAUTH 73, 74, 75, 80, 81, 122)', async () => {
@@ -92,15 +92,15 @@ describe('client authentication', () => {
       revoke({ authorization: suspended.basic }, 'grant_type=authorization_code&code=x', '/oauth2/token'),
       revoke({ authorization: suspended.basic }, 'token=x', '/oauth2/introspect'),
     ]
-    for (const answer of await Promise.all(attempts)) {
-      expect(answer.statusCode).toBe(401)
-      expect(answer.headers).toMatchObject({
+    for (const response of await Promise.all(attempts)) {
+      expect(response.statusCode).toBe(401)
+      expect(response.headers).toMatchObject({
         'content-type': 'application/json;charset=UTF-8',
         'cache-control': 'no-store',
         pragma: 'no-cache',
         'www-authenticate': 'Basic realm="oauth"',
       })
-      expect(answer.json()).toEqual({
+      expect(response.json()).toEqual({
         error: 'invalid_client',
         error_description: 'Client authentication failed.',
       })
@@ -124,20 +124,20 @@ describe('client authentication', () => {
 
   it('refuses two ways at once (OAUTH 77)', async () => {
     const { basic, clientId, clientSecret } = await anApplication(t.db)
-    const answer = await revoke(
+    const response = await revoke(
       { authorization: basic },
       `token=x&client_id=${clientId}&client_secret=${clientSecret}`,
     )
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_request')
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_request')
   })
 
   it('accepts a client_id beside HTTP Basic when it is the same (OAUTH 78)', async () => {
     const { basic, clientId } = await anApplication(t.db)
     expect((await revoke({ authorization: basic }, `token=x&client_id=${clientId}`)).statusCode).toBe(200)
-    const answer = await revoke({ authorization: basic }, 'token=x&client_id=another')
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_request')
+    const response = await revoke({ authorization: basic }, 'token=x&client_id=another')
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_request')
   })
 
   it('ignores credentials in the query (OAUTH 79)', async () => {
@@ -187,8 +187,8 @@ describe('many failed client authentications', () => {
   it('get 429 for that client from that IP, while a right secret works (OAUTH 83)', async () => {
     const { clientId, basic } = await anApplication(t.db)
     const other = await anApplication(t.db)
-    const answers = await fail(clientId, '192.0.2.1', 40)
-    expect(answers.filter(({ statusCode }) => statusCode === 401)).toHaveLength(30)
+    const responses = await fail(clientId, '192.0.2.1', 40)
+    expect(responses.filter(({ statusCode }) => statusCode === 401)).toHaveLength(30)
     const blocked = await revoke(basicOf(clientId, 'wrong'), '192.0.2.1')
     expect(blocked.statusCode).toBe(429)
     expect(Number(blocked.headers['retry-after'])).toBeGreaterThan(0)

@@ -3,7 +3,7 @@ import { findReturn } from '../../src/accounts/sign-in-returns.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { answer, authorizeLink, hiddenFields, open, responseOf } from '../support/browse.ts'
+import { authorizeLink, hiddenFields, open, responseOf, submitConsent } from '../support/browse.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 
 describe('POST /oauth2/auth', () => {
@@ -33,7 +33,7 @@ describe('POST /oauth2/auth', () => {
 
   it('sends an approved code with state and iss, by 302 (3, 40)', async () => {
     const { application, cookie, page, account } = await aQuestion()
-    const redirect = await answer(t, page, cookie, 'approve')
+    const redirect = await submitConsent(t, page, cookie, 'approve')
     expect(redirect.statusCode).toBe(302)
     expect(redirect.headers['cache-control']).toBe('no-store')
     const { code, ...rest } = responseOf(redirect)
@@ -57,7 +57,7 @@ describe('POST /oauth2/auth', () => {
       const { account, application, cookie, page } = await aQuestion()
       await t.db.query('delete from session where account_id = $1', [account.id])
       const before = await countCodes()
-      const redirect = await answer(t, page, cookie, decision)
+      const redirect = await submitConsent(t, page, cookie, decision)
       expect(redirect.statusCode).toBe(303)
       const [, id = ''] = /^\/login\?return=(.+)$/.exec(String(redirect.headers.location)) ?? []
       expect(await findReturn(t.db, id)).toBe(authorizeLink(application, { state: 's', prompt: 'consent' }))
@@ -67,7 +67,7 @@ describe('POST /oauth2/auth', () => {
 
   it('sends access_denied with state when the account denies (7)', async () => {
     const { cookie, page, account } = await aQuestion()
-    const redirect = await answer(t, page, cookie, 'deny')
+    const redirect = await submitConsent(t, page, cookie, 'deny')
     expect(redirect.statusCode).toBe(302)
     expect(responseOf(redirect)).toMatchObject({ error: 'access_denied', state: 's', iss: 'http://svc.test' })
     expect(await grantsOf(account)).toEqual([])
@@ -102,9 +102,9 @@ describe('POST /oauth2/auth', () => {
     ['deny', 'deny'],
   ])('after %s, %s gets a page that says so, and no code (44)', async (first, second) => {
     const { application, cookie, page } = await aQuestion()
-    await answer(t, page, cookie, first)
+    await submitConsent(t, page, cookie, first)
     const before = await countCodes()
-    const again = await answer(t, page, cookie, second)
+    const again = await submitConsent(t, page, cookie, second)
     expect(again.statusCode).toBe(400)
     expect(again.headers.location).toBeUndefined()
     expect(again.body).toContain('link is not accessible')
@@ -118,8 +118,10 @@ describe('POST /oauth2/auth', () => {
   it('lets one of ten racing approvals of a page count (44)', async () => {
     const { cookie, page } = await aQuestion()
     const before = (await countCodes()) ?? 0
-    const answers = await Promise.all(Array.from({ length: 10 }, () => answer(t, page, cookie, 'approve')))
-    expect(answers.filter(({ statusCode }) => statusCode === 302)).toHaveLength(1)
+    const responses = await Promise.all(
+      Array.from({ length: 10 }, () => submitConsent(t, page, cookie, 'approve')),
+    )
+    expect(responses.filter(({ statusCode }) => statusCode === 302)).toHaveLength(1)
     expect(await countCodes()).toBe(before + 1)
   })
 
@@ -130,8 +132,8 @@ describe('POST /oauth2/auth', () => {
         Array.from({ length: 4 }, () => open(t, authorizeLink(application, { scope }), cookie)),
       ),
     )
-    const answers = await Promise.all(pages.map((page) => answer(t, page, cookie, 'approve')))
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual(pages.map(() => 302))
+    const responses = await Promise.all(pages.map((page) => submitConsent(t, page, cookie, 'approve')))
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual(pages.map(() => 302))
     const grants = await grantsOf(account)
     expect(grants.map(({ scopes }) => scopes.join()).toSorted()).toEqual(
       application.scopes.flatMap((scope) => [scope, scope, scope, scope]).toSorted(),
@@ -149,7 +151,7 @@ describe('POST /oauth2/auth', () => {
     const before = await countCodes()
     const { request } = hiddenFields(page)
     for (const decision of ['approve', 'deny', 'search']) {
-      const refusal = await answer(t, other.page, other.cookie, decision, { request })
+      const refusal = await submitConsent(t, other.page, other.cookie, decision, { request })
       expect(refusal.statusCode).toBe(403)
       expect(refusal.headers.location).toBeUndefined()
     }
@@ -161,7 +163,7 @@ describe('POST /oauth2/auth', () => {
     const { page, cookie } = await aQuestion()
     await post(t.app, '/logout', cookie, { csrf_token: hiddenFields(page).csrf_token })
     const before = await countCodes()
-    const refusal = await answer(t, page, cookie, 'approve')
+    const refusal = await submitConsent(t, page, cookie, 'approve')
     expect(refusal.statusCode).toBe(303)
     expect(refusal.headers.location).toMatch(/^\/login\?return=/)
     expect(await countCodes()).toBe(before)
@@ -169,7 +171,7 @@ describe('POST /oauth2/auth', () => {
 
   it('takes nothing of the request from the form (46)', async () => {
     const { page, cookie, account } = await aQuestion({ scopes: ['account-email:r'] })
-    const redirect = await answer(t, page, cookie, 'approve', {
+    const redirect = await submitConsent(t, page, cookie, 'approve', {
       scope: 'account-profile:rw',
       redirect_uri: 'https://evil.test/',
       client_id: 'evil1234',
@@ -188,7 +190,7 @@ describe('POST /oauth2/auth', () => {
     await t.db.query(`update application set status = 'suspended' where id = $1`, [suspended.application.id])
     for (const { page, cookie } of [late, suspended]) {
       for (const decision of ['approve', 'deny', 'search']) {
-        const refusal = await answer(t, page, cookie, decision)
+        const refusal = await submitConsent(t, page, cookie, decision)
         expect(refusal.statusCode).toBe(400)
         expect(refusal.body).toContain('link is not accessible')
       }
@@ -199,7 +201,7 @@ describe('POST /oauth2/auth', () => {
     'responds to a form with %o with a 400 page',
     async (fields) => {
       const { page, cookie } = await aQuestion()
-      expect((await answer(t, page, cookie, 'approve', fields)).statusCode).toBe(400)
+      expect((await submitConsent(t, page, cookie, 'approve', fields)).statusCode).toBe(400)
     },
   )
 
@@ -245,7 +247,7 @@ describe('POST /oauth2/auth', () => {
 
     it('shows the problem beside the choice, with the focus there', async () => {
       const { page, cookie } = await aChoice()
-      const again = await answer(t, page, cookie, 'approve')
+      const again = await submitConsent(t, page, cookie, 'approve')
       const picker = again.body.split('<fieldset id="repositories"')[1]?.split('</fieldset>')[0]
       expect(picker).toContain('role="alert"')
       expect(picker?.match(/ autofocus>/g)).toHaveLength(1)
@@ -258,11 +260,13 @@ describe('POST /oauth2/auth', () => {
 
     it('grants the chosen ones, and the next approval makes a grant beside the first', async () => {
       const { account, application, cookie, page, own, shared } = await aChoice()
-      const redirect = await answer(t, page, cookie, 'approve', { repository: [own.path, shared.path] })
+      const redirect = await submitConsent(t, page, cookie, 'approve', {
+        repository: [own.path, shared.path],
+      })
       expect(redirect.statusCode).toBe(302)
       expect((await grantsOf(account))[0]?.paths).toEqual([own.path, shared.path].toSorted())
       const again = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
-      await answer(t, again, cookie, 'approve', { repository: shared.path })
+      await submitConsent(t, again, cookie, 'approve', { repository: shared.path })
       expect((await grantsOf(account)).map(({ paths }) => paths)).toEqual([
         [own.path, shared.path].toSorted(),
         [shared.path],
@@ -280,19 +284,23 @@ describe('POST /oauth2/auth', () => {
     ])('asks again when %s is chosen', async (_, choose) => {
       const choice = await aChoice()
       const before = await countCodes()
-      const again = await answer(t, choice.page, choice.cookie, 'approve', { repository: choose(choice) })
+      const again = await submitConsent(t, choice.page, choice.cookie, 'approve', {
+        repository: choose(choice),
+      })
       expect(again.statusCode).toBe(422)
       expect(again.body).toContain('Choose at least one repository')
       expect(again.body).toContain('role="alert"')
       expect(await countCodes()).toBe(before)
-      const redirect = await answer(t, again, choice.cookie, 'approve', { repository: choice.own.path })
+      const redirect = await submitConsent(t, again, choice.cookie, 'approve', {
+        repository: choice.own.path,
+      })
       expect(redirect.statusCode).toBe(302)
     })
 
     it('searches by path and description, and keeps what is ticked', async () => {
       const { page, cookie, own, shared } = await aChoice()
       const search = (text: string, repository: string[]) =>
-        answer(t, page, cookie, 'search', { search: text, repository })
+        submitConsent(t, page, cookie, 'search', { search: text, repository })
       const found = await search('SHARED', [own.path])
       expect(found.statusCode).toBe(200)
       expect(offered(found)).toEqual([`✓ ${own.path}`, shared.path])
@@ -312,7 +320,7 @@ describe('POST /oauth2/auth', () => {
       const page = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
       expect(offered(page)).toHaveLength(50)
       expect(page.body).toContain('There are more')
-      const found = await answer(t, page, cookie, 'search', {
+      const found = await submitConsent(t, page, cookie, 'search', {
         search: 'r-117',
         repository: [`${group.name}/r-003`],
       })
@@ -322,7 +330,7 @@ describe('POST /oauth2/auth', () => {
 
     it('skips the page while a chosen repository is left, and asks again when none is (47)', async () => {
       const { application, cookie, page, own } = await aChoice()
-      await answer(t, page, cookie, 'approve', { repository: own.path })
+      await submitConsent(t, page, cookie, 'approve', { repository: own.path })
       expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(302)
       await t.db.query('delete from repository where id = $1', [own.id])
       expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)

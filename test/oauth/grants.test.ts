@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { answer, authorizeLink, open, responseOf } from '../support/browse.ts'
+import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { basic } from '../support/registry-actors.ts'
 import { ask, tokenClient, works } from '../support/token-client.ts'
@@ -23,7 +23,7 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
     const codeFor = async (scope: string, repository: { path: string }) => {
       const page = await open(t, authorizeLink(application, { scope, prompt: 'consent' }), cookie)
       return String(
-        responseOf(await answer(t, page, cookie, 'approve', { repository: repository.path }))['code'],
+        responseOf(await submitConsent(t, page, cookie, 'approve', { repository: repository.path }))['code'],
       )
     }
     const consent = async (scope: string, repository: { path: string }) =>

@@ -12,13 +12,16 @@ describe('POST /oauth2/introspect', () => {
   it('tells an application about its own tokens (OAUTH 138)', async () => {
     const { tokens, account, application } = await anAuthorizedApplication(t)
     const pair = await tokens()
-    const answer = await ask(t, application, 'introspect', { token: pair.access_token, token_type_hint: 'x' })
-    expect(answer.statusCode).toBe(200)
-    expect(answer.headers).toMatchObject({
+    const response = await ask(t, application, 'introspect', {
+      token: pair.access_token,
+      token_type_hint: 'x',
+    })
+    expect(response.statusCode).toBe(200)
+    expect(response.headers).toMatchObject({
       'content-type': 'application/json;charset=UTF-8',
       'cache-control': 'no-store',
     })
-    const { iat, exp, ...rest } = answer.json()
+    const { iat, exp, ...rest } = response.json()
     expect(rest).toEqual({
       active: true,
       scope: 'account-profile:r account-email:r registry-package:rw',
@@ -60,8 +63,8 @@ describe('POST /oauth2/introspect', () => {
       active: true,
       client_id: server.clientId,
     })
-    const answer = (await ask(t, server, 'introspect', { token: personal })).json()
-    expect(answer).toMatchObject({
+    const response = (await ask(t, server, 'introspect', { token: personal })).json()
+    expect(response).toMatchObject({
       active: true,
       token_type: 'bearer',
       scope: 'repo-code:rw',
@@ -69,7 +72,7 @@ describe('POST /oauth2/introspect', () => {
       resource_scope: 'specified',
       repositories: [repository.path],
     })
-    expect(answer).not.toHaveProperty('client_id')
+    expect(response).not.toHaveProperty('client_id')
   })
 
   it('says no more than inactive about what an application must not see, or is dead (OAUTH 138)', async () => {
@@ -135,9 +138,9 @@ describe('POST /oauth2/introspect', () => {
       [mine.application, makeSecret('access'), false],
     ] as const
     const rounds = [...calls, ...calls, ...calls]
-    const answers = await Promise.all(rounds.map(([who, token]) => ask(t, who, 'introspect', { token })))
-    const told = answers
-      .map((answer) => answer.json())
+    const responses = await Promise.all(rounds.map(([who, token]) => ask(t, who, 'introspect', { token })))
+    const told = responses
+      .map((response) => response.json())
       .map(({ error, active, username }) => error ?? (active && username))
     expect(told).toEqual(rounds.map(([, , expected]) => expected))
   })

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { anAccount, password, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { answer, authorizeLink, hiddenFields, open, responseOf } from '../support/browse.ts'
+import { authorizeLink, hiddenFields, open, responseOf, submitConsent } from '../support/browse.ts'
 import { anApplication, basicOf } from '../support/oauth-actors.ts'
 import { ask, postForm, tokenClient, works } from '../support/token-client.ts'
 
@@ -25,7 +25,7 @@ describe('the log of a whole authorization', () => {
     await open(t, link)
     const cookie = await signIn(t.app, account)
     const page = await open(t, link, cookie)
-    const { code = '' } = responseOf(await answer(t, page, cookie, 'approve'))
+    const { code = '' } = responseOf(await submitConsent(t, page, cookie, 'approve'))
     await client.exchange(code)
     const old = (await client.exchange(code, { code_verifier: verifier })).json()
     const next = (await client.refresh(old.refresh_token)).json()
@@ -43,7 +43,7 @@ describe('the log of a whole authorization', () => {
     await client.revoke(next.refresh_token)
     // Also what goes wrong in the database.
     await t.db.query('alter table token_pair add constraint nothing_fits check (false) not valid')
-    const again = await answer(t, await open(t, link, cookie), cookie, 'approve')
+    const again = await submitConsent(t, await open(t, link, cookie), cookie, 'approve')
     const { code: lastCode = '' } = responseOf(again)
     expect((await client.exchange(lastCode, { code_verifier: verifier })).statusCode).toBe(500)
 

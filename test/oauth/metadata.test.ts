@@ -6,10 +6,10 @@ describe('GET /.well-known/oauth-authorization-server', () => {
   const url = '/.well-known/oauth-authorization-server'
 
   it('describes the authorization server, built from its configured address (OAUTH 137, 139)', async () => {
-    const answer = await t.app.inject({ url, headers: { host: 'evil.test' } })
-    expect(answer.statusCode).toBe(200)
-    expect(answer.headers['content-type']).toMatch(/^application\/json/)
-    expect(answer.json()).toEqual({
+    const response = await t.app.inject({ url, headers: { host: 'evil.test' } })
+    expect(response.statusCode).toBe(200)
+    expect(response.headers['content-type']).toMatch(/^application\/json/)
+    expect(response.json()).toEqual({
       issuer: 'https://auth.svc.test',
       authorization_endpoint: 'https://auth.svc.test/oauth2/auth',
       token_endpoint: 'https://auth.svc.test/oauth2/token',
@@ -29,10 +29,10 @@ describe('GET /.well-known/oauth-authorization-server', () => {
   })
 
   it('responds to other methods with 405', async () => {
-    const answer = await t.app.inject({ method: 'POST', url })
-    expect(answer.statusCode).toBe(405)
-    expect(answer.headers['allow']).toBe('GET, HEAD')
-    expect(answer.json().error).toBe('invalid_request')
+    const response = await t.app.inject({ method: 'POST', url })
+    expect(response.statusCode).toBe(405)
+    expect(response.headers['allow']).toBe('GET, HEAD')
+    expect(response.json().error).toBe('invalid_request')
   })
 })
 

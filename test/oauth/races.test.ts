@@ -39,8 +39,8 @@ describe('two processes on one database', () => {
     }
   }
 
-  const issued = (answers: LightMyRequestResponse[]): TokenResponse[] =>
-    answers.filter(({ statusCode }) => statusCode === 200).map((answer) => answer.json())
+  const issued = (responses: LightMyRequestResponse[]): TokenResponse[] =>
+    responses.filter(({ statusCode }) => statusCode === 200).map((response) => response.json())
 
   async function expectAllDead(
     pairs: TokenResponse[],
@@ -56,31 +56,31 @@ describe('two processes on one database', () => {
   it('exchange one code once (OAUTH 86)', async () => {
     const { exchange, newCode } = await anApplicationOfBoth()
     const code = await newCode()
-    const answers = await Promise.all(times(20, (i) => exchange(code, i)))
-    const statuses = answers.map(({ statusCode }) => statusCode).sort((a, b) => a - b)
+    const responses = await Promise.all(times(20, (i) => exchange(code, i)))
+    const statuses = responses.map(({ statusCode }) => statusCode).sort((a, b) => a - b)
     expect(statuses).toEqual([200, ...Array(19).fill(400)])
-    expect(await works(second, issued(answers)[0]?.access_token ?? '')).toBe(true)
+    expect(await works(second, issued(responses)[0]?.access_token ?? '')).toBe(true)
   })
 
   it('return one pair for one refresh token (OAUTH 108)', async () => {
     const { tokens, refresh } = await anApplicationOfBoth()
     const { refresh_token } = await tokens()
-    const answers = await Promise.all(times(20, (i) => refresh(refresh_token, i)))
-    expect(issued(answers)).toHaveLength(20)
-    expect(new Set(issued(answers).map((pair) => pair.access_token + pair.refresh_token)).size).toBe(1)
+    const responses = await Promise.all(times(20, (i) => refresh(refresh_token, i)))
+    expect(issued(responses)).toHaveLength(20)
+    expect(new Set(issued(responses).map((pair) => pair.access_token + pair.refresh_token)).size).toBe(1)
   })
 
   it('let no refresh slip past a revocation (OAUTH 116)', async () => {
     for (let round = 0; round < 15; round++) {
       const { tokens, refresh, revoke } = await anApplicationOfBoth()
       const old = await tokens()
-      const [revoked, ...answers] = await Promise.all([
+      const [revoked, ...responses] = await Promise.all([
         revoke(old.refresh_token, round),
         ...times(6, (i) => refresh(old.refresh_token, i)),
       ])
       expect(revoked.statusCode).toBe(200)
-      expect(answers.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 400)).toEqual([])
-      await expectAllDead([old, ...issued(answers)], refresh)
+      expect(responses.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 400)).toEqual([])
+      await expectAllDead([old, ...issued(responses)], refresh)
     }
   })
 
@@ -88,12 +88,12 @@ describe('two processes on one database', () => {
     for (let round = 0; round < 10; round++) {
       const { tokens, refresh, application } = await anApplicationOfBoth()
       const old = await tokens()
-      const [, ...answers] = await Promise.all([
+      const [, ...responses] = await Promise.all([
         setApplicationStatus(t.db, application.clientId, 'suspended'),
         ...times(6, (i) => refresh(old.refresh_token, i)),
       ])
-      expect(answers.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 401)).toEqual([])
-      await expectAllDead([old, ...issued(answers)], refresh)
+      expect(responses.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 401)).toEqual([])
+      await expectAllDead([old, ...issued(responses)], refresh)
     }
   })
 
@@ -101,12 +101,12 @@ describe('two processes on one database', () => {
     for (let round = 0; round < 10; round++) {
       const { newCode, exchange, refresh, authorization, account } = await anApplicationOfBoth()
       const codes = await Promise.all(times(6, () => newCode()))
-      const [, ...answers] = await Promise.all([
+      const [, ...responses] = await Promise.all([
         endAuthorization(t.db, authorization.id, account.id),
         ...codes.map((code, i) => exchange(code, i)),
       ])
-      expect(answers.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 400)).toEqual([])
-      await expectAllDead(issued(answers), refresh)
+      expect(responses.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 400)).toEqual([])
+      await expectAllDead(issued(responses), refresh)
       for (const code of codes) expect((await exchange(code)).statusCode).toBe(400)
     }
   })
@@ -118,12 +118,12 @@ describe('two processes on one database', () => {
       const first: TokenResponse = (await exchange(code)).json()
       const old: TokenResponse = (await refresh(first.refresh_token)).json()
       await pass(t.db, 300)
-      const answers = await Promise.all([
+      const responses = await Promise.all([
         ...times(4, (i) => refresh(old.refresh_token, i)),
         round % 2 ? exchange(code, round) : refresh(first.refresh_token, round),
       ])
-      expect(answers.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 400)).toEqual([])
-      await expectAllDead([first, old, ...issued(answers)], refresh)
+      expect(responses.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 400)).toEqual([])
+      await expectAllDead([first, old, ...issued(responses)], refresh)
     }
   })
 
@@ -143,8 +143,8 @@ describe('two processes on one database', () => {
       ]),
       revoke(pairs[5]?.refresh_token ?? ''),
     ]
-    const answers = await Promise.all([...acts, endAuthorization(t.db, authorization.id, account.id)])
-    const statuses = answers.map((answer) => answer?.statusCode ?? 0)
+    const responses = await Promise.all([...acts, endAuthorization(t.db, authorization.id, account.id)])
+    const statuses = responses.map((response) => response?.statusCode ?? 0)
     expect(statuses.filter((status) => status >= 500)).toEqual([])
   })
 })

@@ -28,8 +28,8 @@ describe('an access token as the password of svc at a registry', () => {
 
   it('is held to its scopes (OAUTH 135)', async () => {
     const { pull } = await aVisit(['account-profile:r'])
-    const answer = await pull()
-    expect(answer.statusCode).toBe(403)
-    expect(answer.json()).toMatchObject({ errcode: 16, errmsg: 'not authorized' })
+    const response = await pull()
+    expect(response.statusCode).toBe(403)
+    expect(response.json()).toMatchObject({ errcode: 16, errmsg: 'not authorized' })
   })
 })

@@ -12,14 +12,14 @@ describe('POST /oauth2/revoke', () => {
     const { tokens, revoke, refresh, newCode, exchange, authorization } = await anAuthorizedApplication(t)
     const [one, other] = [await tokens(), await tokens()]
     const unused = await newCode()
-    const answer = await revoke(one.refresh_token)
-    expect(answer.statusCode).toBe(200)
-    expect(answer.headers).toMatchObject({
+    const response = await revoke(one.refresh_token)
+    expect(response.statusCode).toBe(200)
+    expect(response.headers).toMatchObject({
       'content-type': 'application/json;charset=UTF-8',
       'cache-control': 'no-store',
       pragma: 'no-cache',
     })
-    expect(answer.body).toBe('{}')
+    expect(response.body).toBe('{}')
     for (const pair of [one, other]) {
       expect(await works(t, pair.access_token)).toBe(false)
       expect((await refresh(pair.refresh_token)).json().error).toBe('invalid_grant')
@@ -35,16 +35,16 @@ describe('POST /oauth2/revoke', () => {
   it('refuses a repeated hint (OAUTH 59)', async () => {
     const { basic } = await anApplication(t.db)
     const body = 'token=a&token_type_hint=access_token&token_type_hint=access_token'
-    const answer = await postForm(t, '/oauth2/revoke', body, { authorization: basic })
-    expect([answer.statusCode, answer.json().error]).toEqual([400, 'invalid_request'])
+    const response = await postForm(t, '/oauth2/revoke', body, { authorization: basic })
+    expect([response.statusCode, response.json().error]).toEqual([400, 'invalid_request'])
   })
 
   it('ends only itself with a live access token (OAUTH 119)', async () => {
     const { tokens, revoke, refresh } = await anAuthorizedApplication(t)
     const [one, other] = [await tokens(), await tokens()]
-    const answer = await revoke(one.access_token)
-    expect(answer.statusCode).toBe(200)
-    expect(answer.body).toBe('{}')
+    const response = await revoke(one.access_token)
+    expect(response.statusCode).toBe(200)
+    expect(response.body).toBe('{}')
     expect(await works(t, one.access_token)).toBe(false)
     expect(await works(t, other.access_token)).toBe(true)
     const next = await refresh(one.refresh_token)
@@ -57,9 +57,9 @@ describe('POST /oauth2/revoke', () => {
     'responds with 200 to a token that is unknown (OAUTH 120): %s',
     async (token) => {
       const { revoke } = await anAuthorizedApplication(t)
-      const answer = await revoke(token)
-      expect(answer.statusCode).toBe(200)
-      expect(answer.body).toBe('{}')
+      const response = await revoke(token)
+      expect(response.statusCode).toBe(200)
+      expect(response.body).toBe('{}')
     },
   )
 
@@ -79,9 +79,9 @@ describe('POST /oauth2/revoke', () => {
     const personal = await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })
     const stranger = await anApplication(t.db)
     for (const token of [pair.access_token, pair.refresh_token, personal]) {
-      const answer = await ask(t, stranger, 'revoke', { token })
-      expect(answer.statusCode).toBe(200)
-      expect(answer.body).toBe('{}')
+      const response = await ask(t, stranger, 'revoke', { token })
+      expect(response.statusCode).toBe(200)
+      expect(response.body).toBe('{}')
     }
     expect(await works(t, pair.access_token)).toBe(true)
     expect(await works(t, personal)).toBe(true)
@@ -90,18 +90,21 @@ describe('POST /oauth2/revoke', () => {
   it('responds with 401 as SPEC 4.3 says when the client is not who it says (OAUTH 122)', async () => {
     const { tokens } = await anAuthorizedApplication(t)
     const pair = await tokens()
-    const answer = await postForm(t, '/oauth2/revoke', `token=${pair.refresh_token}`)
-    expect(answer.statusCode).toBe(401)
-    expect(answer.headers['content-type']).toMatch(/^application\/json/)
-    expect(answer.json()).toEqual({ error: 'invalid_client', error_description: expect.any(String) })
+    const response = await postForm(t, '/oauth2/revoke', `token=${pair.refresh_token}`)
+    expect(response.statusCode).toBe(401)
+    expect(response.headers['content-type']).toMatch(/^application\/json/)
+    expect(response.json()).toEqual({ error: 'invalid_client', error_description: expect.any(String) })
     expect(await works(t, pair.access_token)).toBe(true)
   })
 
   it('wants a token (OAUTH 124)', async () => {
     const { revoke, application } = await anAuthorizedApplication(t)
-    for (const answer of [await revoke(''), await ask(t, application, 'revoke', { token_type_hint: 'x' })]) {
-      expect(answer.statusCode).toBe(400)
-      expect(answer.json().error).toBe('invalid_request')
+    for (const response of [
+      await revoke(''),
+      await ask(t, application, 'revoke', { token_type_hint: 'x' }),
+    ]) {
+      expect(response.statusCode).toBe(400)
+      expect(response.json().error).toBe('invalid_request')
     }
   })
 
@@ -128,14 +131,14 @@ describe('POST /oauth2/revoke', () => {
 
   it('refuses JSON (OAUTH 127)', async () => {
     const { application } = await anAuthorizedApplication(t)
-    const answer = await t.app.inject({
+    const response = await t.app.inject({
       method: 'POST',
       url: '/oauth2/revoke',
       headers: { authorization: application.basic },
       payload: { token: 'x' },
     })
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_request')
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_request')
   })
 
   it('ends the whole authorization with a superseded refresh token in its grace (OAUTH 128)', async () => {

@@ -14,7 +14,7 @@ describe('token requests that arrive together', () => {
     return { ...actor, pairs }
   }
 
-  const statusesOf = (answers: LightMyRequestResponse[]) => answers.map(({ statusCode }) => statusCode)
+  const statusesOf = (responses: LightMyRequestResponse[]) => responses.map(({ statusCode }) => statusCode)
 
   it('fail alone when the database refuses one of them', async () => {
     const { pairs, refresh } = await manyPairs(12)
@@ -22,10 +22,10 @@ describe('token requests that arrive together', () => {
     await t.db.query(
       `alter table token_pair add constraint this_one_fails check (refresh_hash <> '\\x${bad}' or superseded_at is null) not valid`,
     )
-    const answers = await Promise.all(pairs.map(({ refresh_token }) => refresh(refresh_token)))
+    const responses = await Promise.all(pairs.map(({ refresh_token }) => refresh(refresh_token)))
     await t.db.query('alter table token_pair drop constraint this_one_fails')
-    expect(statusesOf(answers)).toEqual(pairs.map((_, i) => (i === 5 ? 500 : 200)))
-    const issued = answers.filter((_, i) => i !== 5).map((answer) => answer.json<TokenResponse>())
+    expect(statusesOf(responses)).toEqual(pairs.map((_, i) => (i === 5 ? 500 : 200)))
+    const issued = responses.filter((_, i) => i !== 5).map((response) => response.json<TokenResponse>())
     for (const { access_token } of issued) expect(await works(t, access_token)).toBe(true)
     expect((await refresh(pairs[5]?.refresh_token ?? '')).statusCode).toBe(200)
   })
@@ -54,23 +54,25 @@ describe('token requests that arrive together', () => {
                           where datname = current_database() and wait_event_type = 'Lock'`
     await expect.poll(async () => (await t.db.query(inTheMiddle)).rowCount).toBe(2)
     await t.db.query(`select pg_terminate_backend(pid) from (${inTheMiddle}) as waiting`)
-    const answers = await waiting
+    const responses = await waiting
     await holder.query('rollback')
     holder.release()
 
-    const broken = answers.filter(({ statusCode }) => statusCode !== 200)
+    const broken = responses.filter(({ statusCode }) => statusCode !== 200)
     expect(broken.length).toBeGreaterThan(2)
-    for (const answer of broken) {
-      expect(answer.statusCode).toBe(503)
-      expect(answer.headers['retry-after']).toBe('5')
-      expect(answer.json().error).toBe('temporarily_unavailable')
+    for (const response of broken) {
+      expect(response.statusCode).toBe(503)
+      expect(response.headers['retry-after']).toBe('5')
+      expect(response.json().error).toBe('temporarily_unavailable')
     }
     const again = await Promise.all([
       ...pairs.map(({ refresh_token }) => refresh(refresh_token)),
-      ...codes.filter((_, i) => answers[12 + i]?.statusCode !== 200).map((code) => exchange(code)),
+      ...codes.filter((_, i) => responses[12 + i]?.statusCode !== 200).map((code) => exchange(code)),
     ])
     expect(new Set(statusesOf(again))).toEqual(new Set([200]))
-    const first = answers.slice(0, 12).map((answer) => answer.json<Partial<TokenResponse>>().access_token)
+    const first = responses
+      .slice(0, 12)
+      .map((response) => response.json<Partial<TokenResponse>>().access_token)
     for (const [i, token] of first.entries()) {
       if (token !== undefined) expect(again[i]?.json<TokenResponse>().access_token).toBe(token)
     }

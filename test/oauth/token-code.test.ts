@@ -14,14 +14,14 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
 
   it('returns a pair, in the form of SPEC 4.2 (OAUTH 51, 52, 53, 84)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
-    const answer = await exchange(await newCode())
-    expect(answer.statusCode).toBe(200)
-    expect(answer.headers).toMatchObject({
+    const response = await exchange(await newCode())
+    expect(response.statusCode).toBe(200)
+    expect(response.headers).toMatchObject({
       'content-type': 'application/json;charset=UTF-8',
       'cache-control': 'no-store',
       pragma: 'no-cache',
     })
-    expect(answer.json()).toEqual({
+    expect(response.json()).toEqual({
       access_token: expect.stringMatching(/^svca_[0-9A-Za-z]{49}$/),
       token_type: 'bearer',
       expires_in: 28_800,
@@ -37,9 +37,9 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     const second = (await refresh(first.refresh_token)).json()
     const other = await tokens()
     await pass(t.db, 4)
-    const answer = await exchange(code)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_grant')
+    const response = await exchange(code)
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_grant')
     expect(await works(t, first.access_token)).toBe(false)
     expect(await works(t, second.access_token)).toBe(false)
     expect((await refresh(second.refresh_token)).json().error).toBe('invalid_grant')
@@ -49,11 +49,11 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
   it('lets one of twenty racing requests win, and leaves its pair alive (OAUTH 86)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const code = await newCode()
-    const answers = await Promise.all(Array.from({ length: 20 }, () => exchange(code)))
-    const won = answers.filter(({ statusCode }) => statusCode === 200)
+    const responses = await Promise.all(Array.from({ length: 20 }, () => exchange(code)))
+    const won = responses.filter(({ statusCode }) => statusCode === 200)
     expect(won).toHaveLength(1)
-    const lost = answers.filter(({ statusCode }) => statusCode !== 200)
-    expect(lost.map((answer) => answer.json().error)).toEqual(Array(19).fill('invalid_grant'))
+    const lost = responses.filter(({ statusCode }) => statusCode !== 200)
+    expect(lost.map((response) => response.json().error)).toEqual(Array(19).fill('invalid_grant'))
     expect(await works(t, won[0]?.json().access_token)).toBe(true)
   })
 
@@ -61,9 +61,9 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const code = await newCode()
     await pass(t.db, 600)
-    const answer = await exchange(code)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_grant')
+    const response = await exchange(code)
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_grant')
   })
 
   it('refuses the code of another application, and harms nothing by it (OAUTH 88)', async () => {
@@ -87,10 +87,10 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
   ])('%s', async (_what, redirectUri, status) => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const code = await newCode({ redirectUri: 'https://app.example.com/cb?x=1' })
-    const answer = await exchange(code, { redirect_uri: redirectUri })
-    expect(answer.statusCode).toBe(status)
+    const response = await exchange(code, { redirect_uri: redirectUri })
+    expect(response.statusCode).toBe(status)
     if (status === 400) {
-      expect(answer.json().error).toBe('invalid_grant')
+      expect(response.json().error).toBe('invalid_grant')
       expect((await exchange(code)).statusCode).toBe(200)
     }
   })
@@ -104,9 +104,9 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
 
   it('wants a code (OAUTH 93)', async () => {
     const { exchange } = await anAuthorizedApplication(t)
-    const answer = await exchange('')
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json()).toEqual({
+    const response = await exchange('')
+    expect(response.statusCode).toBe(400)
+    expect(response.json()).toEqual({
       error: 'invalid_request',
       error_description: 'The parameter code is missing.',
     })
@@ -116,9 +116,9 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     'refuses garbage (OAUTH 94): %#',
     async (code) => {
       const { exchange } = await anAuthorizedApplication(t)
-      const answer = await exchange(code)
-      expect(answer.statusCode).toBe(400)
-      expect(answer.json().error).toBe('invalid_grant')
+      const response = await exchange(code)
+      expect(response.statusCode).toBe(400)
+      expect(response.json().error).toBe('invalid_grant')
     },
   )
 
@@ -132,52 +132,55 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const code = await newCode({ codeChallenge })
     for (const wrong of ['', 'x', verifier.toLowerCase(), codeChallenge, 'é'.repeat(43)]) {
-      const answer = await exchange(code, { code_verifier: wrong })
-      expect(answer.statusCode).toBe(400)
-      expect(answer.json().error).toBe('invalid_grant')
+      const response = await exchange(code, { code_verifier: wrong })
+      expect(response.statusCode).toBe(400)
+      expect(response.json().error).toBe('invalid_grant')
     }
     expect((await exchange(code, { code_verifier: verifier })).statusCode).toBe(200)
   })
 
   it('refuses a code_verifier for a code without challenge (OAUTH 97)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
-    const answer = await exchange(await newCode(), { code_verifier: verifier })
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_grant')
+    const response = await exchange(await newCode(), { code_verifier: verifier })
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_grant')
   })
 
   it('wants the client secret also with PKCE (OAUTH 98)', async () => {
     const { newCode, application } = await anAuthorizedApplication(t)
     const code = await newCode({ codeChallenge })
     const form = { grant_type: 'authorization_code', code, code_verifier: verifier }
-    const answer = await ask(t, { basic: 'Bearer x' }, 'token', { ...form, client_id: application.clientId })
-    expect(answer.statusCode).toBe(401)
-    expect(answer.json().error).toBe('invalid_client')
+    const response = await ask(t, { basic: 'Bearer x' }, 'token', {
+      ...form,
+      client_id: application.clientId,
+    })
+    expect(response.statusCode).toBe(401)
+    expect(response.json().error).toBe('invalid_client')
   })
 
   it('ignores a scope (OAUTH 99)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const code = await newCode({ scopes: ['account-profile:r'] })
-    const answer = await exchange(code, { scope: 'repo-delete:rw nonsense' })
-    expect(answer.json().scope).toBe('account-profile:r')
+    const response = await exchange(code, { scope: 'repo-delete:rw nonsense' })
+    expect(response.json().scope).toBe('account-profile:r')
   })
 
   it('refuses the code of an account that was disabled after the consent (OAUTH 100)', async () => {
     const { exchange, newCode, account } = await anAuthorizedApplication(t)
     const code = await newCode()
     await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
-    const answer = await exchange(code)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_grant')
+    const response = await exchange(code)
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_grant')
   })
 
   it('refuses a suspended application, and the code of one approved again is still good (OAUTH 80, 100)', async () => {
     const { exchange, newCode, application } = await anAuthorizedApplication(t)
     const code = await newCode()
     await setApplicationStatus(t.db, application.clientId, 'suspended')
-    const answer = await exchange(code)
-    expect(answer.statusCode).toBe(401)
-    expect(answer.json().error).toBe('invalid_client')
+    const response = await exchange(code)
+    expect(response.statusCode).toBe(401)
+    expect(response.json().error).toBe('invalid_client')
     await setApplicationStatus(t.db, application.clientId, 'approved')
     expect((await exchange(code)).statusCode).toBe(200)
   })
@@ -191,10 +194,10 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
 
   it('ignores resource and authorization_details (OAUTH 139)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
-    const answer = await exchange(await newCode(), {
+    const response = await exchange(await newCode(), {
       resource: 'https://x.example',
       authorization_details: '[{}]',
     })
-    expect(answer.statusCode).toBe(200)
+    expect(response.statusCode).toBe(200)
   })
 })

@@ -16,9 +16,9 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
   it('returns a new pair with the full lifetimes (OAUTH 101)', async () => {
     const { refresh, old } = await aPair()
     await pass(t.db, 3600)
-    const answer = await refresh(old.refresh_token)
-    expect(answer.statusCode).toBe(200)
-    const next = answer.json()
+    const response = await refresh(old.refresh_token)
+    expect(response.statusCode).toBe(200)
+    const next = response.json()
     expect(next).toMatchObject({ token_type: 'bearer', expires_in: 28_800, scope: old.scope })
     expect(next.access_token).not.toBe(old.access_token)
     expect(next.refresh_token).not.toBe(old.refresh_token)
@@ -61,9 +61,9 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     const next = (await refresh(old.refresh_token)).json()
     const beside = await tokens()
     await pass(t.db, 300)
-    const answer = await refresh(old.refresh_token)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_grant')
+    const response = await refresh(old.refresh_token)
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_grant')
     for (const pair of [next, beside]) {
       expect(await works(t, pair.access_token)).toBe(false)
       expect((await refresh(pair.refresh_token)).json().error).toBe('invalid_grant')
@@ -95,10 +95,10 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
 
   it('returns one pair to twenty racing requests, stored once (OAUTH 108)', async () => {
     const { refresh, old, authorization } = await aPair()
-    const answers = await Promise.all(Array.from({ length: 20 }, () => refresh(old.refresh_token)))
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual(Array(20).fill(200))
-    expect(new Set(answers.map((answer) => answer.json().access_token)).size).toBe(1)
-    expect(new Set(answers.map((answer) => answer.json().refresh_token)).size).toBe(1)
+    const responses = await Promise.all(Array.from({ length: 20 }, () => refresh(old.refresh_token)))
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual(Array(20).fill(200))
+    expect(new Set(responses.map((response) => response.json().access_token)).size).toBe(1)
+    expect(new Set(responses.map((response) => response.json().refresh_token)).size).toBe(1)
     const { rows } = await t.db.query(
       'select count(*)::integer as pairs from token_pair where authorization_id = $1',
       [authorization.id],
@@ -109,9 +109,9 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
   it('refuses one older than 180 days (OAUTH 109)', async () => {
     const { refresh, old } = await aPair()
     await pass(t.db, 15_552_000)
-    const answer = await refresh(old.refresh_token)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_grant')
+    const response = await refresh(old.refresh_token)
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_grant')
   })
 
   it('refuses the token of another application, and revokes nothing (OAUTH 110)', async () => {
@@ -119,9 +119,9 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     const thief = await anApplication(t.db)
     const steal = () =>
       ask(t, thief, 'token', { grant_type: 'refresh_token', refresh_token: old.refresh_token })
-    const answer = await steal()
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_grant')
+    const response = await steal()
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_grant')
     const next = (await refresh(old.refresh_token)).json()
     await pass(t.db, 301)
     await steal()
@@ -130,9 +130,9 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
 
   it('takes no token for one of another kind (OAUTH 111)', async () => {
     const { refresh, old } = await aPair()
-    const answer = await refresh(old.access_token)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_grant')
+    const response = await refresh(old.access_token)
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_grant')
     expect(await works(t, old.refresh_token)).toBe(false)
   })
 
@@ -156,9 +156,9 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     'account-profile:r  account-email:r',
   ])('refuses a wider scope, and the token stays good (OAUTH 113): %s', async (scope) => {
     const { refresh, old } = await aPair()
-    const answer = await refresh(old.refresh_token, { scope })
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_scope')
+    const response = await refresh(old.refresh_token, { scope })
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_scope')
     const { rows } = await t.db.query('select superseded_at from token_pair where refresh_hash = $1', [
       hashSecret(old.refresh_token),
     ])

@@ -25,16 +25,19 @@ describe('POST /oauth2/token', () => {
     'responds to %s with 405 and reads no credentials from the query (OAUTH 54, 127)',
     async (method) => {
       for (const endpoint of ['token', 'revoke', 'introspect']) {
-        const answer = await t.app.inject({ method, url: `/oauth2/${endpoint}?client_id=a&client_secret=b` })
-        expect(answer.statusCode).toBe(405)
-        expect(answer.headers).toMatchObject({
+        const response = await t.app.inject({
+          method,
+          url: `/oauth2/${endpoint}?client_id=a&client_secret=b`,
+        })
+        expect(response.statusCode).toBe(405)
+        expect(response.headers).toMatchObject({
           allow: 'POST',
           'cache-control': 'no-store',
           pragma: 'no-cache',
         })
         if (method === 'HEAD') continue
-        expect(answer.headers['content-type']).toBe('application/json;charset=UTF-8')
-        expect(answer.json().error).toBe('invalid_request')
+        expect(response.headers['content-type']).toBe('application/json;charset=UTF-8')
+        expect(response.json().error).toBe('invalid_request')
       }
     },
   )
@@ -61,10 +64,10 @@ describe('POST /oauth2/token', () => {
     ['a body of separators', '&&&=&', form],
   ])('refuses %s (OAUTH 56)', async (_what, payload, type) => {
     const { send } = await aRequest()
-    const answer = await send(payload, { 'content-type': type })
-    expect(answer.statusCode).toBe(400)
-    expect(answer.headers['content-type']).toBe('application/json;charset=UTF-8')
-    expect(answer.json()).toEqual({
+    const response = await send(payload, { 'content-type': type })
+    expect(response.statusCode).toBe(400)
+    expect(response.headers['content-type']).toBe('application/json;charset=UTF-8')
+    expect(response.json()).toEqual({
       error: 'invalid_request',
       error_description: expect.stringMatching(describable),
     })
@@ -73,14 +76,14 @@ describe('POST /oauth2/token', () => {
   it('refuses a body without content type, and no body at all (OAUTH 56)', async () => {
     const { basic } = await anApplication(t.db)
     for (const payload of ['grant_type=refresh_token', undefined]) {
-      const answer = await t.app.inject({
+      const response = await t.app.inject({
         method: 'POST',
         url: '/oauth2/token',
         headers: { authorization: basic },
         ...(payload !== undefined && { payload }),
       })
-      expect(answer.statusCode).toBe(400)
-      expect(answer.json().error).toBe('invalid_request')
+      expect(response.statusCode).toBe(400)
+      expect(response.json().error).toBe('invalid_request')
     }
   })
 
@@ -147,21 +150,21 @@ describe('POST /oauth2/token', () => {
     ],
   ])('refuses %s', async (_what, body, error) => {
     const { send } = await aRequest()
-    const answer = await send(body)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.headers).toMatchObject({
+    const response = await send(body)
+    expect(response.statusCode).toBe(400)
+    expect(response.headers).toMatchObject({
       'content-type': 'application/json;charset=UTF-8',
       'cache-control': 'no-store',
       pragma: 'no-cache',
     })
-    expect(answer.json()).toEqual({ error, error_description: expect.stringMatching(describable) })
+    expect(response.json()).toEqual({ error, error_description: expect.stringMatching(describable) })
   })
 
   it('refuses raw bytes that are no UTF-8 (OAUTH 62)', async () => {
     const { send, body } = await aRequest()
-    const answer = await send(Buffer.concat([Buffer.from(body), Buffer.from([0xff, 0xfe])]))
-    expect(answer.statusCode).toBe(400)
-    expect(answer.json().error).toBe('invalid_request')
+    const response = await send(Buffer.concat([Buffer.from(body), Buffer.from([0xff, 0xfe])]))
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toBe('invalid_request')
   })
 
   it('ignores unknown parameters, also repeated ones (OAUTH 60)', async () => {
@@ -176,10 +179,10 @@ describe('POST /oauth2/token', () => {
 
   it('refuses a body over 64 kB (OAUTH 63)', async () => {
     const { send, body } = await aRequest()
-    const answer = await send(`${body}&x=${'x'.repeat(64 * 1024)}`)
-    expect(answer.statusCode).toBe(413)
-    expect(answer.headers['content-type']).toBe('application/json;charset=UTF-8')
-    expect(answer.json().error).toBe('invalid_request')
+    const response = await send(`${body}&x=${'x'.repeat(64 * 1024)}`)
+    expect(response.statusCode).toBe(413)
+    expect(response.headers['content-type']).toBe('application/json;charset=UTF-8')
+    expect(response.json().error).toBe('invalid_request')
   })
 
   it('takes names that mean something elsewhere for plain names (OAUTH 64)', async () => {
@@ -192,15 +195,15 @@ describe('POST /oauth2/token', () => {
   it('puts only the allowed characters into descriptions, whatever was sent (OAUTH 65)', async () => {
     const { send } = await aRequest()
     for (const odd of ['"', '\\', 'é', '%0d%0a', '<script>']) {
-      const answer = await send(`grant_type=${odd}`)
-      expect(answer.json().error_description).toMatch(describable)
+      const response = await send(`grant_type=${odd}`)
+      expect(response.json().error_description).toMatch(describable)
     }
   })
 
   it('gives no cross-origin access (OAUTH 67)', async () => {
     const { send, body } = await aRequest()
-    const answer = await send(body, { origin: 'https://elsewhere.example' })
-    expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([])
+    const response = await send(body, { origin: 'https://elsewhere.example' })
+    expect(Object.keys(response.headers).filter((name) => name.startsWith('access-control'))).toEqual([])
   })
 })
 
@@ -215,12 +218,12 @@ describe('an unknown path under /oauth2', () => {
     '/oauth2/token/x',
     '/oauth2/%zz',
     '/oauth2/%00',
-  ])('is answered in OAuth’s dialect: %s', async (url) => {
+  ])('gets an error in the format of OAuth: %s', async (url) => {
     for (const method of ['GET', 'POST', 'DELETE'] as const) {
-      const answer = await t.app.inject({ method, url })
-      expect([400, 404]).toContain(answer.statusCode)
-      expect(answer.headers['content-type']).toBe('application/json;charset=UTF-8')
-      expect(answer.json()).toEqual({
+      const response = await t.app.inject({ method, url })
+      expect([400, 404]).toContain(response.statusCode)
+      expect(response.headers['content-type']).toBe('application/json;charset=UTF-8')
+      expect(response.json()).toEqual({
         error: 'invalid_request',
         error_description: expect.stringMatching(describable),
       })
@@ -239,13 +242,13 @@ describe('a fault of the server', () => {
       ['revoke', 'token'],
       ['introspect', 'token'],
     ] as const) {
-      const answer = await ask(t, application, endpoint, { grant_type: 'refresh_token', [parameter]: 'x' })
-      expect(answer.statusCode).toBe(500)
-      expect(answer.headers).toMatchObject({
+      const response = await ask(t, application, endpoint, { grant_type: 'refresh_token', [parameter]: 'x' })
+      expect(response.statusCode).toBe(500)
+      expect(response.headers).toMatchObject({
         'content-type': 'application/json;charset=UTF-8',
         'cache-control': 'no-store',
       })
-      expect(answer.json()).toEqual({
+      expect(response.json()).toEqual({
         error: 'server_error',
         error_description: 'The server failed to process this request.',
       })

@@ -44,13 +44,13 @@ describe('withdrawing an authorization', () => {
       const { tokens, refresh, newCode, exchange, withdraw } = await aGrant()
       const { refresh_token } = await tokens()
       const codes = await Promise.all(Array.from({ length: 6 }, () => newCode()))
-      const [answers] = await Promise.all([
+      const [responses] = await Promise.all([
         Promise.all([...codes.map((code) => exchange(code)), refresh(refresh_token), refresh(refresh_token)]),
         withdraw(),
       ])
-      for (const answer of answers) {
-        expect(answer.statusCode).toBeOneOf([200, 400])
-        if (answer.statusCode === 200) expect(await works(t, answer.json().access_token)).toBe(false)
+      for (const response of responses) {
+        expect(response.statusCode).toBeOneOf([200, 400])
+        if (response.statusCode === 200) expect(await works(t, response.json().access_token)).toBe(false)
       }
     }
   })

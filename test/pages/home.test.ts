@@ -15,10 +15,10 @@ describe('GET /', () => {
   const t = useApp()
 
   it('offers to sign in', async () => {
-    const answer = await t.app.inject('/')
-    expect(answer.statusCode).toBe(200)
-    expect(answer.body).toContain('href="/login"')
-    expect(answer.cookies).toEqual([])
+    const response = await t.app.inject('/')
+    expect(response.statusCode).toBe(200)
+    expect(response.body).toContain('href="/login"')
+    expect(response.cookies).toEqual([])
   })
 
   it("lists the account's repositories, through their group too, and no others", async () => {

@@ -62,9 +62,9 @@ describe('/new/group', () => {
     'refuses the name “%s” with a reason',
     async (name) => {
       const { send } = await aVisitor()
-      const answer = await send('/new/group', { name })
-      expect(answer.statusCode).toBe(400)
-      expect(answer.body).toContain('role="alert"')
+      const response = await send('/new/group', { name })
+      expect(response.statusCode).toBe(400)
+      expect(response.body).toContain('role="alert"')
     },
   )
 

@@ -58,9 +58,9 @@ describe('GET /<group>/<name>', () => {
 
   it('shows a public repository to anybody', async () => {
     const repository = await aRepository(t.db, { visibility: 'public' })
-    const answer = await look(`/${repository.path}`)
-    expect(answer.statusCode).toBe(200)
-    expect(answer.body).toContain(`href="/login?page=%2F${repository.path.replace('/', '%2F')}"`)
+    const response = await look(`/${repository.path}`)
+    expect(response.statusCode).toBe(200)
+    expect(response.body).toContain(`href="/login?page=%2F${repository.path.replace('/', '%2F')}"`)
   })
 
   it('says the same of a private repository of others and of none', async () => {
@@ -173,9 +173,9 @@ describe('GET /<group>/<name>', () => {
   it.each(['/a%00b/c', '/acme/php?q=%00', '/acme/php?q=a&q=b', '/ACME/PHP', '/acme/%20'])(
     'responds to %s with a page',
     async (url) => {
-      const answer = await look(url)
-      expect([400, 404]).toContain(answer.statusCode)
-      expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+      const response = await look(url)
+      expect([400, 404]).toContain(response.statusCode)
+      expect(response.headers['content-type']).toBe('text/html; charset=utf-8')
     },
   )
 

@@ -113,13 +113,13 @@ describe('an upload whose server is killed (kill -9)', () => {
     const registry = await aRegistry()
     const server = await start()
     await whileLocked(table, 'exclusive', async () => {
-      const answer = registry.push(server).catch(() => 'none')
+      const response = registry.push(server).catch(() => 'none')
       await untilItWaits()
       const sha256 = createHash('sha256').update(registry.zip).digest('hex')
       // A background job may be the one that waits: the upload has come this far when its archive is kept.
       await expect.poll(() => listFiles('archives')).toContain(join(sha256.slice(0, 2), `${sha256}.zip`))
       await kill(server)
-      expect(await answer).toBe('none')
+      expect(await response).toBe('none')
     })
     await expectNothingPublished(registry)
   })

@@ -36,7 +36,7 @@ describe('RegistryError', () => {
     [14, 503],
     [15, 500],
     [16, 401],
-  ] as const)('answers errcode %i with status %i (COMPOSER D)', (code, status) => {
+  ] as const)('sends errcode %i with status %i (COMPOSER D)', (code, status) => {
     expect(new RegistryError(code, 'refused').status).toBe(status)
   })
 

@@ -213,7 +213,7 @@ function verdictOf(access: Access, act: Act): string {
   return judge(access, { ...access, id: access.repositoryId as string }, act)
 }
 
-/** How the registry answers a pull, and an upload of no archive: with 400 once it is admitted. */
+/** How the registry responds to a pull, and to an upload without an archive: 400 if the upload is permitted. */
 async function statusesFor(token: string | null, path: string): Promise<{ pull: number; push: number }> {
   const headers = token === null ? {} : { authorization: basic(token) }
   const pull = await t.app.inject({ url: `/${path}/-/packages/packages.json`, headers })

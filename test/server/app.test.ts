@@ -21,18 +21,18 @@ describe('a URL that cannot be decoded', () => {
     ['/oauth2/%zz', 'application/json;charset=UTF-8', { error: 'invalid_request' }],
     ['/api/%zz', 'application/json; charset=utf-8', { errcode: 3 }],
     ['/acme/php/-/packages/p2/%zz.json', 'application/json', { errcode: 3 }],
-  ])('is answered in the format of its scope: %s', async (url, type, body) => {
-    const answer = await t.app.inject(url)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.headers['content-type']).toBe(type)
-    expect(answer.json()).toMatchObject(body)
+  ])('gets an error in the format of its scope: %s', async (url, type, body) => {
+    const response = await t.app.inject(url)
+    expect(response.statusCode).toBe(400)
+    expect(response.headers['content-type']).toBe(type)
+    expect(response.json()).toMatchObject(body)
   })
 
   it('gets a page everywhere else', async () => {
-    const answer = await t.app.inject('/acme/%zz')
-    expect(answer.statusCode).toBe(400)
-    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
-    expect(answer.headers['content-security-policy']).toBeDefined()
+    const response = await t.app.inject('/acme/%zz')
+    expect(response.statusCode).toBe(400)
+    expect(response.headers['content-type']).toBe('text/html; charset=utf-8')
+    expect(response.headers['content-security-policy']).toBeDefined()
   })
 })
 
@@ -43,18 +43,18 @@ describe('a method that nobody knows', () => {
     ['/oauth2/token', 'application/json;charset=UTF-8', { error: 'invalid_request' }],
     ['/api/user', 'application/json; charset=utf-8', { errcode: 5 }],
     ['/acme/php/-/packages/packages.json', 'application/json', { errcode: 5 }],
-  ])('is answered in the format of its scope: %s', async (url, type, body) => {
-    const answer = await t.app.inject({ method: 'PROPFIND', url })
-    expect(answer.statusCode).toBe(404)
-    expect(answer.headers['content-type']).toBe(type)
-    expect(answer.json()).toMatchObject(body)
+  ])('gets an error in the format of its scope: %s', async (url, type, body) => {
+    const response = await t.app.inject({ method: 'PROPFIND', url })
+    expect(response.statusCode).toBe(404)
+    expect(response.headers['content-type']).toBe(type)
+    expect(response.json()).toMatchObject(body)
   })
 
   it('gets a page everywhere else', async () => {
-    const answer = await t.app.inject({ method: 'PROPFIND', url: '/acme/php' })
-    expect(answer.statusCode).toBe(404)
-    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
-    expect(answer.headers['content-security-policy']).toBeDefined()
+    const response = await t.app.inject({ method: 'PROPFIND', url: '/acme/php' })
+    expect(response.statusCode).toBe(404)
+    expect(response.headers['content-type']).toBe('text/html; charset=utf-8')
+    expect(response.headers['content-security-policy']).toBeDefined()
   })
 })
 
@@ -118,12 +118,12 @@ describe('a request that names the host in its first line', () => {
     ['http://svc.test/login?return=x', 200, 'text/html; charset=utf-8'],
     ['http://svc.test?q', 200, 'text/html; charset=utf-8'],
   ])('is that for its path: %s', async (target, status, type) => {
-    const [answer, direct] = await Promise.all([
+    const [response, direct] = await Promise.all([
       exchangeBytes(t.app, target),
       t.app.inject(target.replace(/^http:\/\/[^/?]*\/?/i, '/')),
     ])
-    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
-    expect(answer.toLowerCase()).toContain(`content-type: ${type}`)
+    expect(response).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
+    expect(response.toLowerCase()).toContain(`content-type: ${type}`)
     expect(direct.statusCode).toBe(status)
   })
 })
@@ -154,7 +154,7 @@ describe('a hidden repository and a missing one', () => {
     'providers/acme/lib.json',
     'metadata/changes.json?since=1',
     `dist/acme/lib/1.0.0/${'a'.repeat(64)}.zip`,
-  ])('get the same answer to %s from the same statements', async (below) => {
+  ])('get the same response to %s from the same statements', async (below) => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0')
     const stranger = await aPublisher(t)
@@ -163,11 +163,11 @@ describe('a hidden repository and a missing one', () => {
     onTestFinished(() => spy.mockRestore())
     const statements = async (url: string) => {
       spy.mockClear()
-      const answer = await t.app.inject({ url, headers: { authorization } })
-      return { answer, texts: spy.mock.calls.map(([given]) => (given as unknown as { text: string }).text) }
+      const response = await t.app.inject({ url, headers: { authorization } })
+      return { response, texts: spy.mock.calls.map(([given]) => (given as unknown as { text: string }).text) }
     }
-    const { answer: hidden, texts } = await statements(publisher.path + below)
-    const { answer: missing, texts: textsOfMissing } = await statements(`/no/such/-/packages/${below}`)
+    const { response: hidden, texts } = await statements(publisher.path + below)
+    const { response: missing, texts: textsOfMissing } = await statements(`/no/such/-/packages/${below}`)
     expect([hidden.statusCode, hidden.body]).toEqual([404, missing.body])
     expect(missing.statusCode).toBe(404)
     expect(texts).toEqual(textsOfMissing)

@@ -19,22 +19,22 @@ describe('GET /healthz and /readyz', () => {
   const t = useApp()
 
   it('says that the process lives', async () => {
-    const answer = await t.app.inject('/healthz')
-    expect(answer.statusCode).toBe(200)
-    expect(answer.json()).toEqual({ status: 'ok' })
+    const response = await t.app.inject('/healthz')
+    expect(response.statusCode).toBe(200)
+    expect(response.json()).toEqual({ status: 'ok' })
   })
 
   it('is ready when the database responds and no migration is missing', async () => {
-    const answer = await t.app.inject('/readyz')
-    expect(answer.statusCode).toBe(200)
-    expect(answer.json()).toEqual({ status: 'ready' })
+    const response = await t.app.inject('/readyz')
+    expect(response.statusCode).toBe(200)
+    expect(response.json()).toEqual({ status: 'ready' })
   })
 
   it('is not ready while a migration is missing, and names it', async () => {
     await t.db.query(`delete from applied_migration where name = '0004_tokens.sql'`)
-    const answer = await t.app.inject('/readyz')
-    expect(answer.statusCode).toBe(503)
-    expect(answer.json().reason).toContain('0004_tokens.sql')
+    const response = await t.app.inject('/readyz')
+    expect(response.statusCode).toBe(503)
+    expect(response.json().reason).toContain('0004_tokens.sql')
   })
 
   it('is not ready while the database is silent', async () => {
@@ -48,8 +48,8 @@ describe('GET /healthz and /readyz', () => {
 
   it('is not ready while the volume is gone', async () => {
     await rm(t.config.dataDir, { recursive: true })
-    const answer = await t.app.inject('/readyz')
-    expect(answer.statusCode).toBe(503)
+    const response = await t.app.inject('/readyz')
+    expect(response.statusCode).toBe(503)
     await mkdir(t.config.dataDir)
   })
 })
@@ -73,8 +73,8 @@ describe.skipIf(!canMount)('GET /readyz with a small disk (needs the right to mo
     mountSmallDisk(t.config.dataDir, 20)
     expect((await t.app.inject('/readyz')).statusCode).toBe(200)
     await writeFile(join(t.config.dataDir, 'large'), Buffer.alloc(8 * 1024 ** 2))
-    const answer = await t.app.inject('/readyz')
-    expect([answer.statusCode, answer.json().reason]).toEqual([
+    const response = await t.app.inject('/readyz')
+    expect([response.statusCode, response.json().reason]).toEqual([
       503,
       expect.stringMatching(/^the disk of DATA_DIR is full: \d+ bytes are free$/),
     ])

@@ -16,16 +16,16 @@ async function samples(): Promise<Map<string, number>> {
   )
 }
 
-function answered(method: string, route: string, status: number): string {
+function countOf(method: string, route: string, status: number): string {
   return `svc_http_request_duration_seconds_count{method="${method}",route="${route}",status="${status}"}`
 }
 
 describe('GET /metrics (DESIGN §4)', () => {
   it('responds in the text format of Prometheus', async () => {
-    const answer = await t.app.inject('/metrics')
-    expect(answer.statusCode).toBe(200)
-    expect(answer.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8')
-    expect(answer.body).toContain('# TYPE svc_http_request_duration_seconds histogram')
+    const response = await t.app.inject('/metrics')
+    expect(response.statusCode).toBe(200)
+    expect(response.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8')
+    expect(response.body).toContain('# TYPE svc_http_request_duration_seconds histogram')
   })
 
   it('counts responses by method, route and status', async () => {
@@ -37,11 +37,11 @@ describe('GET /metrics (DESIGN §4)', () => {
     await t.app.inject({ method: 'POST', url: '/oauth2/token' })
     const all = await samples()
     const below = '/:group/:name/-/packages'
-    expect(all.get(answered('PUT', `${below}/upload/:vendor/:package/:version`, 201))).toBe(1)
-    expect(all.get(answered('PUT', `${below}/upload/:vendor/:package/:version`, 400))).toBe(1)
-    expect(all.get(answered('GET', `${below}/p2/:vendor/:file`, 200))).toBe(1)
-    expect(all.get(answered('HEAD', `${below}/p2/:vendor/:file`, 200))).toBe(1)
-    expect(all.get(answered('POST', '/oauth2/token', 400))).toBe(1)
+    expect(all.get(countOf('PUT', `${below}/upload/:vendor/:package/:version`, 201))).toBe(1)
+    expect(all.get(countOf('PUT', `${below}/upload/:vendor/:package/:version`, 400))).toBe(1)
+    expect(all.get(countOf('GET', `${below}/p2/:vendor/:file`, 200))).toBe(1)
+    expect(all.get(countOf('HEAD', `${below}/p2/:vendor/:file`, 200))).toBe(1)
+    expect(all.get(countOf('POST', '/oauth2/token', 400))).toBe(1)
   })
 
   it('names no address, person, package or token', async () => {
@@ -54,7 +54,7 @@ describe('GET /metrics (DESIGN §4)', () => {
     for (const name of ['secretive', repository.path, account.username, token, 'svcc_1', 'such', 'zz']) {
       expect(body).not.toContain(name)
     }
-    expect((await samples()).get(answered('GET', 'none', 404))).toBeGreaterThan(0)
+    expect((await samples()).get(countOf('GET', 'none', 404))).toBeGreaterThan(0)
   })
 
   it('shows the connections to the database, and the process', async () => {

@@ -124,9 +124,9 @@ describe('svc serve', () => {
       const server = await start()
       const socket = connect(Number(new URL(server.url).port), address)
       await once(socket, 'connect')
-      let answer = ''
+      let response = ''
       socket.on('data', (text: Buffer) => {
-        answer += text.toString()
+        response += text.toString()
       })
       socket.write(halfARequest)
       await sleep(200)
@@ -135,7 +135,7 @@ describe('svc serve', () => {
       expect(server.process.exitCode).toBeNull()
       socket.write('name')
       await once(socket, 'close')
-      expect(answer).toMatch(/^HTTP\/1\.1 403 /)
+      expect(response).toMatch(/^HTTP\/1\.1 403 /)
       expect((await server.outcome).code).toBe(0)
     }
   })

@@ -80,7 +80,7 @@ export async function aGroupMember(
   await setGroupMember(db, group.id, account.id, role)
 }
 
-/** A personal access token of the account; it answers the plain token. */
+/** Creates a personal access token of the account. Returns the plain token. */
 export async function aPersonalToken(
   db: Queryable,
   account: { id: string },
@@ -123,16 +123,16 @@ export async function aDeployToken(
   return token
 }
 
-/** Signs the account in over HTTP, and answers the Cookie header of the browser that did. */
+/** Signs the account in over HTTP. Returns the Cookie header of that browser. */
 export async function signIn(app: FastifyInstance, { username }: { username: string }): Promise<string> {
   const form = await app.inject('/login')
-  const answer = await post(app, '/login', cookiesOf(form), {
+  const response = await post(app, '/login', cookiesOf(form), {
     csrf_token: csrfTokenIn(form),
     username,
     password,
   })
-  if (answer.statusCode !== 303) throw new Error(`${username} could not sign in: ${answer.statusCode}`)
-  return cookiesOf(answer)
+  if (response.statusCode !== 303) throw new Error(`${username} could not sign in: ${response.statusCode}`)
+  return cookiesOf(response)
 }
 
 /** Sends a form as a browser does. A field may have many values. */
@@ -152,9 +152,9 @@ export function post(
   })
 }
 
-/** The Cookie header that a browser would send after this answer. */
-export function cookiesOf(answer: LightMyRequestResponse): string {
-  return answer.cookies
+/** The Cookie header that a browser would send after this response. */
+export function cookiesOf(response: LightMyRequestResponse): string {
+  return response.cookies
     .filter(({ value }) => value !== '')
     .map(({ name, value }) => `${name}=${value}`)
     .join('; ')

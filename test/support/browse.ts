@@ -19,7 +19,7 @@ export function open(t: TestApp, url: string, cookie = ''): Promise<LightMyReque
 }
 
 /** Presses a button of a consent page; `fields` come on top of the hidden ones. */
-export function answer(
+export function submitConsent(
   t: TestApp,
   page: LightMyRequestResponse,
   cookie: string,

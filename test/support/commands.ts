@@ -12,9 +12,9 @@ export interface Commands {
   readonly environment: Environment
   /** Runs `svc …`. */
   run(...words: string[]): Promise<Outcome>
-  /** Runs `svc … --json`, which must succeed, and answers its object. */
-  json<Answer = Record<string, string>>(...words: string[]): Promise<Answer>
-  /** Runs `svc …`, which must fail, and answers its one line on stderr. */
+  /** Runs `svc … --json`, which must succeed, and returns its object. */
+  json<Result = Record<string, string>>(...words: string[]): Promise<Result>
+  /** Runs `svc …`, which must fail, and returns its one line on stderr. */
   fail(...words: string[]): Promise<string>
 }
 

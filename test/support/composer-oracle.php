@@ -1,7 +1,7 @@
 <?php
 
 // Asks Composer's own classes. Standard input is one JSON list of [method, ...arguments]; standard output is the
-// list of answers, null where Composer throws. The first argument, if any, is another semver library to ask.
+// list of results, null where Composer throws. The first argument, if any, is another semver library to ask.
 
 declare(strict_types=1);
 
@@ -65,12 +65,12 @@ function useAsConsumer(CompletePackage $package): string
     return $package->getName();
 }
 
-$answers = [];
+$results = [];
 foreach (json_decode(stream_get_contents(STDIN), true, 512, JSON_THROW_ON_ERROR) as $question) {
     try {
-        $answers[] = $methods[array_shift($question)](...$question);
+        $results[] = $methods[array_shift($question)](...$question);
     } catch (Throwable $refusal) {
-        $answers[] = null;
+        $results[] = null;
     }
 }
-echo json_encode($answers, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE);
+echo json_encode($results, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE);

@@ -13,11 +13,11 @@ export const hasComposer = process.env['CI'] !== undefined || canAsk()
 export function askComposer(questions: Question[]): unknown[] {
   // SEMVER_AUTOLOAD: another semver library to compare with than Debian's.
   const library = process.env['SEMVER_AUTOLOAD']
-  const answers = execFileSync('php', [script, ...(library === undefined ? [] : [library])], {
+  const output = execFileSync('php', [script, ...(library === undefined ? [] : [library])], {
     input: JSON.stringify(questions),
     maxBuffer: 1 << 30,
   })
-  return JSON.parse(answers.toString()) as unknown[]
+  return JSON.parse(output.toString()) as unknown[]
 }
 
 function canAsk(): boolean {

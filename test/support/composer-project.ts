@@ -79,7 +79,7 @@ export async function useRegistries(
   await composer('config', '-g', `http-basic.${new URL(baseUrl).host}`, 'svc', token)
 }
 
-/** What was asked of a server, from its log: `200 GET /acme/php/-/packages/packages.json`, in order of the answers. */
+/** The requests that a server received, from its log: `200 GET /acme/php/-/packages/packages.json`, in order of the responses. */
 export function requestsIn(log: string): string[] {
   const asked = new Map<string, string>()
   const requests: string[] = []

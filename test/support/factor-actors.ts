@@ -74,9 +74,9 @@ export async function halfSignIn(
   const form = await app.inject(url)
   const returnId = /name="return" value="([^"]*)"/.exec(form.body)?.[1] ?? ''
   const fields = { csrf_token: csrfTokenIn(form), username, password, return: returnId }
-  const answer = await post(app, '/login', cookiesOf(form), fields)
-  const cookie = `${cookiesOf(form)}; ${cookiesOf(answer)}`
-  const page = await app.inject({ url: String(answer.headers.location), headers: { cookie } })
+  const response = await post(app, '/login', cookiesOf(form), fields)
+  const cookie = `${cookiesOf(form)}; ${cookiesOf(response)}`
+  const page = await app.inject({ url: String(response.headers.location), headers: { cookie } })
   const sent = /name="return" value="([^"]*)"/.exec(page.body)?.[1] ?? ''
   const csrf_token = csrfTokenIn(page)
   return {

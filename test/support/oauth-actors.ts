@@ -76,7 +76,7 @@ export async function anAuthorization(
   return { id: (rows[0] as { id: string }).id, accountId: account.id, application, scopes }
 }
 
-/** An unused code of the authorization; it answers the plain code. */
+/** Creates an unused code of the authorization. Returns the plain code. */
 export async function aCode(
   db: Queryable,
   authorization: AuthorizationActor,

@@ -56,7 +56,7 @@ export async function startPostgresPair(programs: string): Promise<PostgresPair>
       ...options,
       stdio: 'ignore',
     })
-    for (let attempt = 0; !(await answers(port)); attempt += 1) {
+    for (let attempt = 0; !(await isListening(port)); attempt += 1) {
       if (attempt === 400 || child.exitCode !== null) throw new Error(`PostgreSQL in ${data} does not start`)
       await sleep(50)
     }
@@ -157,7 +157,7 @@ async function ask(port: number, statement: string): Promise<pg.QueryResult> {
   }
 }
 
-function answers(port: number): Promise<boolean> {
+function isListening(port: number): Promise<boolean> {
   return ask(port, 'select 1').then(
     () => true,
     () => false,

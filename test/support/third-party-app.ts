@@ -31,8 +31,8 @@ export function useThirdPartyApp(port: number, issuer: string): ThirdPartyApp {
 
   async function discover(): Promise<oauth.AuthorizationServer> {
     const address = new URL(issuer)
-    const answer = await oauth.discoveryRequest(address, { algorithm: 'oauth2', ...insecure })
-    return await oauth.processDiscoveryResponse(address, answer)
+    const response = await oauth.discoveryRequest(address, { algorithm: 'oauth2', ...insecure })
+    return await oauth.processDiscoveryResponse(address, response)
   }
 
   return {
@@ -55,36 +55,36 @@ export function useThirdPartyApp(port: number, issuer: string): ThirdPartyApp {
     },
     async finish(clientId, clientSecret) {
       const [server, client] = [await discover(), { client_id: clientId }]
-      const response = oauth.validateAuthResponse(server, client, came, state)
+      const parameters = oauth.validateAuthResponse(server, client, came, state)
       const authentication = oauth.ClientSecretBasic(clientSecret)
-      const answer = await oauth.authorizationCodeGrantRequest(
+      const response = await oauth.authorizationCodeGrantRequest(
         server,
         client,
         authentication,
-        response,
+        parameters,
         redirectUri,
         verifier,
         insecure,
       )
-      return await oauth.processAuthorizationCodeResponse(server, client, answer)
+      return await oauth.processAuthorizationCodeResponse(server, client, response)
     },
     async refresh(clientId, clientSecret, refreshToken) {
       const [server, client] = [await discover(), { client_id: clientId }]
       const authentication = oauth.ClientSecretBasic(clientSecret)
-      const answer = await oauth.refreshTokenGrantRequest(
+      const response = await oauth.refreshTokenGrantRequest(
         server,
         client,
         authentication,
         refreshToken,
         insecure,
       )
-      return await oauth.processRefreshTokenResponse(server, client, answer)
+      return await oauth.processRefreshTokenResponse(server, client, response)
     },
     async revoke(clientId, clientSecret, token) {
       const [server, client] = [await discover(), { client_id: clientId }]
       const authentication = oauth.ClientSecretBasic(clientSecret)
-      const answer = await oauth.revocationRequest(server, client, authentication, token, insecure)
-      await oauth.processRevocationResponse(answer)
+      const response = await oauth.revocationRequest(server, client, authentication, token, insecure)
+      await oauth.processRevocationResponse(response)
     },
   }
 }

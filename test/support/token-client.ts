@@ -69,9 +69,9 @@ export async function anAuthorizedApplication(t: Server, { scopes }: { scopes?: 
 
 /** True while the API accepts the access token. */
 export async function works({ app }: Pick<Server, 'app'>, accessToken: string): Promise<boolean> {
-  const answer = await app.inject({ url: '/api/user', headers: { authorization: `Bearer ${accessToken}` } })
-  if (answer.statusCode !== 200 && answer.statusCode !== 401) throw new Error(answer.body)
-  return answer.statusCode === 200
+  const response = await app.inject({ url: '/api/user', headers: { authorization: `Bearer ${accessToken}` } })
+  if (response.statusCode !== 200 && response.statusCode !== 401) throw new Error(response.body)
+  return response.statusCode === 200
 }
 
 /** Lets time pass for all codes and token pairs of the database: everything in them happened that much earlier. */

@@ -53,11 +53,11 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
   it('tells an application with prompt=none that the person has to act', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const { clientId } = await anApplication(t.db)
-    const answer = await t.app.inject({
+    const response = await t.app.inject({
       url: authorizeLink({ clientId }, { prompt: 'none' }),
       headers: { cookie },
     })
-    expect(answer.headers.location).toContain('error=login_required')
+    expect(response.headers.location).toContain('error=login_required')
   })
 
   it('keeps the last factor, and lets people sign out without one', async () => {
@@ -116,12 +116,12 @@ describe('a group that requires a second factor', () => {
     const reached = async () => {
       const headers = { authorization: `Bearer ${token}` }
       const urls = [`/${repository.path}/-/packages/packages.json`, `/api/repositories/${repository.path}`]
-      const answers = await Promise.all(urls.map((one) => t.app.inject({ url: one, headers })))
+      const responses = await Promise.all(urls.map((one) => t.app.inject({ url: one, headers })))
       const lists = await Promise.all(
         ['/api/repositories', '/api/groups'].map((one) => t.app.inject({ url: one, headers })),
       )
       return [
-        ...answers.map(({ statusCode }) => statusCode),
+        ...responses.map(({ statusCode }) => statusCode),
         ...lists.map(({ body }) => body.includes(group.name)),
       ]
     }

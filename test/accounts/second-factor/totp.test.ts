@@ -144,9 +144,9 @@ describe('the second step of a sign-in', () => {
     for (let n = 0; n < 8; n++) browsers.push(await halfSignIn(t.app, person))
     const code = codeOf(person.secret)
     const before = codeOf(person.secret, -30)
-    const answers = await Promise.all(browsers.map(({ send }) => send({ code })))
-    expect(answers.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
-    expect(answers.filter(({ statusCode }) => statusCode === 403)).toHaveLength(7)
+    const responses = await Promise.all(browsers.map(({ send }) => send({ code })))
+    expect(responses.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
+    expect(responses.filter(({ statusCode }) => statusCode === 403)).toHaveLength(7)
     const { send } = await halfSignIn(t.app, person)
     expect((await send({ code: before })).statusCode).toBe(403)
   })
@@ -155,8 +155,8 @@ describe('the second step of a sign-in', () => {
     const person = await aPersonWithTotp(t)
     const [first = '', second = ''] = person.recoveryCodes
     const browsers = await Promise.all(Array.from({ length: 4 }, () => halfSignIn(t.app, person)))
-    const answers = await Promise.all(browsers.map(({ send }) => send({ recovery_code: first })))
-    expect(answers.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
+    const responses = await Promise.all(browsers.map(({ send }) => send({ recovery_code: first })))
+    expect(responses.filter(({ statusCode }) => statusCode === 303)).toHaveLength(1)
     const { send } = await halfSignIn(t.app, person)
     expect((await send({ recovery_code: second.toUpperCase().replaceAll('-', ' ') })).statusCode).toBe(303)
     expect(await actionsOf(person.id)).toEqual(
@@ -197,9 +197,9 @@ describe('the second step of a sign-in', () => {
     const person = await aPersonWithTotp(t)
     const { send } = await halfSignIn(t.app, person)
     await t.db.query(sql, [person.id])
-    const answer = await send({ code: codeOf(person.secret) })
-    expect(answer.headers.location).toBe('/login')
-    expect(answer.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
+    const response = await send({ code: codeOf(person.secret) })
+    expect(response.headers.location).toBe('/login')
+    expect(response.cookies.some(({ name }) => name === 'svc_session')).toBe(false)
   })
 
   it('limits wrong codes of an account, whichever browser sends them', async () => {
@@ -230,9 +230,9 @@ describe('the second step of a sign-in', () => {
 
   it('leads to the sign-in without a step', async () => {
     for (const url of ['/login/second-factor', '/login/second-factor?return=x%26y']) {
-      const answer = await t.app.inject(url)
-      expect(answer.statusCode).toBe(303)
-      expect(answer.headers.location).toMatch(/^\/login(\?return=x%26y)?$/)
+      const response = await t.app.inject(url)
+      expect(response.statusCode).toBe(303)
+      expect(response.headers.location).toMatch(/^\/login(\?return=x%26y)?$/)
     }
   })
 })
@@ -267,9 +267,9 @@ describe('a server with another key', () => {
       person.id,
     ])
     const { send } = await halfSignIn(other.app, person)
-    const answer = await send({ code: codeOf(person.secret) })
-    expect(answer.statusCode).toBe(503)
-    expect(answer.body).toContain('does not have the key')
+    const response = await send({ code: codeOf(person.secret) })
+    expect(response.statusCode).toBe(503)
+    expect(response.body).toContain('does not have the key')
     expect(other.log()).toContain('SECRET_KEY_PREVIOUS')
     expect((await send({ recovery_code: person.recoveryCodes[0] ?? '' })).statusCode).toBe(303)
   })

@@ -215,10 +215,10 @@ describe('the first start', () => {
   it('is won by one of several processes; the others say who has it', async () => {
     const dataDir = await aDataDir()
     const holders = [aHolder(dataDir), aHolder(dataDir), aHolder(dataDir)]
-    const answers = await Promise.allSettled(holders.map((holder) => holder.started))
-    const winner = answers.findIndex((answer) => answer.status === 'fulfilled')
-    const refusals = answers.flatMap((answer) =>
-      answer.status === 'rejected' ? [(answer.reason as Error).message] : [],
+    const results = await Promise.allSettled(holders.map((holder) => holder.started))
+    const winner = results.findIndex((result) => result.status === 'fulfilled')
+    const refusals = results.flatMap((result) =>
+      result.status === 'rejected' ? [(result.reason as Error).message] : [],
     )
     const refusal = `DATA_DIR ${dataDir} is in use by another svc (process ${holders[winner]?.process.pid}). Stop it, or set DATA_DIR to another folder.`
     expect(refusals).toEqual([refusal, refusal])

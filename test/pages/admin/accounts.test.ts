@@ -32,9 +32,9 @@ describe('/admin', () => {
     expect(unknown.body).toContain(sentence)
     for (const url of pages) {
       for (const visitor of ['', ordinary]) {
-        const answer = await open(t, url, visitor)
-        expect(answer.statusCode, url).toBe(404)
-        expect(answer.body).toContain(sentence)
+        const response = await open(t, url, visitor)
+        expect(response.statusCode, url).toBe(404)
+        expect(response.body).toContain(sentence)
         const sent = await post(t.app, url, visitor, { act: 'enable' })
         expect(sent.statusCode, url).toBe(404)
       }
@@ -159,9 +159,9 @@ describe('/admin/accounts', () => {
     await anAccount(t.db, { username: 'taken' })
     const before = await t.db.query('select from account')
     const form = { csrf_token, username: 'somebody', ...difference }
-    const answer = await post(t.app, '/admin/accounts', cookie, form)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.body).toContain(words)
+    const response = await post(t.app, '/admin/accounts', cookie, form)
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain(words)
     expect((await t.db.query('select from account')).rowCount).toBe(before.rowCount)
   })
 
@@ -200,8 +200,8 @@ describe('/admin/accounts', () => {
     const { cookie, csrf_token } = await anAdministrator(t)
     const account = await anAccount(t.db)
     const theirs = await signIn(t.app, account)
-    const answer = await post(t.app, `/admin/accounts/${account.username}/password`, cookie, { csrf_token })
-    const password = /<code id="password">(\w+)</.exec(answer.body)?.[1] ?? ''
+    const response = await post(t.app, `/admin/accounts/${account.username}/password`, cookie, { csrf_token })
+    const password = /<code id="password">(\w+)</.exec(response.body)?.[1] ?? ''
     expect((await open(t, '/settings/account', theirs)).statusCode).toBe(303)
     expect(await signsIn(account.username, password)).toBe(true)
   })
@@ -209,8 +209,8 @@ describe('/admin/accounts', () => {
   it('lets nobody lock out themselves', async () => {
     const { account, cookie, csrf_token } = await anAdministrator(t)
     for (const act of ['disable', 'unmake-admin']) {
-      const answer = await post(t.app, `/admin/accounts/${account.username}`, cookie, { csrf_token, act })
-      expect(answer.statusCode).toBe(409)
+      const response = await post(t.app, `/admin/accounts/${account.username}`, cookie, { csrf_token, act })
+      expect(response.statusCode).toBe(409)
     }
     expect((await open(t, '/admin', cookie)).statusCode).toBe(200)
   })

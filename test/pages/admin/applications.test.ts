@@ -126,9 +126,9 @@ describe('/admin/applications', () => {
   ])('changes no state with %s', async (_what, form, words) => {
     const { cookie, csrf_token } = await anAdministrator(t)
     const { clientId } = await anApplication(t.db)
-    const answer = await post(t.app, `/admin/applications/${clientId}`, cookie, { csrf_token, ...form })
-    expect(answer.statusCode).toBe(400)
-    expect(answer.body).toContain(words)
+    const response = await post(t.app, `/admin/applications/${clientId}`, cookie, { csrf_token, ...form })
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain(words)
     expect(await stored(clientId)).toMatchObject({ status: 'approved', status_reason: null })
   })
 
@@ -136,8 +136,8 @@ describe('/admin/applications', () => {
     const { cookie, csrf_token } = await anAdministrator(t)
     const { clientId, clientSecret } = await anApplication(t.db)
     const url = `/admin/applications/${clientId}/secret`
-    const answer = await post(t.app, url, cookie, { csrf_token, overlap_seconds: '3600' })
-    const made = /<code id="client-secret">(\w+)</.exec(answer.body)?.[1] ?? ''
+    const response = await post(t.app, url, cookie, { csrf_token, overlap_seconds: '3600' })
+    const made = /<code id="client-secret">(\w+)</.exec(response.body)?.[1] ?? ''
     const { rows } = await t.db.query(
       `select secret_hash, extract(epoch from expires_at - now())::float8 as seconds
          from application_secret where application_id = (select id from application where client_id = $1)
@@ -152,10 +152,13 @@ describe('/admin/applications', () => {
 
   it('registers an application with its logo, shows the secret once and offers the migration', async () => {
     const { cookie, csrf_token } = await anAdministrator(t)
-    const answer = await postFile(t, '/admin/applications/new', cookie, { ...registrationFields, csrf_token })
-    expect(answer.statusCode).toBe(200)
-    const clientId = /<code id="client-id">(\w+)</.exec(answer.body)?.[1] ?? ''
-    const secret = /<code id="client-secret">(\w+)</.exec(answer.body)?.[1] ?? ''
+    const response = await postFile(t, '/admin/applications/new', cookie, {
+      ...registrationFields,
+      csrf_token,
+    })
+    expect(response.statusCode).toBe(200)
+    const clientId = /<code id="client-id">(\w+)</.exec(response.body)?.[1] ?? ''
+    const secret = /<code id="client-secret">(\w+)</.exec(response.body)?.[1] ?? ''
     expect(await stored(clientId)).toMatchObject({
       name: 'Build Bot',
       description: 'Builds\nthings',
@@ -175,7 +178,7 @@ describe('/admin/applications', () => {
       payload: `grant_type=authorization_code&code=x&client_id=${clientId}&client_secret=${secret}`,
     })
     expect(token.json().error).toBe('invalid_grant')
-    const file = /migrations\/(\d{4}_application_build_bot\.sql)"/.exec(answer.body)?.[1] ?? ''
+    const file = /migrations\/(\d{4}_application_build_bot\.sql)"/.exec(response.body)?.[1] ?? ''
     const download = await open(t, `/admin/applications/migrations/${file}`, cookie)
     expect(download.body).toBe(await readFile(join(migrations, file), 'utf8'))
     expect(download.body).not.toContain(secret)
@@ -197,9 +200,9 @@ describe('/admin/applications', () => {
     const { cookie, csrf_token } = await anAdministrator(t)
     const before = await t.db.query('select from application')
     const fields = { ...registrationFields, ...difference, csrf_token }
-    const answer = await postFile(t, '/admin/applications/new', cookie, fields, logo)
-    expect(answer.statusCode).toBe(400)
-    expect(answer.body).toContain(words)
+    const response = await postFile(t, '/admin/applications/new', cookie, fields, logo)
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain(words)
     expect((await t.db.query('select from application')).rowCount).toBe(before.rowCount)
   })
 
@@ -217,9 +220,9 @@ describe('/admin/applications', () => {
       scope: application.scopes,
       resource_scope: 'specified',
     }
-    const answer = await postFile(t, url, cookie, fields, null)
-    expect(answer.statusCode).toBe(303)
-    const name = /migration=(\d{4}_set_[^&]+)/.exec(String(answer.headers.location))?.[1] ?? ''
+    const response = await postFile(t, url, cookie, fields, null)
+    expect(response.statusCode).toBe(303)
+    const name = /migration=(\d{4}_set_[^&]+)/.exec(String(response.headers.location))?.[1] ?? ''
     const sql = await readFile(join(migrations, name), 'utf8')
     expect(sql.split('\n').slice(2, 5).join('\n')).toBe(
       `  exact_redirect = true,\n  resource_scope = 'specified',\n  description = null`,
@@ -275,9 +278,9 @@ describe.skipIf(!existsSync(unwritable))(
       const { cookie, csrf_token } = await anAdministrator(t)
       const { clientId } = await anApplication(t.db)
       const url = `/admin/applications/${clientId}`
-      const answer = await post(t.app, url, cookie, { csrf_token, act: 'suspend' })
-      expect(answer.statusCode).toBe(400)
-      expect(answer.body).toContain('cannot be written')
+      const response = await post(t.app, url, cookie, { csrf_token, act: 'suspend' })
+      expect(response.statusCode).toBe(400)
+      expect(response.body).toContain('cannot be written')
       const status = async () =>
         (await t.db.query('select status from application where client_id = $1', [clientId])).rows[0].status
       expect(await status()).toBe('approved')

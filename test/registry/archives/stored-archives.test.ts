@@ -36,8 +36,8 @@ async function twoVersions() {
   const caller = await aCaller(t)
   const [kept, gone] = await Promise.all(
     ['1.0.0', '2.0.0'].map(async (version) => {
-      const answer = await caller.push(version, { manifest: { description: Math.random().toString() } })
-      const { sha256 } = answer.json() as { sha256: string }
+      const response = await caller.push(version, { manifest: { description: Math.random().toString() } })
+      const { sha256 } = response.json() as { sha256: string }
       await age(pathOf(sha256), 48)
       return sha256
     }),

@@ -60,8 +60,8 @@ describe('PUT upload/<vendor>/<package>/<version>', () => {
   const t = useApp()
   it('refuses what would end the updates of those who use the package', async () => {
     const { push } = await aPublisher(t)
-    const answer = await push('1.0.0', { manifest: { autoload: { files: ['src/functions.php'] } } })
-    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    const response = await push('1.0.0', { manifest: { autoload: { files: ['src/functions.php'] } } })
+    expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
     const good = await push('1.0.0', { manifest: { autoload: { files: ['src/Lib.php'] } } })
     expect(good.statusCode).toBe(201)
   })

@@ -25,24 +25,24 @@ const readsLongDates = hasComposer && askComposer([['normalize', '100000.0.0']])
 describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and composer)', () => {
   it('normalises every version as Composer does', () => {
     const versions = sample(fc.oneof(versionLike, semvers)).filter((v) => !readsLongDates || !/\d{4}/.test(v))
-    const answers = askComposer(versions.map((version) => ['normalize', version]))
+    const results = askComposer(versions.map((version) => ['normalize', version]))
     const ours = versions.map((version) => ({ version, normalized: normalizeVersion(version) }))
     const theirs = versions.map((version, i) => ({
       version,
-      normalized: !isPlainText(version) ? null : answers[i],
+      normalized: !isPlainText(version) ? null : results[i],
     }))
     expect(ours).toEqual(theirs)
-    expect(answers.filter((answer) => answer !== null).length).toBeGreaterThan(versions.length / 5)
-    expect(answers.filter((answer) => answer === null).length).toBeGreaterThan(versions.length / 5)
+    expect(results.filter((result) => result !== null).length).toBeGreaterThan(versions.length / 5)
+    expect(results.filter((result) => result === null).length).toBeGreaterThan(versions.length / 5)
   })
 
   it('finds the stability that Composer finds', () => {
     const normalized = sample(fc.oneof(versionLike, semvers)).flatMap(
       (version) => normalizeVersion(version) ?? [],
     )
-    const answers = askComposer(normalized.map((version) => ['stability', version]))
+    const results = askComposer(normalized.map((version) => ['stability', version]))
     expect(normalized.map((version) => [version, stabilityOf(version)])).toEqual(
-      normalized.map((version, i) => [version, answers[i]]),
+      normalized.map((version, i) => [version, results[i]]),
     )
   })
 
@@ -64,10 +64,10 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
       'A',
     )
     const names = sample(fc.array(part, { minLength: 1, maxLength: 6 }).map((parts) => parts.join('')))
-    const answers = askComposer(names.map((name) => ['misnames', name]))
+    const results = askComposer(names.map((name) => ['misnames', name]))
     // Of the platform, upper case and all: Composer asks for nothing else but lower case.
     const ours = names.map((name) => [name, isPackageName(name) || isPlatformName(name.toLowerCase())])
-    expect(ours).toEqual(names.map((name, i) => [name, answers[i] === null]))
+    expect(ours).toEqual(names.map((name, i) => [name, results[i] === null]))
   })
 
   it('orders versions as PHP does', () => {
@@ -76,26 +76,26 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
       // PHP takes all numbers beyond 64 bits for one.
       .filter((version) => !version.startsWith('dev-') && !/\d{19}/.test(version))
     const pairs = normalized.map((a, i) => [a, normalized[(i * 7 + 1) % normalized.length] ?? a] as const)
-    const answers = askComposer(pairs.map(([a, b]) => ['compare', a, b]))
+    const results = askComposer(pairs.map(([a, b]) => ['compare', a, b]))
     expect(pairs.map(([a, b]) => [a, b, compareNormalized(a, b)])).toEqual(
-      pairs.map(([a, b], i) => [a, b, answers[i]]),
+      pairs.map(([a, b], i) => [a, b, results[i]]),
     )
   })
 
   it('accepts the constraints that Composer accepts, and no others', () => {
     const constraints = sample(constraintLike)
-    const answers = askComposer(constraints.map((constraint) => ['accepts', constraint]))
+    const results = askComposer(constraints.map((constraint) => ['accepts', constraint]))
     const ours = constraints.map((constraint) => ({ constraint, accepted: isConstraint(constraint) }))
     const theirs = constraints.map((constraint, i) => ({
       constraint,
       accepted:
-        answers[i] === true &&
+        results[i] === true &&
         isPlainText(constraint) &&
         !(readsLongDates && /\d{4}/.test(constraint) && !isConstraint(constraint)),
     }))
     expect(ours).toEqual(theirs)
-    expect(answers.filter((answer) => answer !== null).length).toBeGreaterThan(constraints.length / 8)
-    expect(answers.filter((answer) => answer === null).length).toBeGreaterThan(constraints.length / 8)
+    expect(results.filter((result) => result !== null).length).toBeGreaterThan(constraints.length / 8)
+    expect(results.filter((result) => result === null).length).toBeGreaterThan(constraints.length / 8)
   })
 
   it('publishes every SemVer version so that Composer reads what we say it reads', () => {

@@ -529,8 +529,8 @@ describe('the published metadata', () => {
         const metadata = metadataOf(fields)
         return metadata === null ? [] : [{ ...metadata, name: 'acme/lib', version: 'dev-1.0.0-foo' }]
       })
-    const answers = askComposer(published.map((version) => ['load', version]))
-    expect(published.filter((_, i) => answers[i] !== 'acme/lib')).toEqual([])
+    const results = askComposer(published.map((version) => ['load', version]))
+    expect(published.filter((_, i) => results[i] !== 'acme/lib')).toEqual([])
     expect(published.length).toBeGreaterThan(200)
   })
 })

@@ -50,8 +50,8 @@ describe('ETag', () => {
     expect(etag).toMatch(/^W\/"\d+"$/)
     const condition = (tags: string, more = {}) => ask(path, { headers: { 'if-none-match': tags, ...more } })
     for (const tags of [etag, `"other", ${etag}`, etag.slice(2), '*']) {
-      const answer = await condition(tags)
-      expect([answer.statusCode, answer.body, answer.headers['etag']]).toEqual([304, '', etag])
+      const response = await condition(tags)
+      expect([response.statusCode, response.body, response.headers['etag']]).toEqual([304, '', etag])
     }
     const since = { 'if-modified-since': String(headers['last-modified']) }
     expect((await condition('"other"', since)).statusCode).toBe(200)

@@ -16,10 +16,10 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     await anHourPasses()
     const { timestamp } = (await ask('metadata/changes.json?since=0')).json()
     await push('1.0.0', { name: 'acme/new' })
-    const answer = await ask(`metadata/changes.json?since=${timestamp}`)
-    expect(answer.statusCode).toBe(200)
-    expect(answer.headers['content-type']).toBe('application/json')
-    const { actions } = answer.json() as { actions: { type: string; package: string; time: number }[] }
+    const response = await ask(`metadata/changes.json?since=${timestamp}`)
+    expect(response.statusCode).toBe(200)
+    expect(response.headers['content-type']).toBe('application/json')
+    const { actions } = response.json() as { actions: { type: string; package: string; time: number }[] }
     expect(actions.map(({ package: name }) => name)).toEqual(['acme/new', 'acme/new~dev'])
     expect(actions[0]).toMatchObject({ type: 'update', time: expect.any(Number) })
     expect((await ask('metadata/changes.json?since=0')).json().actions).toHaveLength(4)
@@ -38,10 +38,10 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     'tells a mirror that does not say since when where to begin: %s',
     async (query) => {
       const { ask } = await aPublisher(t)
-      const answer = await ask(`metadata/changes.json${query}`)
-      expect(answer.statusCode).toBe(400)
-      expect(answer.json()).toMatchObject({ errcode: 3, timestamp: expect.any(Number) })
-      expect(answer.json().timestamp / 10_000).toBeLessThanOrEqual(Date.now() / 1000)
+      const response = await ask(`metadata/changes.json${query}`)
+      expect(response.statusCode).toBe(400)
+      expect(response.json()).toMatchObject({ errcode: 3, timestamp: expect.any(Number) })
+      expect(response.json().timestamp / 10_000).toBeLessThanOrEqual(Date.now() / 1000)
     },
   )
 

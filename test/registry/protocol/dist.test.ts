@@ -19,11 +19,11 @@ async function aPublishedArchive(zip = aPackageZip('acme/lib')) {
 describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () => {
   it('returns the very bytes that were uploaded', async () => {
     const { ask, dist, zip, sha256 } = await aPublishedArchive()
-    const answer = await ask(dist)
-    expect(answer.statusCode).toBe(200)
-    expect(answer.rawPayload.equals(zip)).toBe(true)
+    const response = await ask(dist)
+    expect(response.statusCode).toBe(200)
+    expect(response.rawPayload.equals(zip)).toBe(true)
     const digest = Buffer.from(sha256, 'hex').toString('base64')
-    expect(answer.headers).toMatchObject({
+    expect(response.headers).toMatchObject({
       'content-type': 'application/zip',
       'content-length': String(zip.length),
       'cache-control': 'private, max-age=31536000, immutable',
@@ -33,7 +33,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
       'accept-ranges': 'bytes',
       'content-disposition': 'attachment; filename="acme-lib-1.0.0.zip"',
     })
-    expect(answer.headers['content-encoding']).toBeUndefined()
+    expect(response.headers['content-encoding']).toBeUndefined()
   })
 
   it('returns the very bytes of an archive that is too large for one read', async () => {
@@ -53,17 +53,17 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
       ['bytes=10-19', zip.subarray(10, 20)],
       ['bytes=-5', zip.subarray(-5)],
     ] as const) {
-      const answer = await ask(dist, { headers: { range } })
-      expect([answer.statusCode, answer.rawPayload.equals(expected)]).toEqual([206, true])
+      const response = await ask(dist, { headers: { range } })
+      expect([response.statusCode, response.rawPayload.equals(expected)]).toEqual([206, true])
     }
     expect((await ask(dist)).rawPayload.equals(zip)).toBe(true)
   })
 
   it('responds to HEAD with the same headers and no body', async () => {
     const { ask, dist, zip } = await aPublishedArchive()
-    const answer = await ask(dist, { method: 'HEAD' })
-    expect([answer.statusCode, answer.body]).toEqual([200, ''])
-    expect(answer.headers['content-length']).toBe(String(zip.length))
+    const response = await ask(dist, { method: 'HEAD' })
+    expect([response.statusCode, response.body]).toEqual([200, ''])
+    expect(response.headers['content-length']).toBe(String(zip.length))
   })
 
   it('opens nothing for HEAD', async () => {
@@ -72,8 +72,8 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     await rm(path)
     // Whoever opens a named pipe waits for its writer; its size can be told without.
     await promisify(execFile)('mkfifo', [path])
-    const answer = await ask(dist, { method: 'HEAD', headers: { range: 'bytes=10-19' } })
-    expect([answer.statusCode, answer.headers['content-length']]).toEqual([200, '0'])
+    const response = await ask(dist, { method: 'HEAD', headers: { range: 'bytes=10-19' } })
+    expect([response.statusCode, response.headers['content-length']]).toEqual([200, '0'])
     await rm(path)
     expect((await ask(dist, { method: 'HEAD' })).statusCode).toBe(500)
   })
@@ -81,18 +81,18 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
   it('responds with 304 to a client that has it', async () => {
     const { ask, dist, sha256 } = await aPublishedArchive()
     for (const tag of [`"${sha256}"`, `"other", W/"${sha256}"`, '*']) {
-      const answer = await ask(dist, { headers: { 'if-none-match': tag } })
-      expect([answer.statusCode, answer.body]).toEqual([304, ''])
+      const response = await ask(dist, { headers: { 'if-none-match': tag } })
+      expect([response.statusCode, response.body]).toEqual([304, ''])
     }
     expect((await ask(dist, { headers: { 'if-none-match': '"other"' } })).statusCode).toBe(200)
   })
 
   it('returns a range, and only while the copy is the same', async () => {
     const { ask, dist, zip, sha256 } = await aPublishedArchive()
-    const answer = await ask(dist, { headers: { range: 'bytes=10-19', 'if-range': `"${sha256}"` } })
-    expect(answer.statusCode).toBe(206)
-    expect(answer.rawPayload.equals(zip.subarray(10, 20))).toBe(true)
-    expect(answer.headers['content-range']).toBe(`bytes 10-19/${zip.length}`)
+    const response = await ask(dist, { headers: { range: 'bytes=10-19', 'if-range': `"${sha256}"` } })
+    expect(response.statusCode).toBe(206)
+    expect(response.rawPayload.equals(zip.subarray(10, 20))).toBe(true)
+    expect(response.headers['content-range']).toBe(`bytes 10-19/${zip.length}`)
     expect((await ask(dist, { headers: { range: 'bytes=10-19', 'if-range': '"other"' } })).statusCode).toBe(
       200,
     )
@@ -124,8 +124,8 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
       `acme/lib/1.0.0/${zeros}`,
       'a/b/c/d',
     ]) {
-      const answer = await ask(`dist/${path}.zip`)
-      expect([path, answer.statusCode, answer.json().errcode]).toEqual([path, 404, 5])
+      const response = await ask(`dist/${path}.zip`)
+      expect([path, response.statusCode, response.json().errcode]).toEqual([path, 404, 5])
     }
   })
 
@@ -134,17 +134,17 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
       const zip = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': randomBytes(bytes + 1) })
       const { ask, dist, sha256 } = await aPublishedArchive(zip)
       await truncate(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`), 10)
-      const answer = await ask(dist)
-      expect([answer.statusCode, answer.json().errcode]).toEqual([500, 15])
+      const response = await ask(dist)
+      expect([response.statusCode, response.json().errcode]).toEqual([500, 15])
     }
   })
 
   it('says that data is lost when the volume has lost it', async () => {
-    // Of bytes that nobody has asked for yet: others are answered from memory.
+    // For bytes that nobody has requested yet: others come from memory.
     const zip = aPackageZip('acme/lib', { description: 'lost' })
     const { ask, dist, sha256 } = await aPublishedArchive(zip)
     await rm(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`))
-    const answer = await ask(dist)
-    expect([answer.statusCode, answer.json().errcode]).toEqual([500, 15])
+    const response = await ask(dist)
+    expect([response.statusCode, response.json().errcode]).toEqual([500, 15])
   })
 })

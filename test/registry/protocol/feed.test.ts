@@ -28,7 +28,7 @@ describe('GET /<group>/<name>/-/feed.atom', () => {
     expect(hidden.statusCode).toBe(404)
   })
 
-  it('answers 304 until something is published', async () => {
+  it('returns 304 until something is published', async () => {
     const { repository, push } = await aPublisher(t, { visibility: 'public' })
     const url = `/${repository.path}/-/feed.atom`
     const empty = await t.app.inject(url)

@@ -16,10 +16,10 @@ describe('GET packages.json', () => {
     const { push, ask, path } = await aPublisher(t)
     await push('1.0.0', { name: 'beta/b' })
     await push('1.0.0', { name: 'acme/a' })
-    const answer = await ask('packages.json')
+    const response = await ask('packages.json')
     const registry = `http://svc.test${path}`
-    expect(answer.headers['content-type']).toBe('application/json')
-    expect(answer.json()).toEqual({
+    expect(response.headers['content-type']).toBe('application/json')
+    expect(response.json()).toEqual({
       packages: [],
       'metadata-url': `${registry}p2/%package%.json`,
       'available-packages': ['acme/a', 'beta/b'],
@@ -86,9 +86,9 @@ describe('GET p2/<vendor>/<package>.json', () => {
     const { url, shasum, sha256 } = (await push('1.0.0', { manifest: { require: { php: '>=8.1' } } })).json()
     await push('1.2.0', { manifest: { description: 'new' } })
     await push('1.10.0', { manifest: { description: 'new' } })
-    const answer = await ask('p2/acme/lib.json')
-    expect(answer.json().minified).toBe('composer/2.0')
-    const entries = expand(answer.body)
+    const response = await ask('p2/acme/lib.json')
+    expect(response.json().minified).toBe('composer/2.0')
+    const entries = expand(response.body)
     expect(entries.map(({ version }) => version)).toEqual(['1.10.0', '1.2.0', '1.0.0'])
     expect(entries[2]).toEqual({
       name: 'acme/lib',
@@ -100,7 +100,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
       time: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/),
       'published-time': expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/),
     })
-    expect(Object.keys(answer.json().packages['acme/lib'][1])).not.toContain('description')
+    expect(Object.keys(response.json().packages['acme/lib'][1])).not.toContain('description')
   })
 
   it('gives every version the same entry, in whatever order they are published', async () => {
@@ -157,12 +157,12 @@ describe('GET p2/<vendor>/<package>.json', () => {
     'p2/acme/lib.xml',
     'p2/acme/lib~x.json',
     'p2/acme/.json',
-  ])('answers errcode 5 for %s', async (path) => {
+  ])('returns errcode 5 for %s', async (path) => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
-    const answer = await ask(path)
-    expect([answer.statusCode, answer.headers['content-type']]).toEqual([404, 'application/json'])
-    expect(answer.json()).toEqual({ errcode: 5, errmsg: 'package not found' })
+    const response = await ask(path)
+    expect([response.statusCode, response.headers['content-type']]).toEqual([404, 'application/json'])
+    expect(response.json()).toEqual({ errcode: 5, errmsg: 'package not found' })
   })
 
   it('is there in brotli, gzip and as it is', async () => {
@@ -198,9 +198,9 @@ describe('GET p2/<vendor>/<package>.json', () => {
     const dates: number[] = []
     for (const version of ['1.0.0', '1.0.1', '1.0.2', '1.0.3']) {
       await push(version)
-      const answer = await ask('p2/acme/lib.json')
-      expect(answer.body).toContain(`"${version}"`)
-      dates.push(Date.parse(answer.headers['last-modified'] as string))
+      const response = await ask('p2/acme/lib.json')
+      expect(response.body).toContain(`"${version}"`)
+      dates.push(Date.parse(response.headers['last-modified'] as string))
     }
     expect(dates).toEqual(dates.toSorted((a, b) => a - b))
     expect(new Set(dates).size).toBe(4)
@@ -217,8 +217,8 @@ describe('GET p2/<vendor>/<package>.json', () => {
       [basic('wrong'), 401],
       [stranger.authorization, 404],
     ] as const) {
-      const answer = await ask('p2/acme/lib.json', { headers: { ...since, authorization } })
-      expect(answer.statusCode).toBe(status)
+      const response = await ask('p2/acme/lib.json', { headers: { ...since, authorization } })
+      expect(response.statusCode).toBe(status)
     }
   })
 
@@ -227,9 +227,9 @@ describe('GET p2/<vendor>/<package>.json', () => {
     await push('1.0.0')
     expect((await ask('p2/acme/lib.json')).statusCode).toBe(200)
     await t.db.query('update personal_token set revoked_at = now() where account_id = $1', [account.id])
-    const answer = await ask('p2/acme/lib.json')
-    expect([answer.statusCode, answer.json().errcode]).toEqual([401, 16])
-    expect(answer.json().warning).toContain('revoked')
+    const response = await ask('p2/acme/lib.json')
+    expect([response.statusCode, response.json().errcode]).toEqual([401, 16])
+    expect(response.json().warning).toContain('revoked')
   })
 
   it('responds to HEAD without a body', async () => {

@@ -222,8 +222,8 @@ describe('POST downloads', () => {
     'refuses %j with errcode 3',
     async (payload) => {
       const { ask } = await aPublisher(t)
-      const answer = await ask('downloads', { method: 'POST', payload })
-      expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+      const response = await ask('downloads', { method: 'POST', payload })
+      expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
     },
   )
 

@@ -43,10 +43,10 @@ describe('pulls that come together', () => {
           ['no token', one.ask(p2, { headers: { authorization: wrong } }), 401, 'not authorized'],
         )
       }
-      await Promise.all(asked.map(([, answer]) => answer))
+      await Promise.all(asked.map(([, response]) => response))
     })
-    for (const [who, answer, status, text] of asked) {
-      const { statusCode, rawPayload } = await answer
+    for (const [who, response, status, text] of asked) {
+      const { statusCode, rawPayload } = await response
       const body =
         who === 'gzip' ? gunzipSync(rawPayload) : who === 'br' ? brotliDecompressSync(rawPayload) : rawPayload
       expect([who, statusCode, body.toString()]).toEqual([who, status, expect.stringContaining(text)])
@@ -65,16 +65,16 @@ describe('pulls that come together', () => {
     // The first pull after a new name also renders the document.
     await Promise.all(publishers.map(({ ask }) => ask('packages.json')))
     const roots = await countStatements('list-root-documents', async () => {
-      const answers = await Promise.all(publishers.map(({ ask }) => ask('packages.json')))
-      expect(answers.map((answer) => answer.json()['available-packages'])).toEqual(
+      const responses = await Promise.all(publishers.map(({ ask }) => ask('packages.json')))
+      expect(responses.map((response) => response.json()['available-packages'])).toEqual(
         publishers.map((_, i) => [`acme/p${i}`]),
       )
     })
     const archives = await countStatements('list-downloads', async () => {
-      const answers = await Promise.all(publishers.map(({ ask }, i) => ask(dists[i] ?? '')))
-      expect(answers.map(({ statusCode, headers }) => [statusCode, headers['content-disposition']])).toEqual(
-        publishers.map((_, i) => [200, `attachment; filename="acme-p${i}-1.0.0.zip"`]),
-      )
+      const responses = await Promise.all(publishers.map(({ ask }, i) => ask(dists[i] ?? '')))
+      expect(
+        responses.map(({ statusCode, headers }) => [statusCode, headers['content-disposition']]),
+      ).toEqual(publishers.map((_, i) => [200, `attachment; filename="acme-p${i}-1.0.0.zip"`]))
     })
     expect([roots < 4, archives < 4]).toEqual([true, true])
   })
@@ -95,8 +95,8 @@ describe('pulls that come together', () => {
     const read = async (path: string, expected: string) => {
       const statement = path === 'packages.json' ? 'find-root-bytes-identity' : 'find-package-bytes-identity'
       return countStatements(statement, async () => {
-        const answers = await Promise.all(Array.from({ length: 16 }, () => ask(path)))
-        expect(answers.filter(({ body }) => body.includes(expected))).toHaveLength(16)
+        const responses = await Promise.all(Array.from({ length: 16 }, () => ask(path)))
+        expect(responses.filter(({ body }) => body.includes(expected))).toHaveLength(16)
       })
     }
     expect(await read('p2/acme/lib.json', '"1.0.0"')).toBe(1)

@@ -24,7 +24,7 @@ async function sendHead(path: string, headers: Record<string, string>): Promise<
   return socket
 }
 
-/** Sends bytes until the other side has hung up or all are sent. Answers how many were taken. */
+/** Sends bytes until the server closes the connection or all are sent. Returns how many were sent. */
 async function pour(socket: Socket, bytes: number): Promise<number> {
   const chunk = Buffer.alloc(64 * 1024)
   let sent = 0
@@ -58,10 +58,10 @@ describe('an upload with Expect: 100-continue (COMPOSER D)', () => {
   ])('is refused for %s before it is told to continue', async (_, below, headers, status, errcode) => {
     const { path, authorization } = await aPublisher(t)
     const socket = await sendHead(path + below, { Authorization: authorization, ...expectation, ...headers })
-    const answer = await text(socket)
-    expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
-    expect(answer).toMatch(/^connection: close/im)
-    expect(answer).toContain(errcode)
+    const response = await text(socket)
+    expect(response).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    expect(response).toMatch(/^connection: close/im)
+    expect(response).toContain(errcode)
   })
 
   it('is told to continue when all is well', async () => {
@@ -76,8 +76,8 @@ describe('an upload with Expect: 100-continue (COMPOSER D)', () => {
     const [invitation] = (await once(socket, 'data')) as [Buffer]
     expect(invitation.toString()).toBe('HTTP/1.1 100 Continue\r\n\r\n')
     socket.write(zip)
-    const [answer] = (await once(socket, 'data')) as [Buffer]
-    expect(answer.toString()).toMatch(/^HTTP\/1.1 201 /)
+    const [response] = (await once(socket, 'data')) as [Buffer]
+    expect(response.toString()).toMatch(/^HTTP\/1.1 201 /)
     socket.destroy()
   })
 
@@ -99,10 +99,10 @@ describe('an upload whose body is already on its way', () => {
     const bytes = 100 * 1024 * 1024
     const head = { Authorization: authorization, 'Transfer-Encoding': 'chunked' }
     const socket = await sendHead(`${path}upload/acme/lib/v1`, head)
-    const answer = text(socket)
+    const response = text(socket)
     socket.write(`${bytes.toString(16)}\r\n`)
     const taken = await pour(socket, bytes)
-    expect(await answer).toContain('"errmsg":"validate [Version:v1] failed"')
+    expect(await response).toContain('"errmsg":"validate [Version:v1] failed"')
     expect(taken).toBeLessThan(bytes / 2)
   })
 
@@ -111,8 +111,8 @@ describe('an upload whose body is already on its way', () => {
     const bytes = 300 * 1024
     const head = { Authorization: authorization, 'Content-Length': String(bytes) }
     const socket = await sendHead(`${path}upload/acme/lib/v1`, head)
-    const [answer] = (await once(socket, 'data')) as [Buffer]
-    expect(answer.toString()).toMatch(/^HTTP\/1.1 400 /)
+    const [response] = (await once(socket, 'data')) as [Buffer]
+    expect(response.toString()).toMatch(/^HTTP\/1.1 400 /)
     const ended = once(socket.resume(), 'close')
     for (let sent = 0; sent < bytes; sent += 1024) {
       await new Promise((resolve) => socket.write(Buffer.alloc(1024), resolve))
@@ -132,10 +132,10 @@ describe('an upload whose body is already on its way', () => {
     const publisher = await aPublisher(t)
     const head = { Authorization: publisher.authorization, 'Transfer-Encoding': 'chunked' }
     const socket = await sendHead(`${publisher.path}upload/acme/lib/1.0.0`, head)
-    const answer = text(socket)
+    const response = text(socket)
     socket.write(`${(50 * maxBytes).toString(16)}\r\n`)
     expect(await pour(socket, 50 * maxBytes)).toBeLessThan(40 * maxBytes)
-    expect(await answer).toMatch(/^HTTP\/1.1 413 .*"errcode":8/s)
+    expect(await response).toMatch(/^HTTP\/1.1 413 .*"errcode":8/s)
     await expectNothingKept(publisher)
   })
 

@@ -11,17 +11,17 @@ const t = useApp()
 /** SPEC §7, byte for byte but for the help that stands beside errcode and errmsg. */
 const notAuthorized = /^\{"errcode":16,"errmsg":"not authorized"[,}]/
 
-function statusesOf(answers: { statusCode: number }[]): number[] {
-  return answers.map(({ statusCode }) => statusCode).toSorted((a, b) => a - b)
+function statusesOf(responses: { statusCode: number }[]): number[] {
+  return responses.map(({ statusCode }) => statusCode).toSorted((a, b) => a - b)
 }
 
 describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
   it('publishes the archive, and says what it published', async () => {
     const { push, path } = await aPublisher(t)
-    const answer = await push('1.0.0')
-    expect(answer.statusCode).toBe(201)
-    expect(answer.headers['content-type']).toBe('application/json')
-    expect(answer.json()).toEqual({
+    const response = await push('1.0.0')
+    expect(response.statusCode).toBe(201)
+    expect(response.headers['content-type']).toBe('application/json')
+    expect(response.json()).toEqual({
       errcode: 0,
       errmsg: 'ok',
       name: 'acme/lib',
@@ -29,7 +29,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
       sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
       shasum: expect.stringMatching(/^[0-9a-f]{40}$/),
       size: aPackageZip('acme/lib').length,
-      url: `http://svc.test${path}dist/acme/lib/1.0.0/${answer.json().sha256}.zip`,
+      url: `http://svc.test${path}dist/acme/lib/1.0.0/${response.json().sha256}.zip`,
     })
   })
 
@@ -90,53 +90,53 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     { who: 'an unknown token', authorization: basic(`svcp_${'0'.repeat(43)}2W2X3h`) },
     { who: 'an unreadable header', authorization: 'Basic ???' },
     { who: 'another scheme', authorization: 'Digest abc' },
-  ])('answers errcode 16 with 401 to $who (SPEC 7)', async ({ authorization }) => {
+  ])('returns errcode 16 with 401 to $who (SPEC 7)', async ({ authorization }) => {
     const { push } = await aPublisher(t, { visibility: 'public' })
-    const answer = await push('1.0.0', { headers: { authorization } })
-    expect(answer.statusCode).toBe(401)
-    expect(answer.body).toMatch(notAuthorized)
-    expect(answer.headers['content-type']).toBe('application/json')
-    expect(answer.headers['www-authenticate']).toMatch(/^Basic realm=/)
+    const response = await push('1.0.0', { headers: { authorization } })
+    expect(response.statusCode).toBe(401)
+    expect(response.body).toMatch(notAuthorized)
+    expect(response.headers['content-type']).toBe('application/json')
+    expect(response.headers['www-authenticate']).toMatch(/^Basic realm=/)
   })
 
   it.each([
     { who: 'a guest', role: 'guest' as const, scopes: ['registry-package:rw'] },
     { who: 'a token that may only pull', role: 'admin' as const, scopes: ['registry-package:r'] },
-  ])('answers errcode 16 with 403 to $who (SPEC 7)', async ({ role, scopes }) => {
+  ])('returns errcode 16 with 403 to $who (SPEC 7)', async ({ role, scopes }) => {
     const { push } = await aPublisher(t, { role, scopes })
-    const answer = await push('1.0.0')
-    expect(answer.statusCode).toBe(403)
-    expect(answer.body).toMatch(notAuthorized)
-    expect(answer.headers['www-authenticate']).toBeUndefined()
+    const response = await push('1.0.0')
+    expect(response.statusCode).toBe(403)
+    expect(response.body).toMatch(notAuthorized)
+    expect(response.headers['www-authenticate']).toBeUndefined()
   })
 
   it('refuses a token that may not see the repository as not authorized, and hides the repository (SPEC 7)', async () => {
     const mine = await aPublisher(t)
     const others = await aPublisher(t)
     const { authorization } = mine
-    const answer = await others.push('1.0.0', { headers: { authorization } })
-    expect(answer.statusCode).toBe(404)
-    expect(answer.body).toMatch(notAuthorized)
+    const response = await others.push('1.0.0', { headers: { authorization } })
+    expect(response.statusCode).toBe(404)
+    expect(response.body).toMatch(notAuthorized)
     const url = '/acme/nowhere/-/packages/upload/acme/lib/1.0.0'
     const nowhere = await t.app.inject({ method: 'PUT', url, headers: { authorization } })
-    expect([nowhere.statusCode, nowhere.body]).toEqual([404, answer.body])
+    expect([nowhere.statusCode, nowhere.body]).toEqual([404, response.body])
   })
 
   it('refuses an endless version by the same rule as any other', async () => {
     const { push } = await aPublisher(t)
-    const answer = await push('a'.repeat(5000))
-    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    const response = await push('a'.repeat(5000))
+    expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
   })
 
   it.each(['v1.0.0', '1.0', '01.0.0', 'latest', '1.0.0-', '%201.0.0', '1.0.0%00'])(
     'refuses %s, which is no Semantic Version (SPEC 7, 9)',
     async (version) => {
       const { push } = await aPublisher(t)
-      const answer = await push(version)
-      if (version.endsWith('%00')) return expect(answer.statusCode).toBe(404)
-      expect(answer.statusCode).toBe(400)
+      const response = await push(version)
+      if (version.endsWith('%00')) return expect(response.statusCode).toBe(404)
+      expect(response.statusCode).toBe(400)
       const errmsg = `validate [Version:${decodeURIComponent(version)}] failed`
-      expect(answer.body.startsWith(`{"errcode":3,"errmsg":"${errmsg}"`)).toBe(true)
+      expect(response.body.startsWith(`{"errcode":3,"errmsg":"${errmsg}"`)).toBe(true)
     },
   )
 
@@ -157,8 +157,8 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     },
   ])('refuses $what with errcode 3, and keeps nothing of it', async ({ payload }) => {
     const { push, ask } = await aPublisher(t)
-    const answer = await push('1.0.0', { payload })
-    expect([answer.statusCode, answer.json().errcode]).toEqual([400, 3])
+    const response = await push('1.0.0', { payload })
+    expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
     expect((await ask('p2/acme/lib.json')).statusCode).toBe(404)
     expect(await readdir(join(t.config.dataDir, 'tmp'))).toEqual([])
   })
@@ -184,19 +184,19 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
 
   it('lets one of ten racing uploads with different bytes win', async () => {
     const { push, ask } = await aPublisher(t)
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 10 }, (_, i) => push('1.0.0', { manifest: { description: `number ${i}` } })),
     )
-    expect(statusesOf(answers)).toEqual([201, ...Array(9).fill(409)])
-    const won = answers.find(({ statusCode }) => statusCode === 201)?.json()
+    expect(statusesOf(responses)).toEqual([201, ...Array(9).fill(409)])
+    const won = responses.find(({ statusCode }) => statusCode === 201)?.json()
     const [entry] = expand((await ask('p2/acme/lib.json')).body)
     expect(entry).toMatchObject({ dist: { url: won.url, shasum: won.shasum } })
   })
 
   it('responds with 200 to the nine losers of a race with the same bytes', async () => {
     const { push } = await aPublisher(t)
-    const answers = await Promise.all(Array.from({ length: 10 }, () => push('1.0.0')))
-    expect(statusesOf(answers)).toEqual([...Array(9).fill(200), 201])
+    const responses = await Promise.all(Array.from({ length: 10 }, () => push('1.0.0')))
+    expect(statusesOf(responses)).toEqual([...Array(9).fill(200), 201])
   })
 
   it('shows all of many packages and versions that are published at once', async () => {
@@ -269,8 +269,8 @@ describe('every other address and method below the registry', () => {
   it('responds in the registry’s error format', async () => {
     const { ask, path } = await aPublisher(t)
     for (const below of ['nothing', 'upload', 'upload/acme/lib', 'p2', 'dist/a/b']) {
-      const answer = await ask(below)
-      expect([below, answer.statusCode, answer.json()]).toEqual([
+      const response = await ask(below)
+      expect([below, response.statusCode, response.json()]).toEqual([
         below,
         404,
         { errcode: 5, errmsg: 'not found' },

@@ -13,8 +13,8 @@ export const oauth4webapi: ClientLibrary = async ({ issuer, clientId, clientSecr
   const state = oauth.generateRandomState()
   const verifier = oauth.generateRandomCodeVerifier()
   let last: Tokens
-  const keep = (answer: oauth.TokenEndpointResponse) =>
-    (last = { accessToken: answer.access_token, refreshToken: String(answer.refresh_token) })
+  const keep = (tokens: oauth.TokenEndpointResponse) =>
+    (last = { accessToken: tokens.access_token, refreshToken: String(tokens.refresh_token) })
   return {
     async begin() {
       const link = new URL(String(server.authorization_endpoint))
@@ -29,38 +29,38 @@ export const oauth4webapi: ClientLibrary = async ({ issuer, clientId, clientSecr
       return link.href
     },
     async finish(callback) {
-      const response = oauth.validateAuthResponse(server, client, new URL(callback), state)
-      const answer = await oauth.authorizationCodeGrantRequest(
+      const parameters = oauth.validateAuthResponse(server, client, new URL(callback), state)
+      const response = await oauth.authorizationCodeGrantRequest(
         server,
         client,
         authentication,
-        response,
+        parameters,
         redirectUri,
         verifier,
         insecure,
       )
-      return keep(await oauth.processAuthorizationCodeResponse(server, client, answer))
+      return keep(await oauth.processAuthorizationCodeResponse(server, client, response))
     },
     async refresh() {
       const { refreshToken } = last
-      const answer = await oauth.refreshTokenGrantRequest(
+      const response = await oauth.refreshTokenGrantRequest(
         server,
         client,
         authentication,
         refreshToken,
         insecure,
       )
-      return keep(await oauth.processRefreshTokenResponse(server, client, answer))
+      return keep(await oauth.processRefreshTokenResponse(server, client, response))
     },
     async revoke() {
-      const answer = await oauth.revocationRequest(
+      const response = await oauth.revocationRequest(
         server,
         client,
         authentication,
         last.refreshToken,
         insecure,
       )
-      await oauth.processRevocationResponse(answer)
+      await oauth.processRevocationResponse(response)
     },
   }
 }

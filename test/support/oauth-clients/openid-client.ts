@@ -10,8 +10,8 @@ export const openidClient: ClientLibrary = async ({ issuer, clientId, clientSecr
   const verifier = openid.randomPKCECodeVerifier()
   const state = openid.randomState()
   let last: Tokens
-  const keep = (answer: openid.TokenEndpointResponse) =>
-    (last = { accessToken: answer.access_token, refreshToken: String(answer.refresh_token) })
+  const keep = (tokens: openid.TokenEndpointResponse) =>
+    (last = { accessToken: tokens.access_token, refreshToken: String(tokens.refresh_token) })
   return {
     async begin() {
       return openid.buildAuthorizationUrl(configuration, {

@@ -15,7 +15,7 @@ export const passport: ClientLibrary = async ({ issuer, clientId, clientSecret, 
     (accessToken, refreshToken, _profile, done) => done(null, { accessToken, refreshToken }),
   )
   let last: Tokens
-  /** Passport gives every request a strategy of its own, which answers by calling back. */
+  /** Passport makes one strategy for each request. It reports the result through callbacks. */
   const perRequest = (query: Record<string, string>, options: { state?: string }) =>
     new Promise<string | object>((resolve, reject) => {
       const own: Strategy = Object.create(strategy)

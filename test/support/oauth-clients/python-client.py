@@ -37,14 +37,14 @@ class Authlib:
         return self.session.refresh_token(token_url)
 
     def revoke(self):
-        answer = self.session.revoke_token(
+        response = self.session.revoke_token(
             issuer + "/oauth2/revoke", token=self.session.token["refresh_token"], token_type_hint="refresh_token"
         )
-        answer.raise_for_status()
+        response.raise_for_status()
 
 
 class RequestsOauthlib:
-    """requests-oauthlib: HTTP Basic; it raises when the answered scope differs from the asked one. No revocation."""
+    """requests-oauthlib: HTTP Basic; it raises when the returned scope differs from the requested one. No revocation."""
 
     def __init__(self):
         from requests_oauthlib import OAuth2Session
@@ -71,15 +71,15 @@ client = {"authlib": Authlib, "requests_oauthlib": RequestsOauthlib}[library]()
 
 
 def take(step, *arguments):
-    answer = getattr(client, step)(*arguments)
-    if not isinstance(answer, dict):
-        return answer
-    return {"accessToken": answer["access_token"], "refreshToken": answer["refresh_token"]}
+    result = getattr(client, step)(*arguments)
+    if not isinstance(result, dict):
+        return result
+    return {"accessToken": result["access_token"], "refreshToken": result["refresh_token"]}
 
 
 for line in sys.stdin:
     try:
-        reply = {"answer": take(*line.split())}
+        reply = {"result": take(*line.split())}
     except Exception as error:
         reply = {"refusal": str(error)}
     print(json.dumps(reply), flush=True)

@@ -13,7 +13,7 @@ export function hasPythonModule(module: string): boolean {
   return process.env['CI'] === 'true' || spawnSync(python, ['-c', `import ${module}`]).status === 0
 }
 
-/** A library of python-client.py: it is told one step a line, and answers one line of JSON, its exception included. */
+/** A library of python-client.py: it reads one step a line and prints one line of JSON for each, exceptions included. */
 export function pythonClient(module: 'authlib' | 'requests_oauthlib'): ClientLibrary {
   return async (registration) => {
     const child = spawn(python, [script, module, JSON.stringify(registration)], {
@@ -22,13 +22,13 @@ export function pythonClient(module: 'authlib' | 'requests_oauthlib'): ClientLib
     })
     onTestFinished(() => void child.kill())
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-    async function step<Answer>(...words: string[]): Promise<Answer> {
+    async function step<Result>(...words: string[]): Promise<Result> {
       child.stdin.write(`${words.join(' ')}\n`)
       const { value, done } = await lines.next()
       if (done) throw new Error(`python ended at: ${words[0]}`)
-      const reply: { answer: Answer } | { refusal: string } = JSON.parse(value)
+      const reply: { result: Result } | { refusal: string } = JSON.parse(value)
       if ('refusal' in reply) throw new Error(reply.refusal)
-      return reply.answer
+      return reply.result
     }
     return {
       begin: () => step<string>('begin'),
