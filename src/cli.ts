@@ -16,6 +16,7 @@ import { repositoryCommand } from './commands/repository.ts'
 import { runProgram } from './commands/run.ts'
 import { demoCommand, migrateCommand, serveCommand } from './commands/server.ts'
 import { sessionCommand } from './commands/session.ts'
+import { systemCommand } from './commands/system.ts'
 import { tokenCommand } from './commands/token.ts'
 import { upstreamCommand } from './commands/upstream.ts'
 import { vendorCommand } from './commands/vendor.ts'
@@ -28,6 +29,7 @@ const program = new Command('svc')
   .addCommand(serveCommand())
   .addCommand(migrateCommand())
   .addCommand(demoCommand())
+  .addCommand(systemCommand(version))
   .addCommand(accountCommand())
   .addCommand(sessionCommand())
   .addCommand(eventCommand())

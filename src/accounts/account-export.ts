@@ -21,6 +21,10 @@ export async function exportAccount(db: Queryable, accountId: string): Promise<o
                                'issuer', i.issuer, 'subject', i.subject, 'email', i.email,
                                'linked_at', i.linked_at, 'last_used_at', i.last_used_at) order by i.issuer), '[]')
                         from account_identity i where i.account_id = a.id),
+       'authenticator_app_since', (select f.confirmed_at from totp_factor f where f.account_id = a.id),
+       'passkeys', (select coalesce(json_agg(json_build_object(
+                             'name', k.name, 'created_at', k.created_at, 'last_used_at', k.last_used_at) order by k.id), '[]')
+                      from passkey k where k.account_id = a.id),
        'sessions', (select coalesce(json_agg(json_build_object(
                              'network', s.network, 'last_network', s.last_network, 'user_agent', s.user_agent,
                              'created_at', s.created_at, 'last_seen_at', s.last_seen_at) order by s.created_at), '[]')

@@ -54,6 +54,9 @@ export const identityActions = [
   'application-secret-rotated',
 ] as const
 
+/** The actions of an application's history: who registered, reviewed and changed it. */
+export const applicationActions = identityActions.filter((action) => action.startsWith('application-'))
+
 export type IdentityAction = (typeof identityActions)[number]
 
 /** An identity event as it was noted. */

@@ -1,4 +1,5 @@
 import { Argument, Command, Option } from 'commander'
+import { exportAccount } from '../accounts/account-export.ts'
 import {
   chooseHeir,
   deleteAccount,
@@ -15,7 +16,7 @@ import {
   listAccounts,
 } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
-import { resetFactors } from '../accounts/second-factor/factors.ts'
+import { findFactors, resetFactors } from '../accounts/second-factor/factors.ts'
 import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
@@ -33,7 +34,7 @@ import {
   verificationLinkCommand,
 } from './account-password.ts'
 import { inviteAccountCommand } from './invitation.ts'
-import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { formatValue, printList, printResult, theAccount, withDatabase } from './run.ts'
 
 interface CreateOptions extends PasswordOptions {
@@ -54,9 +55,11 @@ export function accountCommand(): Command {
     .addCommand(resetLinkCommand())
     .addCommand(verificationLinkCommand())
     .addCommand(resetFactorsCommand())
+    .addCommand(setNameCommand())
     .addCommand(setEmailCommand())
     .addCommand(renameCommand())
     .addCommand(setAdminCommand())
+    .addCommand(exportCommand())
     .addCommand(revokeAllCommand())
     .addCommand(disableCommand())
     .addCommand(enableCommand())
@@ -105,10 +108,11 @@ async function createAccount(username: string, options: CreateOptions): Promise<
 function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description('List the accounts by username.')
-    .action((options: ListOptions) =>
+    .addOption(searchOption('only those with this text in their username, name or email'))
+    .action((options: SearchOptions) =>
       withDatabase((db) =>
         printList<AccountDetails>(options, {
-          list: (part) => listAccounts(db, part),
+          list: (part) => listAccounts(db, part, options.search),
           keyOf: ({ username }) => username,
           describe: describeAccount,
           line: ({ username, email, isAdmin, disabledAt }) =>
@@ -123,18 +127,43 @@ function listCommand(): Command {
 
 function showCommand(): Command {
   return onAccount('show', 'Show an account.').action(async (username: string, options: JsonOptions) => {
-    const { account, identities } = await withDatabase(async (db) => {
+    const { account, identities, factors } = await withDatabase(async (db) => {
       const account = await findAccountDetails(db, username)
       if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
-      return { account, identities: await listIdentities(db, account.id) }
+      const [identities, factors] = [await listIdentities(db, account.id), await findFactors(db, account.id)]
+      return { account, identities, factors }
     })
-    const details = describeAccount(account)
+    const { totpSince, passkeys, recoveryCodes } = factors
+    const details = {
+      ...describeAccount(account),
+      authenticator_app: totpSince !== null,
+      passkeys,
+      recovery_codes: recoveryCodes,
+    }
     const shown = {
       ...details,
       identities: identities.map(({ provider, email }) => (email ? `${provider}:${email}` : provider)),
     }
-    const lines = Object.entries(shown).map(([name, value]) => `${name.padEnd(12)}  ${formatValue(value)}`)
+    const lines = Object.entries(shown).map(([name, value]) => `${name.padEnd(17)}  ${formatValue(value)}`)
     printResult(options, { ...details, identities: identities.map(describeIdentity) }, lines.join('\n'))
+  })
+}
+
+function setNameCommand(): Command {
+  return onAccount('set-name', 'Set the display name of an account.')
+    .argument('<name>', 'at most 100 characters; empty removes it')
+    .action(async (username: string, name: string, options: JsonOptions) => {
+      await change(username, { displayName: name })
+      printResult(options, { username, name }, `Name of ${username}: ${name || 'none'}`)
+    })
+}
+
+function exportCommand(): Command {
+  const description = 'Print all that is stored about an account, without secrets, as one JSON document.'
+  return onAccount('export', description).action(async (username: string) => {
+    const exported = await withDatabase(async (db) => exportAccount(db, (await theAccount(db, username)).id))
+    if (!exported) throw new Error(`There is no account ${JSON.stringify(username)}.`)
+    printResult({ json: true }, exported, '')
   })
 }
 
@@ -254,6 +283,7 @@ function describeAccount(account: AccountDetails): Record<string, unknown> {
     username: account.username,
     name: account.displayName,
     email: account.email,
+    email_verified_at: account.emailVerifiedAt,
     admin: account.isAdmin,
     groups: account.groups,
     sessions: account.sessions,

@@ -1,4 +1,11 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
+import { describeActor } from '../accounts/event-words.ts'
+import {
+  applicationActions,
+  describeEvent,
+  type IdentityEvent,
+  listIdentityEvents,
+} from '../accounts/identity-events.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
@@ -12,7 +19,9 @@ import type { ApplicationChanges } from '../oauth/application-seed.ts'
 import {
   type Application,
   type ApplicationStatus,
+  applicationStatuses,
   findApplicationByClientId,
+  findApplicationUse,
   listApplications,
   rotateClientSecret,
 } from '../oauth/applications.ts'
@@ -52,15 +61,17 @@ export function applicationCommand(): Command {
       ).requiredOption(...reasonOption),
     )
     .addCommand(rotateCommand())
+    .addCommand(historyCommand())
 }
 
 function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description('List the applications, oldest first.')
-    .action((options: ListOptions) =>
+    .addOption(new Option('--state <state>', 'only those in this state').choices(applicationStatuses))
+    .action((options: ListOptions & { state?: ApplicationStatus }) =>
       withDatabase((db) =>
         printList<Application>(options, {
-          list: (part) => listApplications(db, part),
+          list: (part) => listApplications(db, part, options.state),
           keyOf: ({ clientId }) => clientId,
           describe: describeApplication,
           line: ({ clientId, status, name }) => `${clientId}  ${status.padEnd(9)}  ${name}`,
@@ -97,9 +108,12 @@ function showCommand(): Command {
     .argument('<client_id>', 'as svc application list shows it')
     .addOption(jsonOption())
     .action(async (clientId: string, options: JsonOptions) => {
-      const application = await withDatabase((db) => findApplicationByClientId(db, clientId))
-      if (!application) throw unknownApplication(clientId)
-      const details = describeApplication(application)
+      const details = await withDatabase(async (db) => {
+        const application = await findApplicationByClientId(db, clientId)
+        if (!application) throw unknownApplication(clientId)
+        const { accounts, lastUsedAt } = await findApplicationUse(db, application.id)
+        return { ...describeApplication(application), accounts, last_used_at: lastUsedAt }
+      })
       const lines = Object.entries(details).map(
         ([name, value]) => `${name.padEnd(15)}  ${formatValue(value)}`,
       )
@@ -246,6 +260,27 @@ function rotateCommand(): Command {
         `The new client secret of ${application.name}, shown only now: ${secret}\nThe old one works ${overlapSeconds} s more.`,
       )
     })
+}
+
+function historyCommand(): Command {
+  return withListOptions(new Command('history'))
+    .description('List who registered, reviewed and changed an application, the latest first.')
+    .argument('<client_id>', 'as svc application list shows it')
+    .action((clientId: string, options: ListOptions) =>
+      withDatabase(async (db) => {
+        const application = await findApplicationByClientId(db, clientId)
+        if (!application) throw unknownApplication(clientId)
+        const filter = { applicationId: application.id, actions: applicationActions }
+        await printList<IdentityEvent>(options, {
+          list: (part) => listIdentityEvents(db, filter, part),
+          keyOf: ({ id }) => id,
+          describe: describeEvent,
+          line: (event) =>
+            `${event.happenedAt.toISOString()}  ${event.action}  by ${describeActor(event) || '-'}  ${formatValue(event.details)}`,
+          none: 'The application has no history.',
+        })
+      }),
+    )
 }
 
 /** Nothing was changed: the migration is written first. */

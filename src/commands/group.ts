@@ -3,7 +3,7 @@ import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { changeGroupName, removeGroup, requireFactorOfMembers } from '../registry/tenancy.ts'
 import { insertGroup, type ListedGroup, listGroups } from '../repositories/groups.ts'
-import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
 
 /** `svc group …` */
@@ -37,15 +37,17 @@ function createCommand(): Command {
 function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description('List the groups by name.')
-    .action(async (options: ListOptions) =>
+    .addOption(searchOption('only those with this text in their name'))
+    .action(async (options: SearchOptions) =>
       withDatabase((db) =>
         printList<ListedGroup>(options, {
-          list: (part) => listGroups(db, part),
+          list: (part) => listGroups(db, part, options.search),
           keyOf: ({ name }) => name,
-          describe: ({ name, repositories, admins, createdAt }) => ({
+          describe: ({ name, repositories, admins, requiresSecondFactor, createdAt }) => ({
             group: name,
             repositories,
             admins,
+            requires_second_factor: requiresSecondFactor,
             created_at: createdAt,
           }),
           line: ({ name, repositories, admins }) =>

@@ -26,6 +26,16 @@ export interface ListOptions {
   json?: boolean
 }
 
+/** The options of a list with a search. */
+export interface SearchOptions extends ListOptions {
+  search?: string
+}
+
+/** Returns `--search`. */
+export function searchOption(words: string): Option {
+  return new Option('--search <text>', words)
+}
+
 /** Adds `--limit` and `--after`, because every list is read in parts. */
 export function withListOptions(command: Command): Command {
   return command

@@ -3,12 +3,12 @@ import { type Visibility, visibilities } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
 import {
+  type CountedRepository,
   insertRepository,
   listRepositories,
-  type Repository,
   registryUrl,
 } from '../repositories/repositories.ts'
-import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
 interface CreateOptions {
@@ -59,16 +59,19 @@ function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description('List the repositories by path, all or those of one group.')
     .argument('[group]', 'such as acme')
-    .action(async (groupName: string | undefined, options: ListOptions) =>
+    .addOption(searchOption('only those with this text in their path or description'))
+    .action(async (groupName: string | undefined, options: SearchOptions) =>
       withDatabase(async (db, { baseUrl }) => {
         const groupId = groupName === undefined ? null : (await theGroup(db, groupName)).id
-        await printList<Repository & { createdAt: Date }>(options, {
-          list: (part) => listRepositories(db, groupId, part),
+        await printList<CountedRepository>(options, {
+          list: (part) => listRepositories(db, groupId, part, options.search),
           keyOf: ({ path }) => path,
-          describe: ({ path, visibility, description, createdAt }) => ({
+          describe: ({ path, visibility, description, packages, members, createdAt }) => ({
             path,
             visibility,
             description,
+            packages,
+            members,
             registry_url: registryUrl(baseUrl, path),
             created_at: createdAt,
           }),

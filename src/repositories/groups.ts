@@ -100,6 +100,7 @@ export interface ListedGroup extends Group {
   repositories: number
   /** The usernames of its admins with enabled accounts. */
   admins: string[]
+  requiresSecondFactor: boolean
 }
 
 /** Lists all groups by name, or those with the text in their name; `after` is a name. */
@@ -110,6 +111,7 @@ export async function listGroups(
 ): Promise<ListedGroup[]> {
   const { rows } = await db.query<ListedGroup>(
     `select g.id, g.name, g.created_at as "createdAt",
+            g.requires_second_factor as "requiresSecondFactor",
             (select count(*)::int from repository r where r.group_id = g.id) as repositories,
             array(select a.username from group_member m join account a on a.id = m.account_id
                    where m.group_id = g.id and m.role = 'admin' and a.disabled_at is null

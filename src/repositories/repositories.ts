@@ -151,43 +151,34 @@ export async function insertRepository(db: Queryable, repository: NewRepository)
   return rows[0] as Repository
 }
 
-/** Lists all repositories by path, or those of one group; `after` is a path. */
-export async function listRepositories(
-  db: Queryable,
-  groupId: string | null,
-  { after, limit }: ListPart,
-): Promise<(Repository & { createdAt: Date })[]> {
-  const [group = '', name = ''] = (after ?? '').split('/')
-  const { rows } = await db.query<Repository & { createdAt: Date }>(
-    `select ${columns}, r.created_at as "createdAt" from ${tables}
-      where (g.name, r.name) > ($1, $2) and ($3::bigint is null or g.id = $3)
-      order by g.name, r.name limit $4`,
-    [group, name, groupId, limit],
-  )
-  return rows
-}
-
 /** A repository with the numbers of its packages and of its direct members. */
 export interface CountedRepository extends Repository {
+  createdAt: Date
   packages: number
   members: number
 }
 
-/** Lists the repositories of a group by path; `after` is a path. */
-export async function listCountedRepositories(
+/**
+ * Lists all repositories by path, or those of one group, or those with the text in their path or description; `after`
+ * is a path.
+ */
+export async function listRepositories(
   db: Queryable,
-  groupId: string,
+  groupId: string | null,
   { after, limit }: ListPart,
+  search = '',
 ): Promise<CountedRepository[]> {
-  const [, name = ''] = (after ?? '').split('/')
+  const [group = '', name = ''] = (after ?? '').split('/')
   const { rows } = await db.query<CountedRepository>(
-    `select ${columns},
+    `select ${columns}, r.created_at as "createdAt",
             (select count(*)::int from package p where p.repository_id = r.id) as packages,
             (select count(*)::int from repository_member m where m.repository_id = r.id) as members
        from ${tables}
-      where r.group_id = $1 and r.name > $2
-      order by r.name limit $3`,
-    [groupId, name, limit],
+      where (g.name, r.name) > ($1, $2) and ($3::bigint is null or g.id = $3)
+        and ($5 = '' or strpos(g.name || '/' || r.name, lower($5)) > 0
+             or strpos(lower(r.description), lower($5)) > 0)
+      order by g.name, r.name limit $4`,
+    [group, name, groupId, limit, search],
   )
   return rows
 }

@@ -76,6 +76,10 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
     const renamed = aName('renamed')
     expect(await svc.json('account', 'rename', username, renamed)).toEqual({ username: renamed })
     expect(await svc.json('account', 'show', renamed)).toEqual({
+      email_verified_at: null,
+      authenticator_app: false,
+      passkeys: 0,
+      recovery_codes: 0,
       username: renamed,
       name: '',
       email: 'ann@example.com',

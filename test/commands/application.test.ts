@@ -201,7 +201,7 @@ describe('svc application', () => {
       ...after,
       migration: expect.stringMatching(/\/1\d{3}_set_changing\.sql$/),
     })
-    expect(await svc.json('application', 'show', id)).toEqual(after)
+    expect(await svc.json('application', 'show', id)).toEqual({ ...after, accounts: 0, last_used_at: null })
     const wrong = ['--website', 'x', '--logo', join(folder, 'text.png')]
     expect(await svc.fail('application', 'set', id, ...wrong)).toMatch(/website is not .*; the logo is not/)
     expect(await svc.fail('application', 'set', id)).toContain('Nothing to change')

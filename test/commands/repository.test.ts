@@ -92,6 +92,8 @@ describe('svc group, repository and member', () => {
           path: 'many/c',
           visibility: 'private',
           description: '',
+          packages: 0,
+          members: 0,
           registry_url: 'https://svc.example.com/many/c/-/packages/',
           created_at: expect.any(String),
         },
@@ -102,6 +104,7 @@ describe('svc group, repository and member', () => {
       group: 'many',
       repositories: 3,
       admins: ['ann'],
+      requires_second_factor: false,
       created_at: expect.any(String),
     })
     expect((await list('member', 'list', 'many')).items).toEqual([

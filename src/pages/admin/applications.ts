@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { type ShownEvent, showEvent } from '../../accounts/event-pages.ts'
-import { identityActions, listIdentityEvents } from '../../accounts/identity-events.ts'
+import { applicationActions, listIdentityEvents } from '../../accounts/identity-events.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
 import { enforcedScopes } from '../../domain/permissions.ts'
 import {
@@ -212,9 +212,8 @@ async function describe(
 
 /** Reads who registered, reviewed and changed an application: not the consents of people, which may be millions. */
 async function readHistory(db: Queryable, applicationId: string): Promise<ShownEvent[]> {
-  const actions = identityActions.filter((action) => action.startsWith('application-'))
   const part = { after: null, limit: eventsInHistory }
-  return (await listIdentityEvents(db, { applicationId, actions }, part)).map(showEvent)
+  return (await listIdentityEvents(db, { applicationId, actions: applicationActions }, part)).map(showEvent)
 }
 
 /** Describes who checks a scope: svc, or a service that introspects the token. */

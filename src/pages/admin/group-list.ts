@@ -5,13 +5,14 @@ import { pageNotFound } from '../../http/page-error.ts'
 import { page } from '../../http/pages.ts'
 import { changeGroupName, removeGroup } from '../../registry/tenancy.ts'
 import { findGroup, type Group, type ListedGroup, listGroups } from '../../repositories/groups.ts'
-import { type CountedRepository, listCountedRepositories } from '../../repositories/repositories.ts'
+import { type CountedRepository, listRepositories } from '../../repositories/repositories.ts'
 import { authorOf } from '../permit.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 
 const rowsPerPage = 50
 
 const GroupsQuery = z.object({ group: text, q: text, after: text })
+const RepositoriesQuery = z.object({ q: text, after: text })
 const trimmed = text.transform((value) => value.trim())
 const RenameForm = z.object({ group: text, name: trimmed })
 const DeleteForm = z.object({ group: text, confirmed: trimmed, with_repositories: text })
@@ -23,6 +24,13 @@ const groupsPage = page<{
   /** The name that the next page starts after; null on the last one. */
   next: string | null
 }>('admin/groups')
+const repositoriesPage = page<{
+  repositories: CountedRepository[]
+  search: string
+  isContinued: boolean
+  /** The path that the next page starts after; null on the last one. */
+  next: string | null
+}>('admin/repositories')
 const groupPage = page<{
   group: Group
   repositories: CountedRepository[]
@@ -31,7 +39,10 @@ const groupPage = page<{
   problem: { form: 'rename' | 'delete'; sentence: string } | null
 }>('admin/group')
 
-/** `/admin/groups`: all groups with counts; with `?group=`, the repositories of one, renaming and deleting. */
+/**
+ * `/admin/groups`: all groups with counts; with `?group=`, the repositories of one, renaming and deleting.
+ * `/admin/repositories`: all repositories. Their own pages change them: a site administrator is admin of each.
+ */
 export async function adminGroupRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { db, sessionOf } = context
 
@@ -43,6 +54,16 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     const groups = found.slice(0, rowsPerPage)
     const next = found.length > rowsPerPage ? (groups.at(-1)?.name ?? null) : null
     return groupsPage(reply, sessionOf(request), { groups, search, isContinued: after !== '', next })
+  })
+
+  app.get('/admin/repositories', async (request, reply) => {
+    const { q, after } = readQuery(RepositoriesQuery, request)
+    const search = q.trim().slice(0, 200)
+    const found = await listRepositories(db, null, { after, limit: rowsPerPage + 1 }, search)
+    const repositories = found.slice(0, rowsPerPage)
+    const next = found.length > rowsPerPage ? (repositories.at(-1)?.path ?? null) : null
+    const isContinued = after !== ''
+    return repositoriesPage(reply, sessionOf(request), { repositories, search, isContinued, next })
   })
 
   app.post('/admin/groups/rename', async (request, reply) => {
@@ -84,7 +105,7 @@ export async function adminGroupRoutes(app: FastifyInstance, context: AdminConte
     group: Group,
     { after, problem }: { after: string; problem: { form: 'rename' | 'delete'; sentence: string } | null },
   ): Promise<FastifyReply> {
-    const found = await listCountedRepositories(db, group.id, { after, limit: rowsPerPage + 1 })
+    const found = await listRepositories(db, group.id, { after, limit: rowsPerPage + 1 })
     const repositories = found.slice(0, rowsPerPage)
     const next = found.length > rowsPerPage ? (repositories.at(-1)?.path ?? null) : null
     const isContinued = after !== ''

@@ -155,6 +155,32 @@ describe('/admin/groups', () => {
     expect((await send(url, form)).statusCode).toBe(404)
   })
 
+  it('lists all repositories at /admin/repositories, by path and description, page by page', async () => {
+    const { cookie } = await anEditor()
+    const group = await aGroup(t.db, aName('many'))
+    const paths = Array.from({ length: 51 }, (_, i) => `repo-${String(i).padStart(2, '0')}`)
+    for (const name of paths) await aRepository(t.db, { group, name })
+    await t.db.query(
+      `update repository set description = 'Über <Alles>' where group_id = $1 and name = 'repo-07'`,
+      [group.id],
+    )
+    const first = await open(t, `/admin/repositories?q=${group.name.toUpperCase()}%2Frepo`, cookie)
+    expect(first.body).toContain(`href="/${group.name}/repo-00/-/settings"`)
+    expect(first.body).not.toContain(`${group.name}/repo-50`)
+    const next = /href="(\/admin\/repositories\?q=[^"]+after=[^"]+)"/.exec(first.body)?.[1] ?? ''
+    const second = await open(t, next.replaceAll('&amp;', '&'), cookie)
+    expect(second.body).toContain(`href="/${group.name}/repo-50"`)
+    expect(second.body).not.toContain(`${group.name}/repo-49`)
+    const described = await open(t, `/admin/repositories?q=${encodeURIComponent('über <a')}`, cookie)
+    expect(described.body).toContain('Über &lt;Alles&gt;')
+    expect(described.body).not.toContain(`${group.name}/repo-08`)
+    expect((await open(t, '/admin/repositories?q=nothing-like-it', cookie)).body).toContain(
+      'No repository was found',
+    )
+    const other = await signIn(t.app, await anAccount(t.db))
+    expect((await open(t, '/admin/repositories', other)).statusCode).toBe(404)
+  })
+
   it('is for site administrators only, as are the changes of accounts', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)

@@ -1,0 +1,57 @@
+import { Command } from 'commander'
+import { countAccounts } from '../accounts/accounts.ts'
+import { countApplications } from '../oauth/applications.ts'
+import { readSystemState } from '../registry/system-state.ts'
+import { countGroups } from '../repositories/groups.ts'
+import { jsonOption } from './options.ts'
+import { printResult, withDatabase } from './run.ts'
+
+/** `svc system`: what `/admin` and `/admin/system` show. */
+export function systemCommand(version: string): Command {
+  return new Command('system')
+    .description('Show the version, and the state of database, archive store, background jobs and disk.')
+    .addOption(jsonOption())
+    .action(async (options: { json?: boolean }) => {
+      const shown = await withDatabase(async (db, config) => {
+        const { database, isEmbedded, store, jobs, collectedAt, disk } = await readSystemState(db, config)
+        return {
+          version,
+          node: process.version,
+          database: {
+            id: database.id,
+            version: database.version,
+            embedded: isEmbedded,
+            bytes: database.bytes,
+            connections: database.connections,
+            max_connections: database.maxConnections,
+            migration: database.migration,
+          },
+          store: { ...store, collected_at: collectedAt },
+          disk: disk && {
+            directory: disk.directory,
+            free_bytes: disk.freeBytes,
+            all_bytes: disk.allBytes,
+          },
+          accounts: await countAccounts(db),
+          applications: await countApplications(db),
+          ...(await countGroups(db)),
+          jobs: jobs.map(({ succeededAt, ...job }) => ({
+            ...job,
+            succeeded_at: succeededAt === null ? null : new Date(succeededAt * 1000),
+          })),
+        }
+      })
+      const { database, store, disk, accounts, jobs } = shown
+      const failed = jobs.filter((job) => job.failed > 0).map((job) => `${job.failed} ${job.name}`)
+      const lines = [
+        `svc ${version}, Node.js ${process.version}`,
+        `Database    PostgreSQL ${database.version}${database.embedded ? ', embedded' : ''}, ${database.bytes} bytes, ${database.connections} of ${database.max_connections} connections, ${database.migration}`,
+        `Archives    ${store.archives} in ${store.place}, ${store.bytes} bytes, last collection: ${store.collected_at?.toISOString() ?? 'never'}`,
+        `Disk        ${disk ? `${disk.free_bytes} of ${disk.all_bytes} bytes free in ${disk.directory}` : 'unknown'}`,
+        `Accounts    ${accounts.all}, ${accounts.disabled} disabled, ${accounts.administrators} site administrators`,
+        `Registry    ${shown.groups} groups, ${shown.repositories} repositories, ${shown.packages} packages`,
+        `Jobs        ${jobs.reduce((sum, { queued }) => sum + queued, 0)} queued; failed: ${failed.join(', ') || 'none'}`,
+      ]
+      printResult(options, shown, lines.join('\n'))
+    })
+}

@@ -1,0 +1,48 @@
+import { statfs } from 'node:fs/promises'
+import type { Config } from '../config.ts'
+import type { Queryable } from '../database/database.ts'
+import { type DatabaseState, findDatabaseState } from '../database/installation.ts'
+import { countJobs, type JobCount } from '../jobs/job-rows.ts'
+import { openArchiveStore } from './archives/store-owner.ts'
+import { countArchives } from './tables/archives.ts'
+
+/** The state of the installation. */
+export interface SystemState {
+  database: DatabaseState
+  isEmbedded: boolean
+  store: { place: string; archives: number; bytes: number }
+  /** By name. */
+  jobs: JobCount[]
+  /** When the archives were last collected. Null: never. */
+  collectedAt: Date | null
+  /** The disk of DATA_DIR. Null when the file system has no figures. */
+  disk: { directory: string; freeBytes: number; allBytes: number } | null
+}
+
+/** Reads the state of database, archive store, queue and disk. */
+export async function readSystemState(db: Queryable, config: Config): Promise<SystemState> {
+  const { place } = await openArchiveStore(config)
+  const [database, archives, jobs, disk] = await Promise.all([
+    findDatabaseState(db),
+    countArchives(db),
+    countJobs(db),
+    measureDisk(config.dataDir),
+  ])
+  const collected = jobs.find(({ name }) => name === 'collect-garbage')?.succeededAt ?? null
+  return {
+    database,
+    isEmbedded: config.databaseUrl === null,
+    store: { place, ...archives },
+    jobs: jobs.toSorted((one, other) => one.name.localeCompare(other.name)),
+    collectedAt: collected === null ? null : new Date(collected * 1000),
+    disk,
+  }
+}
+
+async function measureDisk(directory: string): Promise<SystemState['disk']> {
+  // A command may run before the server has made the folder.
+  const measured = await statfs(directory).catch(() => null)
+  if (!measured || measured.blocks === 0) return null
+  const { blocks, bavail, bsize } = measured
+  return { directory, freeBytes: bavail * bsize, allBytes: blocks * bsize }
+}
