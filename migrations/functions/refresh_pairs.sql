@@ -9,7 +9,7 @@
 --   reused          used again after its grace period: all tokens of the authorization are dead now
 --
 -- One update in place and one insert for each pair. Nothing else is locked: the new pair copies the epoch of the old one,
--- so it is dead when a revocation commits before it. exchange_codes describes the order of locks.
+-- so it is dead when a revocation commits before it. redeem_codes describes the order of locks.
 create or replace function refresh_pairs(
   client_ids text[], secret_hashes bytea[], refresh_hashes bytea[], asked_scopes text[],
   access_hashes bytea[], next_refresh_hashes bytea[], sealed_successors bytea[],

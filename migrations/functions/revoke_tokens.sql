@@ -1,6 +1,6 @@
 -- Revokes tokens (SPEC 4.3, RFC 7009), one call an element of the arrays: a refresh token ends its authorization, an access
 -- token only itself. A token that is not live, or not this client's, changes nothing. Returns a row for each call, in
--- any order: false when the client's authentication failed. exchange_codes describes the order of locks.
+-- any order: false when the client's authentication failed. redeem_codes describes the order of locks.
 create or replace function revoke_tokens(client_ids text[], secret_hashes bytea[], token_hashes bytea[])
 returns table (call_number integer, is_authenticated boolean)
 language plpgsql

@@ -156,7 +156,7 @@ export async function revokePersonalTokenByName(
 
 /**
  * Revokes all personal access tokens of an account and withdraws all its applications. Returns how many. Authorizations
- * are locked by id, as `exchange_codes` describes.
+ * are locked by id, as `redeem_codes` describes.
  */
 export async function revokeAllOf(
   tx: pg.PoolClient,

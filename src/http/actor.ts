@@ -16,6 +16,11 @@ export function actorOf(request: FastifyRequest, accountId: string | null, act?:
   }
 }
 
+/** The application that sends this request to an OAuth endpoint, for identity events. */
+export function applicationActor(request: FastifyRequest): Actor {
+  return { ...actorOf(request, null), via: 'application' }
+}
+
 /** The `User-Agent` header without control characters, at most 400 characters of it; null without one. */
 export function userAgentOf({ headers }: FastifyRequest): string | null {
   const sent = headers['user-agent']?.replace(/\p{Cc}/gu, ' ').trim()

@@ -1,4 +1,4 @@
-import type { Queryable } from '../database/database.ts'
+import type { Actor, Queryable } from '../database/database.ts'
 import { forEachCall } from '../database/shared-statements.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
@@ -21,9 +21,11 @@ export interface CodeExchange {
   codeChallenge: string | null
   accessHash: SecretHash
   refreshHash: SecretHash
+  /** Who sent the request, for the identity event. */
+  actor: Actor
 }
 
-/** The outcomes are those of the SQL function `exchange_codes`. Scopes are separated by spaces. */
+/** The outcomes are those of the SQL function `redeem_codes`. Scopes are separated by spaces. */
 export type CodeOutcome =
   | { outcome: 'issued'; scope: string; authorizationId: string }
   | { outcome: 'invalid_client' | 'invalid_grant' | 'replayed' }
@@ -37,10 +39,10 @@ export async function exchangeCodes(
   const { rows } = await db.query<CodeOutcome & { callNumber: number }>({
     name: 'exchange-codes',
     text: `select call_number as "callNumber", outcome, scope, authorization_id as "authorizationId"
-             from exchange_codes(
+             from redeem_codes(
                     client_ids => $1, secret_hashes => $2, code_hashes => $3, redirect_uris => $4,
-                    code_challenges => $5, access_hashes => $6, refresh_hashes => $7,
-                    access_seconds => $8, refresh_seconds => $9)`,
+                    code_challenges => $5, access_hashes => $6, refresh_hashes => $7, actors => $8,
+                    access_seconds => $9, refresh_seconds => $10)`,
     values: [
       calls.map(({ client }) => client.clientId),
       calls.map(({ client }) => client.secretHash),
@@ -49,6 +51,7 @@ export async function exchangeCodes(
       calls.map(({ codeChallenge }) => codeChallenge),
       calls.map(({ accessHash }) => accessHash),
       calls.map(({ refreshHash }) => refreshHash),
+      calls.map(({ actor }) => textOf(actor)),
       lifetimes.accessSeconds,
       lifetimes.refreshSeconds,
     ],
@@ -170,6 +173,11 @@ function columnsOf(calls: readonly PresentedToken[]): [string[], SecretHash[], S
     calls.map(({ client }) => client.secretHash),
     calls.map(({ tokenHash }) => tokenHash),
   ]
+}
+
+/** What an identity event needs, as the SQL functions take it. */
+function textOf({ via, ip, userAgent, requestId }: Actor): string {
+  return JSON.stringify({ via, ip, userAgent, requestId })
 }
 
 function inOrder<Row extends { callNumber: number }>(rows: readonly Row[]): Row[] {

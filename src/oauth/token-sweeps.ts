@@ -88,7 +88,7 @@ function deleteRemainingPairs(db: Queryable, limit: number): Promise<number> {
 }
 
 const isDead = `(refresh_expires_at < now() - interval '30 days' and access_expires_at < now() - interval '30 days'
-                 and sealed_successor is null)`
+                 and sealed_successor is null and unnoted_exchange is null)`
 
 /**
  * Deletes codes and returns how many: unused ones a day after they expired, used ones after 211 days. By then the pair

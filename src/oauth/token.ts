@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import { applicationActor } from '../http/actor.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { type PresentedClient, readClient, refuseClient } from './client-auth.ts'
 import { OAuthError, sendJson } from './errors.ts'
@@ -64,6 +65,7 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
       codeChallenge: verifier === undefined ? null : challengeOf(verifier),
       accessHash: hashSecret(pair.accessToken),
       refreshHash: hashSecret(pair.refreshToken),
+      actor: applicationActor(request),
     })
     if (result.outcome === 'invalid_client') return refuseClient(db, client)
     if (result.outcome === 'issued') {

@@ -17,6 +17,7 @@ import { sweepJob } from '../jobs/expired-rows.ts'
 import type { Job } from '../jobs/job.ts'
 import { sendMailJob } from '../mail/mail-queue.ts'
 import { deleteExpiredRequests } from '../oauth/authorization-requests.ts'
+import { noteExchangesJob } from '../oauth/exchange-events.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../oauth/token-sweeps.ts'
 import { collectGarbageJob } from '../registry/archives/collect-garbage.ts'
 import { renderOutdatedJob } from '../registry/documents/rerender.ts'
@@ -59,6 +60,7 @@ export const jobs: readonly Job[] = [
   releaseUnusedArchives,
   sweepIdentityEventsJob,
   logIdentityEventsJob,
+  noteExchangesJob,
   requestPasswordResetJob as Job,
   requestSignUpJob as Job,
   noteExpiringTokensJob,

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { Actor } from '../../src/database/database.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import type { PresentedClient } from '../../src/oauth/client-auth.ts'
 import { exchangeCodes, refreshPairs, revokeTokens } from '../../src/oauth/token-pairs.ts'
@@ -7,6 +8,14 @@ import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts
 import { anAuthorizedApplication, pass, works } from '../support/token-client.ts'
 
 const lifetimes = { accessSeconds: 60, refreshSeconds: 60, graceSeconds: 300 }
+
+const actor: Actor = {
+  accountId: null,
+  via: 'application',
+  ip: '192.0.2.1',
+  userAgent: null,
+  requestId: null,
+}
 
 function clientOf({ clientId, clientSecret }: ApplicationActor): PresentedClient {
   return { clientId, secretHash: hashSecret(clientSecret), address: '192.0.2.1' }
@@ -20,6 +29,7 @@ function anExchange(application: ApplicationActor, code: string) {
     codeChallenge: null,
     accessHash: hashSecret(makeSecret('access')),
     refreshHash: hashSecret(makeSecret('refresh')),
+    actor,
   }
 }
 

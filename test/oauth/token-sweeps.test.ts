@@ -1,18 +1,25 @@
 import { describe, expect, it } from 'vitest'
 import { hashSecret } from '../../src/domain/secrets.ts'
+import { noteExchangesJob } from '../../src/oauth/exchange-events.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../src/oauth/token-sweeps.ts'
+import { openLog } from '../../src/server/log.ts'
 import { useApp } from '../support/app.ts'
 import { anAuthorizedApplication, pass, works } from '../support/token-client.ts'
 
 const day = 86_400
+const never = new AbortController().signal
 
 describe('the sweeps of tokens', () => {
   const t = useApp()
-  const sweep = async (limit = 2000) => [
-    await wipeSeals(t.db, limit),
-    await deleteExpiredPairs(t.db, limit),
-    await deleteExpiredCodes(t.db, limit),
-  ]
+  const sweep = async (limit = 2000) => {
+    // No pair is deleted before the event of its exchange is written.
+    await noteExchangesJob.run({ config: t.config, db: t.db, log: openLog('silent') }, undefined, never)
+    return [
+      await wipeSeals(t.db, limit),
+      await deleteExpiredPairs(t.db, limit),
+      await deleteExpiredCodes(t.db, limit),
+    ]
+  }
   const count = async (condition: string) =>
     Number((await t.db.query(`select count(*) from ${condition}`)).rows[0].count)
 

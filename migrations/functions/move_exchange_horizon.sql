@@ -1,0 +1,14 @@
+-- Lets note_exchanges read the pairs up to the newest one. False when it has not read those of the last call yet, or when there
+-- is no newer pair.
+--
+-- A pair with a smaller id may be committed later. Its transaction got an xid before its id, and so before this statement,
+-- which takes the next xid: all those pairs are committed or gone when every smaller xid has ended.
+create or replace function move_exchange_horizon() returns boolean language plpgsql as $$
+begin
+  update sweep_position
+     set horizon_id = newest.id, horizon_xid = pg_current_xact_id()::text::bigint
+    from (select max(id) as id from token_pair) as newest
+   where name = 'noted_exchanges' and pair_id >= horizon_id and newest.id > horizon_id;
+  return found;
+end
+$$;

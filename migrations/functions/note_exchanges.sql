@@ -1,0 +1,58 @@
+-- Writes the identity events of codes that were exchanged, with the time of the exchange, and wipes from their pairs what
+-- the events needed. It reads at most max_count pairs, in the order of their ids, up to the horizon. Returns how many it
+-- read; null when a transaction that may still add one of them has not ended yet (move_exchange_horizon).
+--
+-- The pair itself tells whether its event is written, so no event is written twice, whatever the position says.
+create or replace function note_exchanges(max_count integer) returns integer language plpgsql
+-- By indexes, whatever PostgreSQL knows about the newest pairs.
+set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
+as $$
+declare
+  first_id    bigint;
+  last_id     bigint;
+  unnoted_ids bigint[];
+  seen        integer;
+begin
+  select pair_id, horizon_id into first_id, last_id
+    from sweep_position
+   where name = 'noted_exchanges'
+     -- A larger xid than all of this server is that of the server from which the database was copied.
+     and (horizon_xid <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+          or horizon_xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+     for update;
+  if not found then
+    return null;
+  end if;
+
+  select array_agg(id) filter (where is_unnoted), count(*), case when count(*) < max_count then last_id else max(id) end
+    into unnoted_ids, seen, last_id
+    from (select id, unnoted_exchange is not null as is_unnoted
+            from token_pair
+           where id > first_id and id <= last_id
+           order by id
+           limit max_count) as step;
+
+  with exchange as materialized (
+    select id, created_at, coalesce(grant_id, authorization_id) as grant_id, refresh_scopes, unnoted_exchange::jsonb as about
+      from token_pair
+     where id = any (unnoted_ids) and unnoted_exchange is not null
+     order by id
+       for no key update
+  ), wiped as (
+    update token_pair set unnoted_exchange = null where id = any (unnoted_ids) and unnoted_exchange is not null
+  )
+  insert into identity_event (happened_at, action, account_id, application_id, actor_id, via, address, user_agent, request_id,
+                              details)
+  select created_at, 'token-created', (about ->> 'account')::bigint, (about ->> 'application')::bigint,
+         (about ->> 'account')::bigint, 'application', (about #>> '{actor,ip}')::inet, about #>> '{actor,userAgent}',
+         about #>> '{actor,requestId}',
+         jsonb_strip_nulls(jsonb_build_object(
+           'scopes', coalesce(refresh_scopes, (select scopes from authorization_grant where id = grant_id))))
+    from exchange
+   order by id;
+
+  update sweep_position set pair_id = greatest(pair_id, last_id) where name = 'noted_exchanges';
+  return seen;
+end
+$$;

@@ -1,0 +1,109 @@
+-- Exchanges codes for their first token pairs (SPEC 4.2), one call an element of the arrays. Calls share the transaction:
+-- two calls with one code behave like two racing requests. Returns a row for each call, in any order. The outcome is:
+--   issued          the pair is stored; scope is what it may do
+--   invalid_client  the client's authentication failed, and nothing was read
+--   invalid_grant   the code is unknown, expired, or bound to another client, redirect_uri or code_challenge. It stays
+--                   valid for its own client
+--   replayed        the code was used before. Unless that was just now, all pairs that came from it are now dead
+--
+-- An actor is the JSON text of who sent the request, or null. The pair keeps it until a job has written the identity event
+-- (note_exchanges): inserting the event here would cost as much as the pair.
+--
+-- Locks are taken in the same order by everything that takes more than one: codes by hash, pairs by id, authorizations
+-- by id. Grants are only updated by whoever holds the lock of their authorization.
+create or replace function redeem_codes(
+  client_ids text[], secret_hashes bytea[], code_hashes bytea[], redirect_uris text[], code_challenges text[],
+  access_hashes bytea[], refresh_hashes bytea[], actors text[], access_seconds integer, refresh_seconds integer)
+returns table (call_number integer, outcome text, scope text, authorization_id bigint)
+language plpgsql
+-- One plan for all calls, by indexes: planning for each length of the arrays takes longer than the calls, and a plan that
+-- was made while the tables were small would stay.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  call record;
+  used_at timestamptz;
+  replayed_hashes bytea[] := '{}';
+begin
+  for call in
+    select c.*, code.*,
+           (select application_id from application_credential
+             where secret_hash = c.secret_hash and client_id = c.client_id) as client
+      from unnest(client_ids, secret_hashes, code_hashes, redirect_uris, code_challenges, access_hashes, refresh_hashes,
+                  actors)
+           with ordinality as c (client_id, secret_hash, code_hash, redirect_uri, code_challenge, access_hash,
+                                 refresh_hash, actor, n)
+      left join lateral (
+        select o.authorization_id, o.scopes, o.redirect_uri as bound_redirect_uri, o.code_challenge as bound_challenge,
+               g.id as grant_id, g.epoch, g.scopes as grant_scopes, g.account_id, g.application_id,
+               g.ended_at is null and (select disabled_at is null from account where id = g.account_id) as is_granted
+          from authorization_code o
+          join authorization_grant g on g.id = coalesce(o.grant_id, o.authorization_id)
+         where o.code_hash = c.code_hash
+         limit 1) as code on true
+     order by c.code_hash, c.n
+  loop
+    call_number := call.n;
+    scope := null;
+    authorization_id := null;
+    if call.client is null then
+      outcome := 'invalid_client';
+      return next;
+      continue;
+    end if;
+
+    -- Only the code's own client, with everything the code is bound to, may use it or be told about a replay.
+    outcome := 'invalid_grant';
+    if call.application_id is distinct from call.client or not call.is_granted
+       or call.redirect_uri <> call.bound_redirect_uri
+       or call.code_challenge is distinct from call.bound_challenge then
+      return next;
+      continue;
+    end if;
+
+    -- This write comes before the pair takes its id: move_exchange_horizon relies on it.
+    update authorization_code
+       set redeemed_at = now()
+     where code_hash = call.code_hash and redeemed_at is null and expires_at > now();
+    if found then
+      insert into token_pair (authorization_id, grant_id, epoch, code_hash, access_hash, access_expires_at, refresh_hash,
+                              refresh_scopes, refresh_expires_at, unnoted_exchange)
+      values (call.authorization_id, call.grant_id, call.epoch, call.code_hash, call.access_hash,
+              now() + make_interval(secs => access_seconds), call.refresh_hash,
+              nullif(call.scopes, call.grant_scopes), now() + make_interval(secs => refresh_seconds),
+              '{"account": ' || call.account_id || ', "application": ' || call.application_id
+                || ', "actor": ' || coalesce(call.actor, 'null') || '}');
+      outcome := 'issued';
+      scope := array_to_string(call.scopes, ' ');
+      authorization_id := call.authorization_id;
+      return next;
+      continue;
+    end if;
+
+    select redeemed_at into used_at from authorization_code where code_hash = call.code_hash;
+    if used_at is not null then
+      outcome := 'replayed';
+      -- A double click, or a proxy that sends a request twice, is not a theft: such a race ends no pairs.
+      if used_at <= now() - interval '3 seconds' then
+        replayed_hashes := replayed_hashes || call.code_hash;
+      end if;
+    end if;
+    return next;
+  end loop;
+
+  if cardinality(replayed_hashes) > 0 then
+    perform from account_authorization
+      where id in (select o.authorization_id from authorization_code o where o.code_hash = any (replayed_hashes))
+      order by id for no key update;
+    update authorization_grant g
+       set replayed_codes = array(select unnest(g.replayed_codes)
+                                  union
+                                  select o.code_hash from authorization_code o
+                                   where o.code_hash = any (replayed_hashes) and coalesce(o.grant_id, o.authorization_id) = g.id)
+     where g.id in (select coalesce(o.grant_id, o.authorization_id) from authorization_code o
+                     where o.code_hash = any (replayed_hashes) and array_position(g.replayed_codes, o.code_hash) is null);
+  end if;
+end
+$$;

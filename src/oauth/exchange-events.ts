@@ -1,0 +1,56 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Queryable } from '../database/database.ts'
+import type { Job } from '../jobs/job.ts'
+
+/** How many token pairs one statement reads. */
+const pairsPerStatement = 2_000
+/** How long a run waits for transactions that may still commit an older pair. The next run goes on. */
+const pollMilliseconds = 50
+const maxPolls = 20
+
+/**
+ * Writes the identity event `token-created` of every code that was exchanged. A refresh writes none: it replaces a token,
+ * and there is one for each token every few hours.
+ *
+ * The exchange only leaves what the event needs in the new token pair, in the insert that makes the pair. It survives a
+ * kill of the process, and a pair that commits late is not skipped: see the SQL functions `note_exchanges` and
+ * `move_exchange_horizon`.
+ */
+export const noteExchangesJob: Job = {
+  name: 'note-exchanges',
+  everySeconds: 5,
+  async run({ db }, _data, signal) {
+    // First what an earlier run left.
+    await noteAll(db, signal)
+    if (await moveHorizon(db)) await noteAll(db, signal)
+  },
+}
+
+async function noteAll(db: Queryable, signal: AbortSignal): Promise<void> {
+  let polls = 0
+  for (;;) {
+    signal.throwIfAborted()
+    const seen = await noteExchanges(db, pairsPerStatement)
+    if (seen === null) {
+      polls += 1
+      if (polls > maxPolls) return
+      await sleep(pollMilliseconds, undefined, { signal })
+    } else if (seen < pairsPerStatement) {
+      return
+    }
+  }
+}
+
+/** Writes the events of at most `limit` token pairs. Returns how many pairs it read; null when it must wait. */
+async function noteExchanges(db: Queryable, limit: number): Promise<number | null> {
+  const { rows } = await db.query<{ seen: number | null }>('select note_exchanges(max_count => $1) as seen', [
+    limit,
+  ])
+  return rows[0]?.seen ?? null
+}
+
+/** Returns whether there are newer token pairs to read. */
+async function moveHorizon(db: Queryable): Promise<boolean> {
+  const { rows } = await db.query<{ isMoved: boolean }>('select move_exchange_horizon() as "isMoved"')
+  return rows[0]?.isMoved === true
+}
