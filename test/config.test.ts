@@ -162,7 +162,7 @@ describe('readConfig', () => {
     it.each([
       ['https://packages', 'must be empty or the URL of a bucket, such as s3://'],
       ['s3://', 'must be empty or the URL of a bucket, such as s3://'],
-      ['s3://A_B', 'has no valid bucket name: A_B'],
+      ['s3://A_B', 'has an invalid bucket name: A_B'],
       ['s3://packages/a b', 'may have only letters'],
       ['s3://packages?bucket=x', 'has an unknown parameter bucket'],
       ['s3://packages?endpoint=ftp://x', 'must have an endpoint that is an http or https URL without a path'],
@@ -171,7 +171,7 @@ describe('readConfig', () => {
         'must have an endpoint that is an http or https URL without a path',
       ],
       ['s3://packages?path_style=yes', 'must have path_style=true or path_style=false'],
-      ['s3://packages?region=a/b', 'has no valid region'],
+      ['s3://packages?region=a/b', 'has an invalid region'],
     ])('refuses %s', (ARCHIVE_STORE, reason) => {
       expect(told({ ARCHIVE_STORE })).toContain(`ARCHIVE_STORE ${reason}`)
     })

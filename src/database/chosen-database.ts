@@ -19,7 +19,7 @@ export interface ChosenDatabase {
   close: () => Promise<void>
 }
 
-/** Opens the database for the server, which holds the embedded PostgreSQL until `close`. */
+/** Opens the database for the server. The server holds the embedded PostgreSQL until `close`. */
 export async function openForServer(config: Config, log: FastifyBaseLogger): Promise<ChosenDatabase> {
   await prepareDataDir(config.dataDir)
   if (config.databaseUrl !== null)
@@ -75,6 +75,8 @@ export async function prepareDataDir(dataDir: string): Promise<void> {
     await access(dataDir, constants.W_OK)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    throw new Error(`The folder ${dataDir} cannot be used (${code}): set DATA_DIR to one that you may write.`)
+    throw new Error(
+      `The folder ${dataDir} cannot be used (${code}). Set DATA_DIR to a folder that svc can write to.`,
+    )
   }
 }

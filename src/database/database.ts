@@ -10,9 +10,9 @@ const applicationName = 'svc'
  * Limits that PostgreSQL itself enforces, in milliseconds. A statement ends on the server before its caller gives up
  * (`query_timeout` below), so a caller that got an error never has its change committed later.
  *
- * They are set by `SET` on every new connection and by `SET LOCAL` in every transaction, not as startup parameters:
- * PgBouncer refuses connections with parameters that it does not know. In its transaction mode a connection's `SET` can
- * land on another server connection, and `SET LOCAL` cannot.
+ * They are set by `SET` on every new connection and by `SET LOCAL` in every transaction, not as startup parameters,
+ * because PgBouncer refuses connections with parameters that it does not know. In PgBouncer's transaction mode, `SET`
+ * can reach another server connection, but `SET LOCAL` cannot.
  */
 const statementMilliseconds = 25_000
 const idleInTransactionMilliseconds = 30_000
@@ -22,7 +22,7 @@ const lockMilliseconds = 5_000
 /**
  * Opens the pool that the whole process shares. Broken idle connections are replaced and reported to `onError`.
  * `statement_timeout` overrides the server-side limit of a statement, in milliseconds. With `preparesStatements: false`
- * no statement has a name: a pooler may run each one on another server connection, which does not know the name.
+ * no statement has a name. A pooler may run each statement on another server connection, which does not know the name.
  */
 export function openDatabase(
   {
@@ -44,16 +44,18 @@ export function openDatabase(
     idleTimeoutMillis: 60_000,
     // Without this limit, a connection that a failover has cut silently would wait until TCP gives up.
     query_timeout: 30_000,
-    // Its types do not show it, but pg waits for the promise before it hands out the connection.
+    // pg waits for this promise before it hands out the connection, although its types do not show that.
     onConnect: setLimits as (client: pg.ClientBase) => void,
-    // In the options of the pool, so that side pools and separate connections have it too.
+    // Set the class in the options of the pool, so that side pools and separate connections use it too.
     ...(!preparesStatements && { Client: UnnamedClient }),
     ...connection,
   })
   pool.on('error', (error: Error & { client?: unknown }) => {
-    // pg attaches the connection to the error. It would fill pages of the log, with the key that cancels its statements.
+    // pg attaches the connection to the error. In the log, it would fill pages and show the key that cancels its
+    // statements.
     delete error.client
-    // `end` does not wait until the connections are closed, and PostgreSQL may stop before they are.
+    // `end` does not wait until the connections are closed. When PostgreSQL stops before that, their errors do not
+    // matter.
     if (!pool.ending) onError(error)
   })
   // A connection that breaks during use fails its statement. Without a listener, pg would also end the process.
@@ -63,11 +65,11 @@ export function openDatabase(
 
 /** A connection whose statements have no names. PostgreSQL parses and plans each one anew. */
 class UnnamedClient extends pg.Client {
-  // Its overloads cannot be told apart here: only the name is taken away.
+  // This override accepts every overload. It only removes the name.
   // biome-ignore lint/suspicious/noExplicitAny: pg's declaration has eleven overloads.
   override query(statement: any, ...rest: any[]): any {
     const hasName = typeof statement === 'object' && statement !== null && 'name' in statement
-    // A stream, as COPY has one, is passed on as it is.
+    // A stream, such as that of COPY, is passed on unchanged.
     const unnamed = hasName && 'text' in statement && !('submit' in statement)
     return super.query(unnamed ? { ...statement, name: undefined } : statement, ...(rest as []))
   }
@@ -78,18 +80,18 @@ const begin = `begin; set local lock_timeout = ${lockMilliseconds};
   set local idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`
 
 /**
- * Who acts. Identity events that triggers write in a transaction get it from the setting `svc.actor`. A changed member
- * must be changed in `note_identity_event` and `note_session_event` too.
+ * Who makes a change. The triggers that write identity events read the actor from the setting `svc.actor`. If you
+ * change a member here, also change `note_identity_event` and `note_session_event`.
  */
 export interface Actor {
   /** Null: nobody has signed in, as on the command line. */
   accountId: string | null
-  /** `application`: the application of the event, at an OAuth endpoint. */
+  /** `application`: an application acts at an OAuth endpoint. The event names the application. */
   via: 'browser' | 'api' | 'command' | 'application'
   ip: string | null
   userAgent: string | null
   requestId: string | null
-  /** What is done, where the changed rows do not tell. */
+  /** The action, when the changed rows do not show it. */
   act?: 'sign-out' | 'change-password' | 'sign-up'
   /** True for a sign-in from a browser that has not signed in to the account before. */
   isNewBrowser?: true
@@ -107,9 +109,9 @@ export const commandActor: Actor = {
 }
 
 /**
- * Runs `work` in one transaction: committed when it returns, rolled back when it throws. A statement that waits more
- * than 5 seconds for a lock fails with an error that `isOutage` knows. Identity events of the transaction name the
- * actor.
+ * Runs `work` in one transaction. Commits when `work` returns, and rolls back when it throws. A statement that waits
+ * more than 5 seconds for a lock fails with an error for which `isOutage` returns true. Identity events of the
+ * transaction name the actor.
  */
 export async function transaction<T>(
   pool: pg.Pool,
@@ -133,12 +135,15 @@ export async function transaction<T>(
   }
 }
 
-/** Part of the statement that begins the transaction, so that it costs no round trip. */
+/**
+ * Returns SQL that stores the actor for the running transaction. `transaction` sends it together with `begin`, so it
+ * costs no round trip.
+ */
 export function setActor(actor: Actor): string {
   return `select set_config('svc.actor', ${pg.escapeLiteral(JSON.stringify(actor))}, true)`
 }
 
-/** Runs work on its own connection to the pool's database: it may run longer than the pool's timeout allows. */
+/** Runs work on a separate connection to the pool's database. The work may take longer than the pool's timeout. */
 export async function withOwnConnection<T>(
   { options }: pg.Pool,
   work: (client: pg.Client) => Promise<T>,
@@ -155,15 +160,15 @@ export async function withOwnConnection<T>(
   }
 }
 
-/** The name of the constraint or unique index that a statement broke; null for any other error. */
+/** Returns the name of the constraint or unique index that a statement broke. Null for any other error. */
 export function brokenConstraint(error: unknown): string | null {
   return error instanceof pg.DatabaseError ? (error.constraint ?? null) : null
 }
 
 /**
- * Returns whether a retry may help: the database cannot be reached, is shutting down, has no connection left, or a
- * server-side limit of time ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03). A
- * standby that is not promoted yet refuses to write (25006).
+ * Returns whether a retry may help. The database cannot be reached, is shutting down, or has no connection left. Or a
+ * server-side timeout ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03). Or the
+ * database is a standby that is not promoted yet and refuses to write (25006).
  */
 export function isOutage(thrown: NodeJS.ErrnoException): boolean {
   if (thrown instanceof pg.DatabaseError)
@@ -178,8 +183,8 @@ export function isOutage(thrown: NodeJS.ErrnoException): boolean {
 }
 
 /**
- * Opens a small pool on the database of another pool, for work that must not take connections from requests: when all
- * its connections are busy, only that work waits. The caller ends it.
+ * Opens a small pool on the database of another pool, for work that must not take connections from requests. When all
+ * its connections are busy, only that work waits. The caller closes the pool.
  */
 export function openSidePool(main: pg.Pool, max: number, onError: (error: Error) => void): pg.Pool {
   const { options } = main
@@ -188,7 +193,8 @@ export function openSidePool(main: pg.Pool, max: number, onError: (error: Error)
 }
 
 /**
- * SQL: the first part of a statement whose loss in a crash of PostgreSQL does no harm, such as a note of a turn or of a
- * use. Its commit does not wait for the disk. Refer to it with `and exists (select from lazily)`.
+ * An SQL expression for `with`. The commit of its statement does not wait for the disk. Use it only where a crash of
+ * PostgreSQL may lose the statement without harm, such as for the time of a last use. Refer to it with `and exists
+ * (select from lazily)`.
  */
 export const lazily = `lazily as materialized (select set_config('synchronous_commit', 'off', true))`

@@ -5,7 +5,10 @@ import { type Queryable, transaction } from './database.ts'
 export async function findDatabaseId(db: Queryable): Promise<string> {
   const { rows } = await db.query<{ id: string }>('select id from installation')
   const [row] = rows
-  if (!row) throw new Error('The database has lost its id: the table installation must have one row.')
+  if (!row)
+    throw new Error(
+      'The database has lost its id: the table installation must have one row. Restore a backup.',
+    )
   return row.id
 }
 
@@ -16,7 +19,8 @@ export async function unlessBackupRuns<T>(
 ): Promise<T> {
   return transaction(pool, async (tx) => {
     try {
-      // It conflicts with the lock of `openSnapshot`. Unlike an advisory lock of a session, it also works behind PgBouncer.
+      // This lock conflicts with the lock of `openSnapshot`. Unlike a session's advisory lock, it also works behind
+      // PgBouncer.
       await tx.query('lock table installation in row exclusive mode nowait')
     } catch (error) {
       if (!(error instanceof pg.DatabaseError) || error.code !== '55P03') throw error
@@ -30,9 +34,9 @@ export async function unlessBackupRuns<T>(
 
 /** The database as an administrator sees it. */
 export interface DatabaseState {
-  /** Of the installation: a UUID. */
+  /** The id of the installation: a UUID. */
   id: string
-  /** Of PostgreSQL: `17.4`. */
+  /** The version of PostgreSQL, such as `17.4`. */
   version: string
   bytes: number
   connections: number

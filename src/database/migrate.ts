@@ -32,10 +32,11 @@ export const builtInMigrations = resolve(projectRoot, 'migrations')
 /**
  * Applies every file that this database lacks and returns their names. The built-in migrations and the changed SQL
  * functions are applied in one transaction, so no process ever sees new tables with old functions. After that, each of
- * the operator's files is applied in its own transaction. Processes that start together take turns.
- * `onMissing` receives the names of applied migrations whose file is missing: this may be an older release beside a
- * newer one, or a seed may be kept elsewhere. `migrationsDir` is null when there is no such folder.
- * Throws when an applied migration was changed, and when a file fails: the Error names it.
+ * the operator's files is applied in its own transaction. Processes that start together take turns. `migrationsDir` is
+ * null when there is no such folder.
+ * `onMissing` receives the names of applied migrations whose file is missing. An older release may run beside a newer
+ * one, or the operator may keep a file elsewhere.
+ * Throws when an applied migration was changed. Throws an Error that names the file when a file fails.
  */
 export async function migrate(
   pool: pg.Pool,
@@ -57,7 +58,7 @@ export async function migrate(
       return { done: changed, seeds: schema.operators.filter(isNew) }
     })
     for (const seed of seeds) {
-      // Another process may have been faster: each file takes the lock again.
+      // Another process may have applied the file already, so take the lock again for each file.
       if (await inLockedTransaction(client, () => applyIfMissing(client, seed))) done.push(seed)
     }
     return done.map(({ name }) => name)
@@ -65,8 +66,8 @@ export async function migrate(
 }
 
 /**
- * Applies one of the operator's migrations now, whatever else is pending. Does nothing when it is applied already.
- * Identity events of it name the actor.
+ * Applies one of the operator's migrations now, even when others are pending. Does nothing when it is applied already.
+ * Its identity events name the actor.
  */
 export async function applyMigration(pool: pg.Pool, path: string, actor: Actor): Promise<void> {
   const migration = await readSqlFile(path, basename(path))
@@ -77,8 +78,8 @@ export async function applyMigration(pool: pg.Pool, path: string, actor: Actor):
 }
 
 /**
- * Runs work in one transaction on its own connection, while no other process migrates or restores this database. No
- * limit of time applies. It is committed when the work returns, and rolled back when it throws.
+ * Runs work in one transaction on a separate connection, while no other process migrates or restores this database.
+ * There is no timeout. Commits when the work returns, and rolls back when it throws.
  */
 export async function withMigrationLock<T>(
   pool: pg.Pool,
@@ -87,12 +88,12 @@ export async function withMigrationLock<T>(
   return withOwnConnection(pool, (client) => inLockedTransaction(client, () => work(client)))
 }
 
-/** A failure ends the connection, and so rolls back. */
+/** Runs work in a transaction with the lock. On a failure the caller closes the connection, which rolls back. */
 async function inLockedTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
   await client.query('begin')
-  // Also where a pooler lends a connection on which svc has set limits.
+  // A pooler may lend a connection on which svc has set limits before.
   await withoutTimeouts(client)
-  // The lock of a session would stay behind on a connection that a pooler lends to others.
+  // A session's lock would stay on a connection that a pooler lends to others.
   await client.query('select pg_advisory_xact_lock($1)', [advisoryLock])
   const result = await work()
   await client.query('commit')
@@ -100,9 +101,9 @@ async function inLockedTransaction<T>(client: pg.Client, work: () => Promise<T>)
 }
 
 /**
- * Creates the schema of a backup inside the caller's transaction: built-in migrations by name, the functions of the
- * backup, and the operator's migrations. The rows of the backup later replace all rows. So an operator's migration that
- * fails is skipped: it may need rows that do not exist yet.
+ * Creates the schema of a backup inside the caller's transaction: the built-in migrations, the functions of the backup,
+ * and the operator's migrations. A failing migration of the operator is skipped, because it may need rows that do not
+ * exist yet. The rows of the backup replace all rows later.
  */
 export async function buildSchema(
   client: pg.Client,
@@ -121,7 +122,7 @@ export async function buildSchema(
   }
 }
 
-/** Applies built-in migrations and changed functions. Returns what was new to this database. */
+/** Applies built-in migrations and changed functions. Returns the files that were new to this database. */
 async function changeSchema(
   client: pg.Client,
   missing: readonly SqlFile[],

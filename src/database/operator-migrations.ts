@@ -33,8 +33,8 @@ export async function findMigrationsDir({
 }
 
 /**
- * Writes a migration with the operator's next free number, `NNNN_<what>.sql`, and returns its path. Names in `taken` are
- * not used again, even if their files are missing. Throws `UnwritableMigration`.
+ * Writes a migration with the operator's next free number, `NNNN_<what>.sql`, and returns its path. Numbers of the
+ * names in `taken` are not used again, even if their files are missing. Throws `UnwritableMigration`.
  */
 export async function writeMigration(
   config: Folder,

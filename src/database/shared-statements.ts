@@ -3,7 +3,7 @@ import { isOutage } from './database.ts'
 
 /** How many statements of one kind run at once. While they run, new calls are gathered for the next one. */
 const maxStatements = 2
-/** How many calls share one statement. All its rows are in memory together. */
+/** How many calls share one statement. All rows of the statement are in memory together. */
 const maxCalls = 32
 
 interface Waiting<Call, Result> {
@@ -13,11 +13,12 @@ interface Waiting<Call, Result> {
 }
 
 /**
- * Lets simultaneous calls share one statement (DESIGN §5). `runMany` returns results in the order of the calls. A call that
- * arrives while two statements run waits for the next one. Its statement begins after the call, so it sees everything
- * that was committed before. When the database refuses a statement, it has changed nothing, and each of its calls is
- * repeated alone, so only the calls that cannot succeed fail. After a lost connection nobody knows what was
- * committed, and all calls of the statement fail.
+ * Lets simultaneous calls share one statement (DESIGN §5). `runMany` returns results in the order of the calls. A call
+ * that arrives while two statements run waits for the next one. The next statement begins after the call, so it sees
+ * everything that was committed before.
+ * When the database refuses a statement, nothing was changed. Each of its calls is then repeated alone, so that only
+ * the calls that cannot succeed fail. After a lost connection nobody knows what was committed, so all calls of the
+ * statement fail.
  */
 export function shareStatements<Call, Result>(
   runMany: (calls: Call[]) => Promise<Result[]>,
@@ -26,7 +27,7 @@ export function shareStatements<Call, Result>(
   let running = 0
   let isGathering = false
 
-  // Calls that arrive in one turn of the event loop share a statement that starts at its end.
+  // Calls that arrive in one turn of the event loop share a statement, which starts at the end of the turn.
   function gather(): void {
     if (isGathering || running === maxStatements || waiting.length === 0) return
     isGathering = true
@@ -73,8 +74,9 @@ function isRefusal(error: unknown): boolean {
 }
 
 /**
- * Returns a statement for many calls. `query` is for one call and reads its values as `call.<column>`. The statement
- * returns a row for each call, in their order, with nulls if the query finds nothing. It takes an array for each column.
+ * Returns a statement for many calls, with an array for each column. `query` is for one call and reads its values as
+ * `call.<column>`. The statement returns a row for each call, in the order of the calls. The row has nulls if the query
+ * finds nothing.
  */
 export function forEachCall(columns: Record<string, string>, query: string): string {
   const names = Object.keys(columns).join(', ')

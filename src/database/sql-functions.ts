@@ -10,8 +10,9 @@ const fileName = /^[a-z][a-z0-9_]*\.sql$/
 type FunctionTexts = Map<string, string[]>
 
 /**
- * Reads the SQL functions and views below `migrations/functions`, one a file, named like the file. They come in
- * dependency order: each after those whose names it contains. Throws for a wrong file name and for a cycle.
+ * Reads the SQL functions and views below `migrations/functions`. Each file has one object and is named after it.
+ * Returns them in dependency order: a file comes after the files whose objects it mentions. Throws for a wrong file
+ * name and for a cycle.
  */
 export async function readFunctions(builtInDir: string): Promise<SqlFile[]> {
   const folder = join(builtInDir, 'functions')
@@ -64,16 +65,17 @@ export async function listFunctionTexts(db: Queryable): Promise<FunctionTexts> {
 }
 
 /**
- * Returns whether this database never had this text. An earlier text is not new: it belongs to an older release that
- * still runs during a deploy, and must not replace the newer definition. To go back on purpose, change its comment.
+ * Returns whether this database never had this text. An earlier text is not new. It belongs to an older release that
+ * still runs during a deploy, and it must not replace the newer definition. To restore an earlier definition on
+ * purpose, change the comment in its file.
  */
 export function isNewText({ name, checksum }: SqlFile, texts: FunctionTexts): boolean {
   return !texts.get(name)?.includes(checksum)
 }
 
 /**
- * Replaces all functions and views, and records the new texts. Unchanged ones are replaced too, because a migration
- * or another file may have dropped them. Only texts that this database has replaced by newer ones are left out.
+ * Replaces all functions and views, and records the new texts. Unchanged ones are replaced too, because a migration or
+ * another file may have dropped them. A text is skipped when this database already has a newer one.
  */
 export async function applyFunctions(
   client: pg.Client,

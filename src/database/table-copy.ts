@@ -45,8 +45,8 @@ export async function isEmptyDatabase(db: Queryable): Promise<boolean> {
 }
 
 /**
- * Begins a transaction that sees one state of all tables. Until it ends, no table definition changes and no archive is
- * removed (`unlessBackupRuns`). Returns the tables.
+ * Begins a transaction that sees all tables as they are at one moment. Until it ends, no table definition changes and
+ * no archive is removed (`unlessBackupRuns`). Returns the tables.
  */
 export async function openSnapshot(client: pg.Client): Promise<CopiedTable[]> {
   const tables = await listTables(client)
@@ -98,7 +98,8 @@ export async function setSequence(db: Queryable, { name, value, isCalled }: Sequ
 
 /**
  * Empties all tables, and removes foreign keys and triggers, so that rows can be loaded in any order. The loaded rows
- * already contain the effects of the triggers. The returned function restores both, which checks the rows.
+ * already contain the effects of the triggers. The returned function restores both. Adding the foreign keys checks the
+ * rows.
  */
 export async function prepareLoad(
   client: pg.Client,

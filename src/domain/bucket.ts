@@ -1,4 +1,4 @@
-/** A bucket that keeps archives. */
+/** An S3 bucket that stores archives. */
 export interface BucketSettings {
   name: string
   /** The prefix of all keys: empty, or with a slash at the end. */
@@ -20,7 +20,7 @@ export type BucketLocation = Pick<BucketSettings, 'name' | 'prefix' | 'endpoint'
 const parameters = ['endpoint', 'region', 'path_style']
 
 /**
- * Reads the URL of a bucket. Without an endpoint it is Amazon's. Returns a mistake as a text that follows the
+ * Reads the URL of a bucket. The default endpoint is that of Amazon S3. Returns a mistake as a text that follows the
  * name of the setting.
  */
 export function readBucketUrl(text: string): BucketLocation | string {
@@ -28,13 +28,13 @@ export function readBucketUrl(text: string): BucketLocation | string {
     'such as s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1&path_style=true'
   const [, name, path = '', query = ''] = /^s3:\/\/([^/?#]+)(?:\/([^?#]*))?(?:\?([^#]*))?$/.exec(text) ?? []
   if (name === undefined) return `must be empty or the URL of a bucket, ${example}`
-  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(name)) return `has no valid bucket name: ${name}`
+  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(name)) return `has an invalid bucket name: ${name}`
   if (!/^[\w./-]*$/.test(path)) return 'may have only letters, digits and . _ - / in its prefix'
   const given = new URLSearchParams(query)
   const unknown = [...given.keys()].find((key) => !parameters.includes(key))
-  if (unknown !== undefined) return `has an unknown parameter ${unknown}: only ${parameters.join(', ')}`
+  if (unknown !== undefined) return `has an unknown parameter ${unknown}: use only ${parameters.join(', ')}`
   const region = given.get('region') ?? 'us-east-1'
-  if (!/^[a-z0-9-]{1,50}$/.test(region)) return 'has no valid region'
+  if (!/^[a-z0-9-]{1,50}$/.test(region)) return 'has an invalid region: use lower-case letters, digits and -'
   const style = given.get('path_style') ?? 'false'
   if (style !== 'true' && style !== 'false') return 'must have path_style=true or path_style=false'
   const endpoint = readEndpoint(given.get('endpoint') ?? `https://s3.${region}.amazonaws.com`)
@@ -49,10 +49,7 @@ export function readBucketUrl(text: string): BucketLocation | string {
   }
 }
 
-/**
- * Reads a bucket and its credentials. Null for an empty text. Returns a mistake as a text that follows the name of the
- * setting.
- */
+/** Reads the URL of a bucket and its credentials. Returns a mistake as a text that follows the name of the setting. */
 export function readBucket(
   text: string,
   { accessKeyId, secretAccessKey, sessionToken }: Credentials,

@@ -1,6 +1,6 @@
 import { isPlainText } from './plain-text.ts'
 
-/** What a group of a provider gives its members here: a role on one of our groups. */
+/** Gives the members of a group at the provider a role on one of our groups. */
 export interface GroupMapping {
   /** The name of the group at the provider. */
   providerGroup: string
@@ -15,7 +15,7 @@ export interface ProviderSettings {
   name: string
   /** The name on buttons and pages. */
   label: string
-  /** The issuer, exactly as the provider names itself. */
+  /** The issuer URL, exactly as in the provider's metadata. */
   issuer: string
   clientId: string
   clientSecret: string
@@ -25,7 +25,7 @@ export interface ProviderSettings {
   allowedDomains: string[]
   /** The claim with the groups. */
   groupsClaim: string
-  /** Empty: the provider decides no membership. */
+  /** If empty, the provider does not manage group memberships. */
   groupMap: GroupMapping[]
 }
 
@@ -54,8 +54,8 @@ const roles: Record<string, GroupMapping['role']> = {
 }
 
 /**
- * Reads the providers from the variables `OIDC_<NAME>_…`, ordered by name. `mistakes` has one line for each mistake; it
- * begins with the name of the variable.
+ * Reads the providers from the variables `OIDC_<NAME>_…`, ordered by name. `mistakes` has one line for each mistake.
+ * Each line begins with the name of the variable.
  */
 export function readProviders(environment: Readonly<Record<string, string | undefined>>): {
   providers: ProviderSettings[]
@@ -75,25 +75,27 @@ export function readProviders(environment: Readonly<Record<string, string | unde
   for (const { name, issuer } of providers) {
     const other = issuers.get(issuer)
     if (other !== undefined && issuer !== '') {
-      mistakes.push(`OIDC_${variableName(name)}_ISSUER is also the issuer of the provider ${other}`)
+      mistakes.push(
+        `OIDC_${variableName(name)}_ISSUER is also the issuer of the provider ${other}: each provider needs its own`,
+      )
     }
     issuers.set(issuer, name)
   }
   return { providers, mistakes }
 }
 
-/** Whether a URL uses https, or http on this machine. */
+/** Returns whether a URL uses https, or http on localhost. */
 export function isSecureUrl(url: string): boolean {
   if (!URL.canParse(url)) return false
   const { protocol, hostname } = new URL(url)
   return protocol === 'https:' || (protocol === 'http:' && loopback.test(hostname))
 }
 
-/** Unknown variables with the prefix of a configured provider. */
+/** Returns a mistake for each unknown variable with the prefix of a configured provider. */
 function misspelledIn(environment: Readonly<Record<string, string | undefined>>, names: string[]): string[] {
   return Object.keys(environment)
     .filter((key) => !variable.test(key) && names.some((name) => key.startsWith(`OIDC_${name}_`)))
-    .map((key) => `${key} is no setting of a provider: there are ${parts.join(', ')}`)
+    .map((key) => `${key} is not a provider setting: use one of ${parts.join(', ')}`)
 }
 
 function readProvider(
@@ -104,7 +106,7 @@ function readProvider(
   const tell = (part: Part, mistake: string) => mistakes.push(`OIDC_${variableOf}_${part} ${mistake}`)
   const name = variableOf.toLowerCase().replaceAll('_', '-')
   if (!/^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/.test(name) || name.length > 30) {
-    tell('ISSUER', 'has a bad <NAME>: at most 30 letters and digits, with single _ between them')
+    tell('ISSUER', 'has an invalid <NAME>: use at most 30 letters and digits, with single _ between them')
   }
   for (const part of ['ISSUER', 'CLIENT_ID', 'CLIENT_SECRET'] as const) {
     if (given[part] === undefined) tell(part, 'is missing')
@@ -158,14 +160,14 @@ function readGroupMap(text: string): GroupMapping[] | string {
     const providerGroup = decode(encoded.trim())
     const role = Object.hasOwn(roles, word) ? roles[word] : undefined
     if (!providerGroup || !groupName.test(group) || role === undefined) {
-      return `has an entry that is not <group at the provider>=<our group>:<read, write or admin>: ${entry}`
+      return `has an invalid entry ${entry}: use <group at the provider>=<our group>:<read, write or admin>`
     }
     map.push({ providerGroup, group, role })
   }
   return map
 }
 
-/** A comma in the name of a group is written as %2C. Null for broken percent-encoding. */
+/** Decodes percent-encoding: a comma in the name of a group is written as %2C. Returns null for broken encoding. */
 function decode(text: string): string | null {
   try {
     return decodeURIComponent(text)

@@ -11,7 +11,7 @@ export type Visibility = (typeof visibilities)[number]
 export const resourceScopes = ['all', 'public', 'specified'] as const
 export type ResourceScope = (typeof resourceScopes)[number]
 
-/** The acts on a repository, each with the scope and the role that it requires. */
+/** What a request can do to a repository. Each act requires a scope and a role. */
 const acts = {
   describe: { scope: 'repo-basic-info:r', role: 'guest' },
   pull: { scope: 'registry-package:r', role: 'guest' },
@@ -39,8 +39,8 @@ export const enforcedScopes: readonly string[] = [
 ]
 
 /**
- * What a deploy token may be made for. A deploy token belongs to a group. In the repositories of its group it has a role
- * of the token; elsewhere it has none.
+ * The rights that a deploy token can have. A deploy token belongs to a group and has a role on the repositories of that
+ * group only.
  */
 export const deployRights = {
   read: { role: 'guest', scopes: ['registry-package:r', 'repo-basic-info:r'] },
@@ -79,9 +79,9 @@ export function scopeOf(act: Act): string {
 }
 
 /**
- * Applies the permission rule (DESIGN §1): the token's scope covers the act, its resource scope includes the repository,
- * and the account's role allows the act. `token` is null for a request without credentials. Anyone may pull from a
- * public repository, so such a pull requires nothing of the token.
+ * Applies the permission rule (DESIGN §1): the token's scope covers the act, its resource scope includes the
+ * repository, and the account's role allows the act. `token` is null for a request without credentials. Anyone may pull
+ * from a public repository, even with a token that does not cover it.
  */
 export function judge(token: TokenGrant | null, repository: RepositoryForAccount, act: Act): Verdict {
   const isPublic = repository.visibility === 'public'

@@ -109,7 +109,10 @@ export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
     .filter((group) => group.scopes.length > 0)
 }
 
-/** Returns the wanted scopes in the groups and the order of `describeScopes`: of each name, read-only before read-write. */
+/**
+ * Returns the wanted scopes, in the groups and the order of `describeScopes`. The read-only scope of a name comes
+ * before its read-write scope.
+ */
 export function scopeChoices(isWanted: (scope: string) => boolean = () => true): DescribedScopes[] {
   const read = describeScopes(allScopes.filter((scope) => scope.endsWith(':r'))).flatMap(
     ({ scopes }) => scopes,
@@ -146,7 +149,7 @@ function describeScope(
 
 /** Returns the warning for a delete or manage scope, or null. */
 function warningOf(name: string): string | null {
-  if (name.endsWith('-delete')) return 'Can delete for good'
+  if (name.endsWith('-delete')) return 'Can delete permanently'
   if (name === 'mission-manage') return 'Can change every mission set'
   return name.endsWith('-manage') ? 'Can change who has access' : null
 }

@@ -28,7 +28,7 @@ export function makeSecret(kind: SecretKind): string {
   return body + checksum(body)
 }
 
-/** Returns the kind of a well-formed secret. Null for a wrong format or checksum, without a database query. */
+/** Returns the kind of a well-formed secret. Null for a wrong format or checksum. Needs no database query. */
 export function kindOfSecret(secret: string): SecretKind | null {
   if (!shape.test(secret)) return null
   const body = secret.slice(0, -checksumLength)
@@ -37,7 +37,7 @@ export function kindOfSecret(secret: string): SecretKind | null {
   return kinds.find((kind) => secret.startsWith(secretPrefixes[kind])) ?? null
 }
 
-/** The kinds of tokens that a request may present: to the registry, and to the API. */
+/** The kinds of tokens that the registry and the API accept. */
 export const tokenKinds = ['access', 'personal', 'deploy'] as const satisfies SecretKind[]
 export type TokenKind = (typeof tokenKinds)[number]
 
@@ -68,11 +68,11 @@ export function makePassword(): string {
   return base62(randomBytes(18), 25)
 }
 
-/** One call for many secrets: a call costs the same for 32 bytes and for 4 KiB. */
+/** How many random bytes are read at once, for many secrets. A call costs the same for 32 bytes and for 4 KiB. */
 const drawnBytes = 4096
 let drawn = Buffer.alloc(0)
 
-/** Returns random bytes that nobody else gets. */
+/** Returns random bytes. Every call returns different bytes of the buffer. */
 export function takeRandom(size: number): Buffer {
   if (drawn.length < size) drawn = randomBytes(drawnBytes)
   const taken = Buffer.from(drawn.subarray(0, size))
@@ -87,7 +87,10 @@ function checksum(body: string): string {
   return base62(bytes, checksumLength)
 }
 
-/** Returns the bytes, as one big-endian number, in exactly `length` digits. Eight digits at a time fit into a number. */
+/**
+ * Formats the bytes, as one big-endian number, in exactly `length` base62 digits. It takes eight digits at a time,
+ * because eight digits fit into a JavaScript number.
+ */
 function base62(bytes: Buffer, length: number): string {
   let digits = ''
   for (let rest = BigInt(`0x${bytes.toString('hex')}`); digits.length < length; rest /= eightDigits) {

@@ -13,12 +13,12 @@ export const publicUrl = z
     abort: true,
   })
   .refine((url) => /^\w+:\/\/[^/]+[\w.~/-]*$/.test(url), {
-    error: 'must have no path, or one of letters, digits and - . _ ~',
+    error: 'may have only letters, digits and - . _ ~ in its path',
     abort: true,
   })
   .transform((url) => url.replace(/\/+$/, ''))
 
-/** A whole number in decimal digits. */
+/** Returns a schema for a whole number in decimal digits. */
 export const wholeNumberSetting = (least: number, most: number) => {
   const mistake = `must be a whole number from ${least} to ${most}`
   return z
@@ -37,7 +37,7 @@ export function isIpOrRange(text: string): boolean {
   return trimmed === ip || ipaddr.isValidCIDR(trimmed)
 }
 
-/** Returns the parts of a list that is separated by commas. */
+/** Splits a list at its commas. Empty parts are left out. */
 export function hostsIn(text: string): string[] {
   return text
     .split(',')
@@ -56,7 +56,7 @@ export function urlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host
 }
 
-/** Returns the setting in the form that Fastify takes. */
+/** Converts the setting TRUST_PROXY to the type that Fastify expects. */
 export function readTrustProxy(value: string): boolean | number | string {
   if (value === 'true' || value === 'false') return value === 'true'
   return /^\d+$/.test(value) ? Number(value) : value

@@ -4,7 +4,7 @@ import { deleteExpiredJobs } from './job-rows.ts'
 
 /** How many rows of a table one statement deletes at most, so that it holds its locks for a short time. */
 const rowsPerStatement = 2_000
-/** The interval of the sweep. A seal is deleted at most this long after its grace period. */
+/** The interval of the sweep. A sealed token pair (DESIGN §5) is deleted at most this long after its grace period. */
 const sweepSeconds = 300
 
 /**
@@ -13,7 +13,7 @@ const sweepSeconds = 300
  */
 export type DeleteExpired = (db: Queryable, limit: number) => Promise<number>
 
-/** The job that runs all sweeps, one after another. A sweep that throws does not keep the others from running. */
+/** The job that runs all sweeps, one after another. When one sweep throws, the others still run. */
 export function sweepJob(sweeps: readonly DeleteExpired[]): Job {
   return {
     name: 'delete-expired-rows',

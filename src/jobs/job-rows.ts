@@ -4,7 +4,7 @@ import type { Queryable } from '../database/database.ts'
 export const leaseSeconds = 30
 /** The longest delay between two attempts. */
 const maxDelaySeconds = 6 * 3600
-/** How long jobs that failed for good stay visible. */
+/** How long jobs stay visible after their last attempt failed. */
 const keepFailedDays = 14
 
 /** A job that this process took. `attempts` identifies the lease. */
@@ -45,7 +45,7 @@ export async function noteSchedules(db: Queryable, schedules: ReadonlyMap<string
   )
 }
 
-/** Enqueues the scheduled jobs that are due. Many processes may call it: one of them enqueues each. */
+/** Enqueues the scheduled jobs that are due. When many processes call it at once, each due job is enqueued once. */
 export async function enqueueScheduled(db: Queryable, schedules: ReadonlyMap<string, number>): Promise<void> {
   await db.query(
     `with due as (
@@ -67,8 +67,8 @@ export async function enqueueScheduled(db: Queryable, schedules: ReadonlyMap<str
 
 /**
  * Takes at most one due job of each name, and at most `limit` jobs, and leases them. It also takes jobs whose lease
- * ended. Jobs that wait with the key of a taken job are deleted. Throws a violation of `job_runs_once` when another
- * process was faster: try again.
+ * ended. Other waiting jobs with the same name and key as a taken job are deleted. Throws a violation of
+ * `job_runs_once` when another process was faster: try again.
  */
 export async function claimJobs(
   db: Queryable,
@@ -145,7 +145,7 @@ export async function failJob(
   )
 }
 
-/** Gives a job back, as if it had not been taken. */
+/** Returns a job to the queue. The attempt does not count. */
 export async function releaseJob(db: Queryable, { id, attempts }: ClaimedJob): Promise<void> {
   await db.query(
     `update job set is_running = false, run_at = now(), attempts = attempts - 1
@@ -177,7 +177,7 @@ export async function countJobs(db: Queryable): Promise<JobCount[]> {
   return rows
 }
 
-/** Deletes jobs that failed for good long ago. Returns how many. */
+/** Deletes jobs whose last attempt failed long ago. Returns how many. */
 export async function deleteExpiredJobs(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from job where id in (

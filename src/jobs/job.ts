@@ -3,7 +3,7 @@ import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import { insertJob } from './job-rows.ts'
 
-/** What a job gets beside its data. */
+/** What a job gets in addition to its data. */
 export interface JobContext extends AppContext {
   log: FastifyBaseLogger
 }
@@ -21,41 +21,48 @@ export interface JobContext extends AppContext {
  *
  * 2. Add it to the list in `server/jobs.ts`.
  * 3. Give it a schedule with `everySeconds`, or call `enqueue(tx, renderReadme, { versionId })` in the transaction that
- *    makes the work necessary. Some process takes it about a second after the commit.
+ *    makes the work necessary. A process takes the job about a second after the commit.
  *
- * A job runs **at least once**: a process that is killed loses its lease after 30 seconds, and another process runs the
+ * A job runs **at least once**. A process that is killed loses its lease after 30 seconds, and another process runs the
  * job again. So a second run must do no harm. Long work checks `signal` between its steps.
  */
 export interface Job<Data = unknown> {
   /** Kebab-case. It is stored with queued jobs and is a label in `/metrics`: do not rename it. */
   name: string
   /**
-   * Does the work. A throw is logged once, and the job is retried, unless it is FailedForGood. The signal is aborted when the server stops or when
-   * the lease is lost: throw then (`signal.throwIfAborted()`), and another process starts the job from its beginning.
+   * Does the work. An error is logged once, and the job is retried, unless the error is FailedForGood. The signal is
+   * aborted when the server stops or when the lease is lost. Then throw (`signal.throwIfAborted()`): another process
+   * starts the job from its beginning.
    */
   run(context: JobContext, data: Data, signal: AbortSignal): Promise<void>
   /** Enqueues the job on this schedule, once for all processes. A scheduled job is a singleton and gets no data. */
   everySeconds?: number
   /**
-   * True: one job of this name runs at a time, in all processes. A function: one for each key. Jobs with the same key
-   * that wait when one starts are dropped, because they are the same work: the key must tell all that the data tells.
+   * True: one job of this name runs at a time, in all processes. A function: one job for each key that it returns. When
+   * a job starts, waiting jobs with the same key are dropped as the same work. So jobs with different work need
+   * different keys.
    */
   singleton?: true | ((data: Data) => string)
-  /** By default 5 attempts, the second one 10 seconds after the first; the delay doubles each time, up to 6 hours. */
+  /**
+   * The default is 5 attempts. The second attempt starts 10 seconds after the first. The delay doubles each time, up to
+   * 6 hours.
+   */
   retry?: { attempts: number; delaySeconds: number }
-  /** How many of these run at once in one process: 1 by default. */
+  /** How many jobs of this name run at once in one process. The default is 1. */
   concurrency?: number
 }
 
-/** Thrown by a job that no retry can help: it is marked as failed at once. */
+/** Thrown by a job when a retry cannot help. The job is marked as failed at once. */
 export class FailedForGood extends Error {
   override readonly name = 'FailedForGood'
 }
 
-/** What names a job in the queue. */
+/** The members of a job that its row in the queue needs. */
 type QueuedJob<Data> = Pick<Job<Data>, 'name' | 'singleton' | 'everySeconds'>
 
-/** Queues a job. Give the client of the transaction that makes the work necessary: both commit or neither does. */
+/**
+ * Queues a job. Pass the client of the transaction that makes the work necessary, so that both commit or neither does.
+ */
 export async function enqueue<Data>(
   db: Queryable,
   job: QueuedJob<Data>,

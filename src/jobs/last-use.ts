@@ -17,15 +17,18 @@ export interface UsedToken {
 export interface LastUse {
   /** Remembers the use and returns at once, so that no request waits for the database. */
   note: (token: UsedToken) => void
-  /** The same for an application that got a token. Later uses may be visible to a resource server only. */
+  /**
+   * Remembers that an application got a token. The application may use the token at another resource server, where svc
+   * does not see it.
+   */
   noteAuthorization: (authorizationId: string) => void
   /** Writes the remembered uses. */
   flush: () => Promise<void>
 }
 
 /**
- * Opens the collection of uses. They are gathered in the process and written together, at most once a minute for each
- * token. A process that dies loses a few seconds of "last used".
+ * Starts to collect uses. The process gathers them and writes them together, at most once a minute for each token. A
+ * process that dies loses a few seconds of uses.
  */
 export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
   let authorizations = new Set<string>()

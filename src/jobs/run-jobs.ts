@@ -15,7 +15,7 @@ import {
   releaseJob,
 } from './job-rows.ts'
 
-/** How often an idle process looks for jobs: one short statement. */
+/** How often an idle process looks for jobs. Each look is one short statement. */
 const pollMilliseconds = 1_000
 /** The number of polls between two reads of the schedule. */
 const pollsPerSchedule = 5
@@ -27,13 +27,16 @@ const noRetry = { attempts: 0, delaySeconds: 0 }
 /** The jobs that a process runs. */
 export interface RunningJobs {
   /**
-   * Takes no new jobs, aborts the signal of the running ones and waits for them, but at most so many seconds. A job
-   * that throws after the abort is given back to the queue at once.
+   * Takes no new jobs, aborts the signal of the running jobs, and waits for them at most this many seconds. A job that
+   * throws after the abort goes back to the queue at once.
    */
   stop: (seconds: number) => Promise<void>
 }
 
-/** Runs the schedule and takes due jobs from the queue until `stop`. An outage of the database only delays it. */
+/**
+ * Runs the schedule and takes due jobs from the queue until `stop`. An outage of the database delays jobs, but loses
+ * none.
+ */
 export function runJobs(
   context: AppContext,
   jobs: readonly Job[],
@@ -64,7 +67,9 @@ export function runJobs(
     }
   }
 
-  /** Returns the names of jobs that this process can take now, in random order, so that each gets its turn. */
+  /**
+   * Returns the names of the jobs that this process can take now. The order is random, so that each job gets its turn.
+   */
   function freeNames(): string[] {
     const counts = new Map<string, number>()
     for (const { name } of running.keys()) counts.set(name, (counts.get(name) ?? 0) + 1)
@@ -103,7 +108,7 @@ export function runJobs(
     const rows = [...running.keys()]
     try {
       const kept = new Set(await extendLeases(db, rows))
-      // Another process took these jobs: two runs of one job must not continue.
+      // Another process took these jobs. Abort them here, so that no job runs twice at the same time.
       for (const row of rows) if (!kept.has(row.id)) running.get(row)?.lease.abort()
     } catch (error) {
       log.warn({ err: error }, 'the leases of running jobs could not be extended')
@@ -156,7 +161,7 @@ async function claim(db: Queryable, names: readonly string[], limit: number): Pr
   try {
     return await claimJobs(db, names, limit)
   } catch (error) {
-    // Another process started a job with the same key in this very moment.
+    // Another process started a job with the same key at the same moment.
     if (brokenConstraint(error) === 'job_runs_once') return []
     throw error
   }
@@ -181,7 +186,7 @@ async function runOnce({ context, job, row, log, signal }: Run): Promise<void> {
     else if (signal.aborted) await releaseJob(db, row)
     else await failJob(db, row, { message: outcome.message, retry: isLast(outcome) ? noRetry : retry })
   } catch (error) {
-    log.warn({ ...about, err: error }, 'the result of a job could not be written: it will run again')
+    log.warn({ ...about, err: error }, 'the result of a job could not be written: the job will run again')
   }
 
   function isLast(error: Error): boolean {
@@ -200,7 +205,7 @@ async function runOnce({ context, job, row, log, signal }: Run): Promise<void> {
       const isFinal = isLast(error)
       log[isFinal ? 'error' : 'warn'](
         { ...about, err: error },
-        isFinal ? 'a job failed for good' : 'a job failed and will be retried',
+        isFinal ? 'a job failed and will not be retried' : 'a job failed and will be retried',
       )
       return error
     }

@@ -17,13 +17,16 @@ export async function findGroup(db: Queryable, name: string): Promise<Group | nu
 
 /** A group with the role of the visitor of its page. */
 export interface VisibleGroup extends Group {
-  /** Null when the visitor only sees repositories of it. A site administrator is admin of every group. */
+  /**
+   * Null when the visitor has no role on the group and only sees some of its repositories. A site administrator is
+   * admin of every group.
+   */
   role: Role | null
 }
 
 /**
- * Finds a group that the account may see: it is a member, has a role on a repository of it, or one of them is public. A
- * null account is a visitor. Null otherwise.
+ * Finds a group that the account may see. The account is a member of the group or of one of its repositories, or one of
+ * its repositories is public. A null account is a visitor who is not signed in. Returns null otherwise.
  */
 export async function findVisibleGroup(
   db: Queryable,
@@ -81,7 +84,7 @@ export async function isFactorRequired(db: Queryable, groupId: string): Promise<
   return rows[0]?.isRequired === true
 }
 
-/** Makes a group require a second factor of its members, or not. False when it was so already. */
+/** Sets whether a group requires a second factor of its members. Returns false when nothing changed. */
 export async function setFactorRequired(
   tx: pg.PoolClient,
   groupId: string,
@@ -103,7 +106,7 @@ export interface ListedGroup extends Group {
   requiresSecondFactor: boolean
 }
 
-/** Lists all groups by name, or those with the text in their name; `after` is a name. */
+/** Lists groups by name. `search` is a text in the name; an empty text finds all groups. `after` is a name. */
 export async function listGroups(
   db: Queryable,
   { after, limit }: ListPart,
@@ -136,12 +139,12 @@ export async function countGroups(
   return rows[0] as { groups: number; repositories: number; packages: number }
 }
 
-/** Renames a group. Throws with a rule of group names, such as `group_name_is_taken`. */
+/** Renames a group. Throws with the constraint of a broken rule, such as `group_name_is_taken`. */
 export async function renameGroup(tx: pg.PoolClient, id: string, newName: string): Promise<void> {
   await tx.query('update repository_group set name = $2 where id = $1', [id, newName])
 }
 
-/** Deletes a group without repositories. */
+/** Deletes a group. It must have no repositories. */
 export async function deleteGroup(tx: pg.PoolClient, id: string): Promise<void> {
   await tx.query('delete from repository_group where id = $1', [id])
 }

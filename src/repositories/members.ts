@@ -7,7 +7,7 @@ import type { ListPart } from './list-part.ts'
 export interface Member {
   username: string
   displayName: string
-  /** The stronger of the two below. */
+  /** The stronger of `groupRole` and `repositoryRole`. */
   role: Role
   groupRole: Role | null
   repositoryRole: Role | null
@@ -56,7 +56,10 @@ export async function setGroupMember(
   return rows[0]?.outcome ?? 'last-admin'
 }
 
-/** Gives an account at least this role on a group. False when it has it already, or a stronger one. */
+/**
+ * Gives an account at least this role on a group. Returns false when the account already has this role or a stronger
+ * one.
+ */
 export async function raiseGroupMember(
   db: Queryable,
   groupId: string,

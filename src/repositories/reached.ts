@@ -4,8 +4,9 @@ import type { ListPart } from './list-part.ts'
 import type { Repository } from './repositories.ts'
 
 /*
- * All lists of an account's repositories and groups. The rule is that of domain/permissions.ts: a role on the
- * repository, and a token whose resource scope includes it. A test compares both for every combination.
+ * This file lists the repositories and groups of an account. The rule is the same as in domain/permissions.ts: the
+ * account has a role on the repository, and the token's resource scope includes the repository. A test compares both
+ * rules for every combination.
  */
 
 /** The account or deploy token whose repositories are listed, and the limits of the token (DESIGN §1). */
@@ -48,17 +49,19 @@ const reachValues = ({ accountId, resourceScope, repositoryIds, deploy }: Reach)
 const roleOn = (id: string, groupId: string) =>
   `coalesce(role_of($1, ${id}), case when ${groupId} = $4::bigint then $5::member_role end)`
 
-/** The ids of the repositories that the account is a member of. A site administrator is a member of all. */
+/**
+ * The ids of the repositories on which the account has a role as a member. Site administrators need `isSiteAdmin` too.
+ */
 const memberIds = `(select repository_id from repository_member where account_id = $1
                      union
                     select r.id from counted_group_member m join repository r on r.group_id = m.group_id
                      where m.account_id = $1)`
-/** The same for an account or a deploy token. */
+/** The ids of the repositories on which the account or the deploy token has a role. */
 const reachedIds = `(select id from repository where group_id = $4::bigint union select * from ${memberIds} as own)`
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
 const tokenReaches = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
   or ($2 = 'specified' and r.id = any($3::bigint[])))`
-/** The condition for lists that are not read by membership. */
+/** Whether the account or deploy token reaches the repository `r`. For lists that do not start from memberships. */
 const isReached = `(${tokenReaches}
   and ((r.group_id = $4::bigint and $5::member_role is not null)
        or exists (select from repository_member where repository_id = r.id and account_id = $1)
@@ -68,9 +71,9 @@ const repositoryColumns =
   'r.id, r.group_id, g.name as group_name, r.name, r.visibility, r.description, r.created_at'
 
 /**
- * Lists the repositories on which the account has a role and that the token may access, by group and name, with the text
- * in path or description. A site administrator's list is read in its order, a member's by its memberships. So neither
- * reads all repositories.
+ * Lists the repositories on which the account has a role and that the token may access, by group and name. `search` is
+ * a text in the path or description. A site administrator's list is read in its order, and a member's list through the
+ * memberships. So neither statement reads all repositories.
  */
 export async function listReachedRepositories(
   db: Queryable,
@@ -99,7 +102,7 @@ export async function listReachedRepositories(
   return rows
 }
 
-/** Finds the repositories of the given paths on which the account has a role, by group and name. */
+/** Lists those of the named repositories on which the account has a role, by group and name. */
 export async function listNamedRepositories(
   db: Queryable,
   accountId: string,
@@ -118,7 +121,7 @@ export async function listNamedRepositories(
   return rows
 }
 
-/** Lists the repositories of a group that the token may see, public ones too, by name. */
+/** Lists the repositories of a group that the token may see, by name. Public repositories are included. */
 export async function listRepositoriesOfGroup(
   db: Queryable,
   reach: Reach,
@@ -139,14 +142,17 @@ export async function listRepositoriesOfGroup(
 const groupColumns = `g.name, g.created_at as "createdAt",
   coalesce((select role from counted_group_member where group_id = g.id and account_id = $1),
            case when g.id = $4::bigint then $5::member_role end) as role`
-/** A token for all repositories shows every group of the account, also one without repositories. */
+/** A token with the resource scope `all` sees every group of the account, even one without repositories. */
 const isGroupReached = `(
   ($2::resource_scope = 'all'
    and (${isSiteAdmin} or g.id = $4::bigint
         or exists (select from counted_group_member where group_id = g.id and account_id = $1)))
   or exists (select from repository r where r.group_id = g.id and ${isReached}))`
 
-/** Lists the groups with the account as a member, or with a repository that the token may access, by name. */
+/**
+ * Lists the groups that the account is a member of, and the groups with a repository that the token may access, by
+ * name.
+ */
 export async function listReachedGroups(
   db: Queryable,
   reach: Reach,
@@ -184,7 +190,10 @@ export async function isGroupSeen(db: Queryable, reach: Reach, groupName: string
   return rowCount === 1
 }
 
-/** Finds public repositories, and those on which the account has a role, with the text in path or description. */
+/**
+ * Finds repositories with the text in path or description. It finds public repositories, and those on which the account
+ * has a role.
+ */
 export async function searchRepositories(
   db: Queryable,
   accountId: string | null,

@@ -20,7 +20,7 @@ export function registryUrl(baseUrl: string, path: string): string {
   return `${baseUrl}/${path}/-/packages/`
 }
 
-/** Finds the repository with a path such as `acme/php`. Null when there is none. It checks no permission. */
+/** Finds the repository with a path such as `acme/php`. Null when there is none. Does not check permissions. */
 export async function findRepositoryByPath(db: Queryable, path: string): Promise<Repository | null> {
   const [group, name, ...rest] = path.split('/')
   if (rest.length > 0) return null
@@ -64,8 +64,8 @@ export async function changeRepository(
 const packagesAtOnce = 2_000
 
 /**
- * Renames a repository and keeps its old name for it, so that URLs with it still lead to the repository. Returns the old
- * name; null when the repository was deleted. Throws with the constraint `repository_name_is_taken`,
+ * Renames a repository. The old name stays reserved for it, so that old URLs still lead to the repository. Returns the
+ * old name, or null when the repository was deleted. Throws with the constraint `repository_name_is_taken`,
  * `repository_name_is_reserved` (a former name of another repository) or `repository_name_is_well_formed`.
  */
 export async function renameRepository(
@@ -91,7 +91,9 @@ export async function renameRepository(
   return rows[0]?.name ?? null
 }
 
-/** Finds the current path of the repository that had a path before, if the account may see it. Null otherwise. */
+/**
+ * Finds the current path of a repository by one of its former paths. Null when the account may not see the repository.
+ */
 export async function findCurrentPath(
   db: Queryable,
   { group, name }: { group: string; name: string },
@@ -110,9 +112,10 @@ export async function findCurrentPath(
 
 /** Deletes a repository with its packages. Garbage collection removes their archives. False when it was deleted before. */
 export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
-  // Lock packages before their repository, in the order of every other change. Another order would cause deadlocks.
+  // Lock packages before their repository, in the same order as every other change. Another order would cause
+  // deadlocks.
   await tx.query('select from package where repository_id = $1 order by id for update', [id])
-  // Steps of about half a second each: to delete 100,000 packages takes longer than one statement may.
+  // Delete in steps of about half a second each. One statement for 100,000 packages would exceed the statement timeout.
   while ((await deleteSomePackages(tx, id)) === packagesAtOnce);
   const { rowCount } = await tx.query('delete from repository where id = $1', [id])
   return rowCount === 1
@@ -183,7 +186,7 @@ export async function listRepositories(
   return rows
 }
 
-/** Locks a group, so that it gets no new repository, and returns the ids of those it has. */
+/** Locks a group, so that it gets no new repository. Returns the ids of its repositories. */
 export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Promise<string[]> {
   await tx.query('select from repository_group where id = $1 for update', [groupId])
   const { rows } = await tx.query<{ id: string }>(
@@ -199,7 +202,10 @@ export interface VisibleRepository extends Repository {
   role: Role | null
 }
 
-/** Finds the repository at that path if the account may see it; a null account is a visitor. Null otherwise. */
+/**
+ * Finds a repository by path, if the account may see it. A null account is a visitor who is not signed in. Null
+ * otherwise.
+ */
 export async function findVisibleRepository(
   db: Queryable,
   { group, name }: { group: string; name: string },

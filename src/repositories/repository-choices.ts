@@ -16,16 +16,19 @@ export interface RepositoryPicker {
   search: string
   /** The chosen ones first. */
   choices: RepositoryChoice[]
-  /** True when a search would find others. */
+  /** True when there are more repositories than the picker shows. */
   hasMore: boolean
 }
 
-/** A longer list is hard to read, so the form also offers a search. */
+/**
+ * The most repositories in a picker that are not chosen. A longer list is hard to read, so the form also offers a
+ * search.
+ */
 const maxChoices = 50
 
 /**
- * Reads what a picker shows: the chosen repositories, then those with the text in path or description, among the ones
- * that the account has a role on. At most 50 that are not chosen.
+ * Reads the repositories of a picker, all of which the account has a role on. The chosen ones come first. After them
+ * come at most 50 others with the text in path or description.
  */
 export async function readPicker(
   db: Queryable,

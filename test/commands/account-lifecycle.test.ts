@@ -209,7 +209,8 @@ describe('svc account delete', { timeout: 90_000 }, () => {
     const [event] = await listEvents(svc.db, repositoryId, { after: null, limit: 1 })
     expect(event?.username).toBe('deleted account')
 
-    const reserved = 'This username belonged to an account that was deleted less than 90 days ago.'
+    const reserved =
+      'This username belonged to an account that was deleted less than 90 days ago. Choose another.'
     expect(await svc.fail('account', 'create', username)).toBe(`svc: ${reserved}`)
     const other = await anAccount(svc.db)
     expect(await svc.fail('account', 'rename', other.username, username)).toBe(`svc: ${reserved}`)

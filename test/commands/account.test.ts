@@ -47,7 +47,7 @@ describe('svc account create', () => {
     )
     expect(await svc.fail('account', 'create', 'x', '--email', 'BOB@example.com')).toMatch(/another account/)
     expect(await svc.fail('account', 'create', 'x', '--name', 'X\u001b[2J')).toBe(
-      'svc: A name has no control characters.',
+      'svc: A name must not contain control characters.',
     )
     expect(await svc.fail('account', 'create', 'x', '--password', '')).toMatch(/at least 12 characters/)
     expect(await svc.fail('account', 'create', 'x', '--password', '1qaz2wsx3edc')).toMatch(/most common/)

@@ -163,7 +163,7 @@ describe('svc group, repository and member', () => {
     ['group create A --owner ann', 'A group’s name has at most 64 characters'],
     ['group create other --owner eve', 'There is no account "eve".'],
     ['repository create acme/php', 'The group already has a repository with this name.'],
-    ['repository create acme/x --description Two\nlines', 'description has no control characters.'],
+    ['repository create acme/x --description Two\nlines', 'description must not contain control characters.'],
     ['group rename acme Acme', 'A group’s name has at most 64 characters'],
     ['group rename none acme2', 'There is no group "none".'],
     ['repository set acme/php', 'Nothing to change'],

@@ -71,7 +71,10 @@ describe('svc token', () => {
     ['token create ann --name x', '--scope'],
     ['token create ann --scope repo-code:r', '--name'],
     ['token create eve --name x --scope repo-code:r', 'There is no account "eve".'],
-    ['token create ann --name x\ty --scope repo-code:r', 'A token’s name has no control characters.'],
+    [
+      'token create ann --name x\ty --scope repo-code:r',
+      'A token’s name must not contain control characters.',
+    ],
     ['token create ann --name laptop --scope repo-code:r', 'The account already has a token with this name.'],
     ['token create ann --name x --scope repo-code:r --resource-scope specified', 'need each other'],
     [

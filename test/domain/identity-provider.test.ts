@@ -75,7 +75,7 @@ describe('readProviders', () => {
     ['GROUP_MAP', 'developers=Acme Inc:write', 'has an entry'],
     ['GROUP_MAP', '%=acme:write', 'has an entry'],
     ['LABEL', 'x'.repeat(61), 'must be one line'],
-    ['CLIENT_SECRT', 'x', 'is no setting of a provider'],
+    ['CLIENT_SECRT', 'x', 'is not a provider setting'],
   ])('refuses %s=%j', (part, value, mistake) => {
     const { mistakes } = readProviders({ ...acme, [`OIDC_ACME_${part}`]: value })
     expect(mistakes).toEqual([expect.stringContaining(`OIDC_ACME_${part} ${mistake}`)])

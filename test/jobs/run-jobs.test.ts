@@ -121,7 +121,7 @@ describe('a job', () => {
     expect(logged.map(({ msg, job: name, attempt }) => [msg, name, attempt])).toEqual([
       ['a job failed and will be retried', 'broken', 1],
       ['a job failed and will be retried', 'broken', 2],
-      ['a job failed for good', 'broken', 3],
+      ['a job failed and will not be retried', 'broken', 3],
     ])
   })
 
@@ -324,7 +324,7 @@ describe('a process', () => {
       expect(logged).toContainEqual(expect.objectContaining({ msg: 'the job queue cannot be read' })),
     )
     state.release()
-    const msg = 'the result of a job could not be written: it will run again'
+    const msg = 'the result of a job could not be written: the job will run again'
     await vi.waitFor(() => expect(logged).toContainEqual(expect.objectContaining({ msg, job: 'long' })))
     await admin.query(`alter database ${t.connection.database} allow_connections true`)
     await admin.end()

@@ -196,7 +196,7 @@ describe('GET /oauth2/auth', () => {
       account.username,
       'Not you?',
       'Delete your repositories and everything in them',
-      'Can delete for good',
+      'Can delete permanently',
       'Read-write',
       'See your verified email address',
       'Read-only',

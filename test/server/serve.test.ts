@@ -253,7 +253,7 @@ describe('svc serve', () => {
 
   it.each([
     [{ HOST: '192.0.2.1' }, 'This machine does not have the IP 192.0.2.1: check HOST.'],
-    [{ DATA_DIR: '/dev/null' }, 'The folder /dev/null cannot be used (EEXIST): set DATA_DIR to one'],
+    [{ DATA_DIR: '/dev/null' }, 'The folder /dev/null cannot be used (EEXIST). Set DATA_DIR to a folder'],
     [{ HOST: 'no-such-host.invalid' }, 'A host name in the configuration is unknown'],
     [
       { MIGRATIONS_DIR: '/nowhere' },

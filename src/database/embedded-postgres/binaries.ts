@@ -11,10 +11,13 @@ const run = promisify(execFile)
 /** Platforms for which npm has the binaries of PostgreSQL. */
 const platforms = ['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64']
 
-/** A folder that every system user can enter. Used when the packages are below the home of root. */
+/** A folder that every system user can enter. Used when the npm packages are below root's home folder. */
 const sharedFolder = '/var/lib/svc'
 
-/** Returns PostgreSQL's `native` folder (`bin`, `lib`, `share`), complete, and executable for `runAs`. */
+/**
+ * Returns PostgreSQL's `native` folder (`bin`, `lib`, `share`). Makes sure that it is complete and that `runAs` can
+ * execute it.
+ */
 export async function preparePostgresBinaries(runAs: RunAs): Promise<string> {
   const packageFolder = findPostgresPackage()
   const installed = join(packageFolder, 'native')
@@ -53,7 +56,7 @@ export async function readPostgresVersion(): Promise<string> {
 }
 
 /**
- * Makes the library links that the package's post-install script makes. npm may be configured not to run such
+ * Creates the library links that the package's post-install script creates. npm may be configured not to run such
  * scripts.
  */
 export async function linkLibraries(native: string): Promise<void> {
@@ -61,7 +64,7 @@ export async function linkLibraries(native: string): Promise<void> {
   const links = JSON.parse(listed) as { source: string; target: string }[]
   for (const { source, target } of links) {
     const link = join(native, '..', target)
-    // EEXIST: the script, or another start, made it.
+    // EEXIST: the post-install script or another process created the link.
     await symlink(relative(dirname(target), source), link).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error
     })
@@ -91,7 +94,7 @@ async function copyToSharedFolder(packageFolder: string): Promise<string> {
     // Every user may read and execute, whatever umask npm had when it unpacked the files.
     await run('chmod', ['-R', '755', staging])
     await rename(staging, folder).catch((error: NodeJS.ErrnoException) => {
-      // Another start was faster. Its copy is the same.
+      // Another process was faster. Its copy is the same.
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
     })
   } finally {

@@ -12,10 +12,10 @@ import type { RunAs } from './run-as.ts'
 /** The superuser that initdb creates. It owns the tables of svc. */
 export const clusterUser = 'svc'
 
-/** The name continues with the process id of the maker, so that a later start can recognize a leftover. */
+/** The process id of the creator follows, so that a later start can recognize a leftover folder. */
 const stagingPrefix = 'postgres-staging-'
 
-/** Where a DATA_DIR keeps its PostgreSQL. */
+/** The paths of the embedded PostgreSQL in a DATA_DIR. */
 export interface ClusterPaths {
   folder: string
   cluster: string
@@ -35,8 +35,9 @@ export function clusterPaths(dataDir: string): ClusterPaths {
 }
 
 /**
- * Returns the path of the cluster for a PostgreSQL that starts in it. On Linux that is its working directory: so
- * PostgreSQL needs no access to the folders above, which its user may not enter (a DATA_DIR below /root).
+ * Returns the path of the cluster for a PostgreSQL process that starts in the cluster's folder. On Linux the path is
+ * that of the working directory. So PostgreSQL needs no access to the parent folders, such as /root, which its user may
+ * not enter.
  */
 export function clusterArgument(cluster: string): string {
   return process.platform === 'linux' ? '/proc/self/cwd' : cluster
@@ -52,7 +53,10 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Throws an Error that says how to upgrade when another major version made the cluster: its files are unreadable. */
+/**
+ * Throws when another major version of PostgreSQL created the cluster, because its files are unreadable then. The Error
+ * says how to upgrade.
+ */
 export async function refuseOtherMajor({ folder, cluster }: ClusterPaths): Promise<void> {
   const [embedded] = (await readPostgresVersion()).split('.')
   const major = (await readFile(join(cluster, 'PG_VERSION'), 'utf8')).trim()
@@ -64,7 +68,7 @@ export async function refuseOtherMajor({ folder, cluster }: ClusterPaths): Promi
   )
 }
 
-/** How to create a cluster. `sync`: write everything through to the disk. */
+/** How to create a cluster. `sync`: wait until all files are on the disk. */
 export interface ClusterOptions {
   native: string
   runAs: RunAs
@@ -72,8 +76,8 @@ export interface ClusterOptions {
 }
 
 /**
- * Creates the cluster in a staging folder and moves it into place by one rename. So the cluster is never half-made,
- * and one of several concurrent first starts wins.
+ * Creates the cluster in a staging folder and moves it into place by one rename. So the cluster is never incomplete.
+ * When several first starts run at once, one of them wins.
  */
 export async function createCluster(paths: ClusterPaths, options: ClusterOptions): Promise<void> {
   const dataDir = dirname(paths.folder)
@@ -84,12 +88,12 @@ export async function createCluster(paths: ClusterPaths, options: ClusterOptions
     await initialize(staging, options)
     await rename(staging, paths.folder).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
-      // Fine if another start was faster.
+      // This is fine if another process was faster.
       if (existsSync(paths.cluster)) return
-      throw new Error(`${paths.folder} is not empty, but contains no PostgreSQL cluster.`)
+      throw new Error(`${paths.folder} is not empty, but contains no PostgreSQL cluster. Move it away.`)
     })
     if (!options.sync) return
-    // initdb has synced the content. We sync the new names above it.
+    // initdb has synced the files. Sync the names of the folders above them too.
     await syncFolder(dataDir)
     await syncFolder(dirname(dataDir)).catch((error: NodeJS.ErrnoException) => {
       // A folder such as /srv that we may enter but not read. It existed before, so it needs no sync.
@@ -143,9 +147,9 @@ async function removeLeftovers(dataDir: string): Promise<void> {
   for (const name of await readdir(dataDir)) {
     if (!name.startsWith(stagingPrefix)) continue
     const pid = Number.parseInt(name.slice(stagingPrefix.length), 10)
-    // Our own process id: a leftover of an earlier container, where every start may get the same id.
+    // With our own process id, the folder is a leftover of an earlier container, where every start may get the same id.
     if (pid !== process.pid && isAlive(pid)) continue
-    // Its initdb may still write for a moment.
+    // The killed start's initdb may still write for a moment.
     await rm(join(dataDir, name), { recursive: true, force: true, maxRetries: 10 })
   }
 }

@@ -14,7 +14,7 @@ import {
 import { chooseRunAs, findClusterOwner } from './run-as.ts'
 
 /**
- * The connection settings of an embedded PostgreSQL: part of a pg.PoolConfig, and plain enough for a message to a
+ * The connection settings of an embedded PostgreSQL, as part of a pg.PoolConfig. They can be sent in a message to a
  * worker.
  */
 export interface PostgresConnection {
@@ -31,11 +31,14 @@ export interface EmbeddedPostgres {
   connection: PostgresConnection
   /** Resolves with the reason if PostgreSQL ends before `stop` is called. */
   exited: Promise<Error>
-  /** Stops PostgreSQL and so ends every connection to it. May be called more than once. */
+  /** Stops PostgreSQL, which ends every connection to it. May be called more than once. */
   stop: () => Promise<void>
 }
 
-/** Why a process holds the cluster. A command holds it for a short time, and other processes do not use it then. */
+/**
+ * Why a process holds the cluster. Other processes use the PostgreSQL of a server, but not that of a command, which
+ * stops soon.
+ */
 type Purpose = 'server' | 'command'
 
 /** What to start. */
@@ -43,7 +46,7 @@ export interface EmbeddedPostgresOptions {
   dataDir: string
   log?: Pick<FastifyBaseLogger, 'info'>
   purpose?: Purpose
-  /** How long to wait for another holder to let go. */
+  /** How long to wait until another process releases the cluster. */
   patienceSeconds?: number
   /** PostgreSQL's own parameters, for tests. */
   settings?: Settings
@@ -55,7 +58,10 @@ interface Holder {
   pid: number
 }
 
-/** Why a later attempt may succeed: a process holds the cluster, or (null) PostgreSQL is starting or stopping. */
+/**
+ * A refusal after which a later attempt may succeed. `holder` is the process that holds the cluster, or null while
+ * PostgreSQL starts or stops.
+ */
 interface Refusal {
   holder: Holder | null
   problem?: unknown
@@ -72,7 +78,10 @@ const transitionSeconds = 30
 /** Errors of a connection while PostgreSQL starts, recovers or stops. */
 const transitionErrors = ['57P01', '57P03', 'ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE']
 
-/** PostgreSQL runs already: another start was faster, or the last backends of a killed postmaster still run. */
+/**
+ * PostgreSQL's messages when it is already running. Another process started it, or the last backends of a killed
+ * postmaster still run.
+ */
 const alreadyRunning = /lock file "postmaster\.pid"|pre-existing shared memory block/
 
 /**
@@ -87,7 +96,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   for (;;) {
     const attempt = await tryStart(paths, options)
     if ('connection' in attempt) return attempt
-    // The creation of a cluster may take long. Patience counts from the first refusal.
+    // The creation of a cluster may take long, so the wait counts from the first refusal.
     deadline = Math.min(deadline, Date.now() + patienceSeconds * 1000)
     const limit = attempt.holder === null ? deadline + transitionSeconds * 1000 : deadline
     if (Date.now() >= limit) throw attempt.problem ?? inUse(dataDir, attempt.holder)
@@ -96,8 +105,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
 }
 
 /**
- * Returns the PostgreSQL that a running server holds for this DATA_DIR, or null. One that a command holds does not
- * count, because it ends with that command.
+ * Returns the PostgreSQL that a running server holds for this DATA_DIR, or null. The PostgreSQL of a command does not
+ * count, because it stops with that command.
  */
 export async function findEmbeddedPostgres(dataDir: string): Promise<PostgresConnection | null> {
   const paths = clusterPaths(dataDir)
@@ -135,13 +144,13 @@ async function tryStart(
     await client.end()
     return { holder }
   } catch (problem) {
-    // PostgreSQL stopped in between.
+    // PostgreSQL stopped while we asked for the lock.
     await client.end().catch(() => {})
     return { holder: null, problem }
   }
 }
 
-/** Returns the running server of a cluster, and starts it when there is none. */
+/** Returns the running server of a cluster. Starts one when there is none. */
 async function findOrStart(
   paths: ClusterPaths,
   { log, settings = {} }: EmbeddedPostgresOptions,
@@ -183,7 +192,7 @@ async function connect(config: PostgresConnection, purpose: Purpose): Promise<pg
   }
 }
 
-/** Returns the holder of the cluster, as PostgreSQL knows it, or null. */
+/** Asks PostgreSQL which process holds the cluster. Null for none. */
 async function findHolder(client: pg.Client): Promise<Holder | null> {
   const { rows } = await client.query<{ name: string }>(
     `select activity.application_name as name
@@ -209,10 +218,10 @@ function hold(
       resolve(new Error(`The embedded PostgreSQL has stopped: ${reason}. See ${paths.log}.`))
     }
     client.on('error', (error) => report(error.message))
-    client.on('end', () => report('it ended'))
+    client.on('end', () => report('the connection ended'))
   })
   const stopAndLeave = async () => {
-    // Keep the lock to the end, so that nobody adopts a server that is about to stop.
+    // Keep the lock until PostgreSQL has stopped, so that no process adopts a server that is about to stop.
     await stopPostmaster(postmaster, fastShutdownSeconds)
     await client.end().catch(() => {})
   }
@@ -228,7 +237,9 @@ function hold(
 
 function inUse(dataDir: string, holder: Holder | null): Error {
   if (holder === null)
-    return new Error(`The PostgreSQL of DATA_DIR ${dataDir} is still starting or stopping.`)
+    return new Error(
+      `The PostgreSQL of DATA_DIR ${dataDir} is still starting or stopping. Try again in a minute.`,
+    )
   const who = holder.purpose === 'server' ? 'another svc' : 'an svc command'
   return new Error(
     `DATA_DIR ${dataDir} is in use by ${who} (process ${holder.pid}). Stop it, or set DATA_DIR to another folder.`,

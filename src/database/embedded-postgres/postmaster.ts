@@ -9,14 +9,14 @@ import type { RunAs } from './run-as.ts'
 export interface Postmaster {
   pid: number
   socketFolder: string
-  /** The folder of the cluster. It stays the server's working directory when somebody deletes it. */
+  /** Identifies the cluster's folder, which is the server's working directory, even after the folder was deleted. */
   folder: { dev: number; ino: number }
 }
 
 /** PostgreSQL's parameters by name. */
 export type Settings = Record<string, string>
 
-/** Our differences from PostgreSQL's defaults, which suit a small server. */
+/** The settings that differ from PostgreSQL's defaults. The other defaults suit a small server. */
 const ownSettings: Settings = {
   listen_addresses: '',
   unix_socket_permissions: '0700',
@@ -26,13 +26,13 @@ const ownSettings: Settings = {
   jit: 'off',
 }
 
-/** A short path that every user can open: the length of a socket's path is limited, that of DATA_DIR is not. */
+/** A short path that every user can open. The path of a socket has a limited length, and DATA_DIR may be longer. */
 const socketPrefix = '/tmp/svc-postgres-'
 
 /** A start that finds a larger log begins a new one. */
 const maxLogBytes = 10 * 1024 * 1024
 
-/** Reads postmaster.pid. Its server may have died. Null when there is no such file. */
+/** Reads postmaster.pid. The server that it describes may have died. Null when there is no such file. */
 export async function readPostmaster(
   cluster: string,
 ): Promise<(Postmaster & { running: boolean; ready: boolean }) | null> {
@@ -48,8 +48,9 @@ export async function readPostmaster(
 }
 
 /**
- * After a crash of the machine another program may have the process id. A postmaster works in the folder of its
- * cluster. A live postmaster must never count as dead, even if it has only begun to write its postmaster.pid.
+ * Returns whether a postmaster runs. After a crash of the machine, another program may have the process id, so the
+ * working directory must be the cluster's folder. A live postmaster must never count as dead, even if it has only begun
+ * to write its postmaster.pid.
  */
 async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boolean> {
   if (!(pid > 0) || !isAlive(pid)) return false
@@ -90,7 +91,7 @@ export async function startPostmaster(
         PATH: process.env['PATH'],
         LC_ALL: 'C',
         TZ: 'UTC',
-        // PostgreSQL ignores a postmaster.pid with this process id. We know that another program has it.
+        // PostgreSQL ignores a postmaster.pid with this process id. We know that no postmaster has the id now.
         ...(leftover !== null && !leftover.running ? { PG_GRANDPARENT_PID: String(leftover.pid) } : {}),
       },
       stdio: ['ignore', log.fd, log.fd],
@@ -107,7 +108,7 @@ export async function startPostmaster(
   }
 }
 
-/** Waits without a limit: recovery takes its time, and after a kill it would begin again. */
+/** Waits without a limit. Recovery may take long, and after a kill it would start from the beginning. */
 async function waitUntilReady(
   child: ChildProcess,
   paths: ClusterPaths,
@@ -144,7 +145,7 @@ async function signalAndWait(
   try {
     if (await isRunning(postmaster)) process.kill(postmaster.pid, signal)
   } catch (error) {
-    // It ended between the look and the signal.
+    // The server ended after the check.
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
   while (await isRunning(postmaster)) {
@@ -154,7 +155,7 @@ async function signalAndWait(
   return true
 }
 
-/** The path may come from a postmaster.pid. Nothing but a socket folder is removed. */
+/** Removes a socket folder, and no other folder: the path may come from a postmaster.pid. */
 async function removeSocketFolder(folder: string): Promise<void> {
   if (!folder.startsWith(socketPrefix) || !/^\w+$/.test(folder.slice(socketPrefix.length))) return
   await rm(folder, { recursive: true, force: true })

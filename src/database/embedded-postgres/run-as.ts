@@ -13,12 +13,13 @@ export interface UserIds {
 /** The user that runs PostgreSQL. Null: the user of this process. */
 export type RunAs = UserIds | null
 
-/** Created when we are root and the machine has no user `postgres`. */
+/** The system user that svc creates when it runs as root and there is no user `postgres`. */
 const ownUser = 'svc-postgres'
 
 /**
  * Chooses the user that runs PostgreSQL, which refuses to run as root. Root uses the owner of the cluster, or a system
- * user, which is created when the machine has none. A bare number is not enough: initdb looks its user up in /etc/passwd.
+ * user, which is created when the machine has none. A bare user id is not enough, because initdb looks the user up in
+ * /etc/passwd.
  */
 export async function chooseRunAs(owner: UserIds | null): Promise<RunAs> {
   if (process.geteuid?.() !== 0) return null
@@ -40,7 +41,7 @@ export async function findClusterOwner(cluster: string): Promise<UserIds | null>
   const ownUid = process.geteuid?.()
   if (ownUid !== 0 && found.uid !== ownUid) throw belongsToAnother(cluster)
   if (found.uid === 0) {
-    // Perhaps a copy made by root. Only the operator knows the owner of the original.
+    // Root may have made a copy. Only the operator knows the owner of the original.
     throw new Error(
       `${cluster} belongs to root, but PostgreSQL does not run as root. Change its owner to another user.`,
     )

@@ -54,7 +54,7 @@ describe('/admin/applications', () => {
       'Public repositories only',
       '2 accounts',
       '2 Jan 2026, 03:04 UTC',
-      'Can delete for good',
+      'Can delete permanently',
       '<code>registry-package-delete:rw</code> · Enforced here',
       '<code>repo-code:r</code> · For other services',
       '<code>group-resource:rw</code> · Reading is enforced here',
