@@ -1,5 +1,5 @@
--- Returns the stronger of the account's roles in the group and in the repository; null when it has neither.
--- It always returns one row. Called in `from`, PostgreSQL inlines it into the calling statement.
+-- Returns the stronger of the account's roles in the group and in the repository. Null when it has neither.
+-- It always returns one row. A call in `from` is inlined into the calling statement by PostgreSQL.
 create or replace function account_role(the_account_id bigint, the_repository_id bigint) returns table (role member_role)
 language sql stable parallel safe as $$
   select greatest(

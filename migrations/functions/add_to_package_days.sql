@@ -1,5 +1,5 @@
--- Adds counted downloads to the days of their packages, in key order, so that two transactions meet the rows in the same
--- order.
+-- Adds counted downloads to the days of their packages. It locks rows in key order, so two transactions cannot
+-- deadlock.
 create or replace function add_to_package_days() returns trigger language plpgsql as $$
 begin
   if tg_op = 'INSERT' then

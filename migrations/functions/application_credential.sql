@@ -1,5 +1,5 @@
--- The secrets that authenticate approved applications. A search starts with the secret's hash, so an unknown client
--- takes as long as a wrong secret.
+-- The secrets that authenticate approved applications. A lookup starts with the secret's hash, so it takes equally long
+-- for an unknown client and for a wrong secret.
 create or replace view application_credential as
   select s.secret_hash, a.client_id, a.id as application_id
     from application_secret s

@@ -1,7 +1,9 @@
--- Approves a request that waits for this account's decision (SPEC 4.1): adds a grant to the account's authorization of the
--- application and issues a code that belongs to it. Earlier grants stay as they are. No row when the request is unknown,
--- expired, already decided, or another account's, when its application may no longer be authorized, or when
--- repositories must be chosen and none of the paths names one that the account has a role on.
+-- Approves a request that waits for this account's decision (SPEC 4.1). Adds a grant to the account's authorization of
+-- the application and issues a code that belongs to the grant. Earlier grants do not change. Returns no row in these
+-- cases:
+-- - The request is unknown, expired, already decided, or belongs to another account.
+-- - Its application may no longer be authorized.
+-- - Repositories must be chosen, and the account has no role on any of the chosen ones.
 create or replace function approve_authorization_request(
   the_id_hash bytea, the_account_id bigint, chosen_paths text[], the_code_hash bytea, code_lifetime_seconds integer
 ) returns table (redirect_uri text, state text)
@@ -19,7 +21,7 @@ declare
       join repository r on r.group_id = g.id and r.name = split_part(path, '/', 2)
      where role_of(the_account_id, r.id) is not null);
 begin
-  -- Of two racing decisions, the second waits here for the first and then finds no open request.
+  -- When two decisions race, the second waits here for the first. Then it finds no open request.
   update authorization_request r
      set answered_at = now()
     from application c
@@ -32,13 +34,15 @@ begin
     return;
   end if;
 
-  -- The lock on the authorization makes a withdrawal come before this grant or end it too.
+  -- The lock on the authorization orders this grant and a withdrawal. So a withdrawal either comes first, or also ends
+  -- this grant.
   insert into account_authorization (account_id, application_id, scopes, resource_scope)
   values (the_account_id, request.application_id, request.scopes, request.resource_scope)
   on conflict (account_id, application_id) where ended_at is null do update set granted_at = now()
   returning id, xmax = 0 into the_authorization_id, is_first;
 
-  -- The first grant has the id of its authorization: a code that a process of the previous release issues belongs to it.
+  -- The first grant has the id of its authorization. So it also owns a code that a process of the previous release
+  -- issues.
   the_grant_id := case when is_first then the_authorization_id else nextval('account_authorization_id_seq') end;
   insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope, repository_ids)
   values (the_grant_id, the_authorization_id, the_account_id, request.application_id, request.scopes, request.resource_scope,

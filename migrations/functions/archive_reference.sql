@@ -1,5 +1,5 @@
--- Returns every row that names an archive, and whether the archive's file must be kept for it. A table with a foreign key to
--- archive must be part of this view: garbage collection, verification and backup read it.
+-- Returns every row that refers to an archive, and whether the row needs the archive's file. Add every table with a
+-- foreign key to archive: garbage collection, verification and backup read this view.
 create or replace view archive_reference as
   select sha256, purged_at is null as keeps_file from package_version
   union all

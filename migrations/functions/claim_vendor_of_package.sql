@@ -1,5 +1,5 @@
--- Trigger function: publishing the first version of a package claims its vendor for the group, also when a previous
--- release of svc publishes it.
+-- Trigger function: the first version of a package claims the package's vendor for the group. This also works when a
+-- previous release of svc publishes the version.
 create or replace function claim_vendor_of_package() returns trigger language plpgsql as $$
 declare
   the_group_id bigint := (select group_id from repository where id = new.repository_id);

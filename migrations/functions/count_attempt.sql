@@ -1,6 +1,6 @@
--- Counts one attempt against each key, in order, and stops at the first key that has had more than its limit. Returns
--- for how many seconds that key blocks; 0 when the attempt is allowed. Broad keys come first: a network that is blocked
--- writes no more rows and uses up nobody else's limit. All callers lock the rows in the same order.
+-- Counts one attempt against each key, in order, and stops at the first key that is over its limit. Returns for how
+-- many seconds that key is blocked, or 0 when the attempt is allowed. Pass broad keys first: then a blocked network
+-- writes no more rows and does not use up the limits of others. All callers lock the rows in the same order.
 create or replace function count_attempt(keys bytea[], limits integer[], window_seconds integer[]) returns integer
 language plpgsql as $$
 declare

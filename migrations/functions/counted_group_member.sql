@@ -1,4 +1,4 @@
--- The members of groups whose role counts: while a group requires a second factor, a member without one has no role.
+-- The group members whose role counts. While a group requires a second factor, a member without one has no role.
 create or replace view counted_group_member as
 select m.group_id, m.account_id, m.role
   from group_member m

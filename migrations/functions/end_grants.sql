@@ -1,4 +1,4 @@
--- Trigger function of account_authorization: ending an authorization ends its grants, and so its codes and tokens.
+-- Trigger function of account_authorization: the end of an authorization ends its grants, and so its codes and tokens.
 create or replace function end_grants() returns trigger language plpgsql as $$
 begin
   update authorization_grant set ended_at = new.ended_at where authorization_id = new.id and ended_at is null;

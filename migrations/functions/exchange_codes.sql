@@ -1,4 +1,4 @@
--- Exchanges codes. Only processes of the previous release call it, which name no actors: see redeem_codes.
+-- Exchanges codes without actors. Only processes of the previous release call it: see redeem_codes.
 create or replace function exchange_codes(
   client_ids text[], secret_hashes bytea[], code_hashes bytea[], redirect_uris text[], code_challenges text[],
   access_hashes bytea[], refresh_hashes bytea[], access_seconds integer, refresh_seconds integer)

@@ -1,5 +1,5 @@
--- Token pairs with their grants. is_live: the grant, its epoch, the code and the account allow the use of the pair. Whether
--- the application is approved and the token has not expired is for the caller to check.
+-- Token pairs with their grants. is_live: the grant, its epoch, the code and the account allow the use of the pair. The
+-- caller must check that the application is approved and that the token has not expired.
 create or replace view granted_pair as
   select p.id, p.authorization_id, g.id as grant_id, p.epoch, p.code_hash, p.access_hash, p.access_expires_at,
          p.refresh_hash, p.refresh_expires_at, p.superseded_at, p.successor_id, p.sealed_successor, p.created_at,
@@ -11,7 +11,7 @@ create or replace view granted_pair as
          g.ended_at is null and p.epoch = g.epoch and array_position(g.replayed_codes, p.code_hash) is null
            and (select disabled_at is null from account where id = g.account_id) as is_live
     from token_pair p
-   -- The limit keeps this a look-up of one row: as a join, all grants could be read.
+   -- The limit keeps this a lookup of one row. As a join, it could read all grants.
    cross join lateral (
      select id, scopes, account_id, application_id, resource_scope, repository_ids, ended_at, epoch, replayed_codes
        from authorization_grant

@@ -1,4 +1,4 @@
--- Returns the media type of an image that every browser shows, judged by its first bytes; null for anything else.
+-- Returns the media type of an image from its first bytes. Null for a format that some browsers cannot show.
 create or replace function image_type(image bytea) returns text
 language sql immutable parallel safe as $$
   select case

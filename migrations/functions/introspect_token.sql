@@ -1,7 +1,8 @@
 -- Returns the RFC 7662 response for a live token. An application sees its own tokens. A resource server also sees all
--- access, personal and deploy tokens, but no refresh token of another client, because clients never send it one.
--- A deploy token belongs to a group. Its repositories are always listed, so that no server takes `all` for more.
--- No row when the client's authentication fails; a null token when there is none to see.
+-- access, personal and deploy tokens, but no refresh token of another client, because clients never send it one. A
+-- deploy token belongs to a group. The response always lists the repositories of a deploy token, because `all` would
+-- look like more than the group. No row when the client's authentication fails. A null token when the client may see no
+-- such token.
 create or replace function introspect_token(the_client_id text, the_secret_hash bytea, the_token_hash bytea)
 returns table (token jsonb)
 language sql stable as $$

@@ -1,4 +1,4 @@
--- Returns whether a text is one line without control characters: names and descriptions are shown in terminals, on
+-- Returns whether a text is one line without control characters. Names and descriptions are shown in terminals, on
 -- pages and in JSON. Bidirectional controls and the separators U+2028 and U+2029 count as control characters.
 create or replace function is_plain_text(words text) returns boolean
 language sql immutable parallel safe as $$

@@ -1,4 +1,5 @@
--- Makes every document due that replaces or provides a name of this vendor: the vendor's claim has changed.
+-- Makes every document due that replaces or provides a name of this vendor. Call it when the vendor's claim has
+-- changed.
 create or replace function judge_replacements_again(the_group_id bigint, the_vendor text) returns void
 language sql as $$
   update mirrored_document d set due_at = now()

@@ -1,6 +1,6 @@
--- Returns the id of the latest version: the highest stable one, else the highest
--- pre-release, else the highest development version; null when none is listed. Each branch walks the index
--- listed_versions from its end, so it reads a few rows however many versions there are.
+-- Returns the id of the latest version: the highest stable one, else the highest pre-release, else the highest
+-- development version. Null when no version is listed. Each branch reads the index listed_versions from its end, so it
+-- reads only a few rows.
 create or replace function latest_version(the_package_id bigint) returns bigint
 language sql stable parallel safe as $$
   select coalesce(

@@ -1,5 +1,6 @@
--- All live access tokens, personal access tokens and deploy tokens. Only this view decides whether a token is valid, whose
--- it is, and what it may do. A deploy token has no account: it has a group, and a role in the group's repositories.
+-- All live access tokens, personal access tokens and deploy tokens. Only this view decides whether a token is valid,
+-- whose it is, and what it may do. A deploy token has no account. It has a group, and a role in the group's
+-- repositories.
 create or replace view live_token as
   select p.access_hash as token_hash, 'access' as kind, p.id as token_id, p.account_id, p.authorization_id,
          p.application_id, p.access_scopes as scopes, p.resource_scope, p.created_at, p.access_expires_at as expires_at,

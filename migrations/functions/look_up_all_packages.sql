@@ -1,6 +1,6 @@
--- Returns at most `max_count` packages of all repositories with the word, in lower case, found by the index
--- package_search from grams of the word. It checks no permission. Like look_up_packages, it never computes the grams of
--- all packages.
+-- Returns at most `max_count` packages of all repositories that contain the word. The word is in lower case, and
+-- `grams` are its grams for the index package_search. Does not check permissions. Like look_up_packages, it never
+-- computes the grams of all packages.
 create or replace function look_up_all_packages(grams integer[], word text, in_names boolean, max_count integer)
 returns table (id bigint, repository_id bigint, name text, description text, abandoned_at timestamptz)
 language sql stable parallel safe rows 100 set enable_seqscan = off as $$

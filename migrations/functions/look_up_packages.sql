@@ -1,7 +1,7 @@
--- Returns the packages of a repository with all of the words, found by the index package_search: at most `max_count` of those
--- that have the grams, which are some of the words' `search_grams`. With `in_names` all words are in the name.
--- The setting makes every plan use the index: without it a plan may compute the grams of all packages, when statistics
--- are missing or old. `+ 0` hides repository_id from its own index, which would lead to the same.
+-- Returns packages of a repository that contain all of the words, at most `max_count`. With `in_names`, all words must
+-- be in the name. The index package_search finds the packages by `grams`, which are some of the words' `search_grams`.
+-- The setting makes every plan use that index. Without the setting, and with missing or old statistics, a plan may
+-- compute the grams of all packages. So could a plan with the index of repository_id: `+ 0` prevents its use.
 create or replace function look_up_packages(
   repository_id bigint, grams integer[], words text[], in_names boolean, max_count integer
 ) returns setof bigint

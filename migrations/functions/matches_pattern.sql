@@ -1,4 +1,5 @@
--- True when a pattern names the package: `symfony/*`, or `symfony/*:^6` with a constraint, which is not compared here.
+-- Returns whether a pattern matches the package name. A pattern is `symfony/*`, or `symfony/*:^6` with a constraint.
+-- The constraint is ignored here.
 create or replace function matches_pattern(package_name text, patterns text[]) returns boolean
 language sql immutable parallel safe as $$
   select exists (select from unnest(patterns) as pattern

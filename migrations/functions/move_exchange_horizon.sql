@@ -1,8 +1,8 @@
--- Lets note_exchanges read the pairs up to the newest one. False when it has not read those of the last call yet, or when there
--- is no newer pair.
+-- Lets note_exchanges read the pairs up to the newest one. False when note_exchanges has not yet read all pairs below
+-- the horizon, or when there is no newer pair.
 --
--- A pair with a smaller id may be committed later. Its transaction got an xid before its id, and so before this statement,
--- which takes the next xid: all those pairs are committed or gone when every smaller xid has ended.
+-- A pair with a smaller id may be committed later. Its transaction got a xid before the pair got its id, and so before
+-- this statement takes the next xid. When every smaller xid has ended, all those pairs are committed or rolled back.
 create or replace function move_exchange_horizon() returns boolean language plpgsql as $$
 begin
   update sweep_position

@@ -1,5 +1,5 @@
--- Trigger function: notes what happens to an account. A password that is only hashed again, with newer parameters, is
--- not changed: that statement sets svc.is_rehash.
+-- Trigger function: writes events about an account. A new hash of the same password, with newer parameters, is no
+-- password change: its statement sets svc.is_rehash.
 create or replace function note_account_event() returns trigger language plpgsql as $$
 begin
   if tg_op = 'INSERT' then

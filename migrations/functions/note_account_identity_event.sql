@@ -1,5 +1,5 @@
--- Trigger function: notes that an identity of a provider is linked to an account or unlinked. Those of deleted accounts
--- only disappear.
+-- Trigger function: writes an event when a provider's identity is linked to an account or unlinked. The deletion of an
+-- account writes no such event.
 create or replace function note_account_identity_event() returns trigger language plpgsql as $$
 begin
   if tg_op = 'INSERT' then

@@ -1,4 +1,5 @@
--- Trigger function: notes that a deploy token is made, used for the first time, or revoked. The event is about no account.
+-- Trigger function: writes an event when a deploy token is created, used for the first time, or revoked. The event has
+-- no account.
 create or replace function note_deploy_token_event() returns trigger language plpgsql as $$
 declare
   about jsonb := jsonb_build_object('name', new.name, 'deploy_token', new.id,

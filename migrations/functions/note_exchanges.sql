@@ -1,10 +1,10 @@
--- Writes the identity events of codes that were exchanged, with the time of the exchange, and wipes from their pairs what
--- the events needed. It reads at most max_count pairs, in the order of their ids, up to the horizon. Returns how many it
--- read; null when a transaction that may still add one of them has not ended yet (move_exchange_horizon).
+-- Writes the identity events of exchanged codes, with the time of the exchange. Removes from the pairs the data that
+-- only the events needed. It reads at most max_count pairs, in the order of their ids, up to the horizon. Returns how
+-- many pairs it read. Null when a running transaction may still add a pair below the horizon (move_exchange_horizon).
 --
--- The pair itself tells whether its event is written, so no event is written twice, whatever the position says.
+-- The pair itself stores whether its event is written. So no event is written twice, whatever the position says.
 create or replace function note_exchanges(max_count integer) returns integer language plpgsql
--- By indexes, whatever PostgreSQL knows about the newest pairs.
+-- Use indexes, even when PostgreSQL's statistics do not know the newest pairs.
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 as $$
@@ -17,7 +17,7 @@ begin
   select pair_id, horizon_id into first_id, last_id
     from sweep_position
    where name = 'noted_exchanges'
-     -- A larger xid than all of this server is that of the server from which the database was copied.
+     -- A xid that is larger than every xid of this server comes from the server that the database was copied from.
      and (horizon_xid <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint
           or horizon_xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
      for update;

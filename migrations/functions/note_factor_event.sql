@@ -1,5 +1,5 @@
--- Trigger function: notes that an authenticator app or a passkey is added or removed. An app is added when its first code
--- was right. The factors of a deleted account only disappear.
+-- Trigger function: writes an event when an authenticator app or a passkey is added or removed. An app is added when
+-- the user enters its first correct code. The deletion of an account writes no such event.
 create or replace function note_factor_event() returns trigger language plpgsql as $$
 declare
   details jsonb;

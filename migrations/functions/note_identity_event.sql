@@ -1,5 +1,5 @@
--- Adds an identity event, in the transaction of the change. Who acts is in the setting svc.actor, as JSON; a transaction
--- that does not set it has no known actor.
+-- Adds an identity event in the transaction of the change. The setting svc.actor holds the actor as JSON. Without that
+-- setting, the event has no actor.
 create or replace function note_identity_event(
   the_action text, the_account_id bigint, the_application_id bigint, the_details jsonb) returns void
 language sql as $$

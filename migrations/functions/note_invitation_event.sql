@@ -1,5 +1,5 @@
--- Trigger function: notes that an invitation is made, withdrawn or accepted. A sign-up is noted when it is accepted only:
--- anybody can ask for one.
+-- Trigger function: writes an event when an invitation is created, withdrawn or accepted. A requested sign-up writes
+-- its first event when it is accepted, because anybody can request one.
 create or replace function note_invitation_event() returns trigger language plpgsql as $$
 declare
   details jsonb := jsonb_strip_nulls(jsonb_build_object(

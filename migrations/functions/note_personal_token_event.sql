@@ -1,4 +1,4 @@
--- Trigger function: notes that a personal access token is made, used for the first time, or revoked.
+-- Trigger function: writes an event when a personal access token is created, used for the first time, or revoked.
 create or replace function note_personal_token_event() returns trigger language plpgsql as $$
 begin
   if tg_op = 'INSERT' then

@@ -1,5 +1,5 @@
--- Trigger function: every change of a quarantine updates filter.json, also a change by an older release that still runs,
--- or by hand.
+-- Trigger function: updates filter.json when a quarantine changes. This includes changes by hand and by an older
+-- release that still runs.
 create or replace function note_quarantine() returns trigger
 language plpgsql as $$
 begin

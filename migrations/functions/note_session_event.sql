@@ -1,6 +1,6 @@
--- Trigger function: notes that a session begins or ends. The actor's act distinguishes a sign-out from a session that is ended
--- otherwise, and the new session of a browser that changes the password from a sign-in. A sign-in names the actor's
--- provider. Expired sessions and those of deleted accounts only disappear.
+-- Trigger function: writes an event when a session begins or ends. The actor's `act` separates a sign-out from other
+-- ends of a session. It also separates a sign-in from the new session after a password change, which writes no event. A
+-- sign-in has the actor's provider. Expired sessions and the deletion of an account write no such event.
 create or replace function note_session_event() returns trigger language plpgsql as $$
 declare
   actor jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;

@@ -1,23 +1,24 @@
--- Exchanges codes for their first token pairs (SPEC 4.2), one call an element of the arrays. Calls share the transaction:
--- two calls with one code behave like two racing requests. Returns a row for each call, in any order. The outcome is:
---   issued          the pair is stored; scope is what it may do
---   invalid_client  the client's authentication failed, and nothing was read
---   invalid_grant   the code is unknown, expired, or bound to another client, redirect_uri or code_challenge. It stays
---                   valid for its own client
---   replayed        the code was used before. Unless that was just now, all pairs that came from it are now dead
+-- Exchanges codes for their first token pairs (SPEC 4.2). Each element of the arrays is one call. All calls share one
+-- transaction, but two calls with one code behave like two racing requests. Returns a row for each call, in any order.
+-- The outcome is:
+--   issued          the pair is stored; scope lists its scopes
+--   invalid_client  the client's authentication failed, and no code was used
+--   invalid_grant   the code is unknown, expired, or bound to another client, redirect_uri or code_challenge;
+--                   its own client can still use it
+--   replayed        the code was used before; all its pairs are dead now, unless the first use was within 3 seconds
 --
--- An actor is the JSON text of who sent the request, or null. The pair keeps it until a job has written the identity event
--- (note_exchanges): inserting the event here would cost as much as the pair.
+-- An actor is JSON text that describes the sender of the request, or null. The pair keeps the actor until a job writes
+-- the identity event (note_exchanges), because an insert of the event here would cost as much as the pair.
 --
--- Locks are taken in the same order by everything that takes more than one: codes by hash, pairs by id, authorizations
--- by id. Grants are only updated by whoever holds the lock of their authorization.
+-- Every function that takes several locks takes them in this order: codes by hash, pairs by id, authorizations by id. A
+-- grant is only updated by a transaction that holds the lock of its authorization.
 create or replace function redeem_codes(
   client_ids text[], secret_hashes bytea[], code_hashes bytea[], redirect_uris text[], code_challenges text[],
   access_hashes bytea[], refresh_hashes bytea[], actors text[], access_seconds integer, refresh_seconds integer)
 returns table (call_number integer, outcome text, scope text, authorization_id bigint)
 language plpgsql
--- One plan for all calls, by indexes: planning for each length of the arrays takes longer than the calls, and a plan that
--- was made while the tables were small would stay.
+-- Use one plan with indexes for all calls. A plan for each length of the arrays takes longer than the calls. A plan
+-- that was made for small tables would stay when the tables grow.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
@@ -54,7 +55,8 @@ begin
       continue;
     end if;
 
-    -- Only the code's own client, with everything the code is bound to, may use it or be told about a replay.
+    -- Only the code's own client may use the code or learn of a replay. It must send everything that the code is bound
+    -- to.
     outcome := 'invalid_grant';
     if call.application_id is distinct from call.client or not call.is_granted
        or call.redirect_uri <> call.bound_redirect_uri
@@ -63,7 +65,7 @@ begin
       continue;
     end if;
 
-    -- This write comes before the pair takes its id: move_exchange_horizon relies on it.
+    -- Write this before the pair takes its id: move_exchange_horizon relies on the order.
     update authorization_code
        set redeemed_at = now()
      where code_hash = call.code_hash and redeemed_at is null and expires_at > now();
@@ -85,7 +87,7 @@ begin
     select redeemed_at into used_at from authorization_code where code_hash = call.code_hash;
     if used_at is not null then
       outcome := 'replayed';
-      -- A double click, or a proxy that sends a request twice, is not a theft: such a race ends no pairs.
+      -- A double click, or a proxy that repeats a request, is not a theft. Such a race ends no pairs.
       if used_at <= now() - interval '3 seconds' then
         replayed_hashes := replayed_hashes || call.code_hash;
       end if;

@@ -1,15 +1,15 @@
--- Exchanges refresh tokens for the next pairs (SPEC §3, 4.2), one call an element of the arrays. Calls share the
--- transaction: two calls with one token behave like two racing requests. asked_scopes are separated by spaces; null asks
--- for all. Returns a row for each call, in any order. The outcome is:
+-- Exchanges refresh tokens for the next pairs (SPEC §3, 4.2). Each element of the arrays is one call. All calls share
+-- one transaction, but two calls with one token behave like two racing requests. asked_scopes are separated by spaces;
+-- null requests all scopes. Returns a row for each call, in any order. The outcome is:
 --   issued          the new pair is stored; scope and expires_in are those of its access token
---   repeated        first used within the grace period: sealed_pair holds the pair that the first use made
---   invalid_client  the client's authentication failed, and nothing was read
+--   repeated        the token was used before, within the grace period; sealed_pair holds the pair of the first use
+--   invalid_client  the client's authentication failed, and no token was used
 --   invalid_grant   the token is unknown, expired, revoked, or another client's
---   invalid_scope   more was asked than was granted; the token is as good as before
---   reused          used again after its grace period: all tokens of the authorization are dead now
+--   invalid_scope   the call requested more than was granted; the token stays valid
+--   reused          the token was used again after its grace period; all tokens of the authorization are dead now
 --
--- One update in place and one insert for each pair. Nothing else is locked: the new pair copies the epoch of the old one,
--- so it is dead when a revocation commits before it. redeem_codes describes the order of locks.
+-- Each pair costs one update in place and one insert. Nothing else is locked: the new pair copies the epoch of the old
+-- one, so it is dead when a revocation commits before it. redeem_codes describes the order of locks.
 create or replace function refresh_pairs(
   client_ids text[], secret_hashes bytea[], refresh_hashes bytea[], asked_scopes text[],
   access_hashes bytea[], next_refresh_hashes bytea[], sealed_successors bytea[],
@@ -17,8 +17,8 @@ create or replace function refresh_pairs(
 returns table (call_number integer, outcome text, scope text, expires_in integer, sealed_pair bytea,
                authorization_id bigint)
 language plpgsql
--- One plan for all calls, by indexes: planning for each length of the arrays takes longer than the calls, and a plan that
--- was made while the tables were small would stay.
+-- Use one plan with indexes for all calls. A plan for each length of the arrays takes longer than the calls. A plan
+-- that was made for small tables would stay when the tables grow.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
@@ -67,7 +67,7 @@ begin
                or (call.asked <> '' and covers_all(call.scopes, string_to_array(call.asked, ' ')));
     if call.is_live and is_covered then
       new_id := nextval('token_pair_id_seq');
-      -- By the clock of now: now() is when the statement began, which may be before a racing request set the pair's end.
+      -- Use clock_timestamp(): now() is when the statement began. A racing request may have ended the pair since then.
       update token_pair
          set superseded_at = now(), successor_id = new_id, sealed_successor = call.seal,
              access_expires_at = least(access_expires_at, now() + grace),
@@ -105,7 +105,8 @@ begin
          where id = pair.successor_id;
       end if;
     elsif not pair.is_young and pair.superseded_at is not null then
-      -- A token that only grew old is no sign of theft. The seal of a superseded one ends with its grace period.
+      -- The use of an expired token alone is no sign of theft. The seal of a superseded token ends with its grace
+      -- period.
       update token_pair set sealed_successor = null where id = call.id and sealed_successor is not null;
       if pair.superseded_at + grace <= now() then
         outcome := 'reused';

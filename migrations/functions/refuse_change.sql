@@ -1,4 +1,5 @@
--- Trigger function for append-only tables: every update, delete and truncate fails, except those of sweep_events.
+-- Trigger function for append-only tables: fails for every update, delete and truncate. Updates and deletes of the
+-- sweep functions are allowed.
 create or replace function refuse_change() returns trigger language plpgsql as $$
 begin
   if tg_op <> 'TRUNCATE' and current_setting('svc.event_sweep', true) = 'on' then

@@ -1,4 +1,4 @@
--- Trigger function for events: an update erases the client IP and changes nothing else.
+-- Trigger function for events: an update may only erase the client IP.
 create or replace function refuse_event_change() returns trigger language plpgsql as $$
 begin
   if new.address is null and to_jsonb(new) = jsonb_set(to_jsonb(old), '{address}', 'null') then

@@ -1,4 +1,4 @@
--- Trigger function: a former name of a repository belongs to that repository.
+-- Trigger function: refuses a name that another repository of the group had before.
 create or replace function refuse_reserved_repository_name() returns trigger language plpgsql as $$
 begin
   if exists (select from repository_alias

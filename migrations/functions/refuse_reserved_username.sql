@@ -1,4 +1,5 @@
--- Trigger function: checked after the row is written, when a deletion that ran at the same time can be seen.
+-- Trigger function: refuses the reserved username of a deleted account. It runs after the row is written, because only
+-- then a concurrent deletion is visible.
 create or replace function refuse_reserved_username() returns trigger language plpgsql as $$
 begin
   if exists (select from reserved_username where username = new.username and reserved_until > now()) then

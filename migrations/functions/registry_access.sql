@@ -1,6 +1,7 @@
--- Returns one row for a request to a registry: the repository that has or had this path, the live token with this hash, and the
--- role of the token's account in the repository. A deploy token has its own role in the repositories of its group. Each is
--- null when it does not exist. Endpoints join what they read to this row, so that a request needs one statement.
+-- Returns one row for a request to a registry. The row has the repository that has or had this path, the live token
+-- with this hash, and the role of the token's account in the repository. A deploy token has its own role in the
+-- repositories of its group. Each part is null when it does not exist. Endpoints join their data to this row, so that a
+-- request needs one statement.
 create or replace function registry_access(group_name text, repository_name text, presented_hash bytea)
 returns table (
   repository_id bigint, visibility repository_visibility, role member_role, token_kind text, token_id bigint,

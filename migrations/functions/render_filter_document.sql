@@ -1,5 +1,6 @@
--- Renders a repository's filter.json as its quarantines and the upstreams' malware flags now are. Its last_modified grows by a second at least, and is
--- later than the creation of the repository: that is the Last-Modified of a repository without such a document.
+-- Renders a repository's filter.json from its current quarantines and the upstreams' malware flags. Its last_modified
+-- grows by at least a second. It is later than the creation time of the repository, which is the Last-Modified of a
+-- repository without this document.
 create or replace function render_filter_document(the_repository_id bigint) returns void
 language plpgsql as $$
 begin

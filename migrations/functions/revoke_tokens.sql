@@ -1,11 +1,12 @@
--- Revokes tokens (SPEC 4.3, RFC 7009), one call an element of the arrays: a refresh token ends its authorization, an access
--- token only itself. A token that is not live, or not this client's, changes nothing. Returns a row for each call, in
--- any order: false when the client's authentication failed. redeem_codes describes the order of locks.
+-- Revokes tokens (SPEC 4.3, RFC 7009). Each element of the arrays is one call. A refresh token ends its authorization,
+-- and an access token ends only itself. A token that is not live, or belongs to another client, changes nothing.
+-- Returns a row for each call, in any order. is_authenticated is false when the client's authentication failed.
+-- redeem_codes describes the order of locks.
 create or replace function revoke_tokens(client_ids text[], secret_hashes bytea[], token_hashes bytea[])
 returns table (call_number integer, is_authenticated boolean)
 language plpgsql
--- One plan for all calls, by indexes: planning for each length of the arrays takes longer than the calls, and a plan that
--- was made while the tables were small would stay.
+-- Use one plan with indexes for all calls. A plan for each length of the arrays takes longer than the calls. A plan
+-- that was made for small tables would stay when the tables grow.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
@@ -43,7 +44,7 @@ begin
   end loop;
 
   if cardinality(ended_ids) > 0 then
-    -- The events of this transaction name the application as the one that acted.
+    -- The events of this transaction have the application as their actor.
     perform set_config('svc.actor', '{"via": "application"}', true);
     update account_authorization
        set ended_at = now()

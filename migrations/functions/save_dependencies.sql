@@ -1,4 +1,5 @@
--- Writes what the latest version of a package requires to package_dependency. The caller holds the lock of the package.
+-- Writes the requirements of a package's latest version to package_dependency. The caller holds the lock of the
+-- package.
 create or replace function save_dependencies(the_package_id bigint, the_repository_id bigint) returns void
 language sql as $$
   with wanted as materialized (

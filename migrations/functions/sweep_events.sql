@@ -1,6 +1,6 @@
 -- Erases the client IPs of events older than ip_days, and removes events older than retention_days (null: keeps all).
--- Looks only at the max_count oldest events for each, and returns how many it changed. The setting, which ends with the
--- call, is what the triggers of the append-only table let through. Ids grow with time.
+-- Each step looks only at the max_count oldest events, which have the smallest ids. Returns how many it changed. The
+-- triggers of the append-only table allow changes while svc.event_sweep is on, which ends with the call.
 create or replace function sweep_events(retention_days integer, ip_days integer, max_count integer)
 returns integer language plpgsql set svc.event_sweep = 'on' as $$
 declare
