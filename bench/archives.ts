@@ -15,8 +15,8 @@ const prefix = '/svc-archives/'
 const connections = [16, 64]
 
 /**
- * What a pull of an archive of 1 MB costs: svc itself, svc behind nginx that sends the file (`ACCEL_REDIRECT_PREFIX`), and
- * nginx alone, which asks nobody. The CPU time is that of svc and PostgreSQL.
+ * Measures pulls of an archive of 1 MB from three servers: svc itself, svc behind an nginx that sends the file
+ * (`ACCEL_REDIRECT_PREFIX`), and nginx alone, which checks no permission. The CPU time is that of svc and PostgreSQL.
  */
 export async function measureArchives(server: Server, folder: string, count: number): Promise<string> {
   const { path, authorization } = await aRegistry(server.db, 'private')
@@ -79,7 +79,7 @@ export async function measureArchives(server: Server, folder: string, count: num
   }
 }
 
-/** Another svc process on the same database and archives. */
+/** Starts another svc process on the same database and archives. */
 function startBehind(server: Server, folder: string, port: number): Promise<Listener> {
   const environment = {
     DATABASE_URL: databaseUrl(server.connection),

@@ -3,9 +3,9 @@ import pg from 'pg'
 import { hashSecret, makeSecret } from '../src/domain/secrets.ts'
 
 /**
- * The baseline of the token endpoints: Fastify, the same hashing, and one prepared statement for each request on a plain
- * table with two unique indexes. It authenticates no client, checks no grant and
- * keeps no response for a retry.
+ * The baseline of the token endpoints: Fastify, the same hashing, and one prepared statement for each request. The
+ * statement uses a plain table with two unique indexes. The baseline authenticates no client, checks no grant and keeps
+ * no response for a retry.
  */
 const db = new pg.Pool({ ...(JSON.parse(process.env['DATABASE'] ?? '') as pg.PoolConfig), max: 20 })
 await db.query(

@@ -1,10 +1,13 @@
 import { aComposerProject, type ComposerProject } from '../test/support/composer-project.ts'
 import type { Registry } from './seed.ts'
 
-/** A folder that Composer forgets before a command. */
+/** A folder that is removed before a command. */
 type Folder = 'cache' | 'vendor'
 
-/** Creates a project that requires packages from the registry at a URL; without a registry it sends no credentials. */
+/**
+ * Creates a project that requires packages from the registry at a URL. Without a registry the project sends no
+ * credentials.
+ */
 export async function aProject(
   url: string,
   registry: Registry | null,
@@ -38,7 +41,9 @@ export async function timeComposer(
   return (performance.now() - start) / 1000
 }
 
-/** Returns the median; of an even number the higher one of the two in the middle. Zero without values. */
+/**
+ * Returns the median. For an even number of values, it is the higher one of the two in the middle. Zero without values.
+ */
 export function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
 }

@@ -18,7 +18,10 @@ const commands = [
   { title: 'install from the lock, cold', forget: ['cache', 'vendor'], command: 'install' },
 ] as const
 
-/** Measures the real Composer with svc, and with an nginx that serves the same files without a permission check. */
+/**
+ * Measures the real Composer with svc, and with an nginx that serves the same files without a permission check. Returns
+ * a Markdown table.
+ */
 export async function measureComposer(server: Server, folder: string, rounds: number): Promise<string> {
   if (!hasComposerClient) return 'composer: skipped, because Composer is not installed'
   const registry = await seed(server)
@@ -60,7 +63,7 @@ async function seed(server: Server): Promise<Registry> {
     const response = await fetch(`${baseUrl}${registry.path}upload/${name}/1.1.0`, {
       method: 'PUT',
       headers: { authorization: registry.authorization },
-      // Only this version can be installed: no registry has the requirements of the older ones.
+      // Composer can install only this version, because no registry has the requirements of the older ones.
       body: new Uint8Array(aPackageZip(name)),
     })
     if (response.status !== 201) throw new Error(await response.text())
@@ -68,7 +71,7 @@ async function seed(server: Server): Promise<Registry> {
   return registry
 }
 
-/** Every file that Composer requests, with the URL of the mirror instead of the registry's. */
+/** Returns every file that Composer requests. The URLs in the files are those of the mirror, not of the registry. */
 async function mirror(server: Server, registry: Registry, mirrorUrl: string): Promise<StaticFile[]> {
   const registryUrl = server.baseUrl + registry.path
   const fetched: StaticFile[] = []

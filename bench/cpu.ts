@@ -10,7 +10,10 @@ export function cpuSeconds(pid: number): number | null {
   return stat && (stat.own + stat.children) / ticksPerSecond
 }
 
-/** Returns the processor time of a PostgreSQL in seconds: the postmaster and all its processes, also ended ones. */
+/**
+ * Returns the processor time of a PostgreSQL in seconds. It includes the postmaster and all its processes, even ended
+ * ones.
+ */
 export function postgresCpuSeconds(postmasterPid: number): number | null {
   const own = cpuSeconds(postmasterPid)
   if (own === null) return null
@@ -31,7 +34,7 @@ export function memoryMiB(pid: number): number | null {
   }
 }
 
-/** Returns by how many MiB the memory of a process grows at most while something runs. Null without /proc. */
+/** Runs `work` and returns how many MiB the memory of a process grows at most during it. Null without /proc. */
 export async function memoryGrowth(pid: number, work: Promise<unknown>): Promise<number | null> {
   const before = memoryMiB(pid)
   let most = before ?? 0

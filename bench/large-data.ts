@@ -2,24 +2,24 @@ import pg from 'pg'
 
 /** The sizes of the data. */
 export interface Sizes {
-  /** In one repository. */
+  /** The number of packages in one repository. */
   packages: number
-  /** Of all these packages. */
+  /** The number of versions of all these packages together. */
   versions: number
-  /** They are in 100 groups. One account is a member of one of these groups only. */
+  /** The number of repositories, in 100 groups. The member is a guest of each group. */
   repositories: number
   tokenPairs: number
 }
 
-/** The package that gets 20,000 versions. It exists in the repository already. */
+/** The package that gets 20,000 versions. It must exist in the repository. */
 export const largePackage = 'large/package'
 
 /** How many rows one statement inserts. */
 const step = 100_000
 
 /**
- * Fills the database by SQL: a repository with many packages and their documents, many repositories, many tokens. The
- * rows are those that pushes and sign-ins would write, so every index grows.
+ * Fills the database with SQL: a repository with many packages and their documents, many repositories, and many tokens.
+ * The rows are like those of pushes and sign-ins, so every index grows.
  */
 export async function fill(
   db: pg.Pool,
@@ -100,7 +100,10 @@ async function fillPackages(client: pg.Client, repositoryId: string, sizes: Size
   )
 }
 
-/** A package with 20,000 versions, of the archive of its first one. All other packages of the repository require it. */
+/**
+ * Gives the large package 20,000 versions with the archive of its first version. All other packages of the repository
+ * require it.
+ */
 async function fillLargePackage(client: pg.Client, repositoryId: string): Promise<void> {
   await client.query(
     `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, uploader_id)

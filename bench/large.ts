@@ -15,8 +15,8 @@ interface Timing {
 }
 
 /**
- * `npm run bench -- large`: measures everyday requests on an empty and on a large database, one at a time, and
- * requests that read all of the large data. `--packages=`, `--versions=`, `--repositories=` and
+ * `npm run bench -- large` measures requests on an empty and on a large database, one request at a time. It also
+ * measures requests that read all of the large data. `--packages=`, `--versions=`, `--repositories=` and
  * `--token-pairs=` set the sizes.
  */
 export async function measureLarge(folder: string, sizes: Sizes, count: number): Promise<string> {
@@ -149,7 +149,7 @@ async function seeingRequests(
   ])
 }
 
-/** The pages of a package, and pages in the middle of its lists. */
+/** The pages of a package. Some are in the middle of a list. */
 const packageTabs = [
   'versions',
   'dependencies',
@@ -199,7 +199,7 @@ async function send(server: Server, path: string, options: RequestInit, status =
   return copy
 }
 
-/** Signs an account in as a browser does, and returns its cookies. */
+/** Signs an account in like a browser. Returns its cookies. */
 async function signIn(server: Server, username: string): Promise<string> {
   const cookiesOf = (response: Response) =>
     response.headers.getSetCookie().map((cookie) => cookie.split(';', 1)[0] ?? '')

@@ -48,7 +48,7 @@ interface Connection {
   close: () => void
 }
 
-/** A keep-alive connection. It parses only what it needs of HTTP, to leave processor time to the server. */
+/** Opens a keep-alive connection. It parses only the necessary parts of HTTP, to leave processor time to the server. */
 async function open(port: number): Promise<Connection> {
   const socket = connect(port, '127.0.0.1').setNoDelay()
   let waiting: { resolve: (response: LoadResponse) => void; reject: (error: Error) => void } | null = null

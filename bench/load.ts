@@ -2,16 +2,16 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
-/** A closed loop: every connection sends its next request after the response to the last one. */
+/** A load in a closed loop: every connection waits for its last response before it sends its next request. */
 export interface Load {
   /** The port on 127.0.0.1. */
   port: number
   connections: number
-  /** The number of requests. The duration is limited too. */
+  /** The number of requests. The run ends earlier when it exceeds the longest duration. */
   count: number
   /** Complete requests as bytes. The connections send them in turn. */
   requests: string[]
-  /** The expected response. */
+  /** The expected status code of every response. */
   status: number
   keepBodies?: boolean
 }
@@ -21,14 +21,14 @@ export interface LoadResult {
   seconds: number
   medianMs: number
   p99Ms: number
-  /** In the order of the requests; empty unless they are kept. */
+  /** The bodies, in the order of the requests. Empty unless `keepBodies` is set. */
   bodies: string[]
 }
 
 /**
- * Runs a load in a separate process, so that it takes no time from the process that measures. autocannon needs 35 to
- * 40 µs of processor time for a request, which is more than nginx needs: it sent 10,000 requests a second where this
- * sends 40,000, so the ratios to nginx would have measured autocannon.
+ * Runs a load in a separate process, so that it takes no time from the process that measures. autocannon needs 35 to 40
+ * µs of processor time for a request, which is more than nginx needs. autocannon sent 10,000 requests a second, and
+ * this load generator sends 40,000. So ratios to nginx would have measured autocannon.
  */
 export async function runLoad(load: Load): Promise<LoadResult> {
   const child = fork(fileURLToPath(new URL('load-process.ts', import.meta.url)))

@@ -14,9 +14,9 @@ import { measureTokens } from './tokens.ts'
 import { measureUpstream } from './upstream.ts'
 
 /**
- * `npm run bench`: measures the built server on this machine and prints Markdown tables. `--quick` takes fewer
- * requests; with names of parts (pulls, composer, tokens, pushes, upstream, memory, rolling) it runs only those. `large` runs only
- * when it is named.
+ * `npm run bench` measures the built server on this machine and prints Markdown tables. `--quick` sends fewer requests.
+ * With names of parts (pulls, composer, tokens, pushes, upstream, memory, rolling) it runs only those parts. The part
+ * `large` runs only when it is named.
  */
 const words = process.argv.slice(2)
 const isQuick = words.includes('--quick')
@@ -39,7 +39,7 @@ const chosen = Object.entries(parts).filter(
 
 const folder = await mkdtemp(join(tmpdir(), 'svc-bench-'))
 try {
-  // It takes long, so it runs only when it is named. It starts its own empty database.
+  // This part takes long, so it runs only when it is named. It starts its own empty database.
   if (words.includes('large')) {
     const size = (name: string, usual: number) =>
       Number(

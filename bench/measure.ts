@@ -29,8 +29,10 @@ export async function measure(
   return { ...result, perSecond: result.count / result.seconds, cpuMicros, postgresMicros }
 }
 
-/** Formats a measurement as the cells of a table. */
+/** The titles of the columns of `measuredCells`. */
 export const measuredHead = ['req/s', 'median ms', 'p99 ms', 'CPU µs', 'of it PostgreSQL']
+
+/** Formats a measurement as the cells of a table. */
 export function measuredCells({ perSecond, medianMs, p99Ms, cpuMicros, postgresMicros }: Measured): string[] {
   const micros =
     cpuMicros === null || postgresMicros === null

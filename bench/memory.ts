@@ -15,7 +15,7 @@ const megabytes = 100
 const rounds = 7
 const run = promisify(execFile)
 
-/** Measures the server's memory and the rate during an upload and a download of an archive of 100 MB. */
+/** Measures the server's memory and the transfer rate during an upload and a download of an archive of 100 MB. */
 export async function measureMemory(server: Server, folder: string): Promise<string> {
   const { path, authorization } = await aRegistry(server.db, 'private')
   const noise = randomBytes(megabytes * 1e6)

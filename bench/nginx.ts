@@ -6,13 +6,15 @@ import { type Listener, startListener } from './server.ts'
 
 /** A file that nginx serves unchanged. */
 export interface StaticFile {
-  /** Without a leading slash. */
+  /** The URL path of the file, without a leading slash. */
   path: string
   bytes: Buffer
   lastModified: Date
 }
 
-/** Other parts of a configuration: in the block `http`, and in place of the location of the files. */
+/**
+ * Parts of the nginx configuration. `http` is added to the block `http`. `server` replaces the location of the files.
+ */
 export interface NginxParts {
   http: string
   server: string

@@ -12,7 +12,7 @@ import { ratio, table } from './table.ts'
 /** One kind of pull. */
 interface Pull {
   name: string
-  /** Relative to the registry URL. */
+  /** The URL path, relative to the registry URL. */
   path: string
   headers: Record<string, string>
   status: number
@@ -21,7 +21,10 @@ interface Pull {
 const name = 'bench/lib'
 const connections = 32
 
-/** Measures pulls without and with a token, nginx with the same bytes, and a Fastify that only says hello. */
+/**
+ * Measures pulls from svc without and with a token. For comparison it measures nginx with the same bytes, and a Fastify
+ * server that sends a constant.
+ */
 export async function measurePulls(server: Server, folder: string, count: number): Promise<string> {
   const open = await seed(server, 'public')
   const closed = await seed(server, 'private')
@@ -35,7 +38,7 @@ export async function measurePulls(server: Server, folder: string, count: number
   try {
     const greeting = await run(hello, { name: '', path: '/', headers: {}, status: 200 }, count)
     const rows = [['a bare Fastify’s hello', ...measuredCells(greeting), '', '']]
-    if (!nginx) rows.push(['nginx: skipped, for it is not installed', '', '', '', '', '', '', ''])
+    if (!nginx) rows.push(['nginx: skipped, because it is not installed', '', '', '', '', '', '', ''])
     for (const pull of pulls) {
       const plain = nginx && (await run(nginx, { ...pull, path: `/${pull.path}` }, count))
       const add = (who: string, measured: Measured) => {
@@ -66,7 +69,7 @@ async function run(
   return measure(server, { ...load, count })
 }
 
-/** A repository with 200 packages. One of them has 20 versions and an archive of 8 KB. */
+/** Creates a repository with 200 packages. One of them has 20 versions and an archive of 8 KB. */
 async function seed(server: Server, visibility: 'public' | 'private'): Promise<Registry> {
   const registry = await aRegistry(server.db, visibility)
   const { baseUrl, db } = server
@@ -82,7 +85,7 @@ async function seed(server: Server, visibility: 'public' | 'private'): Promise<R
   return registry
 }
 
-/** The name of the package in both repositories, so that its path is the same in both. */
+/** The archive that both repositories get. The same bytes give it the same path in both. */
 const archive = new Uint8Array(
   aZip({ 'composer.json': JSON.stringify(aManifest(name)), 'src/Noise.php': randomBytes(8000) }),
 )

@@ -3,7 +3,10 @@ import { aManifest, aRegistry, claimPackages, growPackage, type Registry } from 
 import type { Server } from './server.ts'
 import { figure, table } from './table.ts'
 
-/** Measures pushes one after the other, with more and more versions of a package and packages of a repository. */
+/**
+ * Measures pushes, one after another. The package gets more and more versions, and the repository more and more
+ * packages.
+ */
 export async function measurePushes(server: Server, pushes: number): Promise<string> {
   const rows: string[][] = []
   const registry = await aRegistry(server.db, 'private')
@@ -25,7 +28,7 @@ export async function measurePushes(server: Server, pushes: number): Promise<str
   return table(['push', 'median ms', 'slowest ms'], rows)
 }
 
-/** Returns the time of each upload, after a first one that is not measured. */
+/** Returns the time of each upload in milliseconds. The first upload is not measured. */
 async function push(
   { baseUrl }: Server,
   { path, authorization }: Registry,

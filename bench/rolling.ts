@@ -6,7 +6,7 @@ import { countDuring, startProcesses } from '../test/support/rolling.ts'
 import type { Server } from './server.ts'
 import { figure, table } from './table.ts'
 
-/** Restarts four processes behind nginx one after the other, several times, and counts the failed requests. */
+/** Restarts four processes behind nginx, one after another, several times. Counts the failed requests. */
 export async function measureRolling(server: Server, folder: string, rounds: number): Promise<string> {
   const port = await freePort()
   const proxy = `http://127.0.0.1:${port}`

@@ -8,9 +8,9 @@ import { aPackageZip, basic } from '../test/support/registry-actors.ts'
 import { type Server, startServer } from './server.ts'
 
 /**
- * `npm run screenshots`: pictures of every page, for people to look at. It starts a server with demo data and writes
- * `<folder>/<page>-<width>-<scheme>.png`; the folder is the first argument, else `screenshots`. With `--readme` it
- * writes only the two pictures of the README, below docs/images/.
+ * `npm run screenshots` takes pictures of every page, for people to look at. It starts a server with demo data and
+ * writes `<folder>/<page>-<width>-<scheme>.png`. The first argument is the folder; the default is `screenshots`. With
+ * `--readme` it writes only the two pictures of the README, to docs/images/.
  */
 const words = process.argv.slice(2)
 const isForReadme = words.includes('--readme')

@@ -17,7 +17,7 @@ export interface Registry {
   authorization: string
 }
 
-/** A composer.json of usual size. */
+/** Returns a composer.json of usual size. */
 export function aManifest(name: string): Record<string, string | string[] | Record<string, string>> {
   return {
     name,
@@ -41,7 +41,10 @@ export async function aRegistry(db: pg.Pool, visibility: Repository['visibility'
   return { repository, path: `/${repository.path}/-/packages/`, authorization }
 }
 
-/** Inserts data that the measured requests do not read: 1,000 repositories of 10 packages, 10,000 accounts, 100,000 tokens of each kind. */
+/**
+ * Inserts data that the measured requests do not read: 1,000 repositories with 10 packages each, 10,000 accounts, and
+ * 100,000 tokens of each kind.
+ */
 export async function seedCrowd(db: pg.Pool): Promise<void> {
   await db.query(`
     with accounts as (
@@ -81,7 +84,10 @@ export async function seedCrowd(db: pg.Pool): Promise<void> {
       from authorizations, generate_series(1, 10) i`)
 }
 
-/** Gives a package the versions 1.0.<from> to 1.0.<to - 1> in one statement, with the rows and documents that pushes write. */
+/**
+ * Gives a package the versions 1.0.<from> to 1.0.<to - 1> in one transaction, with the rows and documents that pushes
+ * write.
+ */
 export async function growPackage(
   db: pg.Pool,
   repositoryId: string,
@@ -107,7 +113,7 @@ export async function growPackage(
   })
 }
 
-/** Inserts the packages `<vendor>/lib<i>`, and renders the packages.json that lists them. */
+/** Inserts the packages `<vendor>/lib<i>`, and notes that packages.json must list them. */
 export async function claimPackages(
   db: pg.Pool,
   repositoryId: string,

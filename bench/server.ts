@@ -18,7 +18,7 @@ export interface Listener {
   stop: () => Promise<void>
 }
 
-/** A running svc, started as by `npm start`, and a pool on its database for test data. */
+/** A running svc, started like `npm start` does, and a pool on its database for test data. */
 export interface Server extends Listener {
   baseUrl: string
   /** The process id of its embedded PostgreSQL. */
@@ -27,7 +27,9 @@ export interface Server extends Listener {
   connection: pg.PoolConfig
 }
 
-/** Starts the built server with its own embedded PostgreSQL below the folder. It logs to a file there. */
+/**
+ * Starts the built server with its own embedded PostgreSQL below the folder. The server logs to a file in the folder.
+ */
 export async function startServer(folder: string): Promise<Server> {
   const port = await freePort()
   const dataDir = join(folder, 'data')
@@ -43,7 +45,7 @@ export async function startServer(folder: string): Promise<Server> {
   const connection = await findEmbeddedPostgres(dataDir)
   const postmaster = await readPostmaster(clusterPaths(dataDir).cluster)
   if (!connection || !postmaster) throw new Error('the server runs without its PostgreSQL')
-  // Inserting the data takes longer than the limit for requests.
+  // Remove the time limits of requests, because inserting the data takes longer.
   const db = openDatabase({ ...connection, statement_timeout: 0, query_timeout: 0 }, () => {})
   return {
     ...listener,
@@ -58,7 +60,7 @@ export async function startServer(folder: string): Promise<Server> {
   }
 }
 
-/** Starts a Fastify that only says hello, to measure the cost of the framework. */
+/** Starts a Fastify server that only sends a constant, to measure the cost of the framework. */
 export async function startHello(folder: string): Promise<Listener> {
   const port = await freePort()
   const program = ['--import', 'tsx', join(projectRoot, 'bench/hello.ts')]
@@ -85,7 +87,7 @@ interface Surroundings {
   command?: string
 }
 
-/** Starts a program and waits until it responds on its port. Throws when the program ends before. */
+/** Starts a program and waits until it responds on its port. Throws when the program ends before that. */
 export async function startListener(
   words: string[],
   port: number,

@@ -13,9 +13,9 @@ type Act = (typeof acts)[number]
 type Runs = Record<Act, Measured[]>
 
 /**
- * Measures the token endpoints, as ratios to the baseline of `bare.ts` on the same PostgreSQL. Both servers run in turn,
- * three rounds for each kind of request: the table has the medians. Every request has its own code or token, of 100
- * accounts in turn.
+ * Measures the token endpoints, as ratios to the baseline of `bare.ts` on the same PostgreSQL. Both servers run in
+ * turn, in three rounds for each kind of request. The table has the medians. Every request has its own code or token.
+ * The codes and tokens belong to 100 accounts in turn.
  */
 export async function measureTokens(server: Server, folder: string, count: number): Promise<string> {
   const bare = await startBare(folder, server)
@@ -24,7 +24,7 @@ export async function measureTokens(server: Server, folder: string, count: numbe
     const tables: string[] = []
     for (const connections of [16, 64]) {
       const [ours, theirs] = [noRuns(), noRuns()]
-      // The first round is not counted: it warms up both servers.
+      // The first round only warms up both servers. It is not counted.
       for (let round = 0; round <= rounds; round += 1) {
         const codes = await makeCodes(server, application, count)
         const load = { application, connections, codes }

@@ -16,7 +16,10 @@ const names = Array.from({ length: 60 }, (_, i) => `upstream/lib${i}`)
 const versions = Array.from({ length: 10 }, (_, i) => `1.${9 - i}.0`)
 const environment = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
 
-/** Measures the real Composer with packages of an upstream through svc, and with the upstream itself, an nginx. */
+/**
+ * Measures the real Composer with packages of an upstream. It requests them through svc, and directly from the
+ * upstream, which is an nginx.
+ */
 export async function measureUpstream(server: Server, folder: string, rounds: number): Promise<string> {
   if (!hasComposerClient) return 'upstream: skipped, because Composer is not installed'
   const port = await freePort()
