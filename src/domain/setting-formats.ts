@@ -13,7 +13,7 @@ export const publicUrl = z
     abort: true,
   })
   .refine((url) => /^\w+:\/\/[^/]+[\w.~/-]*$/.test(url), {
-    error: 'may have only letters, digits and - . _ ~ in its path',
+    error: 'must have only letters, digits and - . _ ~ in its path',
     abort: true,
   })
   .transform((url) => url.replace(/\/+$/, ''))

@@ -38,7 +38,9 @@ describe('svc group, repository and member', () => {
     await svc.json('group', 'create', 'moved', '--owner', 'ann')
     await svc.json('repository', 'create', 'moved/old')
     expect(await svc.json('repository', 'rename', 'moved/old', 'new')).toEqual({ path: 'moved/new' })
-    expect(await svc.fail('repository', 'create', 'moved/old')).toContain('name of another repository')
+    expect(await svc.fail('repository', 'create', 'moved/old')).toContain(
+      'Another repository of the group had this name',
+    )
   })
 
   it('give, change and take away roles', async () => {

@@ -69,11 +69,11 @@ describe('readProviders', () => {
     ['ALLOWED_DOMAINS', 'acme', 'must be domains'],
     ['ALLOWED_DOMAINS', ',', 'must be domains'],
     ['ALLOWED_DOMAINS', '@acme.example', 'must be domains'],
-    ['GROUP_MAP', 'developers', 'has an entry'],
-    ['GROUP_MAP', 'developers=acme:owner', 'has an entry'],
-    ['GROUP_MAP', 'developers=acme:constructor', 'has an entry'],
-    ['GROUP_MAP', 'developers=Acme Inc:write', 'has an entry'],
-    ['GROUP_MAP', '%=acme:write', 'has an entry'],
+    ['GROUP_MAP', 'developers', 'has an invalid entry'],
+    ['GROUP_MAP', 'developers=acme:owner', 'has an invalid entry'],
+    ['GROUP_MAP', 'developers=acme:constructor', 'has an invalid entry'],
+    ['GROUP_MAP', 'developers=Acme Inc:write', 'has an invalid entry'],
+    ['GROUP_MAP', '%=acme:write', 'has an invalid entry'],
     ['LABEL', 'x'.repeat(61), 'must be one line'],
     ['CLIENT_SECRT', 'x', 'is not a provider setting'],
   ])('refuses %s=%j', (part, value, mistake) => {
@@ -84,7 +84,7 @@ describe('readProviders', () => {
   it('refuses two providers with one issuer', () => {
     const twin = { OIDC_B_ISSUER: acme.OIDC_ACME_ISSUER, OIDC_B_CLIENT_ID: 'b', OIDC_B_CLIENT_SECRET: 'b' }
     expect(readProviders({ ...acme, ...twin }).mistakes).toEqual([
-      'OIDC_B_ISSUER is also the issuer of the provider acme',
+      'OIDC_B_ISSUER is also the issuer of the provider acme: each provider needs its own',
     ])
   })
 
