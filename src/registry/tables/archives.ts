@@ -1,7 +1,9 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 
-/** Returns those of the given archives whose file is needed (view `archive_reference`); the hashes in lower-case hex. */
+/**
+ * Returns those of the given archives whose file is needed (view `archive_reference`). Hashes are in lower-case hex.
+ */
 export async function listNamedArchives(
   db: Queryable,
   sha256s: readonly string[],
@@ -16,20 +18,21 @@ export async function listNamedArchives(
 }
 
 /**
- * An arbitrary number for an advisory lock of transactions. Those that name an archive share it, and a collection holds
- * it alone while it removes some: so nothing is named between the check and the removal.
+ * An arbitrary number for an advisory lock of transactions. A transaction that adds a reference to an archive shares
+ * the lock. A garbage collection holds the lock alone while it removes archives, so no reference is added between its
+ * check and the removal.
  */
 export const collectionLock = 7_382_002
 
-/** Lets this transaction remove archives. Waits for those that name one just now. */
+/** Lets this transaction remove archives. Waits for transactions that are adding a reference to one. */
 export async function lockCollection(tx: pg.PoolClient): Promise<void> {
   await tx.query('select pg_advisory_xact_lock($1)', [collectionLock])
 }
 
 /**
- * Like `listNamedArchives`, and deletes the rows of the given archives without a reference. A purged version still refers
- * to its archive, because the API shows size and hash. It skips rows that a running publication has locked. Throws a
- * foreign key violation when a publication commits at the same moment.
+ * Like `listNamedArchives`, but also deletes the rows of given archives without a reference. A purged version still
+ * refers to its archive, because the API shows size and hash. Skips rows that a running publication has locked. Throws
+ * a foreign key violation when a publication commits at the same moment.
  */
 export async function deleteUnnamedArchives(
   db: Queryable,
@@ -52,8 +55,8 @@ export async function deleteUnnamedArchives(
 }
 
 /**
- * Deletes rows of archives without a reference, among the next thousand rows after a hash. Their files may be missing
- * already. Returns the last hash of the thousand; null at the end.
+ * Deletes rows of archives without a reference, among the next thousand rows after a hash. Their files may already be
+ * missing. Returns the last hash of the thousand, or null at the end.
  */
 export async function deleteOrphanedArchives(db: Queryable, after: string): Promise<string | null> {
   const { rows } = await db.query<{ last: string | null }>(
@@ -93,11 +96,11 @@ export async function findNewestArchive(db: Queryable): Promise<string | null> {
 export interface NamedArchive {
   sha256: string
   size: number
-  /** Such as `acme/php: acme/lib 1.0.0`; at most ten of them. */
+  /** The versions that need the file, such as `acme/php: acme/lib 1.0.0`. At most ten. */
   versions: string[]
 }
 
-/** Lists the archives whose file is needed, after a hash and in the order of the hashes; at most a thousand. */
+/** Lists the next thousand archives whose file is needed, after a hash and in the order of the hashes. */
 export async function listArchivesAfter(db: Queryable, sha256: string): Promise<NamedArchive[]> {
   const { rows } = await db.query<{ sha256: string; size: string; versions: string[] }>(
     `select encode(a.sha256, 'hex') as sha256, a.size,
@@ -125,7 +128,7 @@ export async function listArchivesAfter(db: Queryable, sha256: string): Promise<
   return rows.map((row) => ({ ...row, size: Number(row.size) }))
 }
 
-/** Counts the archives that the database knows, and their bytes. */
+/** Counts the archives in the database and their bytes. */
 export async function countArchives(db: Queryable): Promise<{ archives: number; bytes: number }> {
   const { rows } = await db.query<{ archives: number; bytes: number }>(
     'select count(*)::int as archives, coalesce(sum(size), 0)::float8 as bytes from archive',

@@ -16,12 +16,13 @@ export interface BrowserUpload {
 const columns = `id, file_name as "fileName", encode(sha256, 'hex') as sha256, size::float8 as size,
   created_at as "createdAt", expires_at as "expiresAt"`
 
-/** The number of unpublished uploads of one account. */
+/** The most unpublished uploads of one account. */
 export const maxUploads = 5
 
 /**
- * Returns whether an account may upload so many more bytes: it has fewer than `maxUploads` unpublished uploads, and those
- * of the last 12 hours, discarded ones included, have at most `maxBytes`. With `tx` it locks the account until the end.
+ * Returns whether an account may upload another `bytes` bytes. It must have fewer than `maxUploads` unpublished
+ * uploads. All its uploads of the last 12 hours, discarded ones included, must have at most `maxBytes`. Call
+ * `lockUploads` before, if the result must hold until the end of a transaction.
  */
 export async function hasUploadRoom(
   db: Queryable,
@@ -37,7 +38,9 @@ export async function hasUploadRoom(
   return rows[0]?.hasRoom === true
 }
 
-/** Makes other uploads of the account wait until the transaction ends, so that its bounds hold. */
+/**
+ * Makes other uploads of the account wait until the transaction ends, so that they cannot exceed the limits together.
+ */
 export async function lockUploads(tx: pg.PoolClient, accountId: string): Promise<void> {
   await tx.query('select from account where id = $1 for no key update', [accountId])
 }
@@ -55,7 +58,7 @@ export async function insertUpload(
   return (rows[0] as { id: string }).id
 }
 
-/** The owner of uploads: uploads of others are as if they did not exist. */
+/** The owner of uploads. For an owner, uploads of others do not exist. */
 export interface UploadOwner {
   accountId: string
   repositoryId: string
@@ -76,7 +79,7 @@ export async function findUpload(
   return rows[0] ?? null
 }
 
-/** Lists the unpublished uploads, the latest first. */
+/** Lists an owner's unpublished uploads, the latest first. */
 export async function listUploads(
   db: Queryable,
   { accountId, repositoryId }: UploadOwner,
@@ -100,7 +103,7 @@ export async function deleteUpload(db: Queryable, id: string): Promise<void> {
   await db.query('delete from browser_upload where id = $1', [id])
 }
 
-/** Deletes expired uploads. A collection removes their files. */
+/** Deletes expired uploads, and returns how many. A garbage collection removes their files. */
 export async function deleteExpiredUploads(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from browser_upload where id in (

@@ -1,23 +1,26 @@
 import type { Queryable } from '../../database/database.ts'
 import type { RegistryAction } from './events.ts'
 
-/** What a list of repositories says about the packages of one. */
+/** The packages of a repository, as a list of repositories shows them. */
 export interface RepositoryContent {
-  /** Up to 100 it counts packages that are offered, above that all names. At most `maxCounted` + 1. */
+  /**
+   * The number of packages, at most `maxCounted` + 1. Up to 100, packages whose versions are all deleted are not
+   * counted.
+   */
   packages: number
-  /** Null when nothing was published, or so long ago that its event is gone. */
+  /** Null when nothing was published, or when the event of the last publication has been removed. */
   lastPublishedAt: Date | null
 }
 
 /** Packages are counted up to this number. More are shown as `1,000+`. */
 export const maxCounted = 1_000
 
-/** Up to this number, each package is checked: all versions of a package can be deleted. */
+/** Up to this number, each package is checked for versions, because all versions of a package can be deleted. */
 const maxChecked = 100
 
 /*
- * Both parts are written so that only one index has their order. By the statistics of a site with one very large
- * repository, a read of the whole table would look cheaper.
+ * Both parts can use only one index for their order. Otherwise, on a site with one very large repository, PostgreSQL's
+ * statistics would make a read of the whole table look cheaper.
  */
 const packagesOf = 'select id from package where repository_id = wanted.id order by name collate "C"'
 
@@ -47,7 +50,7 @@ export async function readContents(
   return new Map(rows.map(({ id, packages, lastPublishedAt }) => [id, { packages, lastPublishedAt }]))
 }
 
-/** Something that happened to a package, for people who may pull it. */
+/** An event of a package, for people who may pull the package. */
 export interface PackageEvent {
   id: string
   happenedAt: Date
@@ -59,18 +62,19 @@ export interface PackageEvent {
   details: Record<string, unknown>
 }
 
-/** What everybody sees who may pull the package. Other events are on the activity page, for admins. */
+/** The actions that everybody who may pull the package sees. The activity page for admins shows the others. */
 const packageActions = `('publish', 'import', 'delete', 'restore', 'abandon', 'unabandon', 'quarantine', 'release',
   'advise', 'withdraw')`
-/** How many of an account's repositories the list reads, and how many of the latest events of each. */
+/** How many repositories of an account the list reads at most. */
 const maxRepositories = 1_000
+/** How many of the latest events of each repository the list reads. */
 const maxReadOfOne = 50
-/** How many of the latest events of the site it reads for an account with more repositories. */
+/** How many of the latest events of the site the list reads for an account with more repositories. */
 const maxReadOfSite = 2_000
 
 /**
- * Lists the latest events of packages in the account's repositories. The cost is bounded: of an account with many
- * repositories, as a site administrator has, it looks among the latest 2,000 events of the site.
+ * Lists the latest events of packages in the account's repositories. The cost is bounded. For a site administrator, or
+ * an account with many repositories, it reads only the latest 2,000 events of the site.
  */
 export async function listRecentPackageEvents(
   db: Queryable,

@@ -9,13 +9,13 @@ export interface Dependent {
   repositoryPath: string
   name: string
   description: string
-  /** Required for development only. */
+  /** Whether the package is required for development only. */
   isDev: boolean
   /** The constraint, such as `^1.2`. */
   requirement: string
 }
 
-/** The repositories that an account may see: $1 is the account, null for a visitor. */
+/** The repositories that an account may see. $1 is the account, or null for a visitor who is not signed in. */
 const visible = `visible as materialized (
   select r.id, g.name || '/' || r.name as path
     from repository r join repository_group g on g.id = r.group_id
@@ -26,8 +26,8 @@ const visible = `visible as materialized (
 )`
 
 /**
- * Lists the packages whose latest version requires a name, in the repositories that the account may see. It walks one
- * index, so a name that 100,000 packages require costs no more than others.
+ * Lists the packages whose latest version requires a name, in the repositories that the account may see. It reads one
+ * index in order, so a name that 100,000 packages require costs no more than others.
  */
 export async function listDependents(
   db: Queryable,
@@ -50,19 +50,21 @@ export async function listDependents(
   return rows
 }
 
-/** How many repositories are looked at for one name. */
+/** How many packages of one name are checked in other repositories. */
 const maxPlaces = 50
 
-/** Where a required package is found. */
+/** A repository where a required package is found. */
 export interface FoundRequirement {
   name: string
-  /** The repository of an own package. */
+  /** The repository with the package. */
   repositoryPath: string
   /** True when this repository gets the package from an upstream. */
   isMirrored: boolean
 }
 
-/** Finds the given names among the packages that the account may see: first in the repository itself. */
+/**
+ * Finds the given names among the packages that the account may see. A package of the same repository takes precedence.
+ */
 export async function listRequirementPlaces(
   db: Queryable,
   { accountId, repositoryId }: { accountId: string | null; repositoryId: string },
@@ -91,8 +93,9 @@ export async function listRequirementPlaces(
 }
 
 /**
- * Writes the dependencies of the next packages after an id, as the trigger does it for every change. Returns the last
- * id; null at the end. It locks packages in the order of their ids, so that no publication waits for it in a circle.
+ * Writes the dependencies of the next 100 packages after an id, like the trigger does for every change. Returns the
+ * last id, or null at the end. It locks packages in the order of their ids, so that it causes no deadlock with
+ * publications.
  */
 async function saveDependenciesAfter(db: Queryable, after: string): Promise<string | null> {
   const { rows } = await db.query<{ last: string | null }>(
@@ -107,7 +110,7 @@ async function saveDependenciesAfter(db: Queryable, after: string): Promise<stri
   return rows[0]?.last ?? null
 }
 
-/** Writes the dependencies of packages that an earlier release published. The migration enqueues it once. */
+/** Writes the dependencies of packages that an earlier release published. A migration enqueues this job once. */
 export const listDependenciesJob: Job = {
   name: 'list-dependencies',
   singleton: true,

@@ -4,12 +4,12 @@ import type { Job } from '../../jobs/job.ts'
 /** How many rows one statement changes. */
 const rowsPerStatement = 2_000
 
-/** How long single days are kept. Older ones are added to their month. */
+/** How many days are kept as days. Older days are added to their month. */
 const keptDays = 90
-/** The largest count that a JSON reader can hold as a number. */
+/** The largest count that every JSON parser reads exactly. */
 const maxCount = Number.MAX_SAFE_INTEGER
 
-/** How often a version of a package was downloaded, by its name in Composer's terms. */
+/** How often a version of a package was downloaded. */
 export interface CountedDownload {
   repositoryId: string
   packageName: string
@@ -18,10 +18,10 @@ export interface CountedDownload {
   count: number
 }
 
-/** SQL of a count that is a JSON number in every client. */
+/** Returns SQL for a count that is a JSON number in every client. */
 export const asCount = (sql: string) => `least(coalesce(${sql}, 0), ${maxCount})::float8`
 
-/** Adds downloads to today's counts (UTC). Ignores what the repositories do not have. */
+/** Adds downloads to today's counts (UTC). Ignores packages and versions that the repositories do not have. */
 export async function addDownloads(db: Queryable, downloads: readonly CountedDownload[]): Promise<void> {
   await db.query({
     name: 'add-downloads',
@@ -29,7 +29,7 @@ export async function addDownloads(db: Queryable, downloads: readonly CountedDow
            select v.id, (now() at time zone 'utc')::date, sum(i.count)
              from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
                     as i (repository_id, name, normalized, count),
-                  -- One process at a time, because the totals of two processes could lock each other out.
+                  -- Only one process at a time, because two processes that add totals could deadlock.
                   (select pg_advisory_xact_lock(7338002)) as turn
              join lateral (
                select v.id from package p join package_version v on v.package_id = p.id
@@ -48,8 +48,8 @@ export async function addDownloads(db: Queryable, downloads: readonly CountedDow
 }
 
 /**
- * Adds the days that are older than 90 days to their months, at most `limit` days of a version, and returns how many.
- * Totals do not change.
+ * Adds days that are older than 90 days to their months, and returns how many. It takes at most `limit` rows. Each row
+ * is one day of a version. Totals do not change.
  */
 export async function rollDownloads(db: Queryable, limit: number): Promise<number> {
   const { rows } = await db.query<{ rolled: number }>(
@@ -74,19 +74,21 @@ export async function rollDownloads(db: Queryable, limit: number): Promise<numbe
 
 /** The downloads of one day (UTC). */
 export interface DailyDownloads {
-  /** Such as 2026-01-31. */
+  /** The day, such as 2026-01-31. */
   day: string
   count: number
 }
 
 /** The downloads of one month (UTC), without the days that are still listed by day. */
 export interface MonthlyDownloads {
-  /** Such as 2026-01. */
+  /** The month, such as 2026-01. */
   month: string
   count: number
 }
 
-/** A version's downloads on each day that had any, the latest first. Older days are in `listMonthlyDownloads`. */
+/**
+ * Lists a version's downloads on each day that had any, the latest first. `listMonthlyDownloads` has the older days.
+ */
 export async function listDailyDownloads(db: Queryable, versionId: string): Promise<DailyDownloads[]> {
   const { rows } = await db.query<DailyDownloads>(
     `select day::text, ${asCount('count')} as count from package_download
@@ -96,7 +98,10 @@ export async function listDailyDownloads(db: Queryable, versionId: string): Prom
   return rows
 }
 
-/** A version's downloads in each month that had any, the latest 120 first, for days that are no longer kept. */
+/**
+ * Lists a version's downloads in each month that had any, the latest 120 months first. It has the days that are no
+ * longer kept.
+ */
 export async function listMonthlyDownloads(db: Queryable, versionId: string): Promise<MonthlyDownloads[]> {
   const { rows } = await db.query<MonthlyDownloads>(
     `select to_char(month, 'YYYY-MM') as month, ${asCount('count')} as count from package_download_month
@@ -122,7 +127,7 @@ export async function listPackageDays(
   return rows
 }
 
-/** Removes the days of packages that are older than those of versions, at most `limit`. Returns how many. */
+/** Removes days of packages that are older than 90 days, at most `limit`. Returns how many. */
 async function deleteOldDays(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from package_download_day where (package_id, day) in (

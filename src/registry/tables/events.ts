@@ -7,7 +7,10 @@ import type { ListPart } from '../../repositories/list-part.ts'
 /** How many rows one statement changes. */
 const rowsPerStatement = 2_000
 
-/** The author of a change: account, token (null in a browser or on the command line), and client IP. */
+/**
+ * The author of a change: the account, the token and the client IP. The token is null in a browser and on the command
+ * line.
+ */
 export interface Author {
   accountId: string | null
   token: UsedToken | null
@@ -56,13 +59,13 @@ export type RegistryAction =
 
 /** An event to insert. */
 export interface NewEvent {
-  /** Null when it is about a whole group. */
+  /** Null for an event of a whole group. */
   repositoryId: string | null
   /** Set only when `repositoryId` is null. */
   groupId?: string
-  /** Null when it is about the repository. */
+  /** Null for an event of the repository itself. */
   packageName: string | null
-  /** Null when it is about the package as a whole. */
+  /** Null for an event of the whole package. */
   version: string | null
   action: RegistryAction
   details?: Record<string, unknown>
@@ -92,7 +95,7 @@ export async function insertEvent(db: Queryable, author: Author, event: NewEvent
   })
 }
 
-/** Returns an IP as PostgreSQL reads it. Null for any other text, which a trusted proxy may send. */
+/** Returns an IP in a form that PostgreSQL accepts. Null for any other text, which a trusted proxy may send. */
 function inetOf(address: string): string | null {
   const bare = address.replace(/%.*$/, '')
   return isIP(bare) === 0 ? null : bare
@@ -105,7 +108,7 @@ export interface RegistryEvent {
   packageName: string | null
   version: string | null
   action: RegistryAction
-  /** Null when no account did it; `deleted account` when that account is gone. */
+  /** Null when no account made the change. `deleted account` when the account was deleted. */
   username: string | null
   tokenKind: UsedToken['kind'] | null
   tokenId: string | null
@@ -118,11 +121,11 @@ export interface RegistryEvent {
 const tokenColumns = `e.token_kind as "tokenKind", e.token_id as "tokenId",
             (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
 
-/** The account `u` of an event `e`, which outlives the account. */
+/** SQL for the username of an event `e` with the account `u`. An event stays when its account is deleted. */
 const authorName = `case when u.id is null and e.account_id is not null then 'deleted account' else u.username end`
 
 /**
- * Lists the events of a repository and of its group, the latest first. `after` is the id of one of them. It reads two
+ * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
  * index ranges, so the cost of a page does not depend on the number of events.
  */
 export async function listEvents(
@@ -151,7 +154,7 @@ export async function listEvents(
   return rows
 }
 
-/** Lists the events of one package, the latest first. `after` is the id of one of them. */
+/** Lists the events of one package, the latest first. `after` is the id of an event. */
 export async function listPackageEvents(
   db: Queryable,
   repositoryId: string,
@@ -173,15 +176,15 @@ export async function listPackageEvents(
 
 /** An event of any repository or group, deleted ones included. */
 export interface SiteEvent extends RegistryEvent {
-  /** `acme/php`. For a deleted repository, its last path. Null when the event is about a group. */
+  /** The path, such as `acme/php`. For a deleted repository it is the last path. Null for an event of a group. */
   repositoryPath: string | null
-  /** Null when the event is about a repository, or the group is deleted. */
+  /** Null for an event of a repository, and for a deleted group. */
   groupName: string | null
 }
 
 /**
- * Lists the events of the whole site, or of the repositories that have or had a path, the latest first; `after` is the
- * id of one of them.
+ * Lists the events of the whole site, the latest first. With a path, it lists the events of the repositories that have
+ * the path, or had it when they were deleted. `after` is the id of an event.
  */
 export async function listSiteEvents(
   db: Queryable,
@@ -209,7 +212,7 @@ export async function listSiteEvents(
             g.name as "groupName",
             coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
                        where r.id = e.repository_id),
-                     -- The last event of a deleted repository tells its path.
+                     -- The last event of a deleted repository contains its path.
                      (select d.details ->> 'path' from registry_event d
                        where d.repository_id = e.repository_id and d.action = 'delete-repository'
                        order by d.id desc limit 1)) as "repositoryPath"
@@ -223,7 +226,10 @@ export async function listSiteEvents(
   return rows
 }
 
-/** Erases old client IPs, and removes old events if the operator wants it: at most `limit` each. Returns how many. */
+/**
+ * Erases old client IPs. Removes old events if the operator has set a retention time. At most `limit` each. Returns how
+ * many.
+ */
 export async function sweepEvents(
   db: Queryable,
   { retentionDays, ipDays }: { retentionDays: number | null; ipDays: number },

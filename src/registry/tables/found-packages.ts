@@ -10,21 +10,21 @@ export interface FoundPackage {
   isAbandoned: boolean
 }
 
-/** How many packages the search reads without an index. */
+/** How many packages the search reads without an index, in all repositories together. */
 const maxWalked = 2_000
-/** How many packages of each repository it reads then: the ones with the shortest names. */
+/** How many packages of each repository it reads without an index: those with the shortest names. */
 const maxWalkedOfOne = 500
-/** How many repositories it reads then. */
+/** How many repositories it reads without an index. */
 const maxRepositories = 1_000
 /** How many packages the index returns at most, before permissions are checked. */
 const maxLookedUp = 2_000
 /** How many packages the search ranks when it uses the index. */
 const maxRanked = 1_000
-/** Each gram is one more list of the index to read. */
+/** How many grams of a text are looked up. Each gram costs a read of one more list of the index. */
 const maxGrams = 3
 
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
-/** The repositories that the account may see, unless it is a site administrator, who sees all. */
+/** The repositories that the account may see. A site administrator sees all, which this does not contain. */
 const visibleIds = `(select id from repository where visibility = 'public'
    union select repository_id from repository_member where account_id = $1
    union select r.id from counted_group_member m join repository r on r.group_id = m.group_id where m.account_id = $1)`
@@ -32,7 +32,9 @@ const isListed = 'exists (select from package_version v where v.package_id = p.i
 const inName = 'strpos(p.name, lower($2)) > 0'
 const inTexts = `(${inName} or strpos(lower(p.description), lower($2)) > 0)`
 
-/** The best of `matches`: names that are the text, then names with it, then the shortest. */
+/**
+ * The best of `matches`: first the names that equal the text, then the names that contain it, then the shortest names.
+ */
 const bestMatches = `
   select o.name || '/' || r.name as "repositoryPath", f.name, f.description, latest.version as "latestVersion",
          f.abandoned_at is not null as "isAbandoned"
@@ -47,11 +49,11 @@ const bestMatches = `
 const columns = 'p.id, p.repository_id, p.name, p.description, p.abandoned_at'
 
 /**
- * Searches names and descriptions of the packages in all repositories that the account may see; a null account is a
- * visitor. Matches in the name come first.
+ * Searches names and descriptions of the packages in all repositories that the account may see. A null account is a
+ * visitor who is not signed in. Matches in the name come first.
  *
- * The cost is bounded however many packages there are. An account that sees few packages gets all matches of a read
- * through them. Otherwise the index finds the matches, of a frequent text some of them.
+ * The cost is bounded, however many packages there are. For an account that sees few packages, it reads them all and
+ * finds every match. Otherwise the index finds the matches. For a frequent text the index finds only some of them.
  */
 export async function searchAllPackages(
   db: Queryable,
@@ -64,7 +66,7 @@ export async function searchAllPackages(
   if (isAll || hasBest) return found
   const inNames = await lookUpVisiblePackages(db, accountId, search, 'name', limit)
   if (inNames.length >= limit) return inNames
-  // A text that the walk came across often enough is frequent: its list in the index is long.
+  // A text that was found often enough without the index is frequent. Its list in the index is long.
   const isFrequent = found.length >= limit
   const inAll = isFrequent ? [] : await lookUpVisiblePackages(db, accountId, search, 'text', limit)
   const known = new Map(
@@ -73,7 +75,10 @@ export async function searchAllPackages(
   return [...known.values()].slice(0, limit)
 }
 
-/** Reads the packages with the shortest names of each visible repository; a site administrator's, of the whole site. */
+/**
+ * Reads the packages with the shortest names of each visible repository. For a site administrator it reads those of the
+ * whole site.
+ */
 async function walkVisiblePackages(
   db: Queryable,
   accountId: string | null,

@@ -11,9 +11,9 @@ export interface ListedPackage {
   type: string
   keywords: string[]
   isAbandoned: boolean
-  /** What to use instead of an abandoned package. */
+  /** The replacement of an abandoned package. */
   replacement: string | null
-  /** The highest stable version, else the highest; null when Composer is offered none. */
+  /** The highest stable version, else the highest version. Null when the package offers no version to Composer. */
   latestVersion: string | null
   latestPublishedAt: Date | null
   /** Whether Composer chooses the latest version by default. */
@@ -55,8 +55,8 @@ export async function listPackages(
 }
 
 /**
- * Lists packages with a listed version whose name or description contains the text, by name. A rare text is looked up
- * in the index first. Otherwise the list would read all packages of the repository.
+ * Lists packages with a listed version whose name or description contains the text, by name. The index finds a rare
+ * text. For other texts the list reads the packages in order and soon finds enough of them.
  */
 export async function listOfferedPackages(
   db: Queryable,
@@ -76,7 +76,7 @@ export async function listOfferedPackages(
   return rows
 }
 
-/** Finds a package of a repository, deleted or not. Null when the repository never had one of that name. */
+/** Finds a package of a repository, even a deleted one. Null when the repository never had a package of that name. */
 export async function findPackage(
   db: Queryable,
   repositoryId: string,
@@ -89,24 +89,24 @@ export async function findPackage(
   return rows[0] ?? null
 }
 
-/** Orders of a list of packages beside the one by name. */
+/** The orders of a list of packages, other than by name. */
 export type PackageOrder = 'updated' | 'downloads'
 
-/** A part of a list that is ordered by something that changes: at most `limit` rows after the first `skip`. */
+/** A part of a list whose order may change: at most `limit` rows after the first `skip` rows. */
 export interface SkippedPart {
   skip: number
   limit: number
 }
 
 /**
- * The most packages that a list by downloads sorts. Their totals are in no index, because every download changes
- * them.
+ * The most packages that a list by downloads sorts. No index has their totals, because every download would change it.
  */
 export const maxSortedByDownloads = 1_000
 
 /**
- * Like `listOfferedPackages`, in another order. `updated` has the latest change first and walks an index. `downloads`
- * has the most downloaded first, and is for repositories with at most `maxSortedByDownloads` packages.
+ * Like `listOfferedPackages`, but in another order. `updated` has the latest change first and reads an index in order.
+ * `downloads` has the most downloaded package first. It is for repositories with at most `maxSortedByDownloads`
+ * packages.
  */
 export async function listOfferedPackagesBy(
   db: Queryable,
@@ -120,7 +120,7 @@ export async function listOfferedPackagesBy(
         and (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
         and exists (select from package_version v where v.package_id = p.id and v.is_listed)`
   const found = {
-    // A package has two documents. The later one has the time of its last change.
+    // A package has two documents. The one that changed later has the time of the package's last change.
     updated: `select p.id, row_number() over (order by d.last_modified desc, p.id) as place
                 from package_document d join package p on p.id = d.package_id
                where d.repository_id = $1 and ${isWanted}
@@ -143,10 +143,13 @@ export async function listOfferedPackagesBy(
   return rows
 }
 
-/** A package without the number of its versions. Counting 20,000 versions takes longer than all the rest of a page. */
+/** A package without the number of its versions. To count 20,000 versions takes longer than the rest of a page. */
 export type PackageSummary = Omit<ListedPackage, 'versionCount' | 'isDeleted'>
 
-/** Finds a package of a repository, deleted or not, for its page. Null when the repository never had one of that name. */
+/**
+ * Finds a package of a repository for its page, even a deleted one. Null when the repository never had a package of
+ * that name.
+ */
 export async function findPackageSummary(
   db: Queryable,
   repositoryId: string,

@@ -7,7 +7,7 @@ import { asCount } from './downloads.ts'
 export interface ListedVersion {
   id: string
   version: string
-  /** The version as Composer requires it: `dev-<version>` if Composer cannot parse the version. */
+  /** The version in Composer's terms. It is `dev-<version>` if Composer cannot parse the version. */
   composer: string
   isDev: boolean
   /** Lower-case hex. */
@@ -45,12 +45,12 @@ const tables = `package_version v
 /** The order of the index `version_order`, backwards. */
 const newestFirst = '(not v.is_dev) desc, v.sort_key desc, v.published_at desc, v.id desc'
 
-/** Which of a package's versions are listed. */
+/** Which versions of a package are listed. */
 export type VersionChoice = 'undeleted' | 'all'
 
 /**
- * Lists versions of a package, the newest first, releases before development versions. `after` is the id of one of them.
- * For an invalid id the list begins with the newest version.
+ * Lists versions of a package, the newest first. Releases come before development versions. `after` is the id of a
+ * version. For an invalid id the list begins with the newest version.
  */
 export async function listVersions(
   db: Queryable,
@@ -59,7 +59,7 @@ export async function listVersions(
   { after, limit }: ListPart,
 ): Promise<ListedVersion[]> {
   const last = await findPosition(db, packageId, after)
-  // Single values, not a row from a subquery: only so does PostgreSQL start at the position in the index.
+  // Pass single values. With a row from a subquery, PostgreSQL would not start at the position in the index.
   const isOlder = last
     ? 'and ((not v.is_dev), v.sort_key, v.published_at, v.id) < ($4::boolean, $5::text, $6::timestamptz, $7::bigint)'
     : ''
@@ -73,7 +73,7 @@ export async function listVersions(
   return rows
 }
 
-/** The place of a version in the order. `publishedAt` is text, because a Date would lose microseconds. */
+/** The position of a version in the list. `publishedAt` is text, because a Date would lose microseconds. */
 interface Position {
   id: string
   isRelease: boolean
@@ -91,7 +91,7 @@ async function findPosition(db: Queryable, packageId: string, id: string | null)
   return rows[0] ?? null
 }
 
-/** Finds a version of a package, deleted or not. Null when that version never existed. */
+/** Finds a version of a package, even a deleted one. Null when that version never existed. */
 export async function findVersion(
   db: Queryable,
   packageId: string,
@@ -105,8 +105,8 @@ export async function findVersion(
 }
 
 /**
- * Finds a version of a package that is not deleted. Without a given version it finds the latest one, or the newest
- * quarantined one when no version is listed. Null when there is none.
+ * Finds a version of a package that is not deleted. Null when there is none. When `version` is null, it finds the
+ * latest version, or a quarantined one when no version is listed.
  */
 export async function findDescribedVersion(
   db: Queryable,
@@ -127,7 +127,10 @@ export async function findDescribedVersion(
   return rows[0] ?? null
 }
 
-/** The latest version. When none is listed, all versions are in quarantine: the highest stable one of them, else the highest. */
+/**
+ * The latest version. When no version is listed, all versions are in quarantine. Then it is the highest stable version
+ * in quarantine, else the highest one.
+ */
 const latestOrNewest = `
   select coalesce(
     (select id from latest),

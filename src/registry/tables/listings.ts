@@ -1,8 +1,8 @@
 import type { Queryable } from '../../database/database.ts'
 
 /**
- * Stores that the content of a repository's packages.json has changed. Pass a transaction's client and call it last: it
- * locks the repository, so that revisions grow in the order of the commits.
+ * Stores that the content of a repository's packages.json has changed. Call it last in a transaction: it locks the
+ * repository, so that revisions grow in the order of the commits.
  */
 export async function noteListingChange(db: Queryable, repositoryId: string): Promise<void> {
   await db.query({
@@ -23,11 +23,14 @@ export interface Listing {
   hasUpstreams: boolean
   /** All names that were ever published, in byte order. Names without versions stay claimed. */
   names: string[]
-  /** The vendors of all names, when there are more than `maxNames`; `names` is then incomplete. */
+  /** The vendors of all names when there are more than `maxNames` names. `names` is incomplete then. Null otherwise. */
   vendors: string[] | null
 }
 
-/** Reads the content of a repository's packages.json in one snapshot. Null when the repository or its listing is gone. */
+/**
+ * Reads the content of a repository's packages.json in one snapshot. Null when the repository was deleted or has no
+ * listing.
+ */
 export async function findListing(
   db: Queryable,
   repositoryId: string,
@@ -39,7 +42,7 @@ export async function findListing(
      ), vendor (name) as (
        select split_part(min(name collate "C"), '/', 1) from listed having count(*) > $2
        union all
-       -- Skips to the next vendor: in byte order 0 follows the slash. This needs one look-up for each vendor.
+       -- Skips to the next vendor, because in byte order 0 follows the slash. This needs one lookup for each vendor.
        select (select split_part(p.name, '/', 1) from package p
                 where p.repository_id = $1 and p.name collate "C" >= v.name || '0'
                 order by p.name collate "C" limit 1)

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Queryable } from '../../database/database.ts'
 import { asCount } from './downloads.ts'
 
-/** A package as a search shows it. */
+/** A package in the results of a search. */
 export interface SearchResult {
   name: string
   description: string
@@ -12,17 +12,17 @@ export interface SearchResult {
 
 /** The results of a search. */
 export interface FoundPackages {
-  /** At most 100, the best matches first. */
+  /** The best matches first, at most 100. */
   results: SearchResult[]
-  /** How many packages match. Counting stops at some thousand. */
+  /** How many packages match. Counting stops at a few thousand. */
   total: number
 }
 
-/** How many packages a search reads without an index: the ones with the shortest names. */
+/** How many packages a search reads without an index: those with the shortest names. */
 const maxWalked = 2_000
 /** How many packages a search by index ranks at most. */
 const maxRanked = 2_000
-/** How many grams a search looks up. The statement checks the texts of what it finds anyway. */
+/** How many grams a search looks up. The statement then checks the texts of the found packages. */
 const maxGrams = 6
 const maxResults = 100
 
@@ -34,7 +34,7 @@ const inTexts = `(${inName} or strpos(lower(p.description), w) > 0 or strpos(low
 const everyWord = (isFound: string) => `not exists (select from unnest($2::text[]) w where not ${isFound})`
 const isOfType = '($3::text is null or p.type = $3)'
 
-/** The best of `matches`: those with the most words in the name, then the shortest names. */
+/** The best of `matches`: first the packages with the most words in the name, then the shortest names. */
 const bestMatches = `
   select m.name, m.description, m.total::int, m.abandoned_at is not null as "isAbandoned", m.replacement,
          ${asCount('(select count from package_download_total where package_id = m.id)')} as downloads
@@ -56,9 +56,9 @@ interface MatchRow {
 /**
  * Finds the packages with all of the words in name, description or keywords. The words are in lower case.
  *
- * The cost is bounded however many packages there are: of a repository with at most 2,000 packages all are read. In a
- * larger one the shortest names are read first, because a word that many packages have is found there often enough;
- * rare words are looked up in an index. There, words of two letters are only looked for in names.
+ * The cost is bounded, however many packages there are. In a repository with at most 2,000 packages, it reads them all.
+ * In a larger one, it first reads the packages with the shortest names, which often contain enough matches of a
+ * frequent word. An index finds rare words. The index has words of two letters only for names.
  */
 export async function searchPackages(
   db: Queryable,
@@ -70,7 +70,7 @@ export async function searchPackages(
   if (isAll || hasBest) return found
   const types = type === null ? [] : [typeGram(type)]
   const names = [...types, ...some(words.flatMap((word) => gramsOf(word, 'name')))]
-  // Words that were found often enough are only looked up in names, because a name is a better match.
+  // Words that were found often enough are looked up only in names, because a match in the name is a better match.
   const isFrequent = found.results.length === maxResults
   const texts = isFrequent ? [] : [...types, ...some(words.flatMap((word) => gramsOf(word, 'text')))]
   const lookedUp = await lookUpPackages(db, repositoryId, { words, type, names, texts })
@@ -83,8 +83,8 @@ export async function searchPackages(
 }
 
 /**
- * Finds the ids of the packages with the text in name, description or keywords by the index. Null when the text is too
- * short for it, or so frequent that a list in any order soon comes across it.
+ * Finds the ids of the packages with the text in name, description or keywords, by the index. Null when the text is too
+ * short for the index. Null also when the text is so frequent that a list in any order soon finds enough packages.
  */
 export async function findRarePackages(
   db: Queryable,
@@ -123,7 +123,7 @@ async function walkPackages(
   return { found: resultsOf(rows), isAll: walked < maxWalked, hasBest: named >= maxResults }
 }
 
-/** Searches by the index: packages with all words in the name, then those with a word elsewhere. */
+/** Searches by the index: first packages with all words in the name, then packages with a word elsewhere. */
 async function lookUpPackages(
   db: Queryable,
   repositoryId: string,
@@ -191,8 +191,8 @@ export function some(grams: readonly number[], max = maxGrams): number[] {
 export const maxListedNames = 10_000
 
 /**
- * Lists the names of packages with a listed version that match all of the patterns, in which `*` stands for anything:
- * in byte order, from after a name, at most `limit`.
+ * Lists the names of packages with a listed version that match all of the patterns. `*` stands for any text. The names
+ * are in byte order, begin after the name `after`, and are at most `limit`.
  */
 export async function listPackageNames(
   db: Queryable,
@@ -200,7 +200,7 @@ export async function listPackageNames(
   patterns: readonly string[],
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  // The longest text before a `*` is the part of the index to read. Every character of a name is below `{`.
+  // Read the part of the index that starts with the longest text before a `*`. Every character of a name is below `{`.
   const start = patterns
     .map((pattern) => pattern.split('*', 1)[0] ?? '')
     .reduce((a, b) => (a.length < b.length ? b : a), '')
@@ -222,7 +222,7 @@ export interface PackageProvider {
   type: string
 }
 
-/** Lists packages whose newest version provides the name: at most 100, by name. */
+/** Lists packages whose latest version provides the name, by name. At most 100. */
 export async function listProviders(
   db: Queryable,
   repositoryId: string,

@@ -1,13 +1,13 @@
 import type pg from 'pg'
 
-/** A package whose row this transaction has locked: no other transaction changes its versions and documents. */
+/** A package whose row is locked by this transaction. No other transaction can change its versions and documents. */
 export interface HeldPackage {
   id: string
   repositoryId: string
   /** The repository's path, `acme/php`. */
   path: string
   name: string
-  /** Composer's `abandoned`: true, or the name of the replacement; null for a maintained package. */
+  /** The value of Composer's `abandoned`: true, or the name of the replacement. Null for a maintained package. */
   abandoned: true | string | null
   /** True when this transaction created it. */
   isNew: boolean
@@ -18,7 +18,7 @@ const heldColumns = `p.id, p.repository_id as "repositoryId", p.name, p.created_
   (select g.name || '/' || r.name from repository r join repository_group g on g.id = r.group_id
     where r.id = p.repository_id) as path`
 
-/** Creates the package if there is none of that name, and locks its row until the transaction ends. */
+/** Creates the package if none has that name. Locks its row until the transaction ends. */
 export async function claimPackage(
   tx: pg.PoolClient,
   repositoryId: string,
@@ -34,7 +34,7 @@ export async function claimPackage(
   return rows[0] as HeldPackage
 }
 
-/** Locks the package's row until the transaction ends. Null when there is none. */
+/** Locks a package's row until the transaction ends. Null when the package does not exist. */
 export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise<HeldPackage | null> {
   const { rows } = await tx.query<HeldPackage>(
     `select ${heldColumns} from package p where p.id = $1 for no key update`,
@@ -43,7 +43,7 @@ export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise
   return rows[0] ?? null
 }
 
-/** Locks the row of a repository's package until the transaction ends. Null when there is none of that name. */
+/** Locks the row of a repository's package until the transaction ends. Null when no package has that name. */
 export async function holdNamedPackage(
   tx: pg.PoolClient,
   repositoryId: string,
@@ -56,7 +56,9 @@ export async function holdNamedPackage(
   return rows[0] ?? null
 }
 
-/** Stores whether a package is abandoned, as the value of Composer's `abandoned`: null for a maintained one. */
+/**
+ * Stores whether a package is abandoned. Takes the value of Composer's `abandoned`, or null for a maintained package.
+ */
 export async function saveAbandonment(
   tx: pg.PoolClient,
   packageId: string,

@@ -1,15 +1,18 @@
 import type { Queryable } from '../../database/database.ts'
 
-/** A README as it is stored and shown: `content` is HTML, plain text, or empty when the version has none. */
+/** A README as it is stored and shown. `content` is HTML or plain text. It is empty when the version has no README. */
 export interface RenderedReadme {
   format: 'html' | 'text' | 'none'
   content: string
 }
 
-/** The rendering of this release. A higher number makes all stored READMEs old. */
+/** The version of this release's rendering. A higher number makes all stored READMEs outdated. */
 const currentRendering = 1
 
-/** Stores the README of a version, unless it has one of this rendering: versions never change. */
+/**
+ * Stores the README of a version. Does nothing when a README of this rendering is stored, because versions never
+ * change.
+ */
 export async function saveReadme(
   db: Queryable,
   versionId: string,
@@ -26,7 +29,7 @@ export async function saveReadme(
   })
 }
 
-/** Finds the stored README of a version. Null when none is stored, as for versions of earlier releases. */
+/** Finds the stored README of a version. Null when none is stored, such as for versions of earlier releases. */
 export async function findReadmeOf(
   db: Queryable,
   versionId: string,

@@ -8,23 +8,24 @@ export interface Release {
   description: string
   version: string
   publishedAt: Date
-  /** Null when no account is known. */
+  /** A username. Null when no account is known. */
   uploader: string | null
 }
 
 const columns = `v.id, p.name as "packageName", p.description, v.version, v.published_at as "publishedAt",
   (select username from account where id = v.uploader_id) as uploader`
 
-/** How many of the latest releases of a repository the feed looks among. */
+/** How many of the latest events of a repository the feed reads. */
 const maxEvents = 200
 
 /**
- * Lists the latest listed versions of a repository, the newest first. It looks among the latest 200 releases in the
- * events, so the cost does not grow with the number of packages.
+ * Lists the latest listed versions of a repository, the newest first. It looks only among the latest 200 publications
+ * in the events, so the cost does not grow with the number of packages.
  */
 export async function listReleases(db: Queryable, repositoryId: string, limit: number): Promise<Release[]> {
   const { rows } = await db.query<Release>(
-    // Only one index has this order: statistics of a site with one large repository would lead to another one.
+    // Only one index has this order. With another order, the statistics of a site with one large repository could lead
+    // to a slow index.
     `with latest as materialized (
        select repository_id, package, happened_at from registry_event
         where action in ('publish', 'import') and (repository_id, id) <= ($1, 9223372036854775807)

@@ -8,7 +8,7 @@ export interface ChangedVersion {
 
 const changed = 'id, is_dev as "isDev"'
 
-/** Marks a version as deleted. Null when there is none, or it is deleted already. */
+/** Marks a version as deleted. Null when the version does not exist or is already deleted. */
 export async function markDeleted(
   tx: pg.PoolClient,
   packageId: string,
@@ -23,7 +23,9 @@ export async function markDeleted(
   return rows[0] ?? null
 }
 
-/** Marks all other versions as deleted, and stores the time with the package. Returns which versions. */
+/**
+ * Marks all remaining versions as deleted, and stores the time with the package. Returns the versions that it marked.
+ */
 export async function markAllDeleted(tx: pg.PoolClient, packageId: string): Promise<string[]> {
   return changeAll(
     tx,
@@ -36,7 +38,7 @@ export async function markAllDeleted(tx: pg.PoolClient, packageId: string): Prom
   )
 }
 
-/** Undoes the deletion of a version. Null when there is no deleted one, or it is purged. */
+/** Undoes the deletion of a version. Null when the version does not exist, is not deleted, or is purged. */
 export async function unmarkDeleted(
   tx: pg.PoolClient,
   packageId: string,
@@ -51,7 +53,7 @@ export async function unmarkDeleted(
   return rows[0] ?? null
 }
 
-/** Undoes the last deletion of the whole package, except for purged versions. Returns which versions. */
+/** Undoes the last deletion of the whole package, except for purged versions. Returns the restored versions. */
 export async function unmarkAllDeleted(tx: pg.PoolClient, packageId: string): Promise<string[]> {
   return changeAll(
     tx,
@@ -66,7 +68,7 @@ export async function unmarkAllDeleted(tx: pg.PoolClient, packageId: string): Pr
   )
 }
 
-/** Marks a version as purged and deleted. Null when there is none, or it is purged already. */
+/** Marks a version as purged and deleted. Null when the version does not exist or is already purged. */
 export async function markPurged(
   tx: pg.PoolClient,
   packageId: string,
@@ -82,7 +84,7 @@ export async function markPurged(
   return rows[0] ?? null
 }
 
-/** Marks all other versions as purged and deleted. Returns which versions. */
+/** Marks all remaining versions as purged and deleted. Returns the versions that it marked. */
 export async function markAllPurged(tx: pg.PoolClient, packageId: string): Promise<string[]> {
   return changeAll(
     tx,
@@ -96,7 +98,7 @@ export async function markAllPurged(tx: pg.PoolClient, packageId: string): Promi
   )
 }
 
-/** Quarantines a version, or gives its quarantine another reason. Null when there is none of that number. */
+/** Quarantines a version, or changes the reason of its quarantine. Null when the version does not exist. */
 export async function markQuarantined(
   tx: pg.PoolClient,
   packageId: string,
@@ -113,7 +115,7 @@ export async function markQuarantined(
   return rows[0] ?? null
 }
 
-/** Ends a version's quarantine. Null when there is none in quarantine. */
+/** Ends a version's quarantine. Null when the version does not exist or is not in quarantine. */
 export async function unmarkQuarantined(
   tx: pg.PoolClient,
   packageId: string,
@@ -128,7 +130,10 @@ export async function unmarkQuarantined(
   return rows[0] ?? null
 }
 
-/** Runs a change of a package's versions. Returns them in one value: reading tens of thousands of rows takes long. */
+/**
+ * Runs a change of a package's versions. Returns the changed versions in one value, because reading tens of thousands
+ * of rows takes long.
+ */
 async function changeAll(tx: pg.PoolClient, packageId: string, change: string): Promise<string[]> {
   const { rows } = await tx.query<{ versions: string[] }>(
     `with ${change} select coalesce(json_agg(version), '[]') as versions from changed`,
@@ -137,15 +142,15 @@ async function changeAll(tx: pg.PoolClient, packageId: string, change: string): 
   return rows[0]?.versions ?? []
 }
 
-/** A version in quarantine, for a document. */
+/** A version in quarantine, for filter.json. */
 export interface QuarantinedVersion {
   id: string
-  /** The version as Composer requires it. */
+  /** The version in Composer's terms. */
   composer: string
   reason: string
 }
 
-/** Lists the package's versions in quarantine, deleted ones too, because a lock file may name them. */
+/** Lists the package's versions in quarantine. Deleted versions are included, because a lock file may contain them. */
 export async function listQuarantined(tx: pg.PoolClient, packageId: string): Promise<QuarantinedVersion[]> {
   const { rows } = await tx.query<QuarantinedVersion>({
     name: 'list-quarantined',
@@ -158,7 +163,7 @@ export async function listQuarantined(tx: pg.PoolClient, packageId: string): Pro
   return rows
 }
 
-/** Finds the state of a version. Null when the package never had it. */
+/** Finds the state of a version. Null when the package never had the version. */
 export async function findVersionState(
   tx: pg.PoolClient,
   packageId: string,

@@ -23,8 +23,8 @@ export interface ArchiveDigest {
 }
 
 /**
- * Inserts the row of an archive. Its bytes are on the volume already. An existing row is locked, so that a garbage
- * collection cannot delete it before this transaction inserts the version.
+ * Inserts the row of an archive, whose bytes are already stored. Locks an existing row, so that a garbage collection
+ * cannot delete it before this transaction inserts the version.
  */
 export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: ArchiveDigest): Promise<void> {
   await tx.query({
@@ -43,11 +43,13 @@ export interface NewVersion {
   metadata: JsonObject
   sha256: string
   uploaderId: string | null
-  /** Null: now. */
+  /** The time of publication. Null for now. */
   publishedAt?: Date | null
 }
 
-/** Inserts a version and returns its id; null when the version, or one that is equal for Composer, exists. */
+/**
+ * Inserts a version and returns its id. Null when the version exists, or another version that is equal for Composer.
+ */
 export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promise<string | null> {
   const { packageId, version, metadata, sha256, uploaderId, publishedAt = null } = fresh
   const { rows } = await tx.query<{ id: string }>({
@@ -73,14 +75,14 @@ export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promi
   return rows[0]?.id ?? null
 }
 
-/** The existing version with a number. */
+/** The version that already has a version number. */
 export interface TakenVersion {
   version: string
   sha256: string
   isDeleted: boolean
 }
 
-/** Finds the version with a normalized number in a package, also a deleted one. Null when the number is free. */
+/** Finds the version with a normalized number in a package, even a deleted one. Null when the number is free. */
 export async function findTakenVersion(
   db: Queryable,
   repositoryId: string,
@@ -97,7 +99,7 @@ export async function findTakenVersion(
   return rows[0] ?? null
 }
 
-/** A version and its place relative to another one in their document. */
+/** A version, and its position relative to another version in their document. */
 export interface Neighbour extends EntrySource {
   id: string
   place: 'newer' | 'self' | 'older'
@@ -107,8 +109,8 @@ const entryColumns = `v.id, v.version, v.composer, v.normalized, v.metadata, v.p
   encode(v.sha256, 'hex') as sha256, encode(c.sha1, 'hex') as sha1`
 
 /**
- * Lists the version itself, if it is listed, and the two listed versions next to it in its document, the newest first.
- * A change of the version affects no others.
+ * Lists the version itself, if it is listed, and the next newer and older listed versions in its document, the newest
+ * first. A change of the version affects no other entries of the document.
  */
 export async function listNeighbours(tx: pg.PoolClient, versionId: string): Promise<Neighbour[]> {
   const key = '(v.sort_key, v.published_at, v.id)'
@@ -135,7 +137,7 @@ export async function listNeighbours(tx: pg.PoolClient, versionId: string): Prom
 export interface DocumentPart {
   packageId: string
   isDev: boolean
-  /** The id of the version that it comes after; null for the beginning. */
+  /** The part begins after the version with this id. Null for the beginning. */
   after: string | null
   limit: number
 }
@@ -174,8 +176,8 @@ export async function saveDifferences(tx: pg.PoolClient, differences: [string, s
 }
 
 /**
- * Joins part of the minified entries of a document, as the inside of a JSON array. Returns how many these are, and the
- * id of the last one; null when there is none.
+ * Joins part of the minified entries of a document to the inside of a JSON array. Returns the number of entries and the
+ * id of the last one, or null when there is none.
  */
 export async function joinDifferences(
   tx: pg.PoolClient,
@@ -194,17 +196,17 @@ export async function joinDifferences(
   return rows[0] as { entries: string; count: number; last: string | null }
 }
 
-/** An archive as one statement finds it, with the access to its repository. */
+/** The archive of a version, with the access to its repository. */
 export interface FoundDownload extends Access {
   /** Null when the version does not exist, is purged, or has another archive. */
   size: number | null
-  /** Why the version is in quarantine; null when it is not. */
+  /** The reason of the version's quarantine. Null when the version is not in quarantine. */
   quarantineReason: string | null
   /** True when the repository never had the package, but an upstream has served it. */
   isMirrored: boolean
 }
 
-/** An archive as its URL names it. */
+/** The parts of an archive's URL. */
 export interface WantedDownload {
   target: RegistryRequest
   packageName: string
@@ -213,7 +215,10 @@ export interface WantedDownload {
   sha256: string
 }
 
-/** Finds archives of versions, deleted ones too, that are not purged: one for each wanted archive, in that order. */
+/**
+ * Finds the archives of versions that are not purged. Deleted versions are included. Returns one result for each wanted
+ * archive, in their order.
+ */
 export async function listDownloads(
   db: Queryable,
   wanted: readonly WantedDownload[],
@@ -222,7 +227,8 @@ export async function listDownloads(
     name: 'list-downloads',
     text: forEachCall(
       { ...accessParameters, package_name: 'text', version: 'text', sha256: 'text' },
-      // Not a join with archive: PostgreSQL 18 then finds an archive by the hash of the call also without a version.
+      // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
+      // no version.
       `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
               case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
               v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
