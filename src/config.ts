@@ -105,21 +105,21 @@ const Environment = z.object({
 export interface Config {
   /** Null: svc runs its own embedded PostgreSQL under `dataDir`. */
   databaseUrl: string | null
-  /** False: no statement has a name, for a pooler that cannot carry prepared statements. */
+  /** False when a pooler in front of PostgreSQL does not support prepared statements. Then no statement has a name. */
   preparesStatements: boolean
   /** The public URL, without a slash at the end. All sent URLs are built from it, never from the Host header. */
   baseUrl: string
-  /** {auth_url} of SPEC, the issuer. */
+  /** The issuer URL: `{auth_url}` in SPEC. */
   authUrl: string
-  /** Which of the two URLs the environment sets. Commands read the others from the database. */
+  /** Whether the environment sets BASE_URL and AUTH_URL. Commands read missing ones from the database. */
   givenUrls: { base: boolean; auth: boolean }
   host: string
   port: number
   dataDir: string
   trustProxy: boolean | number | string
-  /** Encrypts the secrets of second factors. Null: a file in `dataDir` has the key. */
+  /** The key that encrypts the secrets of second factors. Null when a file in `dataDir` contains it. */
   secretKey: string | null
-  /** The key before the current one. It only decrypts, until `svc rekey` has run. */
+  /** The previous key. svc decrypts with it until `svc rekey` has run. */
   previousSecretKey: string | null
   /** Who must have a second factor. Groups may require it of their members, too. */
   requireSecondFactor: FactorRule
@@ -128,7 +128,7 @@ export interface Config {
   /** True when the environment sets the folder: then it must exist. */
   isMigrationsDirGiven: boolean
   maxArchiveBytes: number
-  /** The internal location of nginx that sends archives. Null when svc sends them. */
+  /** The internal nginx location that sends archives. Null when svc sends them itself. */
   accelRedirectPrefix: string | null
   /** Null: archives are in `dataDir`. */
   archiveStore: BucketSettings | null
@@ -144,7 +144,7 @@ export interface Config {
   passwordSignIn: 'on' | 'off' | 'admins'
   /** Null: svc sends no mails. */
   mail: MailSettings | null
-  /** Who gets a new account: nobody but by an administrator, whoever is invited, or everybody with an email. */
+  /** How accounts are created: by administrators only, also by invited people, or by everybody with an email. */
   signUp: 'closed' | 'invited' | 'open'
 }
 
@@ -175,7 +175,7 @@ export interface UpstreamConfig {
   allowHttp: boolean
   /** Hosts, or host:port, that may resolve to private IPs. */
   privateHosts: string[]
-  /** Seconds after which a document is checked again. */
+  /** Seconds after which svc checks a document with the upstream again. */
   freshSeconds: number
   /** Days after which an unused archive is removed; null: never. */
   keepDays: number | null
@@ -226,7 +226,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     mistakes.push('MAIL_FROM must be set with SMTP_URL: it is the sender of the mails')
   }
   if (env.SIGN_UP === 'open' && env.SMTP_URL === undefined) {
-    mistakes.push('SIGN_UP=open needs SMTP_URL: whoever signs up must open a link in a mail')
+    mistakes.push('SIGN_UP=open needs SMTP_URL: people who sign up must open a link in a mail')
   }
   if (typeof archiveStore === 'string' || mistakes.length > 0) throw new Error(describeMistakes(mistakes))
   return Object.freeze({
@@ -290,5 +290,5 @@ function readArchiveStore(
     return `must not be on the host and port of BASE_URL or AUTH_URL (${bucketOrigin(bucket)}): Composer would send the credentials for svc to the store`
   }
   if (env.ACCEL_REDIRECT_PREFIX === undefined) return bucket
-  return 'and ACCEL_REDIRECT_PREFIX exclude each other: nginx has no files of a bucket to send'
+  return 'cannot be combined with ACCEL_REDIRECT_PREFIX: nginx cannot read the files of a bucket'
 }

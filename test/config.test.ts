@@ -193,7 +193,7 @@ describe('readConfig', () => {
         'ARCHIVE_STORE needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
       )
       expect(told({ ARCHIVE_STORE: 's3://packages', ACCEL_REDIRECT_PREFIX: '/x/' })).toContain(
-        'ARCHIVE_STORE and ACCEL_REDIRECT_PREFIX exclude each other',
+        'ARCHIVE_STORE cannot be combined with ACCEL_REDIRECT_PREFIX',
       )
     })
   })

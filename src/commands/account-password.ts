@@ -12,7 +12,7 @@ import { makePassword } from '../domain/secrets.ts'
 import { jsonOption } from './options.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
 
-/** The option of every command. */
+/** `--json` is an option of every command. */
 export interface JsonOptions {
   json?: boolean
 }

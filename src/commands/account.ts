@@ -217,7 +217,7 @@ function revokeAllCommand(): Command {
     const revoked = await withDatabase(async (db) =>
       revokeAllAccess(db, commandActor, (await theAccount(db, username)).id),
     )
-    const text = `Revoked of ${username}: ${revoked.tokens} tokens, ${revoked.applications} applications.`
+    const text = `${revoked.tokens} tokens and ${revoked.applications} applications of ${username} revoked.`
     printResult(options, { username, ...revoked }, text)
   })
 }
@@ -246,14 +246,14 @@ interface DeleteOptions extends JsonOptions {
 function deleteCommand(): Command {
   const heirs = new Option(
     '--groups-to <username>',
-    'make this account admin of groups that it alone administers',
+    'make this account the admin of groups that would lose their only admin',
   )
   return onAccount(
     'delete',
     'Delete an account for good. Packages and events stay. Its username is free after 90 days.',
   )
     .addOption(heirs.conflicts('leaveGroups'))
-    .option('--leave-groups', 'leave those groups to the site administrators')
+    .option('--leave-groups', 'leave these groups without an admin: only site administrators can manage them')
     .action(async (username: string, options: DeleteOptions) => {
       const { outcome, groups } = await withDatabase(async (db) => {
         const account = await theAccount(db, username)

@@ -36,16 +36,16 @@ Example:
 /** `svc application new`: registers an application by writing its seeding migration. */
 export function newCommand(): Command {
   return new Command('new')
-    .description('Register an application: write its seeding migration, print client id and secret once.')
+    .description('Register an application: write a migration that adds it, and print its client id and secret once.')
     .requiredOption('--name <name>', 'at most 50 characters')
     .requiredOption('--website <url>', 'official website, at most 128 characters')
-    .requiredOption('--redirect-uri <url>', 'where the browser returns after the authorization')
+    .requiredOption('--redirect-uri <url>', 'URL to which the browser returns after the authorization')
     .requiredOption('--logo <file>', 'PNG, JPEG, GIF or WebP, at most 1 MB')
     .addOption(scopeOption())
     .addOption(resourceScopeOption('which resources it may access').makeOptionMandatory())
     .option('--description <text>', 'at most 350 characters')
     .option('--exact-redirect', 'allow only the Redirect URL, instead of any URL on its host')
-    .option('--resource-server', 'may introspect every token, not only its own')
+    .option('--resource-server', 'allow it to introspect every token, not only its own')
     .option('--pending', 'not approved yet: nobody can authorize it before svc application approve')
     .option('--apply', 'migrate at once')
     .addOption(jsonOption())
@@ -72,20 +72,20 @@ async function registerApplication(options: NewOptions): Promise<void> {
   printResult(
     options,
     { client_id: clientId, client_secret: clientSecret, migration: path },
-    `The migration ${path} ${options.apply ? 'is applied' : 'waits for svc migrate or the next start'}.
+    `The migration ${path} is ${options.apply ? 'applied' : 'written. svc migrate or the next start applies it'}.
 client_id      ${clientId}
 client_secret  ${clientSecret}  (shown only now)`,
   )
 }
 
-/** Reads a logo, but at most one byte more than allowed: this is enough to refuse it. */
+/** Reads a logo file. It reads at most one byte more than allowed, which is enough to reject a larger file. */
 export async function readLogo(path: string): Promise<Buffer> {
   return buffer(createReadStream(path, { end: maxLogoBytes })).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`The logo ${path} cannot be read (${error.code}).`)
   })
 }
 
-/** Migrates. Removes a file that the database refuses, because it would stop every later start. */
+/** Applies the migration. Removes its file if the database rejects it: every later start would fail because of it. */
 async function applyMigration(path: string): Promise<void> {
   try {
     await withBareDatabase(async (db, config) => migrate(db, await findMigrationsDir(config)))

@@ -41,13 +41,13 @@ const daySeconds = 86_400
 /** `svc application …` */
 export function applicationCommand(): Command {
   return new Command('application')
-    .description('Registered third-party applications (SPEC 2.1).')
+    .description('Registered third-party applications.')
     .addCommand(newCommand())
     .addCommand(listCommand())
     .addCommand(showCommand())
     .addCommand(setCommand())
     .addCommand(deleteCommand())
-    .addCommand(statusCommand('approve', 'approved', 'Publish an application: people can authorize it.'))
+    .addCommand(statusCommand('approve', 'approved', 'Approve an application: people can authorize it.'))
     .addCommand(
       statusCommand('suspend', 'suspended', 'Stop an application: none of its tokens works any more.').option(
         ...reasonOption,
@@ -57,7 +57,7 @@ export function applicationCommand(): Command {
       statusCommand(
         'decline',
         'declined',
-        'Refuse an application that waits for review, or withdraw its approval.',
+        'Decline an application that waits for review, or withdraw its approval.',
       ).requiredOption(...reasonOption),
     )
     .addCommand(rotateCommand())
@@ -135,19 +135,19 @@ interface SetOptions extends JsonOptions {
 
 function setCommand(): Command {
   return new Command('set')
-    .description('Change an application at once, by a migration. Tokens keep what was granted to them.')
+    .description('Change an application at once, and write a migration for it. Tokens keep what was granted to them.')
     .argument('<client_id>', 'as svc application list shows it')
     .option('--name <name>', 'at most 50 characters')
     .option('--description <text>', 'at most 350 characters; empty removes it')
     .option('--website <url>', 'official website, at most 128 characters')
-    .option('--redirect-uri <url>', 'where the browser returns after the authorization')
+    .option('--redirect-uri <url>', 'URL to which the browser returns after the authorization')
     .option('--logo <file>', 'PNG, JPEG, GIF or WebP, at most 1 MB')
     .addOption(scopeOption().makeOptionMandatory(false))
     .addOption(resourceScopeOption('which resources it may access'))
-    .option('--exact-redirect', 'only the Redirect URL itself')
-    .option('--no-exact-redirect', 'any URL on the host of the Redirect URL')
-    .option('--resource-server', 'may introspect every token')
-    .option('--no-resource-server', 'may introspect only its own tokens')
+    .option('--exact-redirect', 'allow only the Redirect URL itself')
+    .option('--no-exact-redirect', 'allow any URL on the host of the Redirect URL')
+    .option('--resource-server', 'allow it to introspect every token')
+    .option('--no-resource-server', 'allow it to introspect only its own tokens')
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -184,7 +184,7 @@ async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
 
 function deleteCommand(): Command {
   return new Command('delete')
-    .description('Delete an application at once, by a migration, with all authorizations and tokens.')
+    .description('Delete an application with its authorizations and tokens at once, and write a migration for it.')
     .argument('<client_id>', 'as svc application list shows it')
     .addOption(jsonOption())
     .action(async (clientId: string, options: JsonOptions) => {
@@ -201,7 +201,7 @@ function deleteCommand(): Command {
     })
 }
 
-const reasonOption = ['--reason <text>', 'why, for other administrators; at most 350 characters'] as const
+const reasonOption = ['--reason <text>', 'the reason, for other administrators; at most 350 characters'] as const
 
 interface StatusOptions {
   reason?: string
@@ -237,7 +237,7 @@ function rotateCommand(): Command {
     .argument('<client_id>', 'as svc application list shows it')
     .option(
       '--overlap-seconds <n>',
-      'how long both work',
+      'how many seconds both secrets work',
       wholeNumber('seconds', 0, 365 * daySeconds),
       daySeconds,
     )
@@ -283,7 +283,7 @@ function historyCommand(): Command {
     )
 }
 
-/** Nothing was changed: the migration is written first. */
+/** Adds a hint to the error of an unwritable migration. Nothing is changed then: the migration is written first. */
 function explainUnwritable(error: unknown): never {
   if (!(error instanceof UnwritableMigration)) throw error
   throw new Error(`${error.message} With --no-migration only this database changes.`)

@@ -15,19 +15,19 @@ const atOnce = 8
 
 /** `svc archives …` */
 export function archivesCommand(): Command {
-  return new Command('archives').description('The store of archives.').addCommand(copyCommand())
+  return new Command('archives').description('The archive store.').addCommand(copyCommand())
 }
 
 function copyCommand(): Command {
   return new Command('copy')
     .description('Copy all archives into another store, and compare each with its hash.')
-    .requiredOption('--to <store>', 'URL of a bucket as in ARCHIVE_STORE, or a folder to become DATA_DIR')
+    .requiredOption('--to <store>', 'the URL of a bucket as in ARCHIVE_STORE, or the folder of a new DATA_DIR')
     .addOption(jsonOption())
     .addHelpText(
       'after',
       `
-An interrupted copy goes on where it was. To move: copy while the server runs, stop the server, copy what is new, and
-start the server with the new ARCHIVE_STORE or DATA_DIR.`,
+Run it again to continue an interrupted copy. To move the archives: copy while the server runs, stop the server, copy
+again, and start the server with the new ARCHIVE_STORE or DATA_DIR.`,
     )
     .action(async (options: { to: string; json?: boolean }) => {
       const copied = await withDatabase(async (db, config) => {
@@ -95,11 +95,11 @@ async function copyArchives(from: ArchiveStore, to: ArchiveStore): Promise<Copie
 /** `svc collect-garbage`: removes the archives of deleted repositories, purged versions and failed uploads. */
 export function collectGarbageCommand(): Command {
   return new Command('collect-garbage')
-    .description('Remove archives without a version, and leftovers of uploads, after a day without use.')
+    .description('Remove archives that no version uses, and leftover files of uploads, after a day without use.')
     .option('--dry-run', 'only show how much would be removed')
     .option('--force', 'allow the removal of more than half of the archives')
     .addOption(jsonOption())
-    .addHelpText('after', '\nThe server does this once a day. The command may run beside it.')
+    .addHelpText('after', '\nThe server does this once a day. You can run this command while the server runs.')
     .action(async (options: { dryRun?: boolean; force?: boolean; json?: boolean }) => {
       const { dryRun: isDryRun = false, force: isForced = false } = options
       const { archives, temporaryFiles, bytes } = await withDatabase(async (db, config) =>
@@ -113,10 +113,10 @@ export function collectGarbageCommand(): Command {
     })
 }
 
-/** `svc verify-archives`: looks for damaged archives, and repairs nothing. Exits with 1 when it finds any. */
+/** `svc verify-archives`: finds damaged archives and repairs nothing. Exits with 1 when it finds any. */
 export function verifyArchivesCommand(): Command {
   return new Command('verify-archives')
-    .description('Compare every archive with its hash and every version with its archive; repair nothing.')
+    .description('Check every archive against its hash, and every version against its archive. It repairs nothing.')
     .addOption(jsonOption())
     .addHelpText('after', '\nIt reads every archive. Exit code 1 means that there is a problem.')
     .action(async (options: { json?: boolean }) => {

@@ -12,7 +12,7 @@ import { describeVerification } from './archives.ts'
 import { jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withDatabase } from './run.ts'
 
-/** `svc backup FILE`: database and archives in one file. */
+/** `svc backup FILE`: writes database and archives into one file. */
 export function backupCommand(): Command {
   return new Command('backup')
     .description('Write a snapshot of database and archives into one tar file. Servers can keep running.')
@@ -20,7 +20,7 @@ export function backupCommand(): Command {
     .addOption(jsonOption())
     .addHelpText(
       'after',
-      '\nTo upgrade PostgreSQL or to move: svc backup, then svc restore into a new installation.',
+      '\nTo upgrade PostgreSQL or to move svc: run svc backup, then run svc restore in a new installation.',
     )
     .action(async (file: string, options: { json?: boolean }) => {
       const path = resolve(file)
@@ -36,7 +36,7 @@ export function backupCommand(): Command {
       const text = `Wrote ${file}: ${rows} rows, ${archives} archives of ${bytes} bytes.`
       const lines = problems.map(({ sha256, problem }) => `The archive ${sha256} is ${problem}.`)
       if (key !== null)
-        lines.push(`Keep ${key} too: authenticator apps need this key, and the backup lacks it.`)
+        lines.push(`Keep ${key} too: authenticator apps need this key, and the backup does not contain it.`)
       const json = { file: path, rows, archives, bytes, problems, key_to_keep: key }
       printResult(options, json, [...lines, text].join('\n'))
       if (problems.length > 0)
@@ -44,11 +44,11 @@ export function backupCommand(): Command {
     })
 }
 
-/** `svc restore FILE`: a backup into an empty installation. */
+/** `svc restore FILE`: restores a backup into an empty installation. */
 export function restoreCommand(): Command {
   return new Command('restore')
     .description('Restore a backup into an empty database and an empty DATA_DIR, then verify all archives.')
-    .argument('<file>', 'made by svc backup, of this or of an older release')
+    .argument('<file>', 'a file that svc backup of this release or an older one wrote')
     .addOption(jsonOption())
     .addHelpText('after', '\nAn interrupted restore changes nothing in the database: run it again.')
     .action(async (file: string, options: { json?: boolean }) => {
@@ -74,7 +74,7 @@ async function refuseExisting(path: string): Promise<void> {
   if (exists) throw new Error(`The file ${path} already exists.`)
 }
 
-/** Writes a file. It gets its name when it is complete and synced. */
+/** Writes a temporary file, and renames it when it is complete and synced. */
 async function writeFile<T>(path: string, write: (output: Writable) => Promise<T>): Promise<T> {
   const partial = `${path}.partial`
   await access(dirname(path)).catch((error: NodeJS.ErrnoException) => {

@@ -11,13 +11,13 @@ export function completionCommand(): Command {
     )
     .action((shell: string, _options: unknown, command: Command) => {
       const root = command.parent ?? command
-      // zsh runs the functions of bash.
+      // zsh can run completion functions of bash.
       const start = shell === 'zsh' ? 'autoload -U +X bashcompinit && bashcompinit\n' : ''
       process.stdout.write(`${start}${renderScript(root)}`)
     })
 }
 
-/** The arguments before the cursor, without options, name a command. Bash completes its subcommands and options. */
+/** Renders the bash script. It finds the command before the cursor, and completes its subcommands and options. */
 function renderScript(root: Command): string {
   const cases = listCommands(root, '').map(([path, words]) => `    '${path}') words='${words.join(' ')}' ;;`)
   return `_svc() {
@@ -25,7 +25,7 @@ function renderScript(root: Command): string {
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case $word in -*) ;; *) path="$path $word" ;; esac
   done
-  # What follows a command are its arguments.
+  # Drop words from the end until a command remains: they are its arguments.
   while :; do
     case "\${path# }" in
 ${cases.join('\n').replaceAll(/^ {4}/gm, '      ')}
@@ -39,7 +39,7 @@ complete -F _svc svc
 `
 }
 
-/** Each command's path, such as `account create`, with its subcommands and options. */
+/** Returns each command's path, such as `account create`, with its subcommands and options. */
 function listCommands(command: Command, path: string): [string, string[]][] {
   const options = command.options.map(({ long }) => long ?? '').filter((name) => name !== '')
   const words = [...command.commands.map((child) => child.name()), ...options, '--help']

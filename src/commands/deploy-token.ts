@@ -25,7 +25,7 @@ const operator: DeployTokenAuthor = { author: commandLine, actor: commandActor }
 /** `svc deploy-token …` */
 export function deployTokenCommand(): Command {
   return new Command('deploy-token')
-    .description('Deploy tokens: for build servers. They belong to a group and to no person.')
+    .description('Deploy tokens for build servers. They belong to a group, not to a person.')
     .addCommand(createCommand())
     .addCommand(listCommand())
     .addCommand(revokeCommand())
@@ -75,7 +75,7 @@ async function createToken(groupName: string, options: CreateOptions): Promise<v
 function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description(
-      'List the deploy tokens of a group, or of all groups, the newest first. Revoked ones are left out.',
+      'List the deploy tokens of a group, or of all groups, newest first. Revoked tokens are not listed.',
     )
     .argument('[group]', 'the group that they belong to')
     .action((groupName: string | undefined, options: ListOptions) =>

@@ -61,11 +61,11 @@ function listCommand(): Command {
 function setCommand(): Command {
   const rule = new Option(
     '--require-second-factor <on|off>',
-    'members without one have no role until they add one',
+    'members without a second factor have no role until they add one',
   )
   return new Command('set')
     .description('Change the settings of a group.')
-    .argument('<group>', 'its name')
+    .argument('<group>', 'the name of the group')
     .addOption(rule.choices(['on', 'off']).makeOptionMandatory())
     .addOption(jsonOption())
     .action(async (name: string, options: { requireSecondFactor: 'on' | 'off'; json?: boolean }) => {
@@ -83,8 +83,8 @@ function setCommand(): Command {
 
 function renameCommand(): Command {
   return new Command('rename')
-    .description('Rename a group. The URLs of its repositories change: clients and lock files must follow.')
-    .argument('<group>', 'its name')
+    .description('Rename a group. The URLs of its repositories change: clients and lock files need the new URLs.')
+    .argument('<group>', 'the name of the group')
     .argument('<new name>', 'lower-case letters and digits, with single . _ or - between them')
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc group rename acme acme-labs')
@@ -99,8 +99,8 @@ function renameCommand(): Command {
 
 function deleteCommand(): Command {
   return new Command('delete')
-    .description('Delete a group without repositories; with --force also its repositories, for good.')
-    .argument('<group>', 'its name')
+    .description('Delete a group that has no repositories. With --force it also deletes its repositories, permanently.')
+    .argument('<group>', 'the name of the group')
     .option('--force', 'delete its repositories and all packages in them too')
     .addOption(jsonOption())
     .action(async (name: string, options: { force?: boolean; json?: boolean }) => {

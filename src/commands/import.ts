@@ -15,7 +15,7 @@ interface ImportOptions {
   json?: boolean
 }
 
-/** `svc import`: copies packages of another registry as versions of a repository. */
+/** `svc import`: copies packages of another registry into a repository. */
 export function importCommand(): Command {
   return new Command('import')
     .description(

@@ -13,7 +13,7 @@ interface InviteOptions {
 }
 
 const explainLink =
-  'With --email and SMTP_URL it is sent by mail; otherwise its link is printed once. It works once, for 7 days.'
+  'With --email and SMTP_URL the link is sent by mail. Otherwise it is printed once. It works once, for 7 days.'
 
 /** `svc account invite` */
 export function inviteAccountCommand(): Command {
@@ -27,7 +27,7 @@ export function inviteAccountCommand(): Command {
 /** `svc member invite` */
 export function inviteMemberCommand(): Command {
   return new Command('invite')
-    .description(`Invite somebody to a group, with a new account or an own one. ${explainLink}`)
+    .description(`Invite somebody to a group. They join with a new or an existing account. ${explainLink}`)
     .argument('<group>', 'the group')
     .addOption(new Option('--role <role>', 'the role in the group').choices(roles).makeOptionMandatory())
     .addOption(emailOption())
@@ -75,8 +75,8 @@ export function invitationCommand(): Command {
 
 function listCommand(): Command {
   return withListOptions(new Command('list'))
-    .description('List the invitations that are neither accepted nor withdrawn, the newest first.')
-    .argument('[group]', 'only those to this group')
+    .description('List the invitations that are neither accepted nor withdrawn, newest first.')
+    .argument('[group]', 'only invitations to this group')
     .action((name: string | undefined, options: ListOptions) =>
       withDatabase(async (db) => {
         const group = name === undefined ? null : await theGroup(db, name)

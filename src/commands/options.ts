@@ -9,7 +9,7 @@ export function jsonOption(): Option {
 
 /** Returns `--scope`. It takes several values, and values separated by commas. */
 export function scopeOption(): Option {
-  return new Option('--scope <scopes...>', 'scopes of SPEC 2.4, such as registry-package:rw')
+  return new Option('--scope <scopes...>', 'scopes, such as registry-package:rw')
     .argParser(readScopes)
     .makeOptionMandatory()
 }
@@ -40,7 +40,7 @@ export function searchOption(words: string): Option {
 export function withListOptions(command: Command): Command {
   return command
     .option('--limit <n>', 'how many to list', wholeNumber('items', 1, 1000), 100)
-    .option('--after <key>', 'continue after this one: "next" of the part before')
+    .option('--after <key>', 'continue after this item: the value of "next" in the previous part')
     .addOption(jsonOption())
 }
 

@@ -4,17 +4,17 @@ import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
 import { jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
 
-/** `svc rekey`: a new key for the secrets of authenticator apps. */
+/** `svc rekey`: encrypts the secrets of authenticator apps with a new key. */
 export function rekeyCommand(): Command {
   return new Command('rekey')
-    .description('Encrypt the secrets of authenticator apps under a new key. Servers can keep running.')
+    .description('Encrypt the secrets of authenticator apps with a new key. Servers can keep running.')
     .addOption(jsonOption())
     .addHelpText(
       'after',
       `
-Without SECRET_KEY it makes a new key in DATA_DIR/secret-key. With it: set SECRET_KEY to the new key and
+Without SECRET_KEY it creates a new key in DATA_DIR/secret-key. With SECRET_KEY: set SECRET_KEY to the new key and
 SECRET_KEY_PREVIOUS to the old one, restart the servers, run svc rekey, and remove SECRET_KEY_PREVIOUS.
-It can be run again when it was interrupted.`,
+If it is interrupted, run it again.`,
     )
     .action(async (options: { json?: boolean }) => {
       const { secrets, key, file } = await withDatabase(async (db, config) => ({
@@ -23,6 +23,6 @@ It can be run again when it was interrupted.`,
       }))
       const place = key === 'file' ? `the new key in ${file}` : 'SECRET_KEY'
       const json = { secrets, key: key === 'file' ? file : key }
-      printResult(options, json, `${secrets} secrets were encrypted again, under ${place}.`)
+      printResult(options, json, `${secrets} secrets are now encrypted with ${place}.`)
     })
 }

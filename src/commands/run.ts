@@ -36,7 +36,7 @@ export function printResult(options: { json?: boolean }, json: object, text: str
   process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
 }
 
-/** A value of a JSON object as one line of text; `-` when there is none. */
+/** Formats a value of a JSON object as one line of text. An empty value becomes `-`. */
 export function formatValue(value: unknown): string {
   if (value instanceof Date) return value.toISOString()
   if (Array.isArray(value)) return value.join(' ') || '-'
@@ -55,7 +55,10 @@ export interface PrintedList<Row> {
   none: string
 }
 
-/** Prints one part of a list: `{"items":[…],"next":…}`, where `next` is null for the last part, or a line for each. */
+/**
+ * Prints a part of a list, a line for each row. With `--json`: `{"items":[…],"next":…}`; `next` is null in the last
+ * part.
+ */
 export async function printList<Row>(options: ListOptions, listing: PrintedList<Row>): Promise<void> {
   const { limit, after = null } = options
   // Read one row more than requested, to know whether there is a next part.
@@ -72,8 +75,8 @@ export async function printList<Row>(options: ListOptions, listing: PrintedList<
 type Work<T> = (db: pg.Pool, config: Config) => Promise<T>
 
 /**
- * Gives the work the database that the environment chooses, and closes it afterwards. An embedded one is made and
- * migrated at its first use; a database of DATABASE_URL is migrated by `svc serve` and `svc migrate` only.
+ * Opens the database that the environment chooses, runs the work, and closes the database. An embedded database is
+ * created and migrated at its first use. Only `svc serve` and `svc migrate` migrate a database of DATABASE_URL.
  */
 export async function withDatabase<T>(work: Work<T>): Promise<T> {
   return withBareDatabase(async (db, config) => {
@@ -85,8 +88,8 @@ export async function withDatabase<T>(work: Work<T>): Promise<T> {
 }
 
 /**
- * The configuration with the public URLs of the server, as its latest start has noted them. A URL that the command's
- * own environment sets is kept.
+ * Returns the configuration with the public URLs that the server stored at its latest start. URLs in the environment of
+ * the command take precedence.
  */
 async function withServerUrls(db: pg.Pool, config: Config): Promise<Config> {
   const { givenUrls } = config
@@ -107,7 +110,7 @@ export async function withBareDatabase<T>(work: Work<T>): Promise<T> {
   }
 }
 
-/** Makes every command of the tree throw its mistakes instead of printing them and leaving. */
+/** Makes a command and its subcommands throw usage errors, instead of printing them and exiting. */
 function prepare(command: Command): void {
   command.exitOverride().configureOutput({ writeErr: () => {} })
   command.configureHelp({ showGlobalOptions: false })

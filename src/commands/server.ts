@@ -23,7 +23,7 @@ export function serveCommand(): Command {
 /** `svc migrate`: updates the database's schema. `svc serve` does so too. */
 export function migrateCommand(): Command {
   return new Command('migrate')
-    .description('Apply the migrations that the database lacks: the schema, then those of MIGRATIONS_DIR.')
+    .description('Apply pending migrations: first the built-in ones, then those in MIGRATIONS_DIR.')
     .addOption(jsonOption())
     .action(async (options: { json?: boolean }) => {
       let missing: string[] = []
@@ -34,7 +34,7 @@ export function migrateCommand(): Command {
       )
       const lines = [
         applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'Nothing to apply.',
-        ...(missing.length > 0 ? [`Warning: applied, but without a file here: ${missing.join(', ')}.`] : []),
+        ...(missing.length > 0 ? [`Warning: these applied migrations have no file here: ${missing.join(', ')}.`] : []),
       ]
       printResult(options, { applied, missing }, lines.join('\n'))
     })
@@ -46,7 +46,7 @@ export function demoCommand(): Command {
     .description(
       'Create an account, a repository, an application and a token to try svc, and print commands to paste.',
     )
-    .option('--reset', 'give the demo a new password, secret and token, and print it again')
+    .option('--reset', 'give the demo a new password, secret and token, and print the commands again')
     .addOption(jsonOption())
     .action(async (options: { reset?: boolean; json?: boolean }) => {
       await withDatabase(async (db, config) => {

@@ -35,7 +35,7 @@ const defaultDays = 90
 /** `svc token …` */
 export function tokenCommand(): Command {
   return new Command('token')
-    .description('Personal access tokens: what Composer and curl use as the password of svc.')
+    .description('Personal access tokens: the passwords that Composer and curl use for svc.')
     .addCommand(createCommand())
     .addCommand(listCommand())
     .addCommand(revokeCommand())
@@ -62,7 +62,7 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
   const { name, scope: scopes, repository: paths = [], expiresInDays } = options
   const resourceScope = options.resourceScope ?? (paths.length > 0 ? 'specified' : 'all')
   if ((resourceScope === 'specified') !== paths.length > 0) {
-    throw new Error('--resource-scope specified and --repository need each other.')
+    throw new Error('Use --resource-scope specified together with --repository.')
   }
   const expiry: Expiry = expiresInDays === 'never' ? 'never' : { inDays: expiresInDays }
   const token = makeSecret('personal')
@@ -84,7 +84,7 @@ async function createToken(username: string, options: CreateOptions): Promise<vo
 function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description(
-      'List the tokens of an account, or of all accounts, the oldest first. Revoked ones are left out.',
+      'List the tokens of an account, or of all accounts, oldest first. Revoked tokens are not listed.',
     )
     .argument('[username]', 'the account that they act for')
     .action((username: string | undefined, options: ListOptions) =>

@@ -46,7 +46,7 @@ function addCommand(): Command {
     .description('Add an upstream to a repository. Its packages.json is read at once.')
     .argument('<path>', '<group>/<name>, such as acme/php')
     .argument('<url>', 'the URL of the Composer repository, such as https://repo.packagist.org')
-    .option('--name <name>', 'how it is called here (default: its host)')
+    .option('--name <name>', 'its name in the repository (default: its host)')
     .addHelpText(
       'after',
       '\nPatterns are Composer’s, with an optional constraint: symfony/* or symfony/*:^6.\n' +
@@ -63,7 +63,7 @@ function addCommand(): Command {
 
 function listCommand(): Command {
   return new Command('list')
-    .description('The upstreams of a repository, in the order in which they are asked.')
+    .description('List the upstreams of a repository, in the order in which svc asks them.')
     .argument('<path>', '<group>/<name>, such as acme/php')
     .addOption(jsonOption())
     .action(async (path: string, options: { json?: boolean }) => {
@@ -86,7 +86,7 @@ function setCommand(): Command {
   return withSettings(new Command('set'))
     .description('Change settings of an upstream. A list of patterns replaces the old one; "" empties it.')
     .argument('<path>', '<group>/<name>, such as acme/php')
-    .argument('<upstream>', 'its name here')
+    .argument('<upstream>', 'its name in the repository')
     .action(async (path: string, name: string, options: SettingOptions) => {
       const changed = await withRepository(path, (db, change) =>
         setUpstream(db, change, name, settingsOf(options)),
@@ -99,7 +99,7 @@ function removeCommand(): Command {
   return new Command('remove')
     .description('Remove an upstream. No other upstream serves its packages, unless they are released.')
     .argument('<path>', '<group>/<name>, such as acme/php')
-    .argument('<upstream>', 'its name here')
+    .argument('<upstream>', 'its name in the repository')
     .option('--release', 'let other upstreams serve the packages that it has served')
     .addOption(jsonOption())
     .action(async (path: string, name: string, options: { release?: boolean; json?: boolean }) => {
@@ -158,14 +158,14 @@ function prefetchCommand(): Command {
 
 function withSettings(command: Command): Command {
   return command
-    .addOption(new Option('--mode <mode>', 'which packages it offers by itself').choices(upstreamModes))
+    .addOption(new Option('--mode <mode>', 'which packages it offers').choices(upstreamModes))
     .option('--allow <patterns...>', 'offer only these (default: all)')
     .option('--deny <patterns...>', 'never offer these')
     .option('--exempt <patterns...>', 'the minimum age does not apply to these')
-    .option('--minimum-age <hours>', 'offer no version that is younger', wholeNumber('hours', 0, 87_600))
+    .option('--minimum-age <hours>', 'offer no version that is younger than this', wholeNumber('hours', 0, 87_600))
     .option(
       '--position <number>',
-      'lower ones are asked first (default: last)',
+      'svc asks upstreams with a lower position first (default: last)',
       wholeNumber('positions', 1, 1000),
     )
     .addOption(jsonOption())
@@ -187,7 +187,7 @@ function withoutEmpty(patterns: string[] | undefined): string[] | undefined {
   return patterns?.filter((pattern) => pattern !== '')
 }
 
-/** Runs a change of a repository's upstreams with a client for them. */
+/** Opens the database and a client for upstreams, runs the work on a repository, and closes both. */
 export async function withRepository<T>(
   path: string,
   work: (db: pg.Pool, change: RepositoryChange, client: UpstreamClient, config: Config) => Promise<T>,

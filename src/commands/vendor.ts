@@ -68,7 +68,7 @@ function listCommand(): Command {
 
 function releaseCommand(): Command {
   return new Command('release')
-    .description('End a claim that was made by hand.')
+    .description('Release a vendor that was claimed with svc vendor claim.')
     .argument('<group>', 'such as acme')
     .argument('<vendor>', 'the claimed vendor')
     .addOption(jsonOption())

@@ -49,21 +49,21 @@ import { countUpstreams } from './upstream-metrics.ts'
 const drainSeconds = 10
 
 /**
- * Connections for publishing and for changes of packages, which wait for the lock of a package. They must never use up
- * the connections that everything else needs.
+ * The maximum number of connections that publish and change packages. They may wait long for the lock of a package, so
+ * they have a separate pool. The connections for everything else stay free.
  */
 const maxChanges = 5
 
-/** The whole server, not yet listening. Tests `inject` into it; `serve` gives it a socket. */
+/** Builds the whole server without listening. Tests call `inject` on it; `serve` makes it listen. */
 export async function buildApp(context: AppContext, log: FastifyBaseLogger): Promise<FastifyInstance> {
   const app = Fastify({
     loggerInstance: log,
-    // Unique among all processes: identity events keep it.
+    // The id must be unique in all processes, because identity events store it.
     genReqId: () => randomUUID(),
     logController: logResponsesOnly(),
     trustProxy: trustedProxies(context.config.trustProxy),
     bodyLimit: 64 * 1024,
-    // The maximum length of any URL: each scope limits its parameters and sends its own error.
+    // No URL that Node accepts is longer. Each scope limits its parameters and sends its own error.
     routerOptions: { maxParamLength: 16_384 },
     // Slow clients: headers must arrive within 10 s (Node's default is 60). Idle connections are closed after 72 s,
     // which is longer than the 60 s of common proxies.
@@ -73,7 +73,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     requestTimeout: requestTimeoutMilliseconds,
     http: { headersTimeout: 10_000, connectionsCheckingInterval: 5_000, ServerResponse: PatientResponse },
     forceCloseConnections: 'idle',
-    // Fastify's default limit for each step of a stop is also 10 s. It would end a stop with an error.
+    // Fastify's default limit for a close hook is 10 s. A drain can take as long, and the stop would then fail.
     pluginTimeout: (drainSeconds + 20) * 1000,
     // Requests that arrive during a stop get a response. Fastify would refuse them in its own error format.
     return503OnClosing: false,
@@ -91,7 +91,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await pages(app, { ...context, findVisitor: (request) => readSession(context, request) })
   app.setErrorHandler(showError)
   await app.register(async (scope) => {
-    // The page needs the session cookie for its menu.
+    // The page for unmatched URLs needs the session cookie for its menu.
     await scope.register(cookie)
     scope.setNotFoundHandler(sendUnmatched)
   })
@@ -142,7 +142,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   return app
 }
 
-/** Background jobs run only in a process that listens. They stop while running requests finish, within the same time. */
+/** Runs background jobs while the process listens. On a stop, jobs and running requests get the same time to finish. */
 function runJobsWhileListening(app: FastifyInstance, context: AppContext, log: FastifyBaseLogger): void {
   let running: RunningJobs | undefined
   let isClosing = false
@@ -172,7 +172,10 @@ function requireHttps(app: FastifyInstance): void {
   })
 }
 
-/** Returns Fastify's `trustProxy`. A number is the number of proxies in front; Fastify takes a function for each hop. */
+/**
+ * Returns the value of Fastify's `trustProxy`. For a number of proxies it is a function that Fastify calls for each
+ * hop.
+ */
 function trustedProxies(setting: Config['trustProxy']) {
   return typeof setting === 'number' ? (_ip: string, hop: number) => hop < setting : setting
 }

@@ -3,17 +3,17 @@ import { z } from 'zod'
 /*
  * A backup is one tar file. Its entries, in this order:
  *
- *   backup.json                     the manifest: what made it, and the definition of the data
+ *   backup.json                     the manifest: format, database, migrations, and tables with their columns
  *   functions/<name>.sql            SQL functions and views, in the order in which they are created
  *   migrations/<NNNN_what>.sql      the operator's migrations
  *   archives/<sha256>.zip           every archive that the snapshot needs
  *   tables/<table>/<number>.gz      rows in PostgreSQL's text format, cut into pieces, gzipped
  *   end.json                        the number of rows and archives: a file without it is incomplete
  *
- * Built-in migrations are not part of it: the release that restores has them, and they never change.
+ * Built-in migrations are not part of it: the release that restores the backup has them.
  */
 
-/** The number of this format. A reader refuses any other. */
+/** The version of this file format. A restore rejects every other version. */
 export const backupFormat = 1
 
 const name = z.string().min(1).max(200)
@@ -42,7 +42,7 @@ export const BackupEnding = z.object({
 })
 export type BackupEnding = z.output<typeof BackupEnding>
 
-/** Reads the name of an entry. Null for a name that no backup has. */
+/** Parses the name of an entry. Returns null for a name that is not part of the format. */
 export function readEntryName(
   path: string,
 ):

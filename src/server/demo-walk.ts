@@ -2,7 +2,7 @@ import type { Config } from '../config.ts'
 import { registryUrl } from '../repositories/repositories.ts'
 import type { Demo } from './demo.ts'
 
-/** The listener of the walk receives the code here: the demo's Redirect URL with a port (RFC 8252 §7.3). */
+/** The local server of the walk receives the code here. It is the demo's Redirect URL with a port (RFC 8252 §7.3). */
 const callback = { port: 8123, uri: 'http://127.0.0.1:8123/callback' }
 
 /**
@@ -57,7 +57,7 @@ function authorizationLink({ clientId }: Demo, authUrl: string): string {
   return `${authUrl}/oauth2/auth?${new URLSearchParams(parameters).toString()}`
 }
 
-/** SPEC 4.5, for one project: the registry, its credentials by host and port, and no public source. */
+/** Returns the Composer settings of SPEC 4.5 for one project. They also disable packagist.org. */
 function composerSettings({ repository }: Demo, baseUrl: string): string[] {
   const { host, protocol } = new URL(baseUrl)
   return [

@@ -3,7 +3,7 @@ import { Server, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
-/** How long a connection without a running request stays open, so that its client can read the response. */
+/** How long an idle connection stays open during a stop, so that its client can read the last response. */
 const idleSeconds = 1
 
 /**
@@ -53,16 +53,16 @@ export function drainOnClose(app: FastifyInstance, seconds: number): void {
 }
 
 /**
- * Accepts no new connection, and lets clients finish with those that are open: every response now says
- * `Connection: close`. Resolves when none is left, after a second at the latest; `app.close()` comes next. A proxy keeps
- * connections open between requests. It would lose a request that it sends at the moment when its connection is closed,
- * and it must not repeat a POST.
+ * Stops accepting connections. Open connections stay usable, and every response says `Connection: close`. Resolves when
+ * no connection is left, after a second at the latest. Then call `app.close()`. Reason: a proxy keeps connections open
+ * between requests. If the server closed them at once, a request sent at that moment would be lost, and a proxy must
+ * not repeat a POST.
  */
 export async function letConnectionsEnd({ server }: FastifyInstance): Promise<void> {
   server.prependListener('request', (_request: unknown, response: ServerResponse) => {
     response.setHeader('connection', 'close')
   })
-  // The method of HTTP servers also closes idle connections at once.
+  // `close` of an HTTP server would also close idle connections at once.
   Server.prototype.close.call(server)
   const deadline = Date.now() + idleSeconds * 1000
   while (Date.now() < deadline && (await countConnections(server)) > 0) await sleep(20)

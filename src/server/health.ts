@@ -6,17 +6,19 @@ import { pendingMigrations, readSchema } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { openArchiveStore } from '../registry/archives/store-owner.ts'
 
-/** Together with the response it takes less than 2 s, a usual timeout of health checks. */
+/**
+ * The maximum duration of the checks of `/readyz`. With the response it stays below 2 s, a common health check timeout.
+ */
 const patienceSeconds = 1.8
-/** Shorter, so that the reason names the store. */
+/** Shorter than the limit of all checks, so that the response can name the store as the reason. */
 const storePatienceSeconds = 1.5
 /** With less free space a disk counts as full: uploads fail, and an embedded PostgreSQL soon stops. */
 const minFreeBytes = 16 * 1024 ** 2
 
 /**
- * `/healthz`: the process lives. `/readyz`: database, volume and archive store respond, the disk is not full, and the
+ * `/healthz`: the process runs. `/readyz`: database, volume and archive store respond, the disk is not full, and the
  * migrations and SQL functions that existed when the process started are applied (DESIGN §4). The process does not need
- * files that are written later; `svc migrate` applies them.
+ * migrations that are added later.
  */
 export async function healthRoutes(app: FastifyInstance, { config, db }: AppContext) {
   const schema = await readSchema(await findMigrationsDir(config))
@@ -42,7 +44,7 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
     return pending.length === 0 ? storeObstacle : `migrations to apply: ${pending.join(', ')}`
   }
 
-  /** Returns why archives cannot be read. A bucket can be unreachable while the folder DATA_DIR is fine. */
+  /** Returns why archives cannot be read, or null. A bucket can be unreachable while the folder DATA_DIR works. */
   async function findStoreObstacle(): Promise<string | null> {
     const reading = archives.readOwner().then(
       () => true,

@@ -3,8 +3,8 @@ import { type DestinationStream, pino } from 'pino'
 import type { Config } from '../config.ts'
 
 /**
- * Log lines are buffered: under load, a write for each line would be a fifth of the cost of a pull. They are written
- * within a tenth of a second, at exit, and at once after a fatal line.
+ * Log lines are buffered. Under load, one write per line would take a fifth of the time of a pull. The buffer is
+ * written every tenth of a second, at exit, and at once after a fatal line.
  */
 const gatheredLines = { dest: 2, sync: false, minLength: 16_000, periodicFlush: 100 }
 
@@ -26,8 +26,8 @@ export function openLog(level: Config['logLevel'], stream?: DestinationStream): 
 }
 
 /**
- * Makes Fastify log each request once, after its response. A second line, when the request arrives, would cost another
- * write and say nothing more.
+ * Makes Fastify log each request once, after its response. Another line when the request arrives would cost a second
+ * write and contain nothing more.
  */
 export function logResponsesOnly(): LogController {
   return Object.assign(new LogController(), {

@@ -8,7 +8,7 @@ import { countJobs, type JobCount } from '../jobs/job-rows.ts'
 /** Shorter than the usual timeout of a scrape. */
 const maxCountSeconds = 3
 
-/** Upper bounds in seconds: from a pull to an upload on a slow line. */
+/** Upper bounds in seconds. They cover a quick pull as well as an upload over a slow connection. */
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60]
 
 /**
@@ -52,7 +52,7 @@ export function measureRequests(app: FastifyInstance, { db }: AppContext): Regis
   return registry
 }
 
-/** Adds the background jobs of all processes, counted in the database. When it is down, they are left out. */
+/** Adds metrics of the background jobs of all processes. They are missing when the database does not respond. */
 function measureJobs(registry: Registry, db: Queryable): void {
   // One scrape reads both gauges at the same time: they share a statement.
   let counting: Promise<JobCount[]> | undefined

@@ -66,11 +66,11 @@ export async function restoreBackup(
         'The database is not empty. Restore into a new one; without DATABASE_URL, into an empty DATA_DIR.',
       )
     }
-    // The backup contains its files.
+    // The folder may be missing here, because the backup contains its files.
     if (config.isMigrationsDirGiven) await mkdir(config.migrationsDir, { recursive: true })
     const ours = await readSchema(await findMigrationsDir(config), builtInDir)
     const tar = extract()
-    // Before the first byte is written: an entry without a waiting reader is lost.
+    // Start to read before the first byte is written: an entry that no reader waits for is lost.
     const taken = takeEntries(tar, { client, config, ours })
     let damage: Error | null = null
     tar.on('error', (error: Error) => {
@@ -199,7 +199,7 @@ async function beginLoad(client: pg.Client, manifest: BackupManifest, backup: Sc
         const table = tables.get(name)
         if (!table || rowCounts.has(name)) throw new DamagedBackup(`the table ${name} does not belong there`)
         current = { name, stream: copyIn(client, table) }
-        // `write` and `once` below report an error. Without a listener, one in between would end the process.
+        // `write` and `once` below report errors. Without this listener, an error between them would end the process.
         current.stream.on('error', () => {})
       }
       const { stream } = current

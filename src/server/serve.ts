@@ -18,18 +18,20 @@ import { describeWalk } from './demo-walk.ts'
 import { letConnectionsEnd } from './drain.ts'
 import { openLog } from './log.ts'
 
-/** Running requests get half of it, the database the rest. Supervisors wait about as long. */
+/** The maximum duration of a stop. Running requests get half of it, and the database gets the rest. */
 const maxStopSeconds = 20
 /**
- * close-with-grace cannot distinguish npm's copy of a Ctrl-C from a second Ctrl-C, so SIGTERM and SIGINT have a
- * separate listener. A listener for SIGHUP would break nohup, and one for SIGSEGV and similar signals would hide a
- * crash.
+ * Signals that close-with-grace does not handle. It cannot distinguish npm's copy of a Ctrl-C from a second Ctrl-C, so
+ * SIGTERM and SIGINT have a separate listener. A listener for SIGHUP would break nohup, and one for SIGSEGV and similar
+ * signals would hide a crash.
  */
 const signalsLeftAlone: NonNullable<closeWithGrace.Options['skip']> = [
   ...(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2'] as const),
   ...(['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV'] as const),
 ]
-/** The terminal sends a Ctrl-C to npm and to svc, and npm forwards it. Within this time it is the same Ctrl-C. */
+/**
+ * The terminal sends a Ctrl-C to npm and to svc, and npm forwards it to svc. Signals within this time are one Ctrl-C.
+ */
 const sameSignalSeconds = 1
 
 /** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or go on. */
@@ -92,13 +94,13 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
   if (foreign > 0) log.error({ accounts: foreign }, explainMissingKey(config))
   const { dataDir } = config
   if (await lacksNewestArchive(db, await openOwnStore(db, config))) {
-    log.warn({ dataDir }, 'the newest archive is missing: svc verify-archives lists all missing archives')
+    log.warn({ dataDir }, 'the newest archive is missing: run svc verify-archives to list all missing archives')
   }
 }
 
 /**
- * Renders documents again, while the server already serves the stored ones: after a change of BASE_URL or of the
- * format of documents. Returns a function that stops it and waits for the document in progress.
+ * Renders documents again in the background after BASE_URL or the document format changed. Meanwhile the server serves
+ * the stored documents. Returns a function that stops the work and waits for the current document.
  */
 function renderInBackground(
   { db }: ChosenDatabase,
@@ -108,10 +110,10 @@ function renderInBackground(
   const stop = new AbortController()
   const running = rerenderDocuments(db, config.baseUrl, stop.signal).then(
     (rendered) => {
-      if (rendered.packages + rendered.repositories > 0) log.info(rendered, 'rendered documents anew')
+      if (rendered.packages + rendered.repositories > 0) log.info(rendered, 'documents rendered again')
     },
     (error: unknown) =>
-      log.error({ err: error }, 'could not render all documents anew: the next start continues'),
+      log.error({ err: error }, 'could not render all documents again: the next start continues'),
   )
   return async () => {
     stop.abort()
@@ -143,9 +145,8 @@ async function listen(app: FastifyInstance, { host, port }: Config): Promise<voi
 }
 
 /**
- * Watches for SIGTERM and SIGINT, which resolve `requested`, and for errors that nothing catches, which end the
- * process. A stop that takes too long ends with exit code 1, also during a start. So does a second signal. Call `end`
- * when the server has stopped.
+ * Resolves `requested` on SIGTERM or SIGINT. The process exits with code 1 on an uncaught error, on a second signal,
+ * and when a stop takes too long, also during a start. Call `end` when the server has stopped.
  */
 function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end: () => void } {
   let request = () => {}
@@ -156,7 +157,7 @@ function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end:
   const grace = closeWithGrace(options, async ({ err }) => {
     if (err) {
       // After an unexpected error the state is unknown. A supervisor restarts the server.
-      log.fatal(err, 'stopping at once, because of a bug')
+      log.fatal(err, 'unexpected error: the process exits at once')
       process.exit(1)
     }
     request()

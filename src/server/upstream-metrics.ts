@@ -9,7 +9,9 @@ export interface UpstreamMetrics {
   noteArchive: NonNullable<ArchiveMirrorContext['note']>
 }
 
-/** Adds the counters of upstreams to `/metrics`. Their label is a host that an administrator configured. */
+/**
+ * Adds the counters of upstreams to `/metrics`. Their label is the upstream's host, which an administrator configured.
+ */
 export function countUpstreams(registry: Registry): UpstreamMetrics {
   const requests = new Counter({
     name: 'svc_upstream_requests_total',

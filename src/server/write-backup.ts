@@ -25,7 +25,7 @@ import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { listArchivesAfter } from '../registry/tables/archives.ts'
 import { type BackupEnding, type BackupManifest, backupFormat } from './backup-file.ts'
 
-/** Rows are gzipped in pieces of about this size, because a tar entry begins with its size. */
+/** Rows are gzipped in pieces of about this size, because the size of a tar entry comes before its content. */
 const pieceBytes = 8 * 1024 * 1024
 /** This level takes a tenth of the time of gzip's default level, and produces a fifth more bytes. */
 const gzipLevel = 1
