@@ -36,7 +36,9 @@ Example:
 /** `svc application new`: registers an application by writing its seeding migration. */
 export function newCommand(): Command {
   return new Command('new')
-    .description('Register an application: write a migration that adds it, and print its client id and secret once.')
+    .description(
+      'Register an application: write a migration that adds it, and print its client id and secret once.',
+    )
     .requiredOption('--name <name>', 'at most 50 characters')
     .requiredOption('--website <url>', 'official website, at most 128 characters')
     .requiredOption('--redirect-uri <url>', 'URL to which the browser returns after the authorization')

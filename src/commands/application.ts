@@ -135,7 +135,9 @@ interface SetOptions extends JsonOptions {
 
 function setCommand(): Command {
   return new Command('set')
-    .description('Change an application at once, and write a migration for it. Tokens keep what was granted to them.')
+    .description(
+      'Change an application at once, and write a migration for it. Tokens keep what was granted to them.',
+    )
     .argument('<client_id>', 'as svc application list shows it')
     .option('--name <name>', 'at most 50 characters')
     .option('--description <text>', 'at most 350 characters; empty removes it')
@@ -184,7 +186,9 @@ async function readChanges(options: SetOptions): Promise<ApplicationChanges> {
 
 function deleteCommand(): Command {
   return new Command('delete')
-    .description('Delete an application with its authorizations and tokens at once, and write a migration for it.')
+    .description(
+      'Delete an application with its authorizations and tokens at once, and write a migration for it.',
+    )
     .argument('<client_id>', 'as svc application list shows it')
     .addOption(jsonOption())
     .action(async (clientId: string, options: JsonOptions) => {
@@ -201,7 +205,10 @@ function deleteCommand(): Command {
     })
 }
 
-const reasonOption = ['--reason <text>', 'the reason, for other administrators; at most 350 characters'] as const
+const reasonOption = [
+  '--reason <text>',
+  'the reason, for other administrators; at most 350 characters',
+] as const
 
 interface StatusOptions {
   reason?: string

@@ -21,7 +21,10 @@ export function archivesCommand(): Command {
 function copyCommand(): Command {
   return new Command('copy')
     .description('Copy all archives into another store, and compare each with its hash.')
-    .requiredOption('--to <store>', 'the URL of a bucket as in ARCHIVE_STORE, or the folder of a new DATA_DIR')
+    .requiredOption(
+      '--to <store>',
+      'the URL of a bucket as in ARCHIVE_STORE, or the folder of a new DATA_DIR',
+    )
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -95,11 +98,16 @@ async function copyArchives(from: ArchiveStore, to: ArchiveStore): Promise<Copie
 /** `svc collect-garbage`: removes the archives of deleted repositories, purged versions and failed uploads. */
 export function collectGarbageCommand(): Command {
   return new Command('collect-garbage')
-    .description('Remove archives that no version uses, and leftover files of uploads, after a day without use.')
+    .description(
+      'Remove archives that no version uses, and leftover files of uploads, after a day without use.',
+    )
     .option('--dry-run', 'only show how much would be removed')
     .option('--force', 'allow the removal of more than half of the archives')
     .addOption(jsonOption())
-    .addHelpText('after', '\nThe server does this once a day. You can run this command while the server runs.')
+    .addHelpText(
+      'after',
+      '\nThe server does this once a day. You can run this command while the server runs.',
+    )
     .action(async (options: { dryRun?: boolean; force?: boolean; json?: boolean }) => {
       const { dryRun: isDryRun = false, force: isForced = false } = options
       const { archives, temporaryFiles, bytes } = await withDatabase(async (db, config) =>
@@ -116,7 +124,9 @@ export function collectGarbageCommand(): Command {
 /** `svc verify-archives`: finds damaged archives and repairs nothing. Exits with 1 when it finds any. */
 export function verifyArchivesCommand(): Command {
   return new Command('verify-archives')
-    .description('Check every archive against its hash, and every version against its archive. It repairs nothing.')
+    .description(
+      'Check every archive against its hash, and every version against its archive. It repairs nothing.',
+    )
     .addOption(jsonOption())
     .addHelpText('after', '\nIt reads every archive. Exit code 1 means that there is a problem.')
     .action(async (options: { json?: boolean }) => {

@@ -83,7 +83,9 @@ function setCommand(): Command {
 
 function renameCommand(): Command {
   return new Command('rename')
-    .description('Rename a group. The URLs of its repositories change: clients and lock files need the new URLs.')
+    .description(
+      'Rename a group. The URLs of its repositories change: clients and lock files need the new URLs.',
+    )
     .argument('<group>', 'the name of the group')
     .argument('<new name>', 'lower-case letters and digits, with single . _ or - between them')
     .addOption(jsonOption())
@@ -99,7 +101,9 @@ function renameCommand(): Command {
 
 function deleteCommand(): Command {
   return new Command('delete')
-    .description('Delete a group that has no repositories. With --force it also deletes its repositories, permanently.')
+    .description(
+      'Delete a group that has no repositories. With --force it also deletes its repositories, permanently.',
+    )
     .argument('<group>', 'the name of the group')
     .option('--force', 'delete its repositories and all packages in them too')
     .addOption(jsonOption())

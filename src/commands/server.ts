@@ -34,7 +34,9 @@ export function migrateCommand(): Command {
       )
       const lines = [
         applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'Nothing to apply.',
-        ...(missing.length > 0 ? [`Warning: these applied migrations have no file here: ${missing.join(', ')}.`] : []),
+        ...(missing.length > 0
+          ? [`Warning: these applied migrations have no file here: ${missing.join(', ')}.`]
+          : []),
       ]
       printResult(options, { applied, missing }, lines.join('\n'))
     })

@@ -6,7 +6,7 @@ import { countGroups } from '../repositories/groups.ts'
 import { jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
 
-/** `svc system`: what `/admin` and `/admin/system` show. */
+/** `svc system`: prints what `/admin` and `/admin/system` show. */
 export function systemCommand(version: string): Command {
   return new Command('system')
     .description('Show the version, and the state of database, archive store, background jobs and disk.')

@@ -162,7 +162,11 @@ function withSettings(command: Command): Command {
     .option('--allow <patterns...>', 'offer only these (default: all)')
     .option('--deny <patterns...>', 'never offer these')
     .option('--exempt <patterns...>', 'the minimum age does not apply to these')
-    .option('--minimum-age <hours>', 'offer no version that is younger than this', wholeNumber('hours', 0, 87_600))
+    .option(
+      '--minimum-age <hours>',
+      'offer no version that is younger than this',
+      wholeNumber('hours', 0, 87_600),
+    )
     .option(
       '--position <number>',
       'svc asks upstreams with a lower position first (default: last)',

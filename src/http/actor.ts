@@ -4,7 +4,7 @@ import type { Actor } from '../database/database.ts'
 
 const maxUserAgentCharacters = 400
 
-/** Who acts with this request, for identity events. */
+/** Returns who acts with this request, for identity events. */
 export function actorOf(request: FastifyRequest, accountId: string | null, act?: Actor['act']): Actor {
   return {
     accountId,
@@ -16,18 +16,20 @@ export function actorOf(request: FastifyRequest, accountId: string | null, act?:
   }
 }
 
-/** The application that sends this request to an OAuth endpoint, for identity events. */
+/** Returns the application that sends this request to an OAuth endpoint, for identity events. */
 export function applicationActor(request: FastifyRequest): Actor {
   return { ...actorOf(request, null), via: 'application' }
 }
 
-/** The `User-Agent` header without control characters, at most 400 characters of it; null without one. */
+/** Returns the `User-Agent` header without control characters, cut to 400 characters. Null without one. */
 export function userAgentOf({ headers }: FastifyRequest): string | null {
   const sent = headers['user-agent']?.replace(/\p{Cc}/gu, ' ').trim()
   return sent ? Array.from(sent).slice(0, maxUserAgentCharacters).join('') : null
 }
 
-/** The client IP as PostgreSQL reads it. Null for anything else: a trusted proxy may write any text. */
+/**
+ * Returns the client IP in a format that PostgreSQL accepts. Null for other text: a trusted proxy can send anything.
+ */
 function ipOf({ ip }: FastifyRequest): string | null {
   const bare = ip.replace(/%.*$/, '')
   return isIP(bare) === 0 ? null : bare

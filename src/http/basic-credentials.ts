@@ -8,8 +8,8 @@ export interface BasicCredentials {
 }
 
 /**
- * Makes the scope read HTTP Basic credentials before its handlers: `basicCredentialsOf` returns them. It refuses nothing
- * by itself, because each scope has its own errors, and its own order in which it finds them.
+ * Makes the scope read HTTP Basic credentials before its handlers: `basicCredentialsOf` returns them. It rejects
+ * nothing itself, because each scope has its own errors and its own order of checks.
  */
 export async function readBasicCredentials(scope: FastifyInstance): Promise<void> {
   scope.decorateRequest('basicCredentials', null)
@@ -33,9 +33,9 @@ export async function readBasicCredentials(scope: FastifyInstance): Promise<void
   })
 }
 
-/** The HTTP Basic credentials of the request; null when it has none, or none that are well-formed. */
+/** Returns the HTTP Basic credentials of the request. Null when they are missing or not well-formed. */
 export function basicCredentialsOf(request: FastifyRequest): BasicCredentials | null {
   const credentials = request.getDecorator<BasicCredentials | null>('basicCredentials')
-  // Invalid UTF-8 became U+FFFD.
+  // The parser has replaced invalid UTF-8 by U+FFFD.
   return credentials && !/\ufffd/.test(credentials.username + credentials.password) ? credentials : null
 }

@@ -7,7 +7,7 @@ import type { Socket } from 'node:net'
  */
 export const requestTimeoutMilliseconds = 30_000
 
-/** How often an upload is checked, and how much must have arrived since the last time: 1 KiB a second. */
+/** The interval of checks of an upload, and the bytes that must arrive in it: 1 KiB per second. */
 const rateCheckMilliseconds = 30_000
 const minBytesPerCheck = 30 * 1024
 
@@ -26,7 +26,7 @@ const uploading = new WeakSet<Socket>()
 
 /**
  * Responds to a request that cannot be read, is too large or arrives too slowly. No handler sees such a request, so the
- * response has no error format of a scope, only a status line. A URL that is too long gets 414 (OAUTH 50).
+ * response has only a status, and no scope's error format. A URL that is too long gets 414 (OAUTH 50).
  */
 export function handleClientError(error: ReadError, socket: Socket): void {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && uploading.has(socket)) return
@@ -57,7 +57,7 @@ export function requireUploadRate(request: IncomingMessage): void {
   request.once('close', stop)
 }
 
-/** Sends a response without a body and closes the connection, also when the client continues to send. */
+/** Sends a status with its text, and closes the connection even if the client continues to send. */
 function sendStatus(socket: Socket, status: number): void {
   const reason = STATUS_CODES[status] ?? ''
   const headers = ['content-type: text/plain', `content-length: ${reason.length}`, 'connection: close']

@@ -13,13 +13,13 @@ export type CookieName = 'session' | 'visit' | 'step' | 'device' | 'notice' | 'p
 /** The settings that decide a cookie's name and flags. */
 export type CookieConfig = Pick<Config, 'baseUrl'>
 
-/** Returns the value of a cookie. Null when it is missing or cannot be one of svc. */
+/** Returns the value of a cookie. Null when it is missing or does not have the format of svc's cookies. */
 export function readCookie(request: FastifyRequest, config: CookieConfig, name: CookieName): string | null {
   const value = request.cookies[wireName(config, name)]
   return value !== undefined && /^[\w-]{43}$/.test(value) ? value : null
 }
 
-/** A signed text that the browser sent: a signature of 43 characters, and the text. Null for anything else. */
+/** Returns a signed text that the browser sent: 43 characters of signature, then the text. Null for anything else. */
 export function readSignedText(request: FastifyRequest, config: CookieConfig, name: 'notice'): string | null {
   const value = request.cookies?.[wireName(config, name)]
   return value !== undefined && /^[\w-]{43,2000}$/.test(value) ? value : null

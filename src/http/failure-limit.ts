@@ -2,7 +2,10 @@ import { createHash } from 'node:crypto'
 import ipaddr from 'ipaddr.js'
 import type { Queryable } from '../database/database.ts'
 
-/** The attempts of a subject in a window. The window starts with the first attempt. After it the count restarts. */
+/**
+ * The maximum attempts of a subject in a window. The window starts with the first attempt. After it, the count
+ * restarts.
+ */
 export interface AttemptLimit {
   /** The name of the subject, starting with its kind: `sign-in from 192.0.2.1`. Any length. */
   subject: string
@@ -11,9 +14,9 @@ export interface AttemptLimit {
 }
 
 /**
- * Counts one attempt against each subject, the broadest first, and stops at the first one over its limit. Returns for
- * how many seconds that subject is blocked; 0 when the attempt is allowed. Many attempts at once cannot pass together:
- * each gets its own count.
+ * Counts one attempt against each subject, the broadest first, and stops at the first one over its limit. Returns the
+ * seconds for which that subject is blocked, or 0 when the attempt is allowed. Concurrent attempts cannot all pass,
+ * because each gets its own count.
  */
 export async function countAttempt(db: Queryable, limits: readonly AttemptLimit[]): Promise<number> {
   const { rows } = await db.query<{ blockedSeconds: number }>({
@@ -65,7 +68,7 @@ function keyOf({ subject }: AttemptLimit): Buffer {
   return createHash('sha256').update(subject).digest()
 }
 
-/** Deletes counts whose window has ended. At most `limit`; returns how many. */
+/** Deletes at most `limit` counts whose window has ended. Returns how many it deleted. */
 export async function deleteExpiredAttempts(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from auth_failure

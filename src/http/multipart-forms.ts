@@ -12,8 +12,8 @@ interface MultipartBody {
 }
 
 /**
- * Lets the scope read forms with one file, whose fields `readForm` reads. Of a file that is larger than `maxFileBytes`,
- * one byte more than that is kept, which is enough to refuse it.
+ * Lets the scope read forms with one file, whose fields `readForm` reads. It keeps at most one byte more than
+ * `maxFileBytes`, which is enough to reject a larger file.
  */
 export function acceptMultipart(scope: FastifyInstance, { maxFileBytes }: { maxFileBytes: number }): void {
   scope.addContentTypeParser('multipart/form-data', ({ headers }: FastifyRequest, body: Readable) =>
@@ -58,7 +58,7 @@ async function readMultipart(body: Readable, contentType: string, fileSize: numb
     })
   } catch {
     fail()
-    // The rest is read, so that the browser gets to see the response.
+    // Read the rest of the body, so that the browser shows the response.
     body.unpipe()
     body.resume()
   }

@@ -35,7 +35,7 @@ export function takeNotice(
   return isOurs ? Buffer.from(encoded, 'base64url').toString() : null
 }
 
-/** 43 characters. Only who knows the session can make it. */
+/** Returns a signature of 43 characters. Computing it requires the session's cookie. */
 function sign(session: string, encoded: string): string {
   return createHmac('sha256', session).update(`notice:${encoded}`).digest('base64url')
 }

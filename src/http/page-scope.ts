@@ -8,8 +8,8 @@ import { PageError, PageRedirect } from './page-error.ts'
 import { nobody, page, type Visitor } from './pages.ts'
 
 /**
- * Makes a scope serve pages: cookies, forms, page headers with the given content security policy, errors as pages, and
- * no POST that another site has forged (DESIGN §8). `errorHandler` may handle an error before `showError` does.
+ * Makes a scope serve pages: with cookies, forms, page headers with the given content security policy, error pages, and
+ * a check for forged POSTs (DESIGN §8). `errorHandler` may handle an error before `showError` does.
  */
 export async function servePages(
   scope: FastifyInstance,
@@ -66,7 +66,7 @@ const titles: Record<number, string> = {
   403: 'Access denied',
   404: 'Not found',
   405: 'Method not allowed',
-  409: 'This does not fit the current state',
+  409: 'This conflicts with the current state',
   410: 'This no longer exists',
   413: 'Request too large',
   415: 'Unsupported content type',
@@ -109,7 +109,7 @@ export async function showPageError(error: PageError, reply: FastifyReply): Prom
   return errorPage(reply, visitor, contentOf(error))
 }
 
-/** After a failure of the server, no further query is sent to the database. */
+/** Returns the visitor for the menu. After a failure of the server, no further query is sent to the database. */
 async function visitorOf({ status }: PageError, { request, server }: FastifyReply): Promise<Visitor> {
   if (status >= 500) return nobody
   return (await server.findVisitor(request).catch(() => null)) ?? nobody

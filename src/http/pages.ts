@@ -48,7 +48,7 @@ export function page<Content extends object>(template: string): PageTemplate<Con
   }
 }
 
-/** Adds what all pages need: templates, compiled once, and the files that they link to. */
+/** Adds what all pages need: the compiled templates and the files that they link to. */
 export async function pages(
   app: FastifyInstance,
   { config, findVisitor }: { config: Config; findVisitor: FastifyInstance['findVisitor'] },
@@ -97,7 +97,9 @@ export function formatSize(bytes: number): string {
   return `${amount.toFixed(amount < 10 ? 1 : 0)} ${unit}`
 }
 
-/** A question before an act. Without the script it is a page; with it, the same form is shown in a dialog. */
+/**
+ * A question before an action. Without JavaScript it is a page. With JavaScript, the same form is shown in a dialog.
+ */
 export interface Confirmation {
   title: string
   explanation: string
@@ -113,7 +115,7 @@ export interface Confirmation {
   back: string
 }
 
-/** Shows a question before an act. */
+/** Shows a question before an action. */
 export const confirmationPage = page<Confirmation>('pages/confirmation')
 
 /** Names the Atom feed of a page in its headers, for programs that do not read the page (RFC 8288). */

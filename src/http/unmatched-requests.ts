@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 /**
- * Adds the routes of `addRoutes`. At each of their URLs, every other method gets 405 with an Allow header, before a body
- * is read. `refusal` makes the scope's own error; it may name the methods, as in that header.
+ * Adds the routes of `addRoutes`. At each of their URLs, every other method gets 405 with an Allow header, before a
+ * body is read. `refusal` creates the scope's own error from the value of that header.
  */
 export async function refuseOtherMethods(
   scope: FastifyInstance,
@@ -31,8 +31,8 @@ export async function refuseOtherMethods(
 }
 
 /**
- * Refuses every URL below the scope's prefix that has no route, before a body is read. These are routes and not a
- * not-found handler. Otherwise the pages' route `/:group/:name` would match these URLs.
+ * Rejects every URL below the scope's prefix that has no route, before a body is read. It adds routes instead of a
+ * not-found handler, because the pages' route `/:group/:name` would match these URLs first.
  */
 export function refuseOtherPaths(scope: FastifyInstance, refusal: () => Error): void {
   const refuse = async () => {

@@ -14,7 +14,7 @@ const activityPage = page<{
   repository: VisibleRepository
   events: (RegistryEvent & { sentence: string })[]
   isContinued: boolean
-  /** The event that the next page starts after; null on the last one. */
+  /** The cursor of the next page: an event id. Null on the last page. */
   next: string | null
 }>('pages/activity')
 
@@ -39,7 +39,7 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
   })
 }
 
-/** What was done, for the actions whose name does not say it. */
+/** The texts of actions whose name alone is unclear. */
 const sentences: Partial<Record<RegistryAction, string>> = {
   publish: 'published',
   delete: 'deleted',

@@ -6,7 +6,7 @@ interface Node {
 /** A member of a body, or a parameter, as the reference shows it. */
 export interface DescribedField {
   name: string
-  /** Such as `string`, `integer`, `one of a, b`, `list of Version`. */
+  /** For example `string`, `integer`, `one of a, b`, `list of Version`. */
   type: string
   isRequired: boolean
   description: string
@@ -33,7 +33,7 @@ export interface OperationGroup {
 
 const methods = ['get', 'put', 'post', 'patch', 'delete']
 
-/** Reads from an OpenAPI document what people look up: endpoints by section, with parameters, bodies and responses. */
+/** Returns the endpoints of an OpenAPI document by section, with parameters, bodies and responses. */
 export function describeOperations(document: Node): OperationGroup[] {
   const all = Object.entries(nodeOf(document['paths'])).flatMap(([path, operations]) =>
     methods.flatMap((method) => {
@@ -72,20 +72,20 @@ function describeOperation(document: Node, path: string, method: string, operati
         status,
         description: textOf(nodeOf(response)['description']),
         type: schema ? typeOf(schema) : '',
-        // Every error has the same form, which the page explains once.
+        // Every error has the same format, which the page explains once.
         fields: status.startsWith('2') ? fieldsOf(document, schema) : [],
       }
     }),
   }
 }
 
-/** The JSON schema of a request or a response; null without one. */
+/** Returns the JSON schema of a request or a response. Null without one. */
 function schemaOf(message: Node): Node | null {
   const json = nodeOf(message['content'])['application/json']
   return json === undefined ? null : nodeOf(nodeOf(json)['schema'])
 }
 
-/** The members of an object, or of the objects of a list. */
+/** Returns the members of an object, or of the objects in a list. */
 function fieldsOf(document: Node, schema: Node | null): DescribedField[] {
   if (!schema) return []
   const resolved = resolveSchema(document, schema)

@@ -26,7 +26,7 @@ import { findRepositoryByPath, type VisibleRepository } from '../repositories/re
 import { authorOf, managedGroup, type PagesContext, permittedRepository } from './permit.ts'
 
 const tokensPerPage = 50
-/** Repositories that the form offers as boxes. In a larger group the others are written into a field. */
+/** The maximum number of repositories with a check box. In a larger group, people type the names of the others. */
 const boxes = 100
 const maxChosen = 500
 
@@ -54,7 +54,7 @@ const tokenId = z.string().regex(/^\d{1,18}$/)
 const ListQuery = z.object({ after: text })
 const RevokeForm = z.object({ id: tokenId })
 
-/** A group or one of its repositories, for its admin. */
+/** The group or repository that the page manages. */
 interface Place {
   /** `acme` or `acme/php`. */
   path: string
@@ -90,7 +90,7 @@ interface Route {
   Params: PlaceRequest['params']
 }
 
-/** `/<group>/-/deploy-tokens` and `/<group>/<name>/-/deploy-tokens`: tokens that belong to a group and to no person. */
+/** `/<group>/-/deploy-tokens` and `/<group>/<name>/-/deploy-tokens`: tokens that belong to a group, not to a person. */
 export async function deployTokenPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
 
@@ -164,7 +164,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     return { path: repository.path, repository, target: { groupId: group.id, repositoryId: repository.id } }
   }
 
-  /** Makes a token. Returns a sentence when the form has a mistake. */
+  /** Creates a token. Returns a sentence when the form has a mistake. */
   async function makeToken(
     request: FastifyRequest,
     session: Session,
@@ -238,7 +238,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
   }
 }
 
-/** An admin of one repository revokes only tokens for this repository alone: others use the token elsewhere. */
+/** An admin of a repository may revoke only tokens for this repository alone. Other tokens are used elsewhere too. */
 function mayRevoke({ repository }: Place, { isForAll, repositories }: DeployToken): boolean {
   if (!repository) return true
   return !isForAll && repositories.length === 1 && repositories[0] === repository.path

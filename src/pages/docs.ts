@@ -15,7 +15,7 @@ import type { PagesContext } from './permit.ts'
 interface Section {
   id: string
   title: string
-  /** What it says, without its markup. */
+  /** The text of the section, without markup. */
   text: string
 }
 
@@ -29,7 +29,7 @@ export interface FoundSection {
   excerpt: string
 }
 
-/** More than this is not shown: more words find fewer. */
+/** The maximum number of sections that a search shows. People add words to find fewer. */
 const maxFound = 30
 const excerptCharacters = 160
 
@@ -37,7 +37,7 @@ const DocsQuery = z.object({ q: text })
 
 /** A file of docs/, rendered. */
 interface Document {
-  /** As in its URL: `nginx` for `docs/nginx.md`. */
+  /** The name in its URL: `nginx` for `docs/nginx.md`. */
   name: string
   title: string
   html: string
@@ -54,7 +54,7 @@ const docsPage = page<{
 const documentPage = page<{ documents: Document[]; document: Document }>('pages/document')
 const referencePage = page<{ groups: OperationGroup[] }>('pages/api-reference')
 
-/** `/docs`: the files of docs/, which ship with the program, and at `/docs/api` the description of the API. */
+/** `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the API reference. */
 export async function docsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const documents = await readDocuments()
   let reference: Promise<OperationGroup[]> | undefined
@@ -87,7 +87,7 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
   })
 }
 
-/** `docs/api.md` is the guide beside the reference, which has the URL `/docs/api`. */
+/** `/docs/api` is the URL of the API reference, so the guide `docs/api.md` gets another name. */
 const nameOf = (file: string) => (file === 'api.md' ? 'api-guide' : file.replace(/\.md$/, ''))
 
 async function readDocuments(): Promise<Document[]> {
@@ -120,7 +120,7 @@ export function renderDocsPage(name: string, text: string): Document {
       sections.push(section)
     }
   })
-  // A wide table or block scrolls by itself, also for people without a mouse.
+  // With `tabindex`, people without a mouse can scroll a wide table or code block.
   const html = markdown.renderer
     .render(tokens, markdown.options, {})
     .replaceAll('<pre>', '<pre tabindex="0">')
@@ -149,7 +149,7 @@ function textOf(token: Token | undefined): string {
   return (token?.children ?? []).map(({ content }) => content).join('')
 }
 
-/** The id that GitHub gives to a heading, with a number for a repeated one. */
+/** Returns the id that GitHub gives to a heading. A repeated id gets a number. */
 function idOf(words: string, known: Set<string>): string {
   const base = words
     .toLowerCase()

@@ -15,15 +15,15 @@ const groupPage = page<{
   group: VisibleGroup
   isAdmin: boolean
   repositories: ReachedRepository[]
-  /** The name that the next page starts after; null on the last one. */
+  /** The cursor of the next page: a name. Null on the last page. */
   next: string | null
 }>('pages/group')
 
 const GroupQuery = z.object({ after: text })
-/** What a group or a repository can be called. */
+/** The pattern of names of groups and repositories. */
 const name = /^[a-z0-9][a-z0-9._-]*$/
 
-/** `GET /<group>`: its repositories, as far as the visitor may see them. A slash at the end of a URL redirects. */
+/** `GET /<group>`: the repositories of a group that the visitor may see. A URL that ends with a slash redirects. */
 export async function groupPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
 
@@ -48,7 +48,7 @@ export async function groupPageRoutes(app: FastifyInstance, context: AppContext)
   app.get<{ Params: { group: string; name?: string } }>('/:group/:name/', redirectWithoutSlash)
 }
 
-/** Only for names: a path such as `//example.com/` must not become a redirect to another host. */
+/** Redirects only valid names: `//example.com/` must not become a redirect to another host. */
 async function redirectWithoutSlash(
   { params, url }: FastifyRequest<{ Params: { group: string; name?: string } }>,
   reply: FastifyReply,

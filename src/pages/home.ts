@@ -39,7 +39,7 @@ const dashboardPage = page<
     hasMoreGroups: boolean
     events: (PackageEvent & { sentence: string })[]
     expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
-    /** False: the account has no token that works. */
+    /** Whether the account has a valid token. */
     hasToken: boolean
     /** The people who can give access. Empty when the account has a repository. */
     administrators: string[]

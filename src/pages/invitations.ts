@@ -24,7 +24,7 @@ const InvitationForm = z.object({
 })
 const WithdrawalForm = z.object({ id: z.string().regex(/^\d{1,18}$/) })
 
-/** Where people are invited to: a group, or the whole server. */
+/** The target of invitations: a group, or the whole server. */
 interface Place {
   group: { id: string; name: string } | null
 }
@@ -78,7 +78,7 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
   })
 }
 
-/** `/admin/invitations`: all invitations, for site administrators; new ones lead to an account without a group. */
+/** `/admin/invitations`: all invitations, for site administrators. New ones are for accounts without a group. */
 export async function siteInvitationRoutes(
   app: FastifyInstance,
   context: AppContext & { sessionOf: (request: FastifyRequest) => Session },
@@ -129,12 +129,12 @@ function invitationPages({ config, db }: AppContext) {
       const refuse = (status: number, problem: string) =>
         list(reply.code(status), session, place, { after: '', form, problem })
       if (group === null && config.signUp === 'closed') {
-        return refuse(403, 'SIGN_UP is closed: administrators make accounts.')
+        return refuse(403, 'SIGN_UP is closed: only administrators can create accounts.')
       }
       const blockedSeconds = await countInvitation(db, session.account.id)
       if (blockedSeconds > 0) {
         reply.header('retry-after', `${blockedSeconds}`)
-        return refuse(429, 'You have invited many people today. Go on tomorrow.')
+        return refuse(429, 'You have reached the limit of invitations for today. Try again tomorrow.')
       }
       const email = form.email || null
       const target = group && { groupId: group.id, role: form.role }
@@ -151,7 +151,7 @@ function invitationPages({ config, db }: AppContext) {
         if (rule === null) throw error
         return refuse(400, describeRule(rule))
       }
-      leaveNotice(request, reply, config, `A mail to ${email} is on its way.`)
+      leaveNotice(request, reply, config, `A mail to ${email} is being sent.`)
       return reply.redirect(urlOf(place), 303)
     },
 
@@ -159,7 +159,7 @@ function invitationPages({ config, db }: AppContext) {
       const { id } = readForm(WithdrawalForm, request)
       const actor = actorOf(request, session.account.id)
       if (!(await withdrawInvitation(db, actor, id, place.group?.id ?? null))) throw pageNotFound()
-      leaveNotice(request, reply, config, 'The invitation was withdrawn. Its link does not work any more.')
+      leaveNotice(request, reply, config, 'The invitation was withdrawn. Its link no longer works.')
       return reply.redirect(urlOf(place), 303)
     },
   }

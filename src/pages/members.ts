@@ -32,7 +32,7 @@ interface ShownMember {
   username: string
   displayName: string
   role: Role
-  /** The role that is changed here; null for a member of the group on a repository's page. */
+  /** The role that this page can change. Null on a repository's page for members of the group. */
   ownRole: Role | null
 }
 
@@ -127,7 +127,7 @@ export async function membersRoutes(app: FastifyInstance, context: PagesContext)
     if (isRequired && !hasFactor(await findFactors(db, session.account.id))) {
       throw new PageError(
         409,
-        'Add a second factor to your own account first. You would lose your own role here.',
+        'Add a second factor to your own account first. Otherwise you would lose your role in this group.',
       )
     }
     await requireFactorOfMembers(db, authorOf(request, session), group, isRequired)

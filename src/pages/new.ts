@@ -14,7 +14,7 @@ import { insertRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { managedGroup } from './permit.ts'
 
-/** As many groups as are suggested; others can be typed. */
+/** The maximum number of groups that are suggested. People can type others. */
 const maxSuggested = 200
 
 const newGroupPage = page<{ name: string; problem: string | null }>('pages/new-group')
@@ -86,7 +86,7 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
   }
 }
 
-/** The rule of the schema that refuses an insertion, as a sentence; null when it succeeds. */
+/** Runs an insertion. Returns null, or a sentence about the rule of the schema that it breaks. */
 async function whyRefused(insert: () => Promise<unknown>): Promise<string | null> {
   try {
     await insert()

@@ -48,7 +48,7 @@ interface Route {
   Params: { group: string; name: string; vendor: string; package: string }
 }
 
-/** `…/packages/<vendor>/<package>/-/advisories`: who may push warns, and an admin withdraws a warning (DESIGN §6). */
+/** `…/-/advisories`: people who may push publish advisories, and admins withdraw them (DESIGN §6). */
 export async function packageAdvisoryRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db, changes } = context
   const url = '/:group/:name/packages/:vendor/:package/-/advisories'
@@ -140,9 +140,9 @@ export async function packageAdvisoryRoutes(app: FastifyInstance, context: Pages
 
 const problems = {
   title: 'Give a title of at most 255 characters.',
-  affected_versions: 'The affected versions are a version constraint, such as <1.2.3 or ^2.0.',
-  cve: 'A CVE is named such as CVE-2026-12345.',
-  link: 'The link is an http or https URL.',
+  affected_versions: 'The affected versions must be a version constraint, such as <1.2.3 or ^2.0.',
+  cve: 'A CVE must be written as CVE-2026-12345.',
+  link: 'The link must be an http or https URL.',
   severity: 'Choose one of the severities.',
 } as const satisfies Record<keyof typeof AdvisoryDraft.shape, string>
 

@@ -16,8 +16,8 @@ interface BadgeRoute {
 }
 
 /**
- * `…/-/badge/{version,downloads,license}.svg`: images for READMEs elsewhere, of public repositories only. Other sites
- * load them without credentials, so that a private repository is as if it did not exist.
+ * `…/-/badge/{version,downloads,license}.svg`: images for READMEs on other sites. Other sites load them without
+ * credentials, so only public repositories have them; private ones get 404.
  */
 export async function badgeRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get<BadgeRoute>(`${packagePath}/-/badge/:badge`, async (request, reply) => {

@@ -41,12 +41,12 @@ interface VersionAct {
   button: string
   done: (version: string) => string
   asksReason?: true
-  /** Requests another proof of the person when the last one is old. */
+  /** Whether the person must confirm their identity when the last confirmation is old. */
   isSensitive?: true
   run: (pool: PagesContext['changes'], change: VersionChange, reason: string) => Promise<void>
 }
 
-/** The roles are those of the API: who may push can warn, and removing a warning needs an admin (DESIGN §6). */
+/** The roles are those of the API: people who may push can quarantine, and only admins can release (DESIGN §6). */
 const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', VersionAct> = {
   delete: {
     act: 'deletePackage',
@@ -94,8 +94,8 @@ const AbandonForm = z.object({
 })
 
 /**
- * `…/packages/<vendor>/<package>/-/versions`: the versions, and for members what they can do with each; abandoning too.
- * Deleted versions are listed for those who may publish.
+ * `…/packages/<vendor>/<package>/-/versions`: the versions of a package and the changes that members can make. Its form
+ * also marks a package as abandoned. People who may publish also see deleted versions.
  */
 export async function packageChangeRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db, changes } = context
@@ -172,7 +172,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
     const { abandoned, replacement } = readForm(AbandonForm, request)
     const isAbandoned = abandoned === 'yes'
     if (isAbandoned && replacement !== '' && (!isPackageName(replacement) || replacement === about.name)) {
-      throw new PageError(400, 'The replacement is the name of another package, such as acme/greeter.')
+      throw new PageError(400, 'The replacement must be the name of another package, such as acme/greeter.')
     }
     const change = changeOf(request, session, repository, about)
     await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))

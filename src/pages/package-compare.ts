@@ -27,16 +27,16 @@ import {
   refuseQuarantined,
 } from './package-view.ts'
 
-/** The paths of one kind that a page shows. */
+/** The maximum number of paths of one kind on a page. */
 const maxPaths = 150
 const maxFields = 150
 const maxValueCharacters = 150
 
-/** A value of composer.json that two versions have differently. */
+/** A value of composer.json that differs between two versions. */
 interface ChangedField {
   /** Such as `require.acme/lib`. */
   field: string
-  /** As JSON. Null when the version does not have it. */
+  /** The value as JSON. Null when the version does not have it. */
   before: string | null
   after: string | null
 }
@@ -91,7 +91,7 @@ export async function compareRoutes(
   async function manifestOf(version: DescribedVersion): Promise<JsonObject | null> {
     const file = (await filesOf(archives, version)).find(({ path }) => path === 'composer.json')
     const bytes = file && (await readingArchive(() => archives.read(version.sha256, file, maxManifestBytes)))
-    // The upload was refused unless this is a JSON object.
+    // Every published composer.json is a JSON object. Uploads without one are rejected.
     const manifest: unknown = bytes ? JSON.parse(bytes.toString('utf8')) : null
     return isJsonObject(manifest) ? manifest : null
   }
@@ -117,7 +117,7 @@ function compareFields(before: JsonObject, after: JsonObject): ChangedField[] {
   })
 }
 
-/** Returns the values of two levels as JSON, by their paths. */
+/** Returns the values of the first two levels as JSON, by their paths. */
 function flatten(manifest: JsonObject): Map<string, string> {
   const fields = Object.entries(manifest).flatMap(([key, value]): [string, Json][] =>
     isJsonObject(value) && Object.keys(value).length > 0

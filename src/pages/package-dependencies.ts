@@ -21,7 +21,7 @@ import {
 } from './package-view.ts'
 
 const dependentsPerPage = 50
-/** The links of one kind that a page shows. */
+/** The maximum number of links of one kind on a page. */
 const maxLinks = 300
 
 const dependenciesPage = page<

@@ -40,7 +40,7 @@ export async function downloadRoutes(
       'content-disposition': `attachment; filename="${fileName}"`,
       'content-length': size,
     }
-    // Reading the whole archive for a HEAD would be for nothing.
+    // A HEAD request needs no bytes of the archive.
     if (request.method === 'HEAD') return reply.headers(headers).send()
     const opened = await readingArchive(() => store.read(sha256))
     if (opened?.size === size) return reply.headers(headers).send(opened.bytes)

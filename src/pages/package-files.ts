@@ -23,12 +23,12 @@ import {
   refuseQuarantined,
 } from './package-view.ts'
 
-/** The names of a directory that a page shows. */
+/** The maximum number of names of a directory on a page. */
 const namesPerPage = 300
 /** Larger files are not shown. */
 const maxTextBytes = 1024 * 1024
 const maxImageBytes = 2 * 1024 * 1024
-/** The escaped text of a file that a page shows. */
+/** The maximum size of the escaped text of a file on a page. */
 const maxShownBytes = 72 * 1024
 
 /** A file as its page shows it. */
@@ -66,8 +66,8 @@ const FilesQuery = z.object({
 const RawQuery = z.object({ version: text, path: text })
 
 /**
- * `…/-/files`: the files of a version's archive. Text is always escaped into a page. Only images have a URL of their
- * own, `…/-/files/image`, and they are sandboxed: no file of an archive runs in the origin of this server.
+ * `…/-/files`: the files of a version's archive. Text is always escaped into a page. Only images have their own URL,
+ * `…/-/files/image`. They are sandboxed, so no file of an archive runs in the origin of this server.
  */
 export async function fileRoutes(
   app: FastifyInstance,
@@ -148,7 +148,9 @@ function decodeText(bytes: Buffer): string | null {
   }
 }
 
-/** Returns as many whole lines as fit on a page, from a line on. A line that is too long for a page is cut. */
+/**
+ * Returns as many whole lines as fit on a page, beginning with `firstLine`. A line that is too long for a page is cut.
+ */
 function partOf(content: string, firstLine: number): { text: string; nextLine: number | null } {
   const lines = content.split('\n')
   const shown: string[] = []
@@ -179,7 +181,7 @@ const imageTypes: Record<string, { type: string; begins: (bytes: Buffer) => bool
   '.webp': { type: 'image/webp', begins: (bytes) => /^RIFF.{4}WEBP$/s.test(bytes.toString('latin1', 0, 12)) },
   '.jpg': { type: 'image/jpeg', begins: startsWith('\xff\xd8\xff') },
   '.jpeg': { type: 'image/jpeg', begins: startsWith('\xff\xd8\xff') },
-  // Images of pages run no scripts, and the policy of the response sandboxes an SVG that is opened by itself.
+  // An SVG in a page runs no scripts. When it is opened directly, the policy of the response sandboxes it.
   '.svg': { type: 'image/svg+xml', begins: (bytes) => /^\ufeff?\s*</.test(bytes.toString('utf8', 0, 100)) },
 }
 

@@ -21,7 +21,7 @@ export interface PackageRoute {
 
 /** A package as one reader sees it. */
 export interface PackageView {
-  /** Null for a visitor. */
+  /** Null when the reader is not signed in. */
   session: Session | null
   repository: VisibleRepository
   about: PackageSummary
@@ -61,7 +61,7 @@ export function refuseQuarantined({ session, repository }: PackageView, version:
   throw new PageError(403, `Version ${version.version} is quarantined, so its files are not shown.`)
 }
 
-/** Reads from the archive store. An archive that is damaged, or a store that is down, becomes an error page. */
+/** Reads from the archive store. Throws an error page for a damaged archive and for an unreachable store. */
 export async function readingArchive<T>(reading: () => Promise<T>): Promise<T> {
   try {
     return await reading()
@@ -75,7 +75,7 @@ export async function readingArchive<T>(reading: () => Promise<T>): Promise<T> {
   }
 }
 
-/** How many versions a field offers. Others are typed. */
+/** The maximum number of versions that a field offers. People can type others. */
 const offeredVersions = 50
 
 /** Lists the newest versions, for a field that chooses one. */

@@ -22,7 +22,7 @@ import {
   packagePath,
 } from './package-view.ts'
 
-/** How many days the chart shows, and how many versions. */
+/** The number of days, and of versions, in the charts. */
 const chartDays = 30
 const chartVersions = 12
 
@@ -38,7 +38,7 @@ const packagePage = page<
     offered: ListedVersion[]
     manifest: ManifestSummary
     advisories: number
-    /** Where the replacement of an abandoned package is found. Null when it is not. */
+    /** The package that replaces an abandoned one. Null when it is not found. */
     replacement: FoundRequirement | null
     readme: RenderedReadme
     /** Downloads of the package by day. */
@@ -97,7 +97,7 @@ export async function packagePageRoutes(
   }
 }
 
-/** Gives links and images of the README the URLs of files of its version. */
+/** Makes links and images of the README point to the files of its version. */
 function withFiles(
   readme: RenderedReadme,
   { repository, about }: PackageView,

@@ -13,7 +13,7 @@ import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
 import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 
-/** The parts that the pages need. */
+/** The context of the pages. */
 export interface PagesContext extends AppContext {
   readmes: ReadmeRenderer
   /** A separate small pool for changes of packages, which wait for locks. */
@@ -57,7 +57,7 @@ export function authorOf({ ip }: FastifyRequest, session: Session): Author {
   return { accountId: session.account.id, token: null, address: ip }
 }
 
-/** Runs a change of a package. What the registry refuses becomes an error page. */
+/** Runs a change of a package. Errors of the registry become error pages. */
 export async function changing<T>(change: () => Promise<T>): Promise<T> {
   try {
     return await change()

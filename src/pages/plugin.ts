@@ -68,7 +68,9 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
   })
 }
 
-/** The new URL of a page below the old name of a repository. Null when there is no such repository to see. */
+/**
+ * Returns the new URL of a page below the old name of a repository. Null when the visitor may see no such repository.
+ */
 async function findRenamed(
   context: PagesContext,
   error: FastifyError,

@@ -19,7 +19,7 @@ import { findVisibleRepository, registryUrl, type VisibleRepository } from '../r
 
 const packagesPerPage = 50
 const mirrorsPerPage = 200
-/** A list by downloads or by change is read from its beginning, so it ends here. */
+/** The maximum offset of lists by downloads or by change, because the database reads them from their beginning. */
 const maxSkipped = 1_000
 
 const sorts = ['name', 'updated', 'downloads'] as const
@@ -31,12 +31,12 @@ const repositoryPage = page<{
   repository: VisibleRepository
   mayPush: boolean
   packages: ListedPackage[]
-  /** Packages of upstreams, and names that wait for approval; the first ones. */
+  /** The first packages of upstreams, and the first names that wait for approval. */
   mirrored: ListedMirror[]
   search: string
   sort: Sort
   sorts: readonly Sort[]
-  /** What the next page starts after: a name, or how many packages come before it. Null on the last page. */
+  /** The cursor of the next page: a name, or the number of packages before it. Null on the last page. */
   next: string | null
   setUp: SetUp
 }>('pages/repository')

@@ -8,7 +8,7 @@ import { nobody, page } from '../http/pages.ts'
 import { type FoundPackage, searchAllPackages } from '../registry/tables/found-packages.ts'
 import { type ReachedRepository, searchRepositories } from '../repositories/reached.ts'
 
-/** More than this is not listed: a longer word finds fewer. */
+/** The maximum number of results. A longer search text finds fewer. */
 const maxFound = 50
 
 const searchPage = page<{

@@ -9,7 +9,7 @@ import {
 import { RegistryError } from '../registry/errors.ts'
 import { receiveMultipart } from '../registry/protocol/multipart.ts'
 
-/** The body of an upload form: what was read of it. */
+/** The parts of an upload form that were read. */
 export interface ReceivedForm {
   form: Map<string, string[]>
   archive: ReceivedArchive | null
@@ -17,7 +17,7 @@ export interface ReceivedForm {
   problem: RegistryError | null
 }
 
-/** Streams the file to disk, once the form has proven that it comes from a page of this server. */
+/** Streams the file to disk, after the form has proven that it comes from a page of this server. */
 export async function receiveForm(
   { archives, config }: { archives: ArchiveStore; config: Config },
   request: FastifyRequest,

@@ -11,9 +11,9 @@ import { checkManifest, type PublishTarget } from '../registry/publish-archive.t
 import { findTakenVersion } from '../registry/tables/versions.ts'
 import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
 
-/** What would be published, or why not. */
+/** The result of checking an upload: what would be published, or why it cannot be. */
 export interface Preview {
-  /** As the person asked for it, or as composer.json or the file name suggests it; '' when none does. */
+  /** The version that the person chose, or a suggestion from composer.json or the file name. '' without one. */
   version: string
   packageName: string | null
   judged: JudgedArchive
@@ -21,17 +21,17 @@ export interface Preview {
   target: PublishTarget | null
   manifest: Manifest | null
   problem: RegistryError | null
-  /** True: the same bytes are published already. */
+  /** Whether the same bytes are already published. */
   isRepeated: boolean
 }
 
-/** Why an archive or a version is refused, with help. */
+/** The reason why an archive or a version is rejected, with help. */
 export interface Refusal {
   message: string
   details: readonly string[]
 }
 
-/** Returns what would be published. Refusals that depend on what is published already are added by `addRefusals`. */
+/** Returns what would be published. `addRefusals` adds problems that depend on published packages. */
 export function previewOf(
   repositoryId: string,
   judged: JudgedArchive,
@@ -56,7 +56,7 @@ export function previewOf(
   })
 }
 
-/** Adds the refusals that depend on the repository: the version exists, or the vendor comes from an upstream. */
+/** Adds problems of the repository: the version exists already, or the vendor comes from an upstream. */
 export async function addRefusals(
   db: Queryable,
   preview: Preview,
@@ -79,7 +79,7 @@ export async function addRefusals(
 
 /** Returns a refusal as the pages show it. */
 export function refusalOf({ errmsg, warning, details }: RegistryError): Refusal {
-  // The endpoint repeats its warning among the details.
+  // `details` may contain the warning too.
   const help = [...new Set([...(warning ? [warning] : []), ...details])]
   return { message: `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`, details: help }
 }

@@ -37,9 +37,9 @@ import { authorOf, type PagesContext, permittedRepository } from './permit.ts'
 import { type ReceivedForm, receiveForm } from './upload-form.ts'
 import { addRefusals, type Preview, previewOf, type Refusal, refusalOf } from './upload-preview.ts'
 
-/** The unpublished uploads of one account have at most so many times the bytes of the largest archive. */
+/** The unpublished uploads of an account may take this many times MAX_ARCHIVE_BYTES. */
 const maxArchivesOfBytes = 10
-/** Checks of archives at once. Each blocks the event loop for slices of time, beside those of the registry. */
+/** The maximum number of concurrent checks. Each blocks the event loop for short times, like those of the registry. */
 const maxJudgedAtOnce = 2
 
 const uploadPage = page<{
@@ -59,7 +59,7 @@ const previewPage = page<{
   entryCount: number
   inflatedBytes: number
   warnings: readonly string[]
-  /** True: the same bytes are published already. */
+  /** Whether the same bytes are already published. */
   isRepeated: boolean
   problem: Refusal | null
 }>('pages/upload-preview')
@@ -72,9 +72,9 @@ interface Route {
 }
 
 /**
- * `/<group>/<name>/-/upload`: publishing in the browser. A zip is uploaded and kept; its page shows what would be
- * published, for the version that the person chooses; then it is published by the rules of the upload endpoint. Between
- * the two, the archive store has the bytes and the database the rest, so that any process can continue.
+ * `/<group>/<name>/-/upload`: publishing in the browser. The person uploads a zip. A page then shows what would be
+ * published for the chosen version. Publishing follows the rules of the upload endpoint. Until then, the archive store
+ * keeps the bytes and the database keeps the rest, so any process can continue.
  */
 export async function uploadPageRoutes(
   app: FastifyInstance,
@@ -96,7 +96,7 @@ export async function uploadPageRoutes(
     scope.addContentTypeParser('multipart/form-data', (request: FastifyRequest) =>
       receiveForm(context, request),
     )
-    // A form that is refused after its file was received leaves no file behind.
+    // Delete the received file of a form that is rejected later.
     scope.addHook('onResponse', async ({ body }) => {
       const archive = (body as Partial<ReceivedForm> | undefined)?.archive
       if (archive) await discardArchive(archive)
@@ -104,7 +104,7 @@ export async function uploadPageRoutes(
     scope.post<Route>(
       url,
       {
-        // Before the body is read: who may not publish sends no archive.
+        // Check permissions before the body is read, so that people without them upload no archive.
         onRequest: async (request, reply) => {
           const session = await readSession(context, request)
           if (!session) return redirectToSignIn(context, request, reply, uploadUrl(request.params))
@@ -132,7 +132,7 @@ export async function uploadPageRoutes(
           return showForm(reply.code(error.status), session, repository, refusalOf(error))
         }
         const { sha256, size } = archive
-        // The bytes are durable before the row names them, and the row before the browser hears of it.
+        // Store the bytes before the row that names them, and commit the row before the browser gets the response.
         await archives.keep(archive)
         const id = await transaction(db, async (tx) => {
           await lockUploads(tx, session.account.id)
@@ -219,7 +219,7 @@ export async function uploadPageRoutes(
     )
   }
 
-  /** Reads an upload from the store into a temporary file, as an upload endpoint has it, and checks it again. */
+  /** Copies an upload from the store into a temporary file, as the upload endpoint receives it, and checks it again. */
   async function withArchive<T>(
     { sha256, size }: BrowserUpload,
     work: (received: ReceivedArchive, judged: JudgedArchive) => Promise<T>,

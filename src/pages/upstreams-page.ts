@@ -22,21 +22,21 @@ export interface UpstreamFields {
   url: string
   name: string
   mode: UpstreamMode
-  /** Patterns, one a line; so are `deny` and `exempt`. */
+  /** Patterns, one per line, as in `deny` and `exempt`. */
   allow: string
   deny: string
   exempt: string
   minimumAgeHours: number
-  /** Empty: last. */
+  /** Empty for the last position. */
   position: number | ''
 }
 
-/** A refused input. Its form is shown again with the reason. */
+/** A rejected input. Its form is shown again with the reason. */
 export interface RefusedForm {
   form: 'add' | 'set' | 'request' | 'approve' | 'claim' | 'other'
   problem: string
   upstream?: UpstreamFields
-  /** The packages or the vendor of the other forms. */
+  /** The packages or the vendor that were entered in another form. */
   entered?: string
 }
 
@@ -57,10 +57,10 @@ const upstreamsPage = page<{
   mayRequest: boolean
   hasUpstreams: boolean
   mirrored: ListedMirror[]
-  /** Names that wait for approval; the first ones. */
+  /** The first names that wait for approval. */
   waiting: ListedMirror[]
   search: string
-  /** The name that the next page starts after; null on the last one. */
+  /** The cursor of the next page: a name. Null on the last page. */
   next: string | null
   /** Null for people who are not admins. */
   upstreams: { upstream: Upstream; fields: UpstreamFields }[] | null

@@ -46,22 +46,22 @@ const PackageForm = z.object({ package: trimmed })
 const VendorForm = z.object({ vendor: trimmed, exceptions: text, force: text })
 const VendorQuery = z.object({ vendor: text })
 
-/** As in the API. */
+/** The limit is the same in the API. */
 const maxApprovals = 1000
 
 interface Route {
   Params: { group: string; name: string }
 }
 
-/** An admin's or another person's change, after the permission check. */
+/** A request of a signed-in person, after the permission check. */
 interface Visit {
   request: FastifyRequest<Route>
   reply: FastifyReply
   session: Session
   repository: VisibleRepository
-  /** The parts that a change of upstreams or packages needs. */
+  /** The repository and the author of a change. */
   change: { repositoryId: string; author: Author }
-  /** The page's own URL. */
+  /** The URL of the page. */
   home: string
 }
 
@@ -198,7 +198,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     })
   }
 
-  /** Makes a change and leaves its sentence as a notice. What the registry refuses is shown at the form. */
+  /** Makes a change and leaves its sentence as a notice. Errors of the registry are shown at the form. */
   async function changing(
     { request, reply, session, repository, home }: Visit,
     refused: Omit<RefusedForm, 'problem'>,
@@ -234,7 +234,7 @@ function readUpstreamForm(request: FastifyRequest) {
   return { fields, settings }
 }
 
-/** Patterns have spaces in their constraints, so only a line ends one. */
+/** The constraint of a pattern may contain spaces, so only a line end separates patterns. */
 function linesOf(value: string): string[] {
   const lines = value.split(/[\r\n]+/).map((line) => line.trim())
   return lines.filter((line) => line !== '')

@@ -94,7 +94,10 @@ async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseL
   if (foreign > 0) log.error({ accounts: foreign }, explainMissingKey(config))
   const { dataDir } = config
   if (await lacksNewestArchive(db, await openOwnStore(db, config))) {
-    log.warn({ dataDir }, 'the newest archive is missing: run svc verify-archives to list all missing archives')
+    log.warn(
+      { dataDir },
+      'the newest archive is missing: run svc verify-archives to list all missing archives',
+    )
   }
 }
 

@@ -76,10 +76,13 @@ describe('svc token', () => {
       'A token’s name must not contain control characters.',
     ],
     ['token create ann --name laptop --scope repo-code:r', 'The account already has a token with this name.'],
-    ['token create ann --name x --scope repo-code:r --resource-scope specified', 'need each other'],
+    [
+      'token create ann --name x --scope repo-code:r --resource-scope specified',
+      'together with --repository',
+    ],
     [
       'token create ann --name x --scope repo-code:r --resource-scope all --repository a/b',
-      'need each other',
+      'together with --repository',
     ],
     ['token create ann --name x --scope repo-code:r --repository no/no', 'There is no repository "no/no".'],
     ['token create ann --name x --scope repo-code:r --expires-in-days 0', 'from 1 to 3650, or never'],

@@ -123,10 +123,10 @@ describe('…/-/advisories', () => {
   it.each([
     [{ title: '' }, 'Give a title of at most 255 characters.'],
     [{ title: 'x'.repeat(256) }, 'Give a title of at most 255 characters.'],
-    [{ affected_versions: '' }, 'The affected versions are a version constraint'],
-    [{ affected_versions: 'not > a < constraint' }, 'The affected versions are a version constraint'],
-    [{ cve: 'CVE-1' }, 'A CVE is named such as CVE-2026-12345.'],
-    [{ link: 'javascript:alert(1)' }, 'The link is an http or https URL.'],
+    [{ affected_versions: '' }, 'The affected versions must be a version constraint'],
+    [{ affected_versions: 'not > a < constraint' }, 'The affected versions must be a version constraint'],
+    [{ cve: 'CVE-1' }, 'A CVE must be written as CVE-2026-12345.'],
+    [{ link: 'javascript:alert(1)' }, 'The link must be an http or https URL.'],
     [{ severity: 'worst' }, ''],
   ])('refuses %j by the rules of the API', async (wrong, sentence) => {
     const { send, events } = await aMaintainer('developer')

@@ -26,7 +26,7 @@ interface Route {
   Params: { username: string }
 }
 
-/** `/admin/accounts/<username>/{details,reset-link,verification-link,delete}`: what commands change of an account. */
+/** `/admin/accounts/<username>/{details,reset-link,verification-link,delete}`: changes that commands can make too. */
 export async function accountEditingRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { config, db, sessionOf } = context
 
@@ -37,7 +37,7 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
     const changes = {
       username: form.username,
       displayName: form.display_name,
-      // The same address stays verified.
+      // An unchanged email stays verified.
       ...(email !== about.email && { email }),
     }
     const actor = actorOf(request, sessionOf(request).account.id)
@@ -91,7 +91,7 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
     if (outcome === 'refused') {
       return refuseDeletion(
         409,
-        `It is the only admin of ${groups.join(', ')}. Choose what happens to the groups.`,
+        `This account is the only admin of ${groups.join(', ')}. Choose what happens to the groups.`,
       )
     }
     return goOn(context, reply, '/admin/accounts', `The account ${username} is deleted.`)

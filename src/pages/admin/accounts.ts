@@ -54,14 +54,14 @@ const UnlinkForm = z.object({ issuer: text })
 const accountsPage = page<{
   accounts: AccountDetails[]
   search: string
-  /** True when the list starts after another page. */
+  /** Whether this is not the first page of the list. */
   isContinued: boolean
-  /** The username that the next page starts after; null on the last one. */
+  /** The cursor of the next page: a username. Null on the last page. */
   next: string | null
   form: z.output<typeof NewAccountForm>
   problem: string | null
 }>('admin/accounts')
-/** A refused form of an account's page, with the reason. */
+/** A form of an account's page that was rejected, and the reason. */
 export interface AccountProblem {
   form: 'details' | 'delete'
   sentence: string
@@ -83,7 +83,7 @@ interface Route {
 }
 
 /**
- * `/admin/accounts`: search and make accounts; `/admin/accounts/<username>`: one of them, and what can be done to it.
+ * `/admin/accounts` lists, finds and creates accounts. `/admin/accounts/<username>` shows an account and its actions.
  */
 export async function adminAccountRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { db, sessionOf } = context
@@ -142,16 +142,15 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     const account = await accountOfPage(context, request.params.username)
     const { issuer } = readForm(UnlinkForm, request)
     const own = sessionOf(request).account
-    // An administrator may also take away the only way to sign in, and can make a link for a new password.
+    // An administrator may remove the only way to sign in, because a reset link can replace it.
     const outcome = await unlinkAccount(db, actorOf(request, own.id), account, issuer, null)
-    if (outcome === 'unknown')
-      throw new PageError(409, 'The account is not linked with this provider any more.')
+    if (outcome === 'unknown') throw new PageError(409, 'The account is no longer linked with this provider.')
     const { username } = account
     return goOn(
       context,
       reply,
       `/admin/accounts/${username}`,
-      `${username} is not linked with the provider any more.`,
+      `${username} is no longer linked with the provider.`,
     )
   })
 
@@ -167,7 +166,7 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
 const acts = {
   disable: {
     run: (db: pg.Pool, actor: Actor, id: string) => disableAccount(db, actor, id),
-    done: 'is disabled. Its sessions have ended, and its tokens do not work any more.',
+    done: 'is disabled. Its sessions have ended, and its tokens no longer work.',
   },
   enable: {
     run: (db: pg.Pool, actor: Actor, id: string) => enableAccount(db, actor, id),
@@ -181,11 +180,11 @@ const acts = {
   'unmake-admin': {
     run: (db: pg.Pool, actor: Actor, id: string) =>
       transaction(db, (tx) => changeAccount(tx, id, { isAdmin: false }), actor),
-    done: 'is no site administrator any more.',
+    done: 'is no longer a site administrator.',
   },
   'reset-factors': {
     run: (db: pg.Pool, actor: Actor, id: string) => resetFactors(db, actor, id),
-    done: 'has no second factor any more. The next sign-in asks for the password only.',
+    done: 'no longer has a second factor. The next sign-in asks for the password only.',
   },
   'end-sessions': {
     run: (db: pg.Pool, actor: Actor, id: string) => transaction(db, (tx) => deleteSessions(tx, id), actor),
@@ -193,11 +192,11 @@ const acts = {
   },
   'revoke-all': {
     run: (db: pg.Pool, actor: Actor, id: string) => revokeAllAccess(db, actor, id),
-    done: 'has no tokens and no applications any more.',
+    done: 'no longer has tokens or applications.',
   },
 } as const
 
-/** Shows the page of an account, with what one of its forms did not accept. */
+/** Shows the page of an account, with the problem of a rejected form. */
 export async function showAccount(
   context: AdminContext,
   reply: FastifyReply,
@@ -212,9 +211,9 @@ export async function showAccount(
   return accountPage(reply, session, { about, factors, identities, isOneself, problem })
 }
 
-/** Finds the account of a URL. Throws the page for what does not exist when there is none. */
+/** Finds the account of a URL. Throws the 404 page when it does not exist. */
 export async function accountOfPage({ db }: AdminContext, username: string): Promise<AccountDetails> {
-  // PostgreSQL's texts know no NUL.
+  // PostgreSQL cannot store NUL in text.
   const found = username.includes('\0') ? null : await findAccountDetails(db, username)
   if (!found) throw pageNotFound()
   return found

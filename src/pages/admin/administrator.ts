@@ -12,14 +12,14 @@ import { UnacceptableChange } from '../../oauth/application-changes.ts'
 /** Returns the session of the administrator who sent a request. */
 export type SessionOf = (request: FastifyRequest) => Session
 
-/** The parts that the pages of the administration need. */
+/** The context of the administration pages. */
 export interface AdminContext extends AppContext {
   sessionOf: SessionOf
 }
 
 /**
- * Makes every URL of the scope an unknown page for everybody but site administrators, before a body is read. Returns a
- * function for the session of a request that passed.
+ * Responds with 404 on every URL of the scope to everybody but site administrators, before a body is read. Returns a
+ * function that returns the session of an accepted request.
  */
 export function onlyAdministrators(scope: FastifyInstance, context: AppContext): SessionOf {
   const sessions = new WeakMap<FastifyRequest, Session>()
@@ -36,7 +36,7 @@ export function onlyAdministrators(scope: FastifyInstance, context: AppContext):
   }
 }
 
-/** The page that a request belongs to: that of `/admin/accounts/ann/password` is `/admin/accounts/ann`. */
+/** Returns the page of a request. For a POST to `/admin/accounts/ann/password` it is `/admin/accounts/ann`. */
 function pageOf({ method, routeOptions, url }: FastifyRequest): string {
   if (method !== 'POST') return url
   const isAboutOne = routeOptions.url?.split('/')[3]?.startsWith(':') === true
@@ -59,14 +59,14 @@ export function goOn(
 }
 
 /**
- * Runs a change that writes a migration. Returns its result, or a sentence about what is wrong; then nothing changed.
+ * Runs a change that writes a migration. Returns its result, or a sentence about the problem if nothing was changed.
  */
 export async function orProblem<Result>(change: () => Promise<Result>): Promise<Result | string> {
   try {
     return await change()
   } catch (error) {
     if (error instanceof UnacceptableChange || error instanceof UnwritableMigration) return error.message
-    // The error of a migration names the file; its cause is the database's own.
+    // The error of a migration names the file. Its cause is the error of the database.
     const rule = brokenConstraint(error) ?? (error instanceof Error ? brokenConstraint(error.cause) : null)
     if (rule === null) throw error
     return describeRule(rule)

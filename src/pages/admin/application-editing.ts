@@ -24,7 +24,7 @@ import {
 import { applicationUrl, theApplication } from './applications.ts'
 
 interface EditorContent {
-  /** Null for a new one. */
+  /** Null for a new application. */
   application: Application | null
   form: ApplicationForm
   choices: ReturnType<typeof scopeChoices>
@@ -37,7 +37,7 @@ const secretPage = page<{
   name: string
   clientId: string
   clientSecret: string
-  /** The file name of the seeding migration; null after a rotation. */
+  /** The file name of the migration that adds the application. Null after a rotation of the secret. */
   migration: string | null
   overlap: string | null
 }>('admin/client-secret')
@@ -112,7 +112,7 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
       return showEditor(context, reply.code(400), { application, form, problem: changed })
     }
     const url = applicationUrl(application.clientId, changed.migration)
-    return goOn(context, reply, url, 'The application is changed. Tokens keep what was granted to them.')
+    return goOn(context, reply, url, 'The application was changed. Tokens keep what was granted to them.')
   })
 
   app.get<{ Params: { file: string } }>('/admin/applications/migrations/:file', async (request, reply) => {

@@ -54,7 +54,7 @@ export function readApplicationForm(request: FastifyRequest): ApplicationForm {
   const form = readForm(ApplicationFields, request)
   return {
     name: form.name,
-    // A browser ends lines as in a mail.
+    // Browsers send line ends as CRLF.
     description: form.description.replaceAll('\r\n', '\n'),
     website: form.website,
     redirectUri: form.redirect_uri,
@@ -72,7 +72,7 @@ export function formOfApplication(application: Application): ApplicationForm {
   return { ...application, description: application.description ?? '', logo: null }
 }
 
-/** Returns what the form changes of an application; without a file the logo stays. */
+/** Returns the values that the form changes. Without a file, the logo stays. */
 export function findChanges(application: Application, form: ApplicationForm): ApplicationChanges {
   const { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope } = form
   const sent = { name, website, redirectUri, exactRedirect, isResourceServer, resourceScope }

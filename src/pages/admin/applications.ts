@@ -60,7 +60,7 @@ const applicationsPage = page<{
   state: ApplicationStatus | null
   counts: Partial<Record<ApplicationStatus, number>>
   isContinued: boolean
-  /** The client id that the next page starts after; null on the last one. */
+  /** The cursor of the next page: a client id. Null on the last page. */
   next: string | null
 }>('admin/applications')
 
@@ -76,7 +76,7 @@ interface ReviewContent {
   migration: string | null
   reason: string
   problem: string | null
-  /** The latest acts of administrators, the latest first. */
+  /** The latest actions of administrators, newest first. */
   events: ShownEvent[]
 }
 
@@ -100,7 +100,7 @@ interface Route {
   Params: { clientId: string }
 }
 
-/** `/admin/applications`: by state; `/admin/applications/<client_id>`: the review of one (SPEC 1.6, 2.1). */
+/** `/admin/applications` lists applications by state. `/admin/applications/<client_id>` reviews one (SPEC 1.6, 2.1). */
 export async function adminApplicationRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { config, db, sessionOf } = context
 
@@ -140,7 +140,7 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
     const actor = actorOf(request, sessionOf(request).account.id)
     const isUnexplained = act === 'decline' && reason.trim() === ''
     const changed = isUnexplained
-      ? 'Say why the application is declined.'
+      ? 'Enter a reason for declining the application.'
       : await orProblem(() =>
           changeApplicationStatus(db, config, actor, clientId, {
             verb: act,
@@ -173,13 +173,13 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
   })
 }
 
-/** The URL of an application's page, which offers the migration that a change has written. */
+/** Returns the URL of an application's page. The page offers the given migration for download. */
 export function applicationUrl(clientId: string, migration: string | null): string {
   const name = migration?.split(/[/\\]/).at(-1)
   return `/admin/applications/${clientId}${name ? `?migration=${encodeURIComponent(name)}` : ''}`
 }
 
-/** Throws the page for what does not exist when there is no application with the client id. */
+/** Finds the application with a client id. Throws the 404 page when there is none. */
 export async function theApplication({ db }: AdminContext, clientId: string): Promise<Application> {
   const application = isClientId(clientId) ? await findApplicationByClientId(db, clientId) : null
   if (!application) throw pageNotFound()
@@ -210,7 +210,7 @@ async function describe(
   }
 }
 
-/** Reads who registered, reviewed and changed an application: not the consents of people, which may be millions. */
+/** Lists who registered, reviewed and changed an application. Consents are left out, because there may be millions. */
 async function readHistory(db: Queryable, applicationId: string): Promise<ShownEvent[]> {
   const part = { after: null, limit: eventsInHistory }
   return (await listIdentityEvents(db, { applicationId, actions: applicationActions }, part)).map(showEvent)

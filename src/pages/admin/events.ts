@@ -22,7 +22,7 @@ import type { AdminContext } from './administrator.ts'
 
 /** How many events one statement of an export reads. */
 const eventsPerRead = 1_000
-/** An export ends after so many events; `svc event list` has no such limit. */
+/** The maximum number of events in an export. `svc event list` has no such limit. */
 const maxExported = 100_000
 
 const filterFields = {
@@ -80,7 +80,7 @@ async function readFilter(db: pg.Pool, sent: SentFilter): Promise<EventFilter | 
   }
   const [since, until] = [readTime(sent.since), readTime(sent.until)]
   if (since === 'unreadable' || until === 'unreadable')
-    return 'This is no time: write 2027-01-31T13:45, in UTC.'
+    return 'This is not a valid time. Enter it in UTC, such as 2027-01-31T13:45.'
   const accountId = account === '' ? null : await findAccountId(db, account)
   const actorId = actor === '' ? null : await findAccountId(db, actor)
   if (accountId === undefined || actorId === undefined) return 'There is no account with this username.'
@@ -163,7 +163,7 @@ function toCsvLine(event: IdentityEvent): string {
   return `${csvColumns.map((name) => csvField(described[name])).join(',')}\r\n`
 }
 
-/** A field of RFC 4180. Spreadsheets would run a text that begins like a formula: a quote in front keeps it a text. */
+/** Formats a CSV field (RFC 4180). Spreadsheets run text that begins like a formula. A leading quote prevents this. */
 function csvField(value: unknown): string {
   if (value === null || value === undefined) return ''
   const plain = typeof value === 'string' ? value : JSON.stringify(value)

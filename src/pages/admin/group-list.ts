@@ -21,14 +21,14 @@ const groupsPage = page<{
   groups: ListedGroup[]
   search: string
   isContinued: boolean
-  /** The name that the next page starts after; null on the last one. */
+  /** The cursor of the next page: a name. Null on the last page. */
   next: string | null
 }>('admin/groups')
 const repositoriesPage = page<{
   repositories: CountedRepository[]
   search: string
   isContinued: boolean
-  /** The path that the next page starts after; null on the last one. */
+  /** The cursor of the next page: a path. Null on the last page. */
   next: string | null
 }>('admin/repositories')
 const groupPage = page<{
@@ -40,8 +40,8 @@ const groupPage = page<{
 }>('admin/group')
 
 /**
- * `/admin/groups`: all groups with counts; with `?group=`, the repositories of one, renaming and deleting.
- * `/admin/repositories`: all repositories. Their own pages change them: a site administrator is admin of each.
+ * `/admin/groups` lists all groups. With `?group=` it shows one, with its repositories and forms to rename and delete
+ * it. `/admin/repositories` lists all repositories. Site administrators are admins of each, and change it on its pages.
  */
 export async function adminGroupRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { db, sessionOf } = context

@@ -17,12 +17,12 @@ const overviewPage = page<{
 const systemPage = page<
   SystemState & {
     node: string
-    /** Of this process, in seconds. */
+    /** The uptime of this process. */
     uptimeSeconds: number
   }
 >('admin/system')
 
-/** `/admin`: counts of everything; `/admin/system`: the state of the installation. */
+/** `/admin` shows counts of everything. `/admin/system` shows the state of the installation. */
 export async function systemRoutes(
   app: FastifyInstance,
   { config, db, sessionOf }: AdminContext,

@@ -119,7 +119,7 @@ describe('/admin/applications', () => {
   })
 
   it.each([
-    ['no reason', { act: 'decline', reason: ' ' }, 'Say why the application is declined.'],
+    ['no reason', { act: 'decline', reason: ' ' }, 'Enter a reason for declining the application.'],
     ['a long reason', { act: 'suspend', reason: 'x'.repeat(351) }, 'A reason has at most 350 characters'],
     ['a reason with a control character', { act: 'suspend', reason: 'a\u202eb' }, 'A reason has at most'],
     ['an unknown act', { act: 'delete' }, 'has a value that is not allowed'],
