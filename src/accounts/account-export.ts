@@ -1,9 +1,9 @@
 import type { Queryable } from '../database/database.ts'
 
-/** The latest events in an export; the others are at `/settings/security`. */
+/** The maximum number of events in an export, latest first. The others are at `/settings/security`. */
 const maxEvents = 10_000
 
-/** All that svc stores about an account, without secrets: one JSON document. Null when the account is gone. */
+/** Returns everything that svc stores about an account, without secrets. Null when the account no longer exists. */
 export async function exportAccount(db: Queryable, accountId: string): Promise<object | null> {
   const { rows } = await db.query<{ exported: object }>(
     `select json_build_object(

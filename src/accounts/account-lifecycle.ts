@@ -21,7 +21,7 @@ export async function resetPassword(
     async (tx) => {
       await setPasswordHash(tx, accountId, passwordHash)
       await deleteSessions(tx, accountId)
-      // A person who knew the old password loses the known browser and network too.
+      // A person who knew the old password must not keep a known browser or network.
       await forgetOrigins(tx, accountId)
     },
     actor,
@@ -29,8 +29,8 @@ export async function resetPassword(
 }
 
 /**
- * Disables an account: nobody signs in to it, its sessions end, and all its tokens stop at once, because every token
- * check reads the account. Enabling it brings the tokens back, not the sessions.
+ * Disables an account. Nobody can sign in to it, its sessions end, and its tokens stop at once, because every token
+ * check reads the account. Enabling it makes the tokens work again, but not the sessions.
  */
 export async function disableAccount(db: pg.Pool, actor: Actor, accountId: string): Promise<void> {
   await transaction(
@@ -83,7 +83,8 @@ export type AccountDeletion = { outcome: 'deleted' | 'refused'; groups: string[]
 
 /**
  * Deletes an account with its sessions, tokens, authorizations and memberships. Packages and events stay. Its username
- * is free after 90 days. Groups that it alone administers must get an heir or be left to site administrators.
+ * is free after 90 days. If it is the only admin of groups,
+ * they must get an heir or be left to site administrators.
  */
 export async function deleteAccount(
   db: pg.Pool,

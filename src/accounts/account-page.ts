@@ -22,7 +22,7 @@ const accountPage = page<{
   about: AccountDetails | null
   problem: string | null
   wasChanged: boolean
-  /** Problem of another form than the password's. */
+  /** The problem of a form other than the password form. */
   profileProblem: ProfileProblem | null
   wasSaved: boolean
   /** Whether svc sends mails. */
@@ -31,10 +31,10 @@ const accountPage = page<{
   /** Accounts at providers that sign in to this one, and the providers that could be linked. */
   identities: Identity[]
   linkable: readonly { name: string; label: string }[]
-  /** The name of a configured provider; undefined for any other. */
+  /** Returns the label of a configured provider. Undefined for other issuers. */
   labelOf: (issuer: string) => string | undefined
   mayUsePassword: boolean
-  /** False for an account that a provider made. */
+  /** False for an account that was created by a sign-in with a provider. */
   hasPassword: boolean
 }>('accounts/account')
 
@@ -68,7 +68,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     const checked = await confirmPassword(db, session.account.id, form.current_password)
     if ('problem' in checked) {
       reply.code(checked.status).headers(checked.headers)
-      const message = checked.status === 403 ? 'Your current password is not right.' : checked.problem
+      const message = checked.status === 403 ? 'Your current password is wrong.' : checked.problem
       return showAccount(context, reply, session, { problem: message, wasChanged: false })
     }
     const actor = actorOf(request, session.account.id, 'change-password')

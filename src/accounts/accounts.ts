@@ -42,7 +42,7 @@ export async function findAccountByUsername(db: Queryable, username: string): Pr
   return rows[0] ?? null
 }
 
-/** Returns whether an account is a site administrator's. */
+/** Returns whether an account is a site administrator. */
 export async function isAdministrator(db: Queryable, accountId: string): Promise<boolean> {
   const { rows } = await db.query<{ isAdmin: boolean }>(
     'select is_admin as "isAdmin" from account where id = $1',
@@ -51,7 +51,7 @@ export async function isAdministrator(db: Queryable, accountId: string): Promise
   return rows[0]?.isAdmin === true
 }
 
-/** Returns whether there is no account. This is so in a new database. */
+/** Returns whether the database has no accounts, as a new one. */
 export async function hasNoAccounts(db: Queryable): Promise<boolean> {
   const { rows } = await db.query<{ isEmpty: boolean }>(
     `select not exists (select from account) as "isEmpty"`,
@@ -136,8 +136,8 @@ export interface AccountDetails extends Account {
 }
 
 /**
- * Lists the accounts by username; `after` is a username. With a search, only those whose username, name or email
- * contains it.
+ * Lists the accounts by username; `after` is a username. With a search, it lists only accounts whose username, name or
+ * email contains the text.
  */
 export async function listAccounts(
   db: Queryable,

@@ -9,8 +9,8 @@ import { startSession } from './sign-in.ts'
 import { findReturn } from './sign-in-returns.ts'
 
 /**
- * Starts the session after all proofs of a sign-in. The earlier session of the browser ends. False when the password was
- * changed in the meantime: then there is no session. Call `redirectBack` next.
+ * Starts the session after all steps of a sign-in, and ends the earlier session of the browser. Returns false, without
+ * a session, when the password was changed in the meantime. Call `redirectBack` next.
  */
 export async function completeSignIn(
   context: AppContext,

@@ -6,7 +6,7 @@ import { type Author, insertEvent } from '../registry/tables/events.ts'
 import type { ListPart } from '../repositories/list-part.ts'
 import { type Expiry, expiryValues } from './personal-tokens.ts'
 
-/** A deploy token to make. */
+/** A deploy token to create. */
 export interface NewDeployToken {
   groupId: string
   name: string
@@ -41,15 +41,15 @@ export interface DeployTokenAuthor {
   actor: Actor
 }
 
-/** A group, or one of its repositories: its page lists only the tokens that reach it. */
+/** A group, or one of its repositories. The page of a repository lists only tokens that may access it. */
 export interface DeployTokenPlace {
   groupId: string
   repositoryId: string | null
 }
 
 /**
- * Makes a deploy token and writes the events. Returns the plain token, its id, and its expiration, null for never. Throws
- * with the constraint `deploy_token_name_is_taken`, `deploy_token_name_1_to_100_characters` or
+ * Creates a deploy token and writes the events. Returns the plain token, its id, and its expiration, null for never.
+ * Throws with the constraint `deploy_token_name_is_taken`, `deploy_token_name_1_to_100_characters` or
  * `deploy_token_name_is_plain_text`.
  */
 export async function createDeployToken(
@@ -80,8 +80,8 @@ export async function createDeployToken(
 }
 
 /**
- * Revokes a deploy token of the place at once, by its id or name, and writes the events. With a repository, only a token
- * for this repository alone is revoked. Returns its name, or null when there is no such token.
+ * Revokes a deploy token of the place at once, by its id or name, and writes the events. With a repository, it revokes
+ * only a token for this repository alone. Returns its name, or null when there is no such token.
  */
 export async function revokeDeployToken(
   db: pg.Pool,
@@ -153,7 +153,7 @@ const columns = `d.id, g.name as "group", d.name, case d.role when 'guest' then 
             nullif(d.expires_at, 'infinity') as "expiresAt", d.expires_at <= now() as "isExpired"`
 
 /**
- * Lists the deploy tokens of a place, or of all groups, that are not revoked, the newest first. Expired ones are
+ * Lists the deploy tokens of a place, or of all groups, that are not revoked, newest first. Expired ones are
  * included. `after` is the id of one of them.
  */
 export async function listDeployTokens(

@@ -10,18 +10,18 @@ import { findVerification, spendVerificationToken } from './email-verifications.
 import { readSession } from './visitor.ts'
 
 const verificationPage = page<{
-  /** Null: the link does not work. */
+  /** Null when the link does not work. */
   pending: { username: string; email: string } | null
   token: string
   isDone: boolean
 }>('accounts/email-verification')
 
-// In the query, because the log keeps the path.
+// The token is in the query, because the log contains the path.
 const TokenForm = z.object({ token: text })
 
 /**
- * `/settings/email-verification`: the page of a link that verifies an email. Opening it only shows a button: programs that check
- * the links of a mail must not verify an address for whoever typed it.
+ * `/settings/email-verification`: the page of a link that verifies an email. Opening it only shows a button: programs
+ * that check the links of a mail open it too, and must not verify an email that a stranger has entered.
  */
 export async function emailVerificationRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context

@@ -16,7 +16,7 @@ interface Unverified {
 }
 
 /**
- * Makes the token of a link that verifies the account's email. An earlier link stops working. Null when there is
+ * Creates the token of a link that verifies the account's email. An earlier link stops working. Null when there is
  * nothing to verify: no email, a verified one, or a disabled account.
  */
 export async function makeVerificationToken(
@@ -40,7 +40,7 @@ export async function makeVerificationToken(
   return rows[0] ? { ...rows[0], token } : null
 }
 
-/** Returns the account and the email of a link that still works; null for any other. */
+/** Returns the account and the email of a link that still works. Null for other links. */
 export async function findVerification(db: Queryable, token: string): Promise<Unverified | null> {
   const { rows } = await db.query<Unverified>(
     `select a.id as "accountId", a.username, a.display_name as "displayName", a.email
@@ -51,7 +51,7 @@ export async function findVerification(db: Queryable, token: string): Promise<Un
   return rows[0] ?? null
 }
 
-/** Verifies the email of a link, once. False when the link does not work any more. */
+/** Verifies the email of a link, once. False when the link no longer works. */
 export async function spendVerificationToken(db: pg.Pool, actor: Actor, token: string): Promise<boolean> {
   const { rowCount } = await transaction(
     db,
@@ -75,7 +75,7 @@ export function verificationUrl({ baseUrl }: { baseUrl: string }, token: string)
   return `${baseUrl}/settings/email-verification?token=${token}`
 }
 
-/** Deletes expired links. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired links. Returns how many it deleted. */
 export async function deleteExpiredVerifications(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from email_verification

@@ -31,7 +31,7 @@ export interface EventList {
 const securityPage = page<EventList>('accounts/security')
 const SecurityQuery = z.object({ after: text })
 
-/** `/settings/security`: what happened to one's own account. */
+/** `/settings/security`: the events of the signed-in account. */
 export async function securityRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get('/settings/security', async (request, reply) => {
     const session = await readSession(context, request)

@@ -1,6 +1,6 @@
 import type { IdentityAction, IdentityEvent } from './identity-events.ts'
 
-/** What people read for each action. */
+/** The text of each action on pages. */
 const words: Record<IdentityAction, string> = {
   'sign-in': 'Signed in',
   'sign-in-failed': 'Sign-in failed: wrong password',
@@ -69,7 +69,7 @@ export function describeSubject({ application, details }: IdentityEvent): string
     listOf(details['added'], 'added'),
     listOf(details['removed'], 'removed'),
   ]
-  // An application is registered under the name that it may still have.
+  // Show a name once: the registered name is often still the current one.
   return [...new Set(parts)].filter((part) => typeof part === 'string' && part !== '').join(', ')
 }
 

@@ -5,7 +5,7 @@ import type { Actor, Queryable } from '../database/database.ts'
 import type { Job } from '../jobs/job.ts'
 import type { ListPart } from '../repositories/list-part.ts'
 
-/** What can happen to identities and applications. Triggers and the functions below write them. */
+/** The actions on identities and applications. Triggers and the functions below write them as events. */
 export const identityActions = [
   'sign-in',
   'sign-in-failed',
@@ -59,18 +59,18 @@ export const applicationActions = identityActions.filter((action) => action.star
 
 export type IdentityAction = (typeof identityActions)[number]
 
-/** An identity event as it was noted. */
+/** A stored identity event. */
 export interface IdentityEvent {
   id: string
   happenedAt: Date
   /** One of `identityActions`, or one of a newer release. */
   action: string
-  /** The account that it is about; null for an application, or for a sign-in with an unknown name. */
+  /** The account that it is about. Null for an application, or for a sign-in with an unknown name. */
   username: string | null
   /** The application that it is about. */
   application: string | null
   clientId: string | null
-  /** The account that acted; null for a command, an application, or nobody who is known. */
+  /** The account that acted. Null for a command, an application, or an unknown person. */
   actor: string | null
   via: Actor['via'] | null
   ip: string | null
@@ -97,7 +97,7 @@ export interface EventFilter {
   until?: Date | null
 }
 
-/** Names of deleted accounts are in their last event. */
+/** A deleted account has no row. Its last event contains its name. */
 const nameOf = (id: string, username: string) =>
   `case when ${id} is null then null else coalesce(${username}, 'deleted account') end`
 
@@ -110,12 +110,12 @@ const eventJoins = `left join account u on u.id = e.account_id
        left join application c on c.id = e.application_id`
 
 /**
- * Ids grow with time, except for transactions that ran at the same time: so many ids beside the first or last one of a
- * time are read too, and compared by their time.
+ * Ids grow with time, except in concurrent transactions. So this many ids before the first and after the last id of a
+ * time range are read too, and compared by their time.
  */
 const concurrentIds = 10_000
 
-/** Lists events, the latest first; `after` is the id of one of them. */
+/** Lists events, latest first; `after` is the id of one of them. */
 export async function listIdentityEvents(
   db: Queryable,
   {
@@ -181,8 +181,8 @@ const accountOfLogin = `(select id from account where username = lower($1) or lo
                            order by username = lower($1) desc limit 1)`
 
 /**
- * Notes a failed sign-in with this username or email. Of an unknown name, which may be a mistyped password, nothing is
- * kept.
+ * Writes an event for a failed sign-in with this username or email. An unknown name is not stored, because it may be a
+ * mistyped password.
  */
 export async function insertSignInFailure(db: Queryable, actor: Actor, login: string): Promise<void> {
   await db.query(
@@ -193,8 +193,8 @@ export async function insertSignInFailure(db: Queryable, actor: Actor, login: st
 }
 
 /**
- * Notes that sign-ins from a network are locked: once in 15 minutes for each account, and once for all unknown names
- * together, because every refused attempt comes here.
+ * Writes an event for locked sign-ins from a network. Every refused attempt calls it, so it writes at most one event in
+ * 15 minutes for each account, and one for all unknown names together.
  */
 export async function insertSignInLock(
   db: Queryable,
@@ -221,7 +221,7 @@ export async function insertSignInLock(
   )
 }
 
-/** Writes events to the log that are not there yet, at most `limit`; returns their ids. */
+/** Writes at most `limit` events that are not logged yet to the log. Returns their ids. */
 export async function logIdentityEvents(
   tx: pg.PoolClient,
   log: FastifyBaseLogger,

@@ -24,8 +24,8 @@ export async function acceptInvitation(
 }
 
 /**
- * Accepts an invitation with a new account. The email of a mailed invitation is verified by that. Null when it has ended.
- * Throws the database's error when the username or email is taken or malformed.
+ * Accepts an invitation with a new account. If the invitation was sent by mail, the email is verified. Null when the
+ * invitation has ended. Throws the database's error when the username or email is taken or malformed.
  */
 export async function acceptWithNewAccount(
   db: pg.Pool,
@@ -40,7 +40,7 @@ export async function acceptWithNewAccount(
       if (!invitation) return null
       const isProven = invitation.isSentByMail
       const email = isProven ? invitation.email : account.email
-      // Nobody keeps an address from its owner by typing it first.
+      // An account that only entered this email, without verifying it, loses it to its owner.
       if (isProven) {
         await tx.query(
           'update account set email = null where lower(email) = lower($1) and email_verified_at is null',

@@ -20,7 +20,7 @@ import { startSession } from './sign-in.ts'
 import { requestSignUpJob } from './sign-ups.ts'
 import { readSession } from './visitor.ts'
 
-/** How long a browser keeps the token while its person signs in. */
+/** How long a browser keeps the token while the person signs in. */
 const cookieSeconds = 3600
 
 const trimmed = text.transform((value) => value.trim())
@@ -36,7 +36,7 @@ const AccountForm = z.object({
 const SignUpForm = z.object({ email: trimmed })
 
 const invitationPage = page<{
-  /** Null: the link does not work. */
+  /** Null when the link does not work. */
   invitation: Invitation | null
   token: string
   /** Whether a new account can be made with it. */
@@ -47,7 +47,7 @@ const invitationPage = page<{
 }>('accounts/invitation')
 const signUpPage = page<{ email: string; isRequested: boolean; problem: string | null }>('accounts/sign-up')
 
-/** `/invitations`: the page of an invitation's link. `/sign-up`: asks for one oneself, with SIGN_UP=open. */
+/** `/invitations`: the page of an invitation's link. `/sign-up`: the form to ask for an account, with SIGN_UP=open. */
 export async function invitationRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
@@ -58,7 +58,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
 
   app.get('/invitations', async (request, reply) => {
     const { token: sent } = readQuery(TokenForm, request)
-    // Whoever signs in to accept comes back without the token: the page to return to is stored, and no secret may be.
+    // After the sign-in the URL has no token. The database stores that URL, and must not contain secrets.
     const token = sent || readCookie(request, config, 'invitation') || ''
     const invitation = await find(token)
     if (!invitation) reply.code(410)
@@ -72,7 +72,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
     const { token } = readForm(TokenForm, request)
     const invitation = await find(token)
     if (!session) throw new PageError(403, 'You are signed out. Open the link of the invitation again.')
-    // It is for a new account: whoever opened it while signed in does not use it up.
+    // An invitation without a group is for a new account. A signed-in person does not use it up.
     if (invitation?.group === null) return reply.redirect('/', 303)
     const actor = actorOf(request, session.account.id)
     const accepted = invitation && (await acceptInvitation(db, actor, token, session.account))
@@ -86,7 +86,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
 
   app.post('/invitations/account', async (request, reply) => {
     if (await readSession(context, request)) {
-      throw new PageError(409, 'You are signed in, and need no other account.')
+      throw new PageError(409, 'You are already signed in, so you do not need another account.')
     }
     const {
       token,
@@ -98,7 +98,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
     if (!invitation || !isForNewAccounts(invitation)) return showEnded(request, reply)
     const problem =
       (form.username === '' ? 'Choose a username.' : null) ??
-      (isPlainText(form.display_name) ? null : 'A name is one line of text.') ??
+      (isPlainText(form.display_name) ? null : 'A name must be one line of text.') ??
       findPasswordProblem(password, form.username) ??
       (password === repeated ? null : 'The two passwords are not the same.')
     if (problem) return show(request, reply.code(400), { invitation, token, form, problem })
@@ -144,7 +144,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
     return showSignUp(request, reply, { email, isRequested: true, problem: null })
   })
 
-  /** The invitation of a token. A sign-up ends when SIGN_UP is not open any more. */
+  /** Finds the invitation of a token. The link of a sign-up stops working when SIGN_UP is no longer open. */
   async function find(token: string): Promise<Invitation | null> {
     const invitation = token === '' ? null : await findInvitation(db, token)
     return invitation?.madeBy === 'sign-up' && config.signUp !== 'open' ? null : invitation

@@ -7,9 +7,9 @@ import type { ListPart } from '../repositories/list-part.ts'
 /** How long an invitation can be accepted: 7 days. */
 export const invitationLifetimeSeconds = 7 * 86_400
 
-/** A wanted invitation. */
+/** An invitation to create. */
 export interface InvitationDraft {
-  /** With an email and a mail server it is sent; otherwise its link is shown to whoever makes it. */
+  /** With an email and a mail server it is sent. Otherwise its link is shown to the person who creates it. */
   email: string | null
   /** The role that it gives in a group. Null: only an account. */
   target: { groupId: string; role: Role } | null
@@ -62,7 +62,7 @@ export interface Invitation {
   /** The username of whoever invites; null for a command or a sign-up. */
   inviter: string | null
   email: string | null
-  /** True: only the owner of the email can know the token. */
+  /** Whether it was sent by mail. Then only the owner of the email knows the token. */
   isSentByMail: boolean
   groupId: string | null
   group: string | null
@@ -75,14 +75,14 @@ const invitationColumns = `i.id, i.made_by as "madeBy", b.username as inviter, i
 const invitationJoins = `left join repository_group g on g.id = i.group_id
        left join account b on b.id = i.inviter_id`
 
-/** It ends when it is accepted or withdrawn, after 7 days, and when its inviter may not invite any more. */
+/** An invitation ends when it is accepted, withdrawn or 7 days old, and when its inviter may no longer invite. */
 const isLive = `i.accepted_at is null and i.withdrawn_at is null and i.expires_at > now()
         and (i.inviter_id is null
              or b.disabled_at is null
                 and (b.is_admin or exists (select from group_member m
                                             where m.group_id = i.group_id and m.account_id = i.inviter_id and m.role = 'admin')))`
 
-/** Finds an invitation that can be accepted, by its token. Null for any other. */
+/** Finds an invitation that can be accepted, by its token. Null when it has ended. */
 export async function findInvitation(db: Queryable, token: string): Promise<Invitation | null> {
   const { rows } = await db.query<Invitation>(
     `select ${invitationColumns} from invitation i ${invitationJoins} where i.token_hash = $1 and ${isLive}`,
@@ -91,7 +91,7 @@ export async function findInvitation(db: Queryable, token: string): Promise<Invi
   return rows[0] ?? null
 }
 
-/** Makes the token of an invitation that is sent by mail, instead of an earlier one. Null when it has ended. */
+/** Creates the token of an invitation that is sent by mail. An earlier token stops working. Null when it has ended. */
 export async function makeInvitationToken(
   db: Queryable,
   id: string,
@@ -115,7 +115,7 @@ export interface ListedInvitation extends Invitation {
   isExpired: boolean
 }
 
-/** Lists the invitations to a group, or all, the newest first; without accepted and withdrawn ones, and sign-ups. */
+/** Lists the invitations to a group, or all, newest first. Leaves out accepted and withdrawn ones, and sign-ups. */
 export async function listInvitations(
   db: Queryable,
   groupId: string | null,
@@ -132,7 +132,10 @@ export async function listInvitations(
   return rows
 }
 
-/** Withdraws an invitation, to a group or any. False when there is none that can be withdrawn. */
+/**
+ * Withdraws an invitation. With a group, it must be an invitation to this group. False when there is no such
+ * invitation.
+ */
 export async function withdrawInvitation(
   db: pg.Pool,
   actor: Actor,
@@ -154,8 +157,8 @@ export async function withdrawInvitation(
 }
 
 /**
- * Finds an invitation that can be accepted, and locks it: of two racing requests the second one waits here, and then finds
- * that it was accepted. Null for any other.
+ * Finds an invitation that can be accepted, and locks it. Of two racing requests, the second waits here, and then finds
+ * that the invitation was accepted. Null for any other.
  */
 export async function lockInvitation(tx: pg.PoolClient, token: string): Promise<Invitation | null> {
   const { rows } = await tx.query<Invitation>(
@@ -166,7 +169,7 @@ export async function lockInvitation(tx: pg.PoolClient, token: string): Promise<
   return rows[0] ?? null
 }
 
-/** Deletes sign-ups that expired, and other invitations a month later. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired sign-ups, and other invitations a month after they expired. Returns how many. */
 export async function deleteExpiredInvitations(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from invitation

@@ -11,14 +11,14 @@ import { siteOf } from './mail-words.ts'
 /** A new invitation. */
 export interface MadeInvitation {
   id: string
-  /** The URL to pass on, shown once. Null: it goes by mail. */
+  /** The URL to pass on, shown once. Null when it is sent by mail. */
   url: string | null
   expiresAt: Date
 }
 
 /**
- * Makes an invitation. The actor must be an administrator, or an admin of the group; without an account it is a command.
- * Throws the database's error for a malformed email.
+ * Creates an invitation. The actor must be an administrator, or an admin of the group. An actor without an account is a
+ * command. Throws the database's error for a malformed email.
  */
 export async function invite(
   db: pg.Pool,
@@ -46,13 +46,15 @@ export async function invite(
   )
 }
 
-/** Counts an invitation by an account. Returns for how many seconds it may make no more; 0 when it may. */
+/** Counts an invitation by an account. Returns 0 when it is allowed, or the seconds until the next one is. */
 export async function countInvitation(db: Queryable, accountId: string): Promise<number> {
   const subject = `invitations by account ${accountId}`
   return countAttempt(db, [{ subject, attempts: 100, windowSeconds: 86_400 }])
 }
 
-/** The mail of an invitation or of a sign-up. Its token is made when it is sent, and shows that the email is right. */
+/**
+ * The mail of an invitation or of a sign-up. Its token is created when it is sent, and proves that the email is right.
+ */
 export const invitationMail: MailKind<{ invitationId: string }> = {
   name: 'invitation',
   async compose({ config, db }, { invitationId }) {

@@ -19,7 +19,7 @@ import { readSession, redirectToSignIn, withReturn } from './visitor.ts'
 interface LoginForm {
   /** The id of the page to return to; empty for the home page. */
   returnId: string
-  /** The typed name. */
+  /** The username or email that was entered. */
   login: string
   problem: string | null
 }
@@ -28,7 +28,7 @@ const loginPage = page<
   LoginForm & {
     providers: readonly { name: string; label: string }[]
     passwordSignIn: Config['passwordSignIn']
-    /** Null where browsers allow no passkeys. */
+    /** Null where browsers do not allow passkeys. */
     passkeyUrl: string | null
   }
 >('accounts/login')
@@ -46,7 +46,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
 
   app.get('/login', async (request, reply) => {
     const { return: returnId, page: from } = readQuery(LoginQuery, request)
-    // The link “Sign in” of a page names the page. It is kept on the server, where only paths of this site pass.
+    // The “Sign in” link of a page names the page. The server stores the path, and accepts only paths of this site.
     if (from !== '') return redirectToSignIn(context, request, reply, from)
     if (await readSession(context, request)) return redirectBack(context, reply, returnId)
     return showLogin(context, request, reply, { returnId, login: '', problem: null })

@@ -6,7 +6,7 @@ export function personOf(account: { username: string; displayName: string; email
   return { address: account.email, name: account.displayName || account.username }
 }
 
-/** How mails name this server: host and port of its public URL. */
+/** Returns the name of this server in mails: host and port of its public URL. */
 export function siteOf({ baseUrl }: Pick<Config, 'baseUrl'>): string {
   return new URL(baseUrl).host
 }

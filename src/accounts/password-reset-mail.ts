@@ -13,9 +13,9 @@ interface Addressee {
 }
 
 /**
- * Finds the account that requested a link, and queues the mail. The page only queues this job, so that its response
- * takes the same time whether the account exists or not. Addresses that nobody has verified get no link: they may be
- * a stranger's.
+ * Finds the account that requested a link, and queues the mail. The page only queues this job, so its response takes
+ * the same time whether the account exists or not. An unverified email gets no link, because it may belong to a
+ * stranger.
  */
 export const requestPasswordResetJob: Job<{ login: string; actor: Actor }> = {
   name: 'request-password-reset',

@@ -12,7 +12,7 @@ import { findResetAccount, spendResetToken } from './password-resets.ts'
 import { findPasswordProblem, minPasswordCharacters } from './passwords.ts'
 
 const resetPage = page<{
-  /** Null: the link does not work, or there is none. */
+  /** Null when the link does not work, or there is none. */
   username: string | null
   token: string
   problem: string | null
@@ -24,13 +24,15 @@ const resetPage = page<{
   minPasswordCharacters: number
 }>('accounts/password-reset')
 
-// In the query, because the log keeps the path.
+// The token is in the query, because the log contains the path.
 const ResetQuery = z.object({ token: text })
 const ResetForm = z.object({ token: text, new_password: text, repeated_password: text })
 
 const RequestForm = z.object({ login: text.transform((login) => login.trim()) })
 
-/** A network asks for the mail of one account at most 5 times an hour, and for all mails together 20 times. */
+/**
+ * Limits of mails in an hour: 20 from one network, 5 of them for one account, and 10 for one account from all networks.
+ */
 function limitsOf(ip: string, login: string): AttemptLimit[] {
   const network = networkOf(ip)
   const name = login.toLowerCase()
@@ -41,9 +43,9 @@ function limitsOf(ip: string, login: string): AttemptLimit[] {
   ]
 }
 
-const deadLink = 'This link does not work any more: it was used, it is too old, or a newer one was made.'
+const deadLink = 'This link no longer works: it was used, it has expired, or a newer one was created.'
 
-/** `/password-reset`: a new password by a link, from a mail that the person asks for here or from an administrator. */
+/** `/password-reset`: the form that requests a link by mail, and the page of the link that sets a new password. */
 export async function passwordResetRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
@@ -63,8 +65,7 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
       const problem = 'Enter your username or email.'
       return show(context, request, reply.code(400), { ...nothing, problem })
     }
-    // What is typed is counted, whether there is such an account or not, so the limits do not show which accounts
-    // exist.
+    // Count the entered name even if there is no such account, so that the limits do not show which accounts exist.
     const blockedSeconds = await countAttempt(db, limitsOf(request.ip, login))
     if (blockedSeconds > 0) {
       reply.code(429).header('retry-after', `${blockedSeconds}`)

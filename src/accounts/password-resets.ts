@@ -10,8 +10,8 @@ import { forgetOrigins } from './sign-in-origins.ts'
 export const resetLifetimeSeconds = 3600
 
 /**
- * Makes a link's token for an account and returns it. The token of an earlier link stops working. Null for a disabled
- * account.
+ * Creates the token of a link for an account and returns it. The token of an earlier link stops working. Null for a
+ * disabled account.
  */
 export async function makeResetToken(db: pg.Pool, actor: Actor, accountId: string): Promise<string | null> {
   return transaction(
@@ -27,7 +27,7 @@ export async function makeResetToken(db: pg.Pool, actor: Actor, accountId: strin
   )
 }
 
-/** Makes a token for an account instead of an earlier one. Null for a disabled account. */
+/** Creates a token for an account. An earlier token stops working. Null for a disabled account. */
 export async function replaceResetToken(db: Queryable, accountId: string): Promise<string | null> {
   const token = makeOpaqueId()
   const { rowCount } = await db.query(
@@ -47,7 +47,7 @@ export function resetUrl({ baseUrl }: { baseUrl: string }, token: string): strin
   return `${baseUrl}/password-reset?token=${token}`
 }
 
-/** Returns the account of a link that still works; null for any other. */
+/** Returns the account of a link that still works. Null for other links. */
 export async function findResetAccount(
   db: Queryable,
   token: string,
@@ -62,7 +62,7 @@ export async function findResetAccount(
   return rows[0] ?? null
 }
 
-/** Sets a new password by a link, once, and ends all sessions. False when the link does not work any more. */
+/** Sets a new password with a link, once, and ends all sessions. False when the link no longer works. */
 export async function spendResetToken(
   db: pg.Pool,
   actor: Actor,
@@ -90,7 +90,7 @@ export async function spendResetToken(
   )
 }
 
-/** Deletes expired links. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired links. Returns how many it deleted. */
 export async function deleteExpiredResets(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from password_reset

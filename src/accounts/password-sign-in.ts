@@ -1,6 +1,6 @@
 import type { Config } from '../config.ts'
 
-/** Returns whether an account may use its password: `PASSWORD_SIGN_IN`. Commands do not check it. */
+/** Returns whether `PASSWORD_SIGN_IN` lets an account use its password. Commands do not check it. */
 export function mayUsePassword(
   { passwordSignIn }: Pick<Config, 'passwordSignIn'>,
   isAdmin: boolean,
@@ -8,9 +8,9 @@ export function mayUsePassword(
   return passwordSignIn === 'on' || (passwordSignIn === 'admins' && isAdmin)
 }
 
-/** What people read who may not use a password. */
+/** Returns the message for people who may not use a password. */
 export function noPasswordHere({ passwordSignIn }: Pick<Config, 'passwordSignIn'>): string {
   return passwordSignIn === 'admins'
-    ? 'Only administrators use a password here. Sign in another way.'
-    : 'Passwords are not used here. Sign in another way.'
+    ? 'Only administrators can sign in with a password. Sign in another way.'
+    : 'You cannot sign in with a password here. Sign in another way.'
 }

@@ -109,8 +109,8 @@ export function readChoice(
 }
 
 /**
- * Returns when the token expires, or the problem as a sentence. A date counts until its end in UTC. A date beside
- * another choice is refused: nobody can tell which one was meant.
+ * Returns when the token expires, or the problem as a sentence. A date counts until its end in UTC. A date together
+ * with another choice is rejected, because it is unclear which one was meant.
  */
 export function readExpiry({
   lifetimeInDays,

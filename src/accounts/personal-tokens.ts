@@ -67,7 +67,7 @@ const tokenColumns = `t.id, t.name, t.scopes, t.resource_scope as "resourceScope
             nullif(t.expires_at, 'infinity') as "expiresAt", t.expires_at <= now() as "isExpired"`
 
 /**
- * Lists the account's tokens that are not revoked, the newest first. Expired ones are included. `after` is the id of one
+ * Lists the account's tokens that are not revoked, newest first. Expired ones are included. `after` is the id of one
  * of them. Each has at most 100 of its chosen repositories.
  */
 export async function listPersonalTokens(
@@ -98,7 +98,7 @@ export async function findPersonalToken(
   return rows[0] ?? null
 }
 
-/** Lists the account's tokens that expire within some days, or expired as many days ago at most, the earliest first. */
+/** Lists the account's tokens that expire within some days, or expired within as many days, earliest first. */
 export async function listExpiringTokens(
   db: Queryable,
   accountId: string,
@@ -183,7 +183,7 @@ export function expiryValues(expiry: Expiry): [Date | null, number | null] {
   return 'at' in expiry ? [expiry.at, null] : [null, expiry.inDays]
 }
 
-/** Lists tokens of an account, or of all accounts, that are not revoked, the oldest first; `after` is an id. */
+/** Lists tokens of an account, or of all accounts, that are not revoked, oldest first; `after` is an id. */
 export async function listTokensOf(
   db: Queryable,
   accountId: string | null,

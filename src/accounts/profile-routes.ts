@@ -19,11 +19,11 @@ import { confirmPassword } from './sign-in.ts'
 import { findConfirmationWays } from './single-sign-on/identities.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from './visitor.ts'
 
-/** What a form did not accept, and which form it was. */
+/** The problem of a form, and which form has it. */
 export interface ProfileProblem {
   form: 'profile' | 'sign-in' | 'delete'
   problem: string
-  /** True when a deletion must tell what happens to groups that have no other admin. */
+  /** Whether the person must choose what happens to groups that have no other admin. */
   asksForGroups?: true
 }
 
@@ -40,14 +40,14 @@ const DeleteForm = z.object({
   leave_groups: text,
 })
 
-/** What a person reads when a value breaks a rule of the schema. */
+/** The message for each rule of the schema that a value can break. */
 const problems: Record<string, string> = {
   username_is_taken: 'This username is taken.',
   username_is_reserved: 'This username is taken.',
   username_is_well_formed:
     'A username has at most 39 lower-case letters and digits, with single . _ or - between them.',
   email_is_taken: 'Another account has this email address.',
-  email_is_an_address_max_254_characters: 'This is no email address.',
+  email_is_an_address_max_254_characters: 'This is not a valid email address.',
   display_name_max_100_characters: 'A name has at most 100 characters.',
 }
 
@@ -64,7 +64,9 @@ export async function profileRoutes(
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
     const { display_name: displayName } = readForm(ProfileForm, request)
     const isPlain = isPlainText(displayName)
-    const problem = isPlain ? await change(request, session, { displayName }) : 'A name is one line of text.'
+    const problem = isPlain
+      ? await change(request, session, { displayName })
+      : 'A name must be one line of text.'
     if (problem) return showProblem(reply.code(400), session, { form: 'profile', problem })
     return reply.redirect('/settings/account?saved=1', 303)
   })
@@ -89,7 +91,7 @@ export async function profileRoutes(
     if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
     const isQueued = await queueMail(db, config, verificationMail, { accountId: session.account.id })
     if (isQueued)
-      leaveNotice(request, reply, config, 'The mail is on its way. Open its link to verify the address.')
+      leaveNotice(request, reply, config, 'The mail is being sent. Open its link to verify the address.')
     return reply.redirect('/settings/account', 303)
   })
 
@@ -109,7 +111,7 @@ export async function profileRoutes(
     return confirmationPage(reply, session, {
       title: 'Revoke all tokens and applications?',
       explanation:
-        'Every personal access token stops working at once, and no application acts for you any more. You stay signed in.',
+        'Every personal access token stops working at once, and applications can no longer act for you. You stay signed in.',
       action: '/settings/account/revoke-all',
       fields: {},
       button: 'Revoke all',
@@ -159,7 +161,7 @@ export async function profileRoutes(
     return reply.redirect('/', 303)
   })
 
-  /** Changes the account. Returns why it could not. */
+  /** Changes the account. Returns the problem as a sentence, or null. */
   async function change(
     request: FastifyRequest,
     { account }: Session,
@@ -175,7 +177,7 @@ export async function profileRoutes(
     }
   }
 
-  /** Each new address gets a mail. When too many were sent, sets the status and returns the reason as a sentence. */
+  /** Limits the mails to new addresses. After too many, sets the status and returns the reason as a sentence. */
   async function refuseManyMails(reply: FastifyReply, { account }: Session): Promise<string | null> {
     const limit = {
       subject: `verification mails of account ${account.id}`,
@@ -189,7 +191,9 @@ export async function profileRoutes(
   }
 
   /**
-   * An account without a password is confirmed at its provider instead. Returns why the current password is not accepted, with the reply's status set; null when it is right. */
+   * An account without a password is confirmed at its provider instead. Returns null when the current password is
+   * right. Otherwise sets the status and returns the problem as a sentence.
+   */
   async function refuseWithoutPassword(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -204,7 +208,7 @@ export async function profileRoutes(
     const checked = await confirmPassword(db, account.id, password)
     if (!('problem' in checked)) return null
     reply.code(checked.status).headers(checked.headers)
-    return checked.status === 403 ? 'Your current password is not right.' : checked.problem
+    return checked.status === 403 ? 'Your current password is wrong.' : checked.problem
   }
 }
 

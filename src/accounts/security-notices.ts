@@ -12,9 +12,9 @@ import { personOf, siteOf } from './mail-words.ts'
 const eventsPerTransaction = 500
 
 /**
- * Takes the new identity events: writes them to the log, as JSON lines with a stable `event` such as
- * `identity.sign-in`, and queues the mails that they cause. Whether a server, a command or plain SQL caused an event,
- * it is mailed once, and logged once, after a crash possibly twice.
+ * Handles new identity events. It writes them to the log, as JSON lines with a stable `event` such as
+ * `identity.sign-in`, and queues the mails that they cause. Events of servers, commands and plain SQL are treated
+ * alike. Each is mailed once. It is logged once, or twice after a crash.
  */
 export const logIdentityEventsJob: Job = {
   name: 'log-identity-events',
@@ -51,8 +51,9 @@ const conditionalSubjects: Record<string, string> = {
 
 /**
  * Queues the mails that identity events cause: notices to verified addresses, and the request to verify a new address.
- * A changed email is told to the former one, if that was verified. A sign-in is told when the browser is new, a consent
- * when no consent since the last withdrawal covered it. `eventIds` must be new events, each given once.
+ * The former address of a changed email gets a notice if it was verified. A sign-in causes a notice when the browser is
+ * new. A consent causes one when no consent since the last withdrawal covered it. `eventIds` must be new events, each
+ * given once.
  */
 async function queueNotices(
   db: Queryable,
@@ -138,7 +139,7 @@ export const securityNotice: MailKind<{ eventId: string }> = {
   },
 }
 
-/** Names an actor who is not the person. Nobody has signed in who uses a link from a mail. */
+/** Describes an actor who is not the person. Somebody who uses a link from a mail is not signed in. */
 function describeOther({ actor, via }: IdentityEvent): string {
   if (actor !== null) return actor
   return via === 'command' ? 'an operator of the server' : 'somebody who was not signed in'
@@ -150,7 +151,7 @@ interface Addressee {
   email: string
 }
 
-/** The account's verified email, or for a changed email the former one. Null: nobody to tell. */
+/** The account's verified email, or the former one for a changed email. Null when nobody can get the mail. */
 async function findAddressee(db: Queryable, event: IdentityEvent): Promise<Addressee | null> {
   const former = event.action === 'email-changed' ? event.details['from'] : null
   const { rows } = await db.query<Addressee>(

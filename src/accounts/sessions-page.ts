@@ -9,7 +9,7 @@ import { describeBrowser } from './event-words.ts'
 import { deleteOtherSessions, deleteSessionsByKey, type ListedSession, listSessions } from './sessions.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
-/** More than anybody has; ending all others ends the rest too. */
+/** The maximum number of sessions on the page. The button that ends all others also ends those that are not shown. */
 const maxShown = 200
 
 interface ShownSession extends ListedSession {

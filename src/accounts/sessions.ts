@@ -21,7 +21,7 @@ export interface Session {
   csrfToken: string
   /** False when the last proof of the person is older than 15 minutes. Sensitive acts then ask for another one. */
   isConfirmed: boolean
-  /** True: the site or a group requires a second factor, and the account has none. */
+  /** Whether the site or a group requires a second factor that the account does not have. */
   lacksFactor: boolean
 }
 
@@ -94,7 +94,7 @@ export async function findSession(
   return { idHash, account, csrfToken: csrfTokenOf(id), isConfirmed, lacksFactor }
 }
 
-/** Notes that the person of a session has just proven again to be the owner of the account. */
+/** Stores that the person of a session has just confirmed their identity. */
 export async function confirmSession(db: Queryable, idHash: SecretHash): Promise<void> {
   await db.query('update session set proved_at = now() where id_hash = $1', [idHash])
 }
@@ -109,7 +109,7 @@ export async function deleteSessions(db: Queryable, accountId: string): Promise<
   await db.query(`delete from session where account_id = $1`, [accountId])
 }
 
-/** Deletes expired sessions. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired sessions. Returns how many it deleted. */
 export async function deleteExpiredSessions(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from session

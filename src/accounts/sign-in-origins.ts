@@ -7,7 +7,7 @@ import { networkOf } from '../http/failure-limit.ts'
 
 /** How long a browser or a network counts as known after its last sign-in. */
 export const originLifetimeSeconds = 180 * 86_400
-/** How many origins are stored for an account: the most recent ones. */
+/** The maximum number of origins of an account. The most recent ones are kept. */
 const maxOrigins = 50
 
 /** The origin of a sign-in: browser and network. */

@@ -13,8 +13,8 @@ const maxLinkCharacters = 8192
 const ownPath = /^\/(?![/\\])[!-~]*$/
 
 /**
- * Stores the path of a page until its visitor has signed in, and returns an id for it. A path that is too long is stored
- * without its query. Null when there is no path to store: then the sign-in leads to the home page.
+ * Stores the path of a page until its visitor has signed in, and returns an id for it. A path that is too long is
+ * stored without its query. Null when there is no path to store. The sign-in then redirects to the home page.
  */
 export async function rememberPage(db: Queryable, network: string, path: string): Promise<string | null> {
   const kept = path.length <= maxPathCharacters ? path : path.replace(/\?.*/s, '')
@@ -56,7 +56,7 @@ async function insertReturn(db: Queryable, network: string, path: string): Promi
   return id
 }
 
-/** Deletes expired paths. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired paths. Returns how many it deleted. */
 export async function deleteExpiredReturns(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from sign_in_return

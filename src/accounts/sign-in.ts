@@ -76,7 +76,7 @@ export async function startSession(
   const sessionId = await transaction(
     db,
     (tx) => insertSession(tx, credentials, network, userAgentOf(request)),
-    // The browser that makes an account is not news to its person.
+    // The browser that creates an account is not reported as a new one.
     isKnownDevice || actor.act === 'sign-up' ? actor : { ...actor, isNewBrowser: true },
   )
   if (sessionId === null) return false
@@ -87,7 +87,7 @@ export async function startSession(
   return true
 }
 
-/** Notes a refused sign-in: every wrong password, and a lock once in 15 minutes. */
+/** Writes events for a refused sign-in: one for every wrong password, and one in 15 minutes for a lock. */
 export async function noteRefusedSignIn(
   db: Queryable,
   request: FastifyRequest,
@@ -99,7 +99,9 @@ export async function noteRefusedSignIn(
   if (isLocked) await insertSignInLock(db, actor, login, networkOf(request.ip))
 }
 
-/** Hashes the password again if its hash has other parameters than the current ones. Returns the credentials then. */
+/**
+ * Hashes the password again if its hash has other parameters than the current ones. Returns the current credentials.
+ */
 export async function renewPasswordHash(
   db: Queryable,
   credentials: Credentials,
@@ -147,7 +149,7 @@ async function checkPassword(
   return credentials
 }
 
-/** The attempts for one name from one network or browser. SPEC §8 shows no limits. */
+/** The attempts for one name from one network or browser. SPEC §8 leaves the limits open. */
 const attemptsForOne = 10
 
 /**

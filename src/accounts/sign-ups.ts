@@ -34,7 +34,7 @@ export const requestSignUpJob: Job<{ email: string; actor: Actor }> = {
   },
 }
 
-/** Tells who signs up with the email of an account that there is one. It goes to a verified address only. */
+/** The mail to a person who signs up with the email of an existing account. Only a verified email gets it. */
 export const knownAddressMail: MailKind<{ accountId: string }> = {
   name: 'known-address',
   async compose({ config, db }, { accountId }) {

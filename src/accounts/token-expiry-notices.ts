@@ -27,8 +27,9 @@ export const noteExpiringTokensJob: Job = {
 }
 
 /**
- * Marks tokens that expire soon and whose owners can get a mail, at most `limit`. Returns their ids. A token that was
- * made for less than 7 days is left out: its owner saw its expiry a moment ago. */
+ * Marks at most `limit` tokens that expire soon and whose owners can get a mail. Returns their ids. It leaves out
+ * tokens with a lifetime below 7 days, because their owners have just chosen the expiry.
+ */
 async function noteExpiringTokens(db: Queryable, limit: number): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
     `update personal_token set expiry_noted_at = now()
@@ -56,7 +57,7 @@ export const tokenExpiryMail: MailKind<{ tokenId: string }> = {
       to: personOf(token),
       subject: `A token of your account expires soon (${siteOf(config)})`,
       paragraphs: [
-        `A personal access token of the account ${token.username} on ${siteOf(config)} expires soon. What uses it will be refused then.`,
+        `A personal access token of the account ${token.username} on ${siteOf(config)} expires soon. Programs that use it will then get an error.`,
       ],
       facts: [
         ['Token', token.name],
@@ -64,7 +65,7 @@ export const tokenExpiryMail: MailKind<{ tokenId: string }> = {
         ['Last use', token.lastUsedAt === null ? 'never' : formatTime(token.lastUsedAt)],
       ],
       link: { label: 'Make a new token', url: `${config.baseUrl}/settings/tokens` },
-      advice: ['If you do not need it any more, there is nothing to do.'],
+      advice: ['If you no longer need it, there is nothing to do.'],
     }
   },
 }

@@ -26,9 +26,9 @@ export async function readSession(
 }
 
 /**
- * Throws PageRedirect to the page that asks for a password or second factor, when the last proof of the session's
- * person is older than 15 minutes. Call it before a sensitive act. The browser then returns to the page. For a POST,
- * pass the page of its form, which then says that nothing was done yet.
+ * Throws PageRedirect to the page that asks for a password or second factor, when the session's last proof of identity
+ * is older than 15 minutes. Call it before a sensitive action. The browser then returns to the page. For a POST, pass
+ * the page of its form. That page says that nothing was done yet.
  */
 export async function requireConfirmation(
   context: AppContext,
@@ -42,7 +42,7 @@ export async function requireConfirmation(
   throw new PageRedirect(withReturn('/settings/confirm-access', id ?? '', isForm ? { form: '1' } : {}))
 }
 
-/** Remembers where a request wanted to go. Nothing for a form: its page is led to again from the menu. */
+/** Stores the path of a request, to return to it. A form is not stored: people open its page again from the menu. */
 async function rememberRequest({ db }: AppContext, request: FastifyRequest): Promise<string | null> {
   if (request.method !== 'GET') return null
   const network = networkOf(request.ip)

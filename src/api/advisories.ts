@@ -56,7 +56,7 @@ export async function advisoryRoutes(app: ApiScope, context: ApiContext): Promis
     endpoint(mayPull, {
       operationId: 'listAdvisories',
       tag: 'Security',
-      summary: 'List the advisories of a package, the oldest first',
+      summary: 'List the advisories of a package, oldest first',
       params: PackagePath,
       response: { 200: z.array(Advisory) },
     }),

@@ -32,13 +32,16 @@ const DeployToken = z
     repositories: z
       .array(z.string())
       .nullable()
-      .meta({ description: 'Paths; null: every repository of the group', example: ['acme/php'] }),
+      .meta({
+        description: 'Paths of the repositories. Null for every repository of the group',
+        example: ['acme/php'],
+      }),
     made_by: z.string().nullable().meta({
-      description: 'Username; null for the command line, "deleted account" once the account is gone',
+      description: 'Username; null for the command line, "deleted account" after the account was deleted',
     }),
     created_at: Moment,
     last_used_at: Moment.nullable(),
-    expires_at: Moment.nullable().meta({ description: 'Null: it does not expire' }),
+    expires_at: Moment.nullable().meta({ description: 'Null when it does not expire' }),
   })
   .meta({ id: 'DeployToken' })
 
@@ -51,10 +54,10 @@ const DeployTokenDraft = z
     name: plainText(100, 1),
     right,
     repositories: z.array(z.string().max(200)).min(1).max(500).optional().meta({
-      description: 'Paths of repositories of the group. Left out: every repository of the group',
+      description: 'Paths of repositories of the group. Without it, every repository of the group',
     }),
     expires_in_days: z.int().min(1).max(3650).nullable().optional().meta({
-      description: 'Lifetime in days, 90 by default; null: it does not expire',
+      description: 'Lifetime in days, 90 by default. Null for no expiration',
     }),
   })
   .meta({ id: 'DeployTokenDraft' })
@@ -78,7 +81,7 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
     endpoint(mayRead, {
       operationId: 'listDeployTokens',
       tag: 'Groups',
-      summary: 'List the deploy tokens of a group that are not revoked, the newest first',
+      summary: 'List the deploy tokens of a group that are not revoked, newest first',
       params: GroupPath,
       querystring: PageQuery,
       response: { 200: z.array(DeployToken) },
@@ -101,9 +104,9 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
     endpoint(mayManage, {
       operationId: 'createDeployToken',
       tag: 'Groups',
-      summary: 'Make a deploy token',
+      summary: 'Create a deploy token',
       description:
-        'A deploy token belongs to the group and to no account. The token that makes it needs the scopes of the right, too.',
+        'A deploy token belongs to the group, not to an account. The token of the request also needs the scopes of the right.',
       params: GroupPath,
       body: DeployTokenDraft,
       response: { 201: NewDeployToken },
@@ -111,7 +114,7 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
     async (request, reply) => {
       const grant = mayManage.granted(request)
       const { name, right, repositories: paths, expires_in_days: inDays = 90 } = request.body
-      // Else a token could make one that may do more than itself.
+      // Otherwise a token could create one with more access than its own.
       const missing = deployRights[right].scopes.find((scope) => !coversAll(grant.scopes, [scope]))
       if (missing !== undefined) throw insufficientScope(missing)
       const repositories = paths === undefined ? 'all' : await findRepositories(request.params.group, paths)

@@ -11,7 +11,9 @@ import { registryPaths } from './registry-description.ts'
 /** A part of an OpenAPI document. */
 type Node = { [name: string]: unknown }
 
-/** Responses may gain members in later releases, so only strict objects, which are request bodies, are closed. */
+/**
+ * Only strict objects, which are request bodies, forbid other members. Responses may gain members in later releases.
+ */
 const schemaOptions: Parameters<typeof createJsonSchemaTransform>[0] = {
   zodToJsonConfig: {
     override({ zodSchema, jsonSchema }) {
@@ -22,7 +24,7 @@ const schemaOptions: Parameters<typeof createJsonSchemaTransform>[0] = {
   },
 }
 
-/** Makes `GET /api/openapi.json` from the schemas that validate the requests (OpenAPI 3.1). */
+/** Adds `GET /api/openapi.json`. The schemas that validate the requests also describe them (OpenAPI 3.1). */
 export async function describeApi(app: FastifyInstance, config: Config): Promise<void> {
   const transformObject = createJsonSchemaTransformObject(schemaOptions)
   await app.register(swagger, {
@@ -83,7 +85,7 @@ function describeScope(scope: string): string {
   return group?.scopes[0]?.can ?? scope
 }
 
-/** Adds what no route schema can say: the registry's endpoints, and the Link header of lists. */
+/** Adds what the schemas of routes cannot describe: the registry's endpoints, and the Link header of lists. */
 function complete(document: Node): Node {
   const paths = document['paths'] as Record<string, Record<string, Node>>
   for (const operations of Object.values(paths)) {
@@ -102,7 +104,7 @@ const linkHeader = {
   example: '<https://svc.example.com/api/repositories?cursor=YWNtZS9waHA>; rel="next"',
 }
 
-/** Each named schema exists as input and as output; keeps those that something refers to. */
+/** Removes schemas that nothing refers to. Each named schema exists twice, as input and as output. */
 function withoutUnusedSchemas(document: Node): Node {
   const components = document['components'] as Node & { schemas: Record<string, unknown> }
   const kept: Record<string, unknown> = {}

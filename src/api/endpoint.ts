@@ -45,14 +45,14 @@ export const ErrorBody = z
     errcode: z.int().meta({ description: 'A gRPC status code', example: 5 }),
     errmsg: z.string().meta({ description: 'What is wrong', example: 'package not found' }),
   })
-  .meta({ id: 'Error', description: 'Every error of the API has this form.' })
+  .meta({ id: 'Error', description: 'Every error of the API has this format.' })
 
 /** The response of an endpoint that returns nothing. */
 export const NoContent = z.undefined().meta({ description: 'Done. The response has no body.' })
 
 /**
- * Route options of an endpoint. The guard runs before the input is validated: a request without the right to the
- * endpoint learns nothing about what else is wrong with it.
+ * Returns the route options of an endpoint. The guard runs before the input is validated, so a request without
+ * permission gets no details about its input.
  */
 export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, { tag, ...schema }: Schema) {
   const security = [{ application: [guard.scope] }, { personalToken: [guard.scope] }]
@@ -69,5 +69,5 @@ export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, {
   }
 }
 
-/** A moment, as RFC 3339. */
+/** A point in time (RFC 3339). */
 export const Moment = z.iso.datetime().meta({ example: '2026-11-21T03:25:00.000Z' })

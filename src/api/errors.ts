@@ -41,7 +41,7 @@ export function invalidToken(): ApiError {
   return new ApiError(401, errcodes.unauthenticated, 'not authorized', headers)
 }
 
-/** The credentials cannot be read, or there are two of them. */
+/** The credentials cannot be read, or the request has two of them. */
 export function unreadableCredentials(description: string): ApiError {
   const headers = challenge({ error: 'invalid_request', error_description: description })
   return new ApiError(400, errcodes.invalidArgument, description, headers)
@@ -63,7 +63,10 @@ export function notFound(errmsg: string): ApiError {
   return new ApiError(404, errcodes.notFound, errmsg)
 }
 
-/** Sends whatever was thrown in the format of the API. Anything but an ApiError is a bug: logged, without detail to the client. */
+/**
+ * Sends any thrown error in the format of the API. Anything but an ApiError is a bug: it is logged, and sent without
+ * detail.
+ */
 export function sendApiError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const error = thrown instanceof ApiError ? thrown : translate(thrown)
   if (error.status >= 500) request.log.error({ err: thrown }, 'an API request failed')

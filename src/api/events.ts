@@ -16,7 +16,7 @@ const Event = z
     version: z.string().nullable().meta({ example: '1.0.0' }),
     account: z.string().nullable().meta({
       description:
-        'Username; null for the command line and for deploy tokens, "deleted account" once the account is gone',
+        'Username; null for the command line and for deploy tokens, "deleted account" after the account was deleted',
     }),
     token: z
       .object({ kind: z.enum(tokenKinds), id: z.int() })
@@ -31,7 +31,7 @@ const SiteEvent = Event.extend({
   repository: z
     .string()
     .nullable()
-    .meta({ description: 'Path; of a deleted repository the last one', example: 'acme/php' }),
+    .meta({ description: 'Path. For a deleted repository, its last path', example: 'acme/php' }),
   group: z.string().nullable().meta({ description: 'Set when the event is about a whole group' }),
 }).meta({ id: 'SiteEvent' })
 
@@ -53,7 +53,7 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
     endpoint(mayRead, {
       operationId: 'listEvents',
       tag: 'Repositories',
-      summary: 'List what was done in a repository, the latest first',
+      summary: 'List the events of a repository, latest first',
       params: RepositoryPath,
       querystring: PageQuery,
       response: { 200: z.array(Event) },
@@ -76,7 +76,7 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
     endpoint(mayReadAll, {
       operationId: 'listSiteEvents',
       tag: 'Repositories',
-      summary: 'List what was done on the whole site, deleted repositories included, for its administrators',
+      summary: 'List the events of all repositories, also deleted ones, for site administrators',
       querystring: SiteEventsQuery,
       response: { 200: z.array(SiteEvent) },
     }),

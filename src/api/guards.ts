@@ -21,7 +21,7 @@ import {
 } from './errors.ts'
 import { listTokenHolders, type TokenHolder } from './token-holders.ts'
 
-/** The parts that the API's endpoints need. */
+/** The context of the API's endpoints. */
 export interface ApiContext extends AppContext {
   /** A separate small pool for changes of packages, which wait for locks. */
   changes: pg.Pool
@@ -29,7 +29,7 @@ export interface ApiContext extends AppContext {
   upstreamClient: UpstreamClient
 }
 
-/** Decides whether a request may use an endpoint, and keeps what it found for the handler. */
+/** Decides whether a request may use an endpoint, and keeps its result for the handler. */
 export interface Guard<Granted> {
   /** The scope that a token needs. */
   scope: string
@@ -70,8 +70,8 @@ export interface GroupGrant {
 }
 
 /**
- * Requires a token with the scope, for all repositories, of an admin of the group of the URL. Settings of a group concern
- * every repository of it, so a token for some repositories is not enough.
+ * Requires a token of an admin of the group in the URL, with the scope, for all repositories. Settings of a group
+ * affect all its repositories, so a token for some of them is not enough.
  */
 export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant> {
   const holders = guardToken(context, scope)
@@ -91,7 +91,7 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
   })
 }
 
-/** Requires a token with the scope, for all repositories, of a site administrator. */
+/** Requires a token of a site administrator, with the scope, for all repositories. */
 export function guardSite(context: ApiContext, scope: string): Guard<TokenHolder> {
   const holders = guardToken(context, scope)
   return makeGuard(scope, async (request) => {
@@ -126,8 +126,9 @@ export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): 
 }
 
 /**
- * The bearer token of a request, hashed (RFC 6750 §2.1): an OAuth access token, a personal access token or a deploy token. It is
- * read from the Authorization header only. Throws when it is missing, malformed, or of another kind.
+ * Returns the hash of a request's bearer token (RFC 6750 §2.1): an OAuth access token, a personal access token or a
+ * deploy token. It reads only the Authorization header. Throws when the token is missing, malformed, or of another
+ * kind.
  */
 export function readBearer(request: FastifyRequest): SecretHash {
   const { authorization } = request.headers
@@ -157,7 +158,10 @@ function requireScope(granted: readonly string[], scope: string): void {
   if (!covers(granted, scope)) throw insufficientScope(scope)
 }
 
-/** RFC 6750 §2 allows one token in a request. A token in the query is ignored, but beside the header it is a mistake. */
+/**
+ * RFC 6750 §2 allows one token in a request. A token only in the query is ignored. Together with the header it is an
+ * error.
+ */
 function hasSecondToken({ query, body }: FastifyRequest): boolean {
   return [query, body].some((part) => typeof part === 'object' && part !== null && 'access_token' in part)
 }

@@ -17,7 +17,7 @@ const Invitation = z
     email: z.string().nullable().meta({ example: 'ann@example.com' }),
     role: z.enum(roles),
     invited_by: z.string().nullable().meta({ description: 'Username; null for the command line' }),
-    by_mail: z.boolean().meta({ description: 'True: the link is sent to the email' }),
+    by_mail: z.boolean().meta({ description: 'Whether the link is sent to the email' }),
     created_at: Moment,
     expires_at: Moment,
     expired: z.boolean(),
@@ -28,7 +28,7 @@ const NewInvitation = z
   .object({
     id: z.int(),
     url: z.string().nullable().meta({
-      description: 'The link to pass on. It is returned only once; null: it is sent by mail',
+      description: 'The link to pass on. It is returned only once. Null when it is sent by mail',
     }),
     expires_at: Moment,
   })
@@ -38,7 +38,8 @@ const InvitationDraft = z
   .strictObject({
     role: z.enum(roles),
     email: z.email().max(254).optional().meta({
-      description: 'With a mail server, the link is sent to this email. Left out: the link is returned',
+      description:
+        'With a mail server, the link is sent to this email. Without an email, the link is returned',
     }),
   })
   .meta({ id: 'InvitationDraft' })
@@ -62,7 +63,7 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
     endpoint(mayRead, {
       operationId: 'listInvitations',
       tag: 'Groups',
-      summary: 'List the invitations to a group that are neither accepted nor withdrawn, the newest first',
+      summary: 'List the invitations to a group that are neither accepted nor withdrawn, newest first',
       params: GroupPath,
       querystring: PageQuery,
       response: { 200: z.array(Invitation) },
@@ -87,7 +88,7 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       tag: 'Groups',
       summary: 'Invite somebody to a group',
       description:
-        'Whoever opens the link first gets the role, with a new account or an own one. It works for 7 days.',
+        'The first person who accepts the link gets the role, with a new or an existing account. The link works for 7 days.',
       params: GroupPath,
       body: InvitationDraft,
       response: { 201: NewInvitation },

@@ -25,7 +25,7 @@ const MemberPath = RepositoryPath.extend({
   username: z.string().meta({ description: 'Username of the account', example: 'alice' }),
 })
 
-/** Members of a repository: `…/members[/<username>]` (DESIGN §6). A role on the group is not changed here. */
+/** Members of a repository: `…/members[/<username>]` (DESIGN §6). These endpoints do not change roles on the group. */
 export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const membersUrl = '/repositories/:group/:name/members'
@@ -95,7 +95,7 @@ export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<
       operationId: 'removeMember',
       tag: 'Repositories',
       summary: 'Remove a member from a repository',
-      description: 'A role on the group stays.',
+      description: 'A role on the group does not change.',
       params: MemberPath,
       response: { 204: NoContent },
     }),

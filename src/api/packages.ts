@@ -19,12 +19,12 @@ export const PackagePath = RepositoryPath.extend({
   package: z.string().meta({ description: 'Package', example: 'hello' }),
 })
 
-/** Whether a deletion is for good. */
+/** Whether a deletion is permanent. */
 export const PurgeQuery = z.object({
   purge: z
     .enum(['true', 'false'])
     .optional()
-    .meta({ description: '`true` deletes for good. Otherwise lock files can still install the archive' }),
+    .meta({ description: '`true` deletes permanently. Otherwise lock files can still install the archive' }),
 })
 
 /** A package, as the API returns it. */
@@ -39,10 +39,10 @@ export const Package = z
       .string()
       .nullable()
       .meta({ description: 'The package to use instead of an abandoned one' }),
-    latest_version: z
-      .string()
-      .nullable()
-      .meta({ description: 'The highest stable version, else the highest', example: '1.0.0' }),
+    latest_version: z.string().nullable().meta({
+      description: 'The highest stable version, or the highest version if none is stable',
+      example: '1.0.0',
+    }),
     version_count: z.int(),
     downloads: z.int(),
     created_at: Moment,
@@ -60,7 +60,7 @@ const PackageUpdate = z
       .meta({ description: 'The package to use instead', example: 'acme/greeter' }),
   })
   .partial()
-  .meta({ id: 'PackageUpdate', description: 'Members that are left out stay as they are' })
+  .meta({ id: 'PackageUpdate', description: 'Missing members keep their values' })
 
 /** Packages: `…/packages`, and changes of a whole package (DESIGN §6). */
 export async function packageRoutes(app: ApiScope, context: ApiContext): Promise<void> {

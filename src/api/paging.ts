@@ -34,7 +34,7 @@ export interface ListPage<Item> {
 
 /** The part that a query requests. */
 export function partOf({ limit, cursor }: z.output<typeof PageQuery>): ListQuery {
-  // An invented cursor starts the list at any place. That does no harm.
+  // An invented cursor only starts the list at another place.
   const after = cursor === undefined ? null : Buffer.from(cursor, 'base64url').toString().replaceAll('\0', '')
   return { after, limit }
 }
@@ -53,7 +53,7 @@ export async function readPage<Row, Item>(
   return { items: shown.map(describe), next }
 }
 
-/** The headers of a page: a Link to the next part when there is one (RFC 8288). */
+/** Returns the headers of a page: a Link to the next part when there is one (RFC 8288). */
 export function pageHeaders(baseUrl: string, url: string, next: string | null): Record<string, string> {
   if (next === null) return {}
   const link = new URL(url, baseUrl)

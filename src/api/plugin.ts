@@ -59,7 +59,7 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
   )
 }
 
-/** Many clients send the content type of a body without a body. An endpoint that needs one reports it. */
+/** Many clients send a content type without a body. An endpoint that needs a body reports that it is missing. */
 function acceptEmptyBodies(scope: FastifyInstance): void {
   const parseJson = scope.getDefaultJsonParser('error', 'error')
   scope.addContentTypeParser<string>(

@@ -1,4 +1,6 @@
-/** The registry's endpoints for the OpenAPI document. They speak Composer's protocol, and no zod schema drives them. */
+/**
+ * The registry's endpoints for the OpenAPI document. They follow Composer's protocol, and no zod schema describes them.
+ */
 
 const registryUrl = '/{group}/{name}/-/packages'
 const security = [{ registryToken: [] }]

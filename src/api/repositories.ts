@@ -44,7 +44,7 @@ const RepositoryUpdate = z
     visibility: z.enum(visibilities),
   })
   .partial()
-  .meta({ id: 'RepositoryUpdate', description: 'Members that are left out stay as they are' })
+  .meta({ id: 'RepositoryUpdate', description: 'Missing members keep their values' })
 
 /** Repositories: `/api/repositories` and `/api/repositories/<group>/<name>` (DESIGN §6). */
 export async function repositoryRoutes(app: ApiScope, context: ApiContext): Promise<void> {
@@ -106,7 +106,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     async (request) => {
       const { repositoryId, author, access } = mayManage.granted(request)
       const { name, description = null, visibility = null } = request.body
-      // First: a name that is refused must leave the rest as it is.
+      // Rename first: if the name is rejected, nothing else may change.
       if (name !== undefined) await rename(author, repositoryId, name)
       const isRenameOnly = name !== undefined && description === null && visibility === null
       const repository = isRenameOnly
@@ -123,7 +123,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       operationId: 'deleteRepository',
       tag: 'Repositories',
       summary: 'Delete a repository',
-      description: 'Deletes the repository and everything in it for good.',
+      description: 'Permanently deletes the repository and everything in it.',
       params: RepositoryPath,
       response: { 204: NoContent },
     }),

@@ -11,7 +11,7 @@ export interface TokenAccount {
   isSiteAdmin: boolean
   displayName: string
   email: string | null
-  /** Null: nobody has verified it. */
+  /** Null when it is not verified. */
   emailVerifiedAt: Date | null
   createdAt: Date
 }
@@ -36,7 +36,7 @@ const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authoriza
 const account = `u.id as "accountId", u.username, u.is_admin as "isSiteAdmin", u.display_name as "displayName", u.email,
   u.email_verified_at as "emailVerifiedAt", u.created_at as "createdAt"`
 
-/** The holders of live tokens, in the order of the hashes; null where no live token has that hash. */
+/** Returns the holders of valid tokens, in the order of the hashes. Null for a hash without a valid token. */
 export async function listTokenHolders(
   db: Queryable,
   tokenHashes: readonly SecretHash[],

@@ -20,7 +20,12 @@ import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
 const patterns = z
-  .array(z.string().max(500).refine(isPattern, { message: 'must be such as vendor/* or vendor/package:^2' }))
+  .array(
+    z
+      .string()
+      .max(500)
+      .refine(isPattern, { message: 'must be a pattern such as vendor/* or vendor/package:^2' }),
+  )
   .max(maxPatterns)
 
 const Settings = z.strictObject({
@@ -41,7 +46,7 @@ const Settings = z.strictObject({
 
 const UpstreamUpdate = Settings.partial().meta({
   id: 'UpstreamUpdate',
-  description: 'Members that are left out stay as they are',
+  description: 'Missing members keep their values',
 })
 
 const UpstreamDraft = Settings.partial()

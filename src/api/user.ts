@@ -77,7 +77,7 @@ export async function userRoutes(app: ApiScope, context: ApiContext): Promise<vo
   )
 }
 
-/** Returns the account of a token. A deploy token has none; it has none of the scopes of these endpoints either. */
+/** Returns the account of a token. A deploy token has no account, and none of the scopes of these endpoints. */
 function accountOf({ account }: TokenHolder): TokenAccount {
   if (!account) throw invalidToken()
   return account

@@ -41,7 +41,7 @@ const versionMembers = {
   uploader: z
     .string()
     .nullable()
-    .meta({ description: 'Username; null for a deploy token, and once the account is gone' }),
+    .meta({ description: 'Username. Null for a deploy token, and after the account was deleted' }),
   downloads: z.int(),
   published_at: Moment,
   deleted_at: Moment.nullable(),

@@ -271,7 +271,7 @@ function rotateCommand(): Command {
 
 function historyCommand(): Command {
   return withListOptions(new Command('history'))
-    .description('List who registered, reviewed and changed an application, the latest first.')
+    .description('List who registered, reviewed and changed an application, latest first.')
     .argument('<client_id>', 'as svc application list shows it')
     .action((clientId: string, options: ListOptions) =>
       withDatabase(async (db) => {

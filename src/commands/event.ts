@@ -31,7 +31,7 @@ export function eventCommand(): Command {
 
 function listCommand(): Command {
   return withListOptions(new Command('list'))
-    .description('List identity events, the latest first.')
+    .description('List identity events, latest first.')
     .option('--account <username>', 'only events about this account')
     .option('--actor <username>', 'only what this account did')
     .option('--application <client_id>', 'only events about this application')

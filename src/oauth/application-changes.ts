@@ -28,7 +28,7 @@ export interface ChangedApplication {
   migration: string | null
 }
 
-/** A new state of an application. `verb` is what the file name of the migration begins with. */
+/** A new status of an application. The file name of the migration begins with `verb`. */
 export interface StatusChange {
   verb: string
   status: ApplicationStatus
@@ -117,19 +117,19 @@ export async function deleteApplication(
 /** The properties of an application before its registration. */
 export type RegistrationForm = Omit<NewApplication, 'clientId' | 'secretHash'>
 
-/** A registration that keeps every bound, and is not yet stored. */
+/** A valid registration that is not stored yet. */
 export interface PreparedRegistration {
   clientId: string
   /** Shown once. */
   clientSecret: string
-  /** The seeding migration: what its file name ends with, and its SQL. */
+  /** The end of the migration's file name, and its SQL. The migration adds the application. */
   what: string
   sql: string
 }
 
 /**
- * Makes a client id, a client secret and the seeding migration of a new application. Throws `UnacceptableChange` with a
- * sentence for each bound that is broken.
+ * Creates a client id, a client secret and the migration that adds a new application. Throws `UnacceptableChange` with
+ * a sentence for each broken limit.
  */
 export function prepareRegistration(form: RegistrationForm): PreparedRegistration {
   const clientSecret = makeSecret('client')

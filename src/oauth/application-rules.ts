@@ -19,7 +19,7 @@ const maxWebsiteCharacters = 128
 /** "1 MB" of SPEC 2.1, read as 1 MiB. */
 export const maxLogoBytes = 1_048_576
 
-/** Returns a sentence for each bound of SPEC 2.1 and §8 that the registration breaks. */
+/** Returns a sentence for each limit of SPEC 2.1 and §8 that the registration breaks. */
 export function listMistakes({
   name,
   description,
@@ -58,7 +58,7 @@ function isWebUrl(text: string): boolean {
   return /^https?:\/\/[^\s\p{Cc}/?#"<>]+[^\s\p{Cc}"<>]*$/u.test(text) && URL.canParse(text)
 }
 
-/** Returns whether a URL has userinfo, which looks like the host: https://example.com@elsewhere.example. */
+/** Returns whether a URL has userinfo. A reader may mistake it for the host: https://example.com@elsewhere.example. */
 function hasUserinfo(text: string): boolean {
   return /^https?:\/\/[^/?#]*@/.test(text)
 }

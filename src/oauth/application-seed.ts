@@ -1,12 +1,12 @@
 import type { Application, ApplicationStatus, NewApplication } from './applications.ts'
 
 /**
- * Returns the seeding migration of an application (SPEC 2.1). An operator reviews it, keeps it under version control and
+ * Returns the migration that adds an application (SPEC 2.1). An operator reviews it, keeps it under version control and
  * ships it with every installation. It contains only the SHA-256 of the client secret.
  */
 export function renderSeed(application: NewApplication): string {
   return `-- The application ${JSON.stringify(application.name)} (SPEC 2.1), written by "svc application new".
--- Of the client secret it holds only the SHA-256: the secret itself was printed once.
+-- It contains only the SHA-256 of the client secret. The secret itself was printed once.
 with registered as (
   insert into application (client_id, name, description, website, redirect_uri, exact_redirect,
                            scopes, resource_scope, status, is_resource_server, logo)
@@ -32,7 +32,7 @@ select id, '\\x${application.secretHash.toString('hex')}' from registered;
 `
 }
 
-/** The migration that sets an application's status, for databases that are rebuilt from the migrations. */
+/** Returns the migration that sets an application's status, for databases that are rebuilt from the migrations. */
 export function renderStatusSeed(
   { clientId, name }: Application,
   status: ApplicationStatus,

@@ -3,7 +3,9 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { ListPart } from '../repositories/list-part.ts'
 
-/** Approval states; SPEC does not show them. Only an approved application can be authorized or hold a working token. */
+/**
+ * The approval states, which SPEC leaves open. Only an approved application can be authorized or have a working token.
+ */
 export const applicationStatuses = ['pending', 'approved', 'suspended', 'declined'] as const
 export type ApplicationStatus = (typeof applicationStatuses)[number]
 
@@ -80,7 +82,7 @@ export async function findApplicationByClientId(
   return rows[0] ?? null
 }
 
-/** All applications, or those in one state, oldest first; `after` is the client id of one of them. */
+/** Lists all applications, or those in one state, oldest first. `after` is the client id of one of them. */
 export async function listApplications(
   db: Queryable,
   { after, limit }: ListPart = { after: null, limit: 1000 },
@@ -105,8 +107,8 @@ export async function countApplications(db: Queryable): Promise<Partial<Record<A
 }
 
 /**
- * Sets the state and its reason. Every token check reads the state, so it counts at once. Null when there is no such
- * application.
+ * Sets the state and its reason. Every token check reads the state, so the change works at once. Null when there is no
+ * such application.
  */
 export async function setApplicationStatus(
   db: Queryable,
@@ -122,8 +124,7 @@ export async function setApplicationStatus(
 }
 
 /**
- * Adds a client secret. The earlier ones work for `overlapSeconds` more, but not longer than before the call. Null when
- * there is no such application.
+ * Adds a client secret. Earlier secrets work for at most `overlapSeconds` more. Null when there is no such application.
  */
 export async function rotateClientSecret(
   db: Queryable,
@@ -148,7 +149,7 @@ export async function rotateClientSecret(
   return rows[0] ?? null
 }
 
-/** The facts about a logo, without its bytes. */
+/** The properties of a logo, without its bytes. */
 export interface LogoHead {
   /** SHA-256 in lower-case hex. */
   sha256: string
@@ -186,7 +187,7 @@ export async function findLogoHead(db: Queryable, clientId: string): Promise<Log
   return rows[0] ?? null
 }
 
-/** The logo of an application in any state, for administrators. Null when there is no such application. */
+/** Finds the logo of an application in any state, for administrators. Null when there is no such application. */
 export async function findLogoForReview(db: Queryable, clientId: string): Promise<Logo | null> {
   const { rows } = await db.query<Logo>(
     `select logo as image, ${logoHeadColumns} from application where client_id = $1`,
@@ -195,13 +196,13 @@ export async function findLogoForReview(db: Queryable, clientId: string): Promis
   return rows[0] ?? null
 }
 
-/** Who uses an application, and its client secrets. */
+/** The users of an application, and its client secrets. */
 export interface ApplicationUse {
   /** How many accounts have authorized it now. */
   accounts: number
-  /** When a token was last issued or used; null: never. */
+  /** When a token was last issued or used. Null when none was. */
   lastUsedAt: Date | null
-  /** The secrets that work, newest first; `expiresAt` is null for one that works until it is rotated. */
+  /** The valid secrets, newest first. `expiresAt` is null for a secret that works until it is rotated. */
   secrets: { createdAt: Date; expiresAt: Date | null }[]
 }
 

@@ -5,7 +5,7 @@ import type { SecretHash } from '../domain/secrets.ts'
 /** How long a consent page may stay open. SPEC shows no limit; an hour is long enough for every decision. */
 const lifetimeSeconds = 3600
 
-/** An authorization request whose consent page is shown. Its application and redirect URI are proven. */
+/** An authorization request whose consent page is shown. Its application and redirect URI are checked. */
 export interface NewAuthorizationRequest {
   accountId: string
   applicationId: string
@@ -89,8 +89,8 @@ export async function findAuthorizationRequest(
 }
 
 /**
- * Approves the request, with the chosen repositories by path, and issues the code. Null when the decision is invalid: it
- * is not the first one, is another account's, is too late, or lacks the required choice of repositories.
+ * Approves the request, with the chosen repositories by path, and issues the code. Null when the request was decided
+ * before, belongs to another account or has expired, and when the required choice of repositories is missing.
  */
 export async function approveAuthorizationRequest(
   db: Queryable,
@@ -110,7 +110,7 @@ export async function approveAuthorizationRequest(
   return rows[0] ?? null
 }
 
-/** Denies the request. Null when the decision is not the first one, is another account's, or is too late. */
+/** Denies the request. Null when it was decided before, belongs to another account, or has expired. */
 export async function denyAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,
@@ -128,7 +128,7 @@ export async function denyAuthorizationRequest(
   return rows[0] ?? null
 }
 
-/** Deletes consent pages that expired a day ago. At most `limit`; returns how many. */
+/** Deletes at most `limit` requests that expired more than a day ago. Returns how many it deleted. */
 export async function deleteExpiredRequests(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from authorization_request
@@ -150,7 +150,8 @@ export interface RepeatedRequest {
 
 /**
  * Issues a code that belongs to a live grant of the account (OAUTH 47). Returns false when no single grant covers the
- * scopes and the resource scope with a chosen repository that still exists. The newest of them is taken: nothing widens.
+ * scopes and the resource scope with a chosen repository that still exists. It uses the newest such grant, so the
+ * access never becomes wider.
  */
 export async function issueCodeAgain(
   db: Queryable,

@@ -52,8 +52,8 @@ export async function listAuthorizations(db: Queryable, accountId: string): Prom
 }
 
 /**
- * Ends an authorization of the account and its grants. Every check of a code or token reads whether its grant has ended.
- * Does nothing when the account has no such authorization, or it has ended before.
+ * Ends an authorization of the account and its grants. Every check of a code or token reads whether its grant has
+ * ended. Does nothing when the account has no such authorization, or it has already ended.
  */
 export async function endAuthorization(db: Queryable, id: string, accountId: string): Promise<void> {
   await db.query(

@@ -7,18 +7,18 @@ import { checkRedirectUri, redirectTo } from './redirect-uri.ts'
 /** Longer URLs do not pass every browser and proxy (OAUTH 50). */
 const maxLinkCharacters = 8192
 
-/** A link whose application and redirect URI are proven. What it requests is not read yet. */
+/** A link whose application and redirect URI are checked. The other parameters are not read yet. */
 export interface ProvenLink {
   query: LinkQuery
   application: Application
   target: ResponseTarget
 }
 
-/** What the application requests. */
+/** The scopes and options that the application requests. */
 export interface AuthorizeRequest {
   scopes: string[]
   codeChallenge: string | null
-  /** `none`: no page may be shown; `ask`: the consent page must be shown; null: it is shown if needed. */
+  /** `none`: no page may be shown. `ask`: the consent page must be shown. Null: it is shown if needed. */
   prompt: 'none' | 'ask' | null
 }
 
@@ -80,11 +80,11 @@ function readCodeChallenge(query: LinkQuery, invalid: (reason: string) => Error)
   return challenge
 }
 
-/** Reads `prompt` of OpenID Connect. The consent page is the response to every value but `none`. */
+/** Reads the `prompt` parameter of OpenID Connect. Every value except `none` shows the consent page. */
 function readPrompt(query: LinkQuery, invalid: (reason: string) => Error): AuthorizeRequest['prompt'] {
-  const wishes = readParameter(query, 'prompt', invalid)?.split(' ') ?? []
-  if (!wishes.includes('none')) return wishes.length > 0 ? 'ask' : null
-  if (wishes.length > 1) throw invalid('prompt=none must be the only value.')
+  const values = readParameter(query, 'prompt', invalid)?.split(' ') ?? []
+  if (!values.includes('none')) return values.length > 0 ? 'ask' : null
+  if (values.length > 1) throw invalid('prompt=none must be the only value.')
   return 'none'
 }
 
@@ -145,7 +145,7 @@ export function sendBack(
   return reply.redirect(redirectTo(target.redirectUri, parameters), 302)
 }
 
-/** The parameters of a query: names decoded, values as sent, each as often as it was sent. */
+/** The parameters of a query. Names are decoded, values are as sent. A repeated parameter has several values. */
 type LinkQuery = ReadonlyMap<string, readonly string[]>
 
 /** Splits the query of a URL without decoding its values, so that `state` can be returned unchanged. */

@@ -16,13 +16,13 @@ import { showConsent } from './consent.ts'
 
 /** Authorization endpoint: SPEC 4.1, RFC 6749 §4.1.1. The decision is handled in consent.ts. */
 export async function authorizeRoute(app: FastifyInstance, context: AppContext): Promise<void> {
-  // A link preview's HEAD must do none of what the GET does (OAUTH 49).
+  // A HEAD request of a link preview must do nothing that the GET does (OAUTH 49).
   app.head('/oauth2/auth', async (_request, reply) => reply.type('text/html; charset=utf-8').send())
 
   app.get('/oauth2/auth', { exposeHeadRoute: false }, async (request, reply) => {
     const link = await proveLink(context.db, request.url)
     const asked = readAuthorizeRequest(link)
-    // Without a page for the person, the application gets the error below.
+    // With `prompt=none` no page may be shown, so the application gets the error below.
     const session = await readSession(context, request, { mayLackFactor: asked.prompt === 'none' })
     if (session && !session.lacksFactor)
       return await redirectOrAsk(context, request, reply, session, link, asked)
@@ -31,7 +31,10 @@ export async function authorizeRoute(app: FastifyInstance, context: AppContext):
   })
 }
 
-/** Sends the browser back to the application if an earlier consent covers the request (OAUTH 47). Else asks for it. */
+/**
+ * Sends the browser back to the application if an earlier consent covers the request (OAUTH 47). Otherwise shows the
+ * page.
+ */
 async function redirectOrAsk(
   { config, db }: AppContext,
   request: FastifyRequest,
@@ -54,7 +57,7 @@ async function redirectOrAsk(
     if (await issueCodeAgain(db, asked, sealed)) return sendBack(reply, target, config.authUrl, { code })
   }
   if (prompt === 'none') {
-    throw new AuthorizationError(target, 'consent_required', 'The account has to give its consent first.')
+    throw new AuthorizationError(target, 'consent_required', 'The account must give its consent first.')
   }
   const id = makeOpaqueId()
   await insertAuthorizationRequest(db, hashSecret(id), { ...asked, link: request.url, state: target.state })

@@ -7,7 +7,7 @@ import { decodeFormText } from '../http/forms.ts'
 import { invalidClient, OAuthError } from './errors.ts'
 import type { Form } from './form.ts'
 
-/** The failures in a minute that get `invalid_client`. More failures get 429. SPEC does not show rate limits. */
+/** This many failures in a minute get `invalid_client`. Further ones get 429. SPEC leaves rate limits open. */
 const failuresPerClientAndNetwork = 30
 const failuresPerNetwork = 120
 const windowSeconds = 60
@@ -31,13 +31,13 @@ export function readClient(request: FastifyRequest, form: Form): PresentedClient
 }
 
 /**
- * Counts a failed authentication and throws its error: `invalid_client`, or 429 when there were too many. Only failures
- * are limited. A secret has 256 random bits and cannot be guessed, so a right secret always passes. So nobody can lock
- * out an application by sending wrong secrets for it.
+ * Counts a failed authentication and throws its error: `invalid_client`, or 429 after too many failures. Only failures
+ * are limited. A correct secret always passes, so nobody can lock out an application by sending wrong secrets for it.
+ * Guessing is no risk, because a secret has 256 random bits.
  */
 export async function refuseClient(db: Queryable, client: PresentedClient): Promise<never> {
   const network = networkOf(client.address)
-  // The network first: a blocked network writes no more rows, however many client identifiers it invents.
+  // Count the network first: a blocked network adds no more rows, even with many invented client ids.
   const blockedSeconds = await countAttempt(db, [
     { subject: `clients from ${network}`, attempts: failuresPerNetwork, windowSeconds },
     {

@@ -7,7 +7,9 @@ import { sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
 import { introspectTokens, type SeenToken } from './token-pairs.ts'
 
-/** Introspection endpoint (RFC 7662): an application sees its own tokens, a resource server all access, personal and deploy tokens. */
+/**
+ * Introspection endpoint (RFC 7662). An application sees its own tokens; a resource server sees all but refresh tokens.
+ */
 export async function introspectRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {
   const introspect = shareStatements(introspectTokens.bind(null, db))
 
@@ -32,7 +34,7 @@ function describe(token: SeenToken, issuer: string): object {
     ...(token.expiresAt !== null && { exp: token.expiresAt }),
     iat: token.issuedAt,
     iss: issuer,
-    // No account's id, and no username: a deploy token acts for a group.
+    // A deploy token acts for a group, so it has no account id and no username.
     ...(token.group
       ? { sub: `group:${token.group.id}`, group: token.group.name }
       : { sub: token.accountId, username: token.username }),

@@ -19,7 +19,7 @@ export async function logoRoute(app: FastifyInstance, { db }: AppContext): Promi
     return reply.send(logo.image)
   })
 
-  // Fastify's own HEAD would read the image from the database for nothing.
+  // Fastify's own HEAD route would needlessly read the image from the database.
   app.head<Route>(url, async (request, reply) => {
     const { clientId } = request.params
     const logo = isClientId(clientId) ? await findLogoHead(db, clientId) : null
@@ -32,7 +32,7 @@ interface Route {
   Params: { clientId: string }
 }
 
-/** Sets the headers of a logo, which comes from outside. */
+/** Sets the headers of a logo, which is an untrusted file. */
 export function setLogoHeaders(reply: FastifyReply, { sha256, type }: LogoHead): FastifyReply {
   return reply.type(type).headers({
     'cache-control': 'public, max-age=3600',

@@ -3,7 +3,7 @@ import type { AppContext } from '../context.ts'
 import { allScopes } from '../domain/scopes.ts'
 import { sendJson } from './errors.ts'
 
-/** Some clients use the first one. */
+/** Some clients use the first method of this list. */
 const clientAuthenticationMethods = ['client_secret_basic', 'client_secret_post']
 
 const wellKnown = '/.well-known/oauth-authorization-server'

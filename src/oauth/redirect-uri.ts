@@ -5,7 +5,7 @@ export interface RedirectRegistration {
   exactRedirect: boolean
 }
 
-/** The checked redirect URI, to be used as it is; or the reason of a refusal, for the application's author. */
+/** The checked redirect URI, or the reason why it is rejected, for the application's author. */
 export type RedirectVerdict = { uri: string; refusal?: never } | { uri?: never; refusal: string }
 
 /** Limits what is stored, and leaves room for code, state and iss in a URL that browsers accept. */

@@ -4,10 +4,10 @@ import type { SecretHash } from '../domain/secrets.ts'
 import { actorOf } from '../http/actor.ts'
 import { countAttempt } from '../http/failure-limit.ts'
 
-/** A client that repeats the same request for ever writes one event an hour. */
+/** A repeated replay writes at most one event an hour, so a client in a loop cannot fill the table. */
 const windowSeconds = 3600
 
-/** Notes that an authorization code was used again. Only this failure costs the statement. */
+/** Writes an event for a code that was used again. Only this failure runs the statement. */
 export async function noteCodeReplay(
   db: Queryable,
   request: FastifyRequest,
@@ -20,7 +20,7 @@ export async function noteCodeReplay(
   })
 }
 
-/** Notes that a refresh token was used after its grace period. */
+/** Writes an event for a refresh token that was used after its grace period. */
 export async function noteTokenReuse(
   db: Queryable,
   request: FastifyRequest,

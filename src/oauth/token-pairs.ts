@@ -59,11 +59,11 @@ export async function exchangeCodes(
   return inOrder(rows)
 }
 
-/** A refresh token and the pair to put in its place. */
+/** A refresh token and the pair that replaces it. */
 export interface PairRefresh {
   client: PresentedClient
   refreshHash: SecretHash
-  /** Separated by spaces; null asks for everything that was granted. */
+  /** Scopes separated by spaces. Null requests everything that was granted. */
   scope: string | null
   accessHash: SecretHash
   nextRefreshHash: SecretHash
@@ -77,7 +77,7 @@ export type RefreshOutcome =
   | { outcome: 'repeated'; scope: string; expiresIn: number; authorizationId: string; sealedPair: Buffer }
   | { outcome: 'invalid_client' | 'invalid_grant' | 'invalid_scope' | 'reused' }
 
-/** Replaces token pairs by their successors in one transaction. Returns the outcomes in the order of the calls. */
+/** Replaces token pairs with their successors in one transaction. Returns the outcomes in the order of the calls. */
 export async function refreshPairs(
   db: Queryable,
   lifetimes: TokenLifetimes,
@@ -114,9 +114,9 @@ export interface PresentedToken {
 }
 
 /**
- * Revokes tokens in one transaction: a refresh token with its whole authorization, an access token alone. An unknown or
- * dead token, or one of another client, changes nothing. Returns, in the order of the calls, false when the client's
- * authentication failed.
+ * Revokes tokens in one transaction: a refresh token with its whole authorization, an access token alone. A token that
+ * is invalid or belongs to another client changes nothing. Returns the results in the order of the calls: false when
+ * the authentication of the client failed.
  */
 export async function revokeTokens(db: Queryable, calls: readonly PresentedToken[]): Promise<boolean[]> {
   const { rows } = await db.query<{ callNumber: number; isAuthenticated: boolean }>({
@@ -128,7 +128,7 @@ export async function revokeTokens(db: Queryable, calls: readonly PresentedToken
   return inOrder(rows).map(({ isAuthenticated }) => isAuthenticated)
 }
 
-/** A live token as other servers may see it (RFC 7662 §2.2). */
+/** A valid token as other servers may see it (RFC 7662 §2.2). */
 export interface SeenToken {
   kind: TokenKind | 'refresh'
   scopes: string[]
@@ -143,14 +143,14 @@ export interface SeenToken {
   /** Seconds since 1970; null when it never expires. */
   expiresAt: number | null
   resourceScope: ResourceScope
-  /** Paths of the chosen repositories: they count when the resource scope is `specified`. */
+  /** Paths of the chosen repositories. They apply when the resource scope is `specified`. */
   repositories: string[]
 }
 
 /**
- * Authenticates the clients and finds live tokens, in the order of the calls. An application sees its own tokens; a
- * resource server also sees all access, personal and deploy tokens. The token is null when there is none to see, the element is
- * null when the client's authentication failed.
+ * Authenticates the clients and finds valid tokens. Returns results in the order of the calls. An application sees its
+ * own tokens. A resource server also sees all access, personal and deploy tokens. `token` is null when there is none to
+ * see. The result is null when the authentication of the client failed.
  */
 export async function introspectTokens(
   db: Queryable,

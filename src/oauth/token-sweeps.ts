@@ -1,13 +1,13 @@
 import type { Queryable } from '../database/database.ts'
 
 /**
- * Wipes the seals whose grace period has ended (DESIGN §5) and returns how many. `limit` bounds one statement.
- * It follows the pairs in the order of their ids: each leads to the pair that it superseded. An index on the seals
- * would have to change with every refresh.
+ * Wipes the seals whose grace period has ended (DESIGN §5) and returns how many. `limit` bounds one statement. It reads
+ * new pairs in the order of their ids, and each names the pair that it superseded. This needs no index on the seals,
+ * which every refresh would have to update.
  */
 export async function wipeSeals(db: Queryable, limit: number): Promise<number> {
   return sweepInSteps(db, limit, {
-    // A minute, so that all pairs with smaller ids are committed.
+    // Wait a minute, so that all pairs with smaller ids are committed.
     text: `with step as materialized (
              select p.id, p.predecessor_id,
                     p.created_at > now() - interval '1 minute'
@@ -37,8 +37,8 @@ export async function wipeSeals(db: Queryable, limit: number): Promise<number> {
 }
 
 /**
- * Deletes pairs that have been dead for 30 days and returns how many. A reused refresh token of a younger one still
- * ends its authorization (OAUTH 106). Most pairs die within a day: those are deleted 31 days after they were made.
+ * Deletes pairs that have been dead for 30 days and returns how many. Until then, reuse of a refresh token still ends
+ * its authorization (OAUTH 106). Most pairs die within a day. They are deleted 31 days after they were created.
  */
 export async function deleteExpiredPairs(db: Queryable, limit: number): Promise<number> {
   const deleted = await sweepInSteps(db, limit, {

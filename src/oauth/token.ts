@@ -21,7 +21,7 @@ export interface TokenResponse {
   scope: string
 }
 
-/** The parts that the token endpoints need. */
+/** The context of the token endpoints. */
 export interface OAuthContext extends AppContext {
   lastUse: LastUse
 }

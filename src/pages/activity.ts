@@ -20,7 +20,7 @@ const activityPage = page<{
 
 const ActivityQuery = z.object({ after: text })
 
-/** `GET /<group>/<name>/-/activity`: what was done in a repository, the latest first. */
+/** `GET /<group>/<name>/-/activity`: what was done in a repository, latest first. */
 export async function activityRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const url = '/:group/:name/-/activity'
   app.get<{ Params: { group: string; name: string } }>(url, async (request, reply) => {

@@ -22,7 +22,7 @@ const packageActivityPage = page<
 
 const ActivityQuery = z.object({ after: text })
 
-/** `…/-/activity`: what was done to a package, the latest first. Only admins see tokens and client IPs. */
+/** `…/-/activity`: what was done to a package, latest first. Only admins see tokens and client IPs. */
 export async function packageActivityRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   app.get<PackageRoute>(`${packagePath}/-/activity`, async (request, reply) => {
     const view = await findPackageView(context, request)

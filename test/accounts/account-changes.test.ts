@@ -123,7 +123,7 @@ describe('the profile at /settings/account', () => {
     const [username, email] = [`${account.username}-new`, `${account.username}@example.com`]
     const form = { username, email, current_password: password }
     const wrong = await send('/settings/account/sign-in', { ...form, current_password: 'wrong' })
-    expect([wrong.statusCode, wrong.body.includes('password is not right')]).toEqual([403, true])
+    expect([wrong.statusCode, wrong.body.includes('password is wrong')]).toEqual([403, true])
     expect((await send('/settings/account/sign-in', form)).statusCode).toBe(303)
     expect((await open('/settings/account')).body).toContain('Not verified')
     await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])
@@ -139,7 +139,7 @@ describe('the profile at /settings/account', () => {
     ['a username of somebody else', { username: 'taken' }, 'This username is taken'],
     ['no username', { username: 'no spaces' }, 'A username has'],
     ['an email of somebody else', { email: 'TAKEN@example.com' }, 'Another account has'],
-    ['no email', { email: 'nonsense' }, 'no email address'],
+    ['no email', { email: 'nonsense' }, 'not a valid email address'],
   ])('refuses %s', async (_what, change, problem) => {
     await anAccount(t.db, { username: 'taken', email: 'taken@example.com' }).catch(() => {})
     const { account, send } = await aVisitor()

@@ -49,7 +49,7 @@ describe('/settings/account', () => {
   })
 
   it.each([
-    ['the current password is wrong', { current_password: 'wrong' }, 403, 'current password is not right'],
+    ['the current password is wrong', { current_password: 'wrong' }, 403, 'current password is wrong'],
     ['the new one is short', { new_password: 'short', repeated_password: 'short' }, 400, 'at least 12'],
     [
       'the new one is common',

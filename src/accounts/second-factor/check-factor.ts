@@ -10,7 +10,7 @@ import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.t
 /** The period of a code (RFC 6238 §4). One more period is accepted on both sides, for clocks that differ. */
 export const periodSeconds = 30
 
-/** What a person typed: one of the two. */
+/** The second factor that a person entered. One of the two is empty. */
 export interface TypedFactor {
   /** Six digits of the authenticator app. */
   code: string
@@ -24,7 +24,7 @@ export interface FactorRefusal {
   problem: string
 }
 
-/** The parts that a check of a factor needs. */
+/** The context of a check. */
 export interface FactorContext {
   config: KeySettings
   db: pg.Pool
@@ -32,8 +32,8 @@ export interface FactorContext {
 }
 
 /**
- * Checks a code of the authenticator app, or a recovery code, and spends it. Returns why it is refused; null when it is
- * right. Wrong ones are limited for each account, and identity events note them.
+ * Checks a code of the authenticator app, or a recovery code, and uses it up. Returns null when it is right, or the
+ * refusal. Wrong codes are limited for each account, and written as identity events.
  */
 export async function refuseFactor(
   context: FactorContext,
@@ -62,20 +62,20 @@ export async function refuseFactor(
   return kind === 'totp' ? wrongCode : wrongRecoveryCode
 }
 
-/** What a person reads after a wrong code of an authenticator app. */
+/** The refusal of a wrong code of an authenticator app. */
 export const wrongCode: FactorRefusal = {
   status: 403,
   headers: {},
-  problem: 'This code is not right, or it was used before. Type the code that your app shows now.',
+  problem: 'This code is wrong, or it was used before. Enter the code that your app shows now.',
 }
 
 const wrongRecoveryCode: FactorRefusal = {
   status: 403,
   headers: {},
-  problem: 'This recovery code is not right, or it was used before.',
+  problem: 'This recovery code is wrong, or it was used before.',
 }
 
-/** Notes a wrong code or passkey. */
+/** Writes an event for a wrong code or passkey. */
 export async function noteFailedFactor(
   db: pg.Pool,
   actor: Actor,
@@ -87,8 +87,8 @@ export async function noteFailedFactor(
 }
 
 /**
- * The time step of a right code, and null for a wrong one. `no key` when the server lacks the key of the secret: the
- * log says what to do.
+ * Returns the time step of a right code, or null for a wrong one. Returns `no key` when the server does not have the
+ * key of the secret. The log then says what to do.
  */
 export async function timeStepOf(
   { config, log }: Pick<FactorContext, 'config' | 'log'>,
@@ -116,10 +116,10 @@ export async function timeStepOf(
 /** Says why secrets cannot be decrypted, and what an operator can do. */
 export function explainMissingKey(config: KeySettings): string {
   const place = config.secretKey === null ? `the key file ${keyFileOf(config)}` : 'SECRET_KEY'
-  return `A second factor is encrypted under another key than ${place}. Bring the old key back (as SECRET_KEY_PREVIOUS, or as the key file), or remove the person's factors with svc account reset-factors.`
+  return `A second factor is encrypted with another key than ${place}. Restore the old key (as SECRET_KEY_PREVIOUS, or as the key file), or remove the person's factors with svc account reset-factors.`
 }
 
-/** What a person reads when the server lacks the key of a secret. */
+/** The refusal when the server does not have the key of a secret. */
 export const missingKey: FactorRefusal = {
   status: 503,
   headers: {},
@@ -127,7 +127,7 @@ export const missingKey: FactorRefusal = {
     'Codes of your authenticator app cannot be checked: this server does not have the key that its secret was encrypted with. Tell an administrator. The log of the server says what to do. A recovery code or a passkey still works.',
 }
 
-/** Wrong codes count together for an account, whichever browser sends them: there are only a million codes. */
+/** The limit of wrong codes of an account counts all browsers together, because there are only a million codes. */
 export function limitOf(accountId: string): AttemptLimit {
   return { subject: `second factor of account ${accountId}`, attempts: 10, windowSeconds: 900 }
 }

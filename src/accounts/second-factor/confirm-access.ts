@@ -25,7 +25,7 @@ const confirmPage = page<{
   returnId: string
   /** Whether the browser comes from a form. Its page then says that nothing was done yet. */
   isForm: boolean
-  /** What the browser's interface for passkeys gets, as JSON; null for an account without one. */
+  /** The options for the browser's passkey API, as JSON. Null for an account without a passkey. */
   options: string | null
   problem: string | null
 }>('accounts/confirm-access')
@@ -33,7 +33,9 @@ const confirmPage = page<{
 const ConfirmQuery = z.object({ return: text, form: text })
 const ConfirmForm = ConfirmQuery.extend({ current_password: text, code: text, credential: text })
 
-/** `/settings/confirm-access`: a password, a code or a provider before a sensitive act, 15 minutes after the last one. */
+/**
+ * `/settings/confirm-access`: asks for a password, a code or a provider when the last proof is older than 15 minutes.
+ */
 export async function confirmAccessRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
@@ -73,7 +75,7 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     }
     const checked = await confirmPassword(db, id, password)
     if (!('problem' in checked)) return null
-    return checked.status === 403 ? { ...checked, problem: 'This password is not right.' } : checked
+    return checked.status === 403 ? { ...checked, problem: 'This password is wrong.' } : checked
   }
 
   async function refusePasskey(request: FastifyRequest, session: Session, credential: string) {

@@ -32,7 +32,7 @@ const factorPage = page<{
   /** Whether browsers allow passkeys on this host. */
   allowsPasskeys: boolean
   requirement: FactorRequirement
-  /** True: the person gets to other pages only with a second factor. */
+  /** Whether the person must add a second factor before they can open other pages. */
   mustEnrol: boolean
   returnId: string
   problem: string | null
@@ -151,7 +151,7 @@ async function refuseRemoval(context: AppContext, request: FastifyRequest, { acc
   const { current_password: password, code } = readForm(RemoveForm, request)
   const checked = await confirmPassword(context.db, account.id, password)
   if ('problem' in checked) {
-    return checked.status === 403 ? { ...checked, problem: 'Your current password is not right.' } : checked
+    return checked.status === 403 ? { ...checked, problem: 'Your current password is wrong.' } : checked
   }
   const isCode = /^[\d\s]*$/.test(code)
   const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
@@ -182,7 +182,7 @@ export async function showFactors(
   })
 }
 
-/** Shows the secret of the app that is being set up. Without one, the browser goes to the overview. */
+/** Shows the secret of the app that is being set up. Without one, redirects to the overview. */
 async function showEnrolment(
   context: AppContext,
   reply: FastifyReply,
@@ -193,12 +193,12 @@ async function showEnrolment(
   return enrolment ? enrolPage(reply, session, { enrolment, ...shown }) : reply.redirect(factorHome, 303)
 }
 
-/** The page that required a second factor: the sign-in redirects a browser that is signed in to it. */
+/** Returns the page that required a second factor. `/login` redirects a signed-in browser to it. */
 export function nextPage(returnId: string): string {
   return returnId === '' ? factorHome : withReturn('/login', returnId)
 }
 
-/** False when a second factor is required, and this is the last one. */
+/** Returns false when a second factor is required, and this is the last one. */
 export async function mayRemoveFactor({ config, db }: AppContext, { account }: Session): Promise<boolean> {
   const { isRequired } = await findRequirement(db, account, config.requireSecondFactor)
   if (!isRequired) return true

@@ -38,7 +38,7 @@ export interface FactorRequirement {
   groups: string[]
 }
 
-/** Returns whether an account must have a second factor, and who says so. */
+/** Returns whether an account must have a second factor, and who requires it. */
 export async function findRequirement(
   db: Queryable,
   { id, isAdmin }: { id: string; isAdmin: boolean },
@@ -53,7 +53,10 @@ export async function findRequirement(
   return { isRequired: bySite || rows.length > 0, bySite, groups: rows.map(({ name }) => name) }
 }
 
-/** Removes the authenticator app of an account. Its recovery codes go with its last factor. False when it has no app. */
+/**
+ * Removes the authenticator app of an account. The recovery codes are removed with the last factor. False without an
+ * app.
+ */
 export async function removeTotp(db: pg.Pool, actor: Actor, accountId: string): Promise<boolean> {
   return transaction(
     db,
@@ -85,8 +88,8 @@ export async function removePasskey(
 }
 
 /**
- * Removes all second factors of an account without asking for one: for a person who lost them. For operators and
- * administrators. Returns how many there were.
+ * Removes all second factors of an account that lost them, without asking for one. For operators and administrators.
+ * Returns how many there were.
  */
 export async function resetFactors(db: pg.Pool, actor: Actor, accountId: string): Promise<number> {
   return transaction(

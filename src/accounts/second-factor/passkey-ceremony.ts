@@ -21,7 +21,7 @@ import {
   spendChallenge,
 } from './passkeys.ts'
 
-/** What a ceremony needs: passkeys belong to the host of `baseUrl`. */
+/** The context of a ceremony. Passkeys belong to the host of `baseUrl`. */
 export interface CeremonyContext {
   config: Pick<Config, 'baseUrl'>
   db: Queryable
@@ -86,7 +86,7 @@ export async function startRegistration(
 /** A new passkey of an account, without a name yet. */
 export type NewPasskey = Pick<StoredPasskey, 'credentialId' | 'publicKey' | 'signCount' | 'transports'>
 
-/** Checks what the browser made. Null when it is not right, or its challenge was spent. */
+/** Checks the new passkey of a browser. Null when it is not valid, or its challenge was used before. */
 export async function finishRegistration(
   { config, db }: CeremonyContext,
   sent: string,
@@ -133,7 +133,7 @@ export async function startUse(
   return JSON.stringify(options)
 }
 
-/** Checks the use of a passkey, and notes it. Returns the account; null when it is not right, or a copy of the passkey. */
+/** Checks and stores the use of a passkey. Returns its account. Null when it is not valid, or a copy of the passkey. */
 export async function finishUse(
   { config, db }: CeremonyContext,
   sent: string,
@@ -166,7 +166,7 @@ export async function finishUse(
   return (await notePasskeyUse(db, passkey.id, authenticationInfo.newCounter)) ? accountId : null
 }
 
-/** Spends the challenge that a response signed, and returns it. Null when it does not belong to this browser and act. */
+/** Uses up the challenge that a response signed, and returns it. Null when it belongs to another browser or action. */
 async function spendChallengeOf(
   db: Queryable,
   { response }: { response: { clientDataJSON: string } },
@@ -184,7 +184,7 @@ function readJson<Schema extends z.ZodType>(schema: Schema, text: string): z.out
   }
 }
 
-/** The library throws for each rule that a response breaks. The person reads one sentence for all of them. */
+/** The library throws for each rule that a response breaks. The person gets one sentence for all of them. */
 async function orUnverified<T extends { verified: boolean }>(
   verify: () => Promise<T>,
 ): Promise<T | { verified: false; registrationInfo?: never; authenticationInfo?: never }> {
@@ -199,7 +199,7 @@ function hostOf({ baseUrl }: Pick<Config, 'baseUrl'>): string {
   return new URL(baseUrl).hostname
 }
 
-/** Names the account to authenticators, and says nothing about it (WebAuthn §14.6.1). */
+/** Returns the id of the account for authenticators. It reveals nothing about the account (WebAuthn §14.6.1). */
 function userHandleOf(accountId: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(hashSecret(`passkey user ${accountId}`))
 }

@@ -19,7 +19,7 @@ import { deleteSignInStep, findSignInStep, type SignInStep } from './sign-in-ste
 const passkeyPage = page<{
   /** Set in the second step of a sign-in; null when the passkey replaces the password. */
   username: string | null
-  /** What the browser's interface gets, as JSON. */
+  /** The options for the browser's passkey API, as JSON. */
   options: string
   returnId: string
   back: string
@@ -35,7 +35,7 @@ interface WaitingStep {
 }
 
 /**
- * `/login/passkey`: a passkey instead of the password, or as the second step after it. A page apart from `/login`,
+ * `/login/passkey`: a passkey instead of the password, or as the second step after it. It is separate from `/login`,
  * because browsers offer passkeys to scripts only, and the pages that lead to applications allow no script (OAUTH 41).
  * This one allows the scripts of this server, and like `/login` it has no `form-action`.
  */
@@ -59,7 +59,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
       return show(request, reply, waiting, { returnId, problem: accountId.problem })
     }
     if (!waiting && !mayUsePassword(config, await isAdministrator(db, accountId))) {
-      // A passkey that replaces the password follows the same rule.
+      // PASSWORD_SIGN_IN also applies to a passkey that replaces the password.
       return show(request, reply.code(403), null, { returnId, problem: 'Sign in with a provider here.' })
     }
     clearCookie(reply, config, 'step')
@@ -117,7 +117,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
   }
 }
 
-/** What a person reads when a passkey is not accepted. */
+/** The refusal of a passkey. */
 export const wrongPasskey: FactorRefusal = {
   status: 403,
   headers: {},

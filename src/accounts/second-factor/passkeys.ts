@@ -31,7 +31,7 @@ const columns = `id, account_id as "accountId", name, created_at as "createdAt",
   translate(rtrim(replace(encode(credential_id, 'base64'), E'\\n', ''), '='), '+/', '-_') as "credentialId",
   public_key as "publicKey", sign_count::float8 as "signCount", transports`
 
-/** Lists the passkeys of an account, the oldest first. */
+/** Lists the passkeys of an account, oldest first. */
 export async function listPasskeys(db: Queryable, accountId: string): Promise<StoredPasskey[]> {
   const { rows } = await db.query<StoredPasskey>(
     `select ${columns} from passkey where account_id = $1 order by id limit ${maxPasskeys}`,
@@ -76,8 +76,8 @@ export async function insertPasskey(
 }
 
 /**
- * Notes a use of a passkey. False when its counter did not grow: then the passkey was copied, or an older response is
- * replayed. A passkey that counts nothing always says 0.
+ * Stores a use of a passkey. False when its counter did not grow: then the passkey was copied, or an older response is
+ * replayed. A passkey without a counter always sends 0.
  */
 export async function notePasskeyUse(db: Queryable, id: string, signCount: number): Promise<boolean> {
   const { rowCount } = await db.query(
@@ -103,7 +103,7 @@ export async function deletePasskeys(db: Queryable, accountId: string): Promise<
   return rowCount ?? 0
 }
 
-/** What a challenge is for, and whose it is. */
+/** The purpose of a challenge, and its owner. */
 export interface ChallengeOwner {
   /** The cookie of the browser that must present it. */
   browser: string
@@ -140,7 +140,7 @@ export async function insertChallenge(
   )
 }
 
-/** Spends a challenge. False when it is unknown, spent, expired, or another's. */
+/** Uses up a challenge. False when it is unknown, used, expired, or belongs to another owner. */
 export async function spendChallenge(
   db: Queryable,
   challenge: string,
@@ -155,7 +155,7 @@ export async function spendChallenge(
   return rowCount === 1
 }
 
-/** Deletes expired challenges. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired challenges. Returns how many it deleted. */
 export async function deleteExpiredChallenges(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from passkey_challenge

@@ -22,7 +22,7 @@ export async function renewRecoveryCodes(tx: pg.PoolClient, accountId: string): 
   return codes
 }
 
-/** Spends a recovery code, which works once. False for an unknown one. Identity events note it. */
+/** Uses up a recovery code, which works once. False for an unknown one. A trigger writes the identity event. */
 export async function spendRecoveryCode(
   tx: pg.PoolClient,
   accountId: string,

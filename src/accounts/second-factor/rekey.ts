@@ -28,10 +28,10 @@ const maxNamed = 10
 const advisoryLock = 7_382_002
 
 /**
- * Encrypts every secret under a new key. With `SECRET_KEY`, that is the new key, and `SECRET_KEY_PREVIOUS` and the key
- * file decrypt. Without it, a new key is written to the key file, and the old one is removed from it when no secret
- * needs it any more. Until then the file has both, so that servers run on and an interrupted change can be run again.
- * Throws when a key is missing: then nothing has changed.
+ * Encrypts every secret with a new key. With `SECRET_KEY`, that is the new key, and `SECRET_KEY_PREVIOUS` and the key
+ * file decrypt. Without it, a new key is written to the key file, and the old key is removed from it when no secret
+ * needs it. Until then the file has both, so servers keep working and an interrupted change can be run again. Throws
+ * when a key is missing: then nothing has changed.
  */
 export async function rekey(db: pg.Pool, settings: KeySettings): Promise<Rekeying> {
   if (settings.secretKey !== null) {
@@ -45,7 +45,7 @@ export async function rekey(db: pg.Pool, settings: KeySettings): Promise<Rekeyin
   return { secrets, key: 'file' }
 }
 
-/** Two changes at once would each drop the key of the other. */
+/** Runs one change at a time: two at once would each drop the key of the other. */
 async function inTurn<T>(db: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
   return transaction(db, async (tx) => {
     await tx.query('select pg_advisory_xact_lock($1)', [advisoryLock])
@@ -65,7 +65,7 @@ async function addKey(tx: pg.PoolClient, settings: KeySettings): Promise<void> {
 }
 
 /**
- * Encrypts all secrets under the first key of the key file, and returns how many had another key. When none had one, it
+ * Encrypts all secrets with the first key of the key file, and returns how many had another key. When none had one, it
  * removes the other keys from the file. A server that read the file before `addKey` may still have stored one.
  */
 async function useKey(tx: pg.PoolClient, settings: KeySettings): Promise<number> {
@@ -74,7 +74,7 @@ async function useKey(tx: pg.PoolClient, settings: KeySettings): Promise<number>
   return sealed
 }
 
-/** Encrypts all secrets under the first key. Returns how many had another one. */
+/** Encrypts all secrets with the first key. Returns how many had another one. */
 async function sealAgain(tx: pg.PoolClient, keys: readonly [SecretKey, ...SecretKey[]]): Promise<number> {
   const stored = await lockSecretsOfOtherKeys(tx, keys[0].id)
   const sealed = openAll(stored, keys).map(({ accountId, secret }) => ({
@@ -102,6 +102,6 @@ function openAll(
   const names = foreign.slice(0, maxNamed).join(', ')
   const more = foreign.length > maxNamed ? ` and ${foreign.length - maxNamed} more` : ''
   throw new Error(
-    `The second factors of ${names}${more} are encrypted under another key, so nothing was changed. Set that key as SECRET_KEY_PREVIOUS, or remove these factors with svc account reset-factors.`,
+    `The second factors of ${names}${more} are encrypted with another key, so nothing was changed. Set that key as SECRET_KEY_PREVIOUS, or remove these factors with svc account reset-factors.`,
   )
 }

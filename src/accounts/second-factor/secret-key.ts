@@ -107,12 +107,12 @@ export function openSecret(
   }
 }
 
-/** A secret that is copied to the row of another account cannot be decrypted. */
+/** Binds a secret to its account: a copy in the row of another account cannot be decrypted. */
 function boundTo(accountId: string): Buffer {
   return Buffer.from(`totp of account ${accountId}`)
 }
 
-/** Creates the key file and returns its key: that of another process, if it was faster. */
+/** Creates the key file and returns its key. If another process was faster, returns the key of that process. */
 async function createKeyFile(settings: Pick<KeySettings, 'dataDir'>): Promise<string> {
   const partial = await writePartial(settings, [makeKeyText()])
   try {

@@ -49,7 +49,7 @@ export async function deleteSignInStep(db: Queryable, id: string): Promise<boole
   return rowCount === 1
 }
 
-/** Deletes expired steps. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired steps. Returns how many it deleted. */
 export async function deleteExpiredSteps(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from sign_in_step

@@ -4,7 +4,7 @@ import type { SealedSecret } from './secret-key.ts'
 
 /** The authenticator app of an account. */
 export interface TotpFactor extends SealedSecret {
-  /** Null: no code has proven yet that the app has the secret. Then it is no factor. */
+  /** Null until a code has proven that the app has the secret. Until then it is not a second factor. */
   confirmedAt: Date | null
   /** The database's time, in seconds since 1970. All processes check codes by this clock. */
   nowSeconds: number
@@ -21,7 +21,7 @@ export async function findTotpFactor(db: Queryable, accountId: string): Promise<
   return rows[0] ?? null
 }
 
-/** Stores the secret of an app that is being set up. A confirmed app stays as it is: then it returns false. */
+/** Stores the secret of an app that is being set up. Returns false, and changes nothing, when an app is confirmed. */
 export async function startTotpFactor(
   db: Queryable,
   accountId: string,
@@ -53,8 +53,8 @@ export async function confirmTotpFactor(
 }
 
 /**
- * Spends the code of a time step. Each time step works once, and none before it works afterwards: of racing requests
- * with one code, only one gets true (RFC 6238 §5.2).
+ * Uses up the code of a time step. Afterwards neither this step nor an earlier one works. Of racing requests with one
+ * code, only one gets true (RFC 6238 §5.2).
  */
 export async function spendTimeStep(db: Queryable, accountId: string, timeStep: number): Promise<boolean> {
   const { rowCount } = await db.query(
@@ -80,7 +80,7 @@ export interface StoredSecret extends SealedSecret {
   username: string
 }
 
-/** Lists and locks the secrets that are sealed under another key than this one. */
+/** Lists and locks the secrets that are encrypted with another key than this one. */
 export async function lockSecretsOfOtherKeys(tx: pg.PoolClient, keyId: Buffer): Promise<StoredSecret[]> {
   const { rows } = await tx.query<StoredSecret>(
     `select f.account_id as "accountId", a.username, f.key_id as "keyId", f.sealed_secret as sealed
@@ -110,7 +110,7 @@ export async function replaceSecrets(
   )
 }
 
-/** Counts the accounts whose confirmed app is sealed under none of these keys. */
+/** Counts the accounts whose confirmed app is encrypted with none of these keys. */
 export async function countForeignSecrets(db: Queryable, keyIds: readonly Buffer[]): Promise<number> {
   const { rows } = await db.query<{ count: number }>(
     `select count(*)::int as count from totp_factor where confirmed_at is not null and key_id <> all($1)`,

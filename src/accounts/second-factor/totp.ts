@@ -18,7 +18,7 @@ import { countRecoveryCodes, renewRecoveryCodes } from './recovery-codes.ts'
 import { type KeySettings, openSecret, readSecretKeys, sealSecret } from './secret-key.ts'
 import { confirmTotpFactor, findTotpFactor, startTotpFactor } from './totp-factors.ts'
 
-/** What an authenticator app needs. */
+/** The values that an authenticator app needs. */
 export interface Enrolment {
   /** The secret in base32, in groups of four letters. */
   secret: string
@@ -28,7 +28,7 @@ export interface Enrolment {
   qrCode: string
 }
 
-/** Makes a new secret for an authenticator app. False when the account has an app already. */
+/** Creates a new secret for an authenticator app. False when the account already has an app. */
 export async function startEnrolment(
   { db, config }: { db: pg.Pool; config: KeySettings },
   accountId: string,
@@ -37,7 +37,7 @@ export async function startEnrolment(
   return startTotpFactor(db, accountId, sealSecret(key, accountId, generateSecret()))
 }
 
-/** Returns the secret of an app that is being set up. Null when none is, or the server lost its key: start again. */
+/** Returns the secret of an app that is being set up. Null when there is none, or the server has lost its key. */
 export async function findEnrolment(
   { db, config }: { db: pg.Pool; config: KeySettings & { baseUrl: string } },
   account: { id: string; username: string },

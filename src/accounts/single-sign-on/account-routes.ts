@@ -50,8 +50,8 @@ const ReturnQuery = z.object({ return: text.refine((id) => /^(?:[\w-]{43})?$/.te
 const UnlinkForm = z.object({ issuer: text })
 
 /**
- * Pages that lead on to an application or a provider: the choice of a person whose email or name an account has, and
- * the question before a signed-in account is linked.
+ * Pages whose forms may lead to an application or a provider. On one, a person chooses whether an account with their
+ * email or name is theirs. The other asks before it links a signed-in account.
  */
 export async function linkRoutes(app: FastifyInstance, context: SingleSignOnContext): Promise<void> {
   const { config, db } = context
@@ -71,7 +71,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     const { person, account, returnId } = waiting
     const about = singleSignOnOf(context, request, provider, null)
     if (decision === 'new') {
-      if (!mayMakeAccount) throw new PageError(403, 'New accounts are made by administrators only.')
+      if (!mayMakeAccount) throw new PageError(403, 'Only administrators can create accounts.')
       if (!(await deleteProof(db, proof))) throw proofIsGone(provider)
       const made = await makeAccount(about, person)
       if (made.outcome === 'refused') throw new PageError(403, made.problem)
@@ -88,7 +88,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
       return showChoice(request, reply, provider, waiting, { proof, problem })
     }
     if (hasFactor(await findFactors(db, checked.accountId))) {
-      // A password alone does not open this account, so it does not link it either.
+      // The password alone is not enough to sign in to this account, so it is not enough to link it either.
       const problem = `This account has a second factor. Sign in to it at ${config.baseUrl}/login, then link it on the page of your account.`
       return showChoice(request, reply.code(403), provider, waiting, { proof, problem })
     }
@@ -180,7 +180,7 @@ export async function unlinkRoutes(app: FastifyInstance, context: AppContext): P
       const remedy = 'Link another provider or set a password first.'
       throw new PageError(409, `This is your only way to sign in, so it stays linked. ${remedy}`)
     }
-    if (outcome === 'unlinked') leaveNotice(request, reply, config, 'The account is not linked any more.')
+    if (outcome === 'unlinked') leaveNotice(request, reply, config, 'The account is no longer linked.')
     return reply.redirect('/settings/account', 303)
   })
 }

@@ -17,12 +17,12 @@ import { syncGroups } from './provider-groups.ts'
 
 const disabled = 'Your account here is disabled. Ask an administrator.'
 
-/** What a sign-in with a provider leads to. `choose`: the account may be theirs, and they must say so. */
+/** The result of a sign-in with a provider. `choose`: the account may be theirs, and they must say whether it is. */
 export type Entry =
   | { outcome: 'enter' | 'choose'; account: { id: string; username: string } }
   | { outcome: 'refused'; problem: string }
 
-/** What a change of identities needs. */
+/** The context of a change of identities. */
 export interface SingleSignOn {
   db: pg.Pool
   log: FastifyBaseLogger
@@ -31,8 +31,8 @@ export interface SingleSignOn {
 }
 
 /**
- * Decides which account a proven person enters: the linked one, else a new one. An account that only has the same email
- * or name is never entered, because anybody can have a name at a provider.
+ * Decides which account an identified person gets: the linked one, or a new one. It is never an account that only has
+ * the same email or name, because anybody can have a name at a provider.
  */
 export async function enter(
   about: SingleSignOn,
@@ -47,11 +47,11 @@ export async function enter(
   if (similar?.isDisabled && similar.hasEmail) return refuse(disabled)
   if (similar && !similar.isDisabled) return { outcome: 'choose', account: similar }
   if (!mayMakeAccount)
-    return refuse('There is no account for you, and new ones are made by administrators only.')
+    return refuse('You have no account here, and only administrators can create one. Ask an administrator.')
   return makeAccount(about, person)
 }
 
-/** Makes an account for a person and links it. If another request has just done so, it returns that account. */
+/** Creates an account for a person and links it. If another request has just done so, it returns that account. */
 export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Promise<Entry> {
   const { db, actor, provider } = about
   const { displayName } = person
@@ -109,7 +109,7 @@ export async function linkAccount(
   }
 }
 
-/** Notes the use of a linked identity, and brings the account's groups in step with the provider. */
+/** Stores the use of a linked identity, and updates the account's groups from the provider. */
 export async function keepInStep(
   { db, log, actor, provider }: SingleSignOn,
   account: { id: string; username: string },
@@ -130,7 +130,7 @@ export async function keepInStep(
   }
 }
 
-/** The other ways to sign in that would count. */
+/** The other ways to sign in that an account may use. */
 export interface OtherWays {
   /** The issuers of the configured providers. */
   issuers: readonly string[]
@@ -140,8 +140,8 @@ export interface OtherWays {
 }
 
 /**
- * Unlinks an account's identity of an issuer, and ends the memberships that it gave. With `otherWays`, refuses to take
- * away the only way to sign in.
+ * Unlinks an account's identity of an issuer, and ends the memberships that it gave. With `otherWays`, it refuses to
+ * remove the only way to sign in.
  */
 export async function unlinkAccount(
   db: pg.Pool,

@@ -9,7 +9,7 @@ export interface Identity {
   subject: string
   /** The provider's name when the identity was last used. */
   provider: string
-  /** As the provider sent it at the last sign-in. */
+  /** The email that the provider sent at the last sign-in. */
   email: string | null
   linkedAt: Date
   lastUsedAt: Date | null
@@ -25,9 +25,9 @@ export interface FoundAccount {
 }
 
 /**
- * Finds the account of a person, and the account that may be theirs: it has their verified email, or their name. Both
- * in one statement, so that an account which another request makes for this person is never taken for somebody else's.
- * An account with another identity of the issuer belongs to another person.
+ * Finds the account of a person, and the account that may be theirs: it has their verified email, or their name. One
+ * statement finds both. Otherwise an account that another request just created for this person could be mistaken for
+ * somebody else's. An account with another identity of the issuer belongs to another person.
  */
 export async function findAccountsOfPerson(
   db: Queryable,
@@ -49,7 +49,7 @@ export async function findAccountsOfPerson(
 }
 
 /**
- * Makes an account without a password. Its email counts as verified, because the provider says so. Throws with the
+ * Creates an account without a password. Its email counts as verified, because the provider says so. Throws with the
  * broken rule, such as `username_is_taken`, `username_is_reserved` or `email_is_taken`.
  */
 export async function insertAccountOfPerson(
@@ -106,7 +106,7 @@ export async function listIdentities(db: Queryable, accountId: string): Promise<
   return rows
 }
 
-/** The ways in which the person of an account can confirm a sensitive act. */
+/** The ways in which the person of an account can confirm a sensitive action. */
 export interface ConfirmationWays {
   hasPassword: boolean
   /** The issuers of its identities. */
@@ -124,7 +124,7 @@ export async function findConfirmationWays(db: Queryable, accountId: string): Pr
   return rows[0] ?? { hasPassword: true, issuers: [] }
 }
 
-/** Locks an account until the transaction ends. Returns its ways to sign in; null when it is gone. */
+/** Locks an account until the transaction ends. Returns its ways to sign in. Null when it no longer exists. */
 export async function lockAccount(
   tx: pg.PoolClient,
   accountId: string,

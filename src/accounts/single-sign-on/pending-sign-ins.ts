@@ -5,17 +5,17 @@ import type { SignInSecrets } from './providers.ts'
 
 /** How long a person may take at the provider. */
 export const signInLifetimeSeconds = 600
-/** How many sign-ins may be under way from one network, because anyone can start them. The oldest are deleted first. */
+/** The maximum number of open sign-ins of a network, because anyone can start them. The oldest are deleted first. */
 const maxSignInsPerNetwork = 1000
 
-/** A sign-in that is on its way to a provider and back. */
+/** A sign-in that has not come back from the provider yet. */
 export interface ProviderSignIn {
   provider: string
   /** The id of the page to return to; empty for the home page. */
   returnId: string
   /** The signed-in account that the identity will be linked to, or that is confirmed. Null for a sign-in. */
   accountId: string | null
-  /** True: the person of the account confirms a sensitive act. */
+  /** Whether the person of the account confirms a sensitive action. */
   isConfirmation: boolean
 }
 
@@ -72,7 +72,7 @@ export async function takeSignIn(
   return rows[0] ? { ...rows[0], state } : null
 }
 
-/** A proven person who has to choose: link the account that may be theirs, or make a new one. */
+/** An identified person who must choose: link the account that may be theirs, or create a new one. */
 export interface ProofInWaiting {
   provider: string
   person: ProvenPerson
@@ -81,7 +81,7 @@ export interface ProofInWaiting {
   returnId: string
 }
 
-/** Stores a proven person for one browser, and returns the id of the choice. */
+/** Stores an identified person for one browser, and returns the id of the choice. */
 export async function insertProof(
   db: Queryable,
   browser: string,
@@ -122,7 +122,7 @@ export async function deleteProof(db: Queryable, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
-/** Deletes expired sign-ins. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired sign-ins. Returns how many it deleted. */
 export async function deleteExpiredSignIns(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from provider_sign_in
@@ -133,7 +133,7 @@ export async function deleteExpiredSignIns(db: Queryable, limit: number): Promis
   return rowCount ?? 0
 }
 
-/** Deletes expired proofs. At most `limit`; returns how many. */
+/** Deletes at most `limit` expired proofs. Returns how many it deleted. */
 export async function deleteExpiredProof(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from proven_identity

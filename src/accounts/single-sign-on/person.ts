@@ -5,12 +5,12 @@ import { cleanLine } from '../../domain/plain-text.ts'
 export interface ProvenPerson {
   issuer: string
   subject: string
-  /** Null without a well-formed one. */
+  /** Null when there is none, or it is not well-formed. */
   email: string | null
   /** Whether the provider says that it has verified `email`. */
   isEmailVerified: boolean
   displayName: string
-  /** Well-formed, at most 39 characters; an account may have it already. */
+  /** Well-formed, at most 39 characters. Another account may already have it. */
   username: string
   /** The person's groups at the provider that the configuration maps. Null: they are unknown, see `readGroups`. */
   groups: string[] | null
@@ -68,7 +68,7 @@ function readEmail(sources: Claims[]): Pick<ProvenPerson, 'email' | 'isEmailVeri
   )
 }
 
-/** Makes a username of the first text that has letters or digits, else `user`. */
+/** Returns a username from the first text that has letters or digits. Without any, returns `user`. */
 function usernameOf(candidates: unknown[]): string {
   for (const candidate of candidates) {
     const username = wellFormed(readText(candidate).replace(/(?<=.)@.*$/s, ''))
@@ -77,7 +77,7 @@ function usernameOf(candidates: unknown[]): string {
   return 'user'
 }
 
-/** Keeps what a username may have: letters and digits, with single `.`, `_` or `-` between them. */
+/** Keeps the characters that a username may have: letters and digits, with single `.`, `_` or `-` between them. */
 function wellFormed(text: string): string {
   return text
     .normalize('NFKD')

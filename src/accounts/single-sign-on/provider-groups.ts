@@ -19,8 +19,8 @@ interface Membership {
 type GroupSource = Pick<ProviderSettings, 'name' | 'issuer' | 'groupMap'>
 
 /**
- * Brings an account's memberships in step with its groups at a provider, and writes the events. What was made or
- * changed by hand stays. The provider may take away the last admin of a group: site administrators still manage it.
+ * Updates an account's memberships from its groups at a provider, and writes the events. Memberships that people
+ * created or changed stay. The provider may remove the last admin of a group: site administrators can still manage it.
  * Call it in a transaction that has locked the account. Returns the names of mapped groups that do not exist here.
  */
 export async function syncGroups(

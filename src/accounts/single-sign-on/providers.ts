@@ -11,7 +11,7 @@ const maxResponseBytes = 1024 * 1024
 /** How long the provider's metadata is used before it is read again. */
 const metadataLifetimeMilliseconds = 600_000
 
-/** Why a provider could not prove a person, for the page and its status. */
+/** Thrown when a provider could not identify a person. It has the message and the status of the page. */
 export class ProviderError extends Error {
   override readonly name = 'ProviderError'
   readonly status: 400 | 403 | 502 | 503
@@ -38,7 +38,9 @@ export interface Provider {
   provePerson(callbackUrl: string, secrets: SignInSecrets): Promise<ProvenPerson>
 }
 
-/** Opens the providers. Nothing is requested before somebody signs in, so a provider that is down stops no start. */
+/**
+ * Opens the providers. It sends no request before somebody signs in, so the server also starts when a provider is down.
+ */
 export function openProviders(
   all: readonly ProviderSettings[],
   log: FastifyBaseLogger,
@@ -61,7 +63,7 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
       known = { client: read, readAt: performance.now() }
       return read
     } catch (error) {
-      // Old metadata is better than none: the keys are read again when a token names an unknown one.
+      // Use old metadata while it cannot be read. The keys are read again anyway when a token names an unknown one.
       if (known) return known.client
       throw error
     }
@@ -73,7 +75,7 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
       return await work()
     } catch (error) {
       const explained = explain(settings.label, error)
-      // Never the error itself: it may carry tokens and claims.
+      // Do not log the error itself: it may contain tokens and claims.
       log.warn({ provider: settings.name, ...describe(error) }, 'a sign-in provider failed')
       throw explained
     }
@@ -170,7 +172,7 @@ const boundedFetch: oidc.CustomFetch = async (url, options) => {
   }
 }
 
-/** The error and its causes, the outermost first. */
+/** The error and its causes, outermost first. */
 function causesOf(error: unknown): Error[] {
   const causes: Error[] = []
   for (let one = error; one instanceof Error && causes.length < 5; one = one.cause) causes.push(one)

@@ -25,9 +25,9 @@ import {
 import type { ProvenPerson } from './person.ts'
 import { type Provider, ProviderError } from './providers.ts'
 
-/** What the routes of single sign-on need. */
+/** The context of the routes of single sign-on. */
 export interface SingleSignOnContext extends AppContext {
-  /** By name. */
+  /** The providers by name. */
   providers: ReadonlyMap<string, Provider>
 }
 
@@ -90,7 +90,7 @@ export async function startProviderSignIn(
   const { config, db } = context
   const { accountId, returnId, isConfirmation } = about
   const { name } = provider.settings
-  // One cookie for all tabs of a browser: each of them has its own state.
+  // All tabs of a browser share one cookie. Each tab has its own state.
   const browser = readCookie(request, config, 'provider') ?? makeOpaqueId()
   const secrets = await insertSignIn(db, browser, networkOf(request.ip), { provider: name, ...about })
   try {
@@ -112,7 +112,7 @@ export function theProvider({ providers }: SingleSignOnContext, { params }: Prov
   return provider
 }
 
-/** Whoever acts is known only after the sign-in. */
+/** Returns the context of a change of identities. The acting account is known only after the sign-in. */
 export function singleSignOnOf(
   { db }: AppContext,
   request: FastifyRequest,
@@ -197,7 +197,7 @@ async function confirm(
   const { linked } = await findAccountsOfPerson(context.db, person)
   if (session?.account.id !== accountId || linked?.id !== accountId) {
     const { label } = provider.settings
-    throw new PageError(403, `That is not the account at ${label} that is linked with yours here.`)
+    throw new PageError(403, `This is not the account at ${label} that is linked with your account here.`)
   }
   await confirmSession(context.db, session.idHash)
   return redirectBack(context, reply, returnId)

@@ -38,7 +38,7 @@ describe('PASSWORD_SIGN_IN=admins', () => {
     const refused = await passwordSignIn(t, ann.username)
     expect([refused.statusCode, problemOf(refused)]).toEqual([
       403,
-      'Only administrators use a password here. Sign in another way.',
+      'Only administrators can sign in with a password. Sign in another way.',
     ])
     expect(cookiesOf(refused)).not.toContain('svc_session')
     expect((await passwordSignIn(t, root.username)).statusCode).toBe(303)
@@ -83,14 +83,14 @@ describe('PASSWORD_SIGN_IN=off', () => {
     const refused = await walker.post('/login', fields)
     expect([refused.statusCode, problemOf(refused)]).toEqual([
       403,
-      'Passwords are not used here. Sign in another way.',
+      'You cannot sign in with a password here. Sign in another way.',
     ])
   })
 
   it('makes no account while SIGN_UP=closed', async () => {
     acme.people.set('new-of-off', { preferred_username: 'new-of-off' })
     const end = await new Walker(t).signIn(acme, 'new-of-off')
-    expect([end.statusCode, problemOf(end)]).toEqual([403, expect.stringContaining('administrators only')])
+    expect([end.statusCode, problemOf(end)]).toEqual([403, expect.stringContaining('only administrators')])
     const root = await anAccount(t.db)
     acme.people.set('other-of-off', { preferred_username: root.username })
     const walker = new Walker(t)
@@ -106,7 +106,10 @@ describe('PASSWORD_SIGN_IN=off', () => {
     const token = await makeResetToken(t.db, commandActor, (await anAccount(t.db)).id)
     for (const url of ['/password-reset', `/password-reset?token=${token}`]) {
       const { statusCode, body } = await t.app.inject(url)
-      expect([statusCode, body]).toEqual([403, expect.stringContaining('Passwords are not used here')])
+      expect([statusCode, body]).toEqual([
+        403,
+        expect.stringContaining('You cannot sign in with a password here'),
+      ])
     }
   })
 
