@@ -4,7 +4,6 @@ COPY package.json package-lock.json ./
 RUN npm ci
 COPY tsconfig.json ./
 COPY bin ./bin
-COPY docs ./docs
 COPY src ./src
 RUN npm run build
 
@@ -20,6 +19,7 @@ WORKDIR /svc
 COPY --from=dependencies /svc ./
 COPY --from=build /svc/dist ./dist
 COPY bin ./bin
+COPY docs ./docs
 COPY migrations ./migrations
 COPY views ./views
 # Archives live on a volume that belongs to the user who writes them.

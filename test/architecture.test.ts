@@ -63,3 +63,20 @@ function listRepeated<T extends { path: string }>(items: readonly T[], keyOf: (i
   }
   return [...paths].filter(([, all]) => all.length > 1).map(([key, all]) => `${key}: ${all.join(', ')}`)
 }
+
+describe('Dockerfile', () => {
+  it('copies every folder and file of the project that the program reads', () => {
+    const read = files.flatMap((path) =>
+      [...readFileSync(resolve(projectRoot, 'src', path), 'utf8').matchAll(/projectRoot, '([\w.-]+)/g)].map(
+        ([, name]) => name,
+      ),
+    )
+    const image =
+      readFileSync(resolve(projectRoot, 'Dockerfile'), 'utf8')
+        .split(/^FROM /m)
+        .at(-1) ?? ''
+    expect(new Set(read)).toEqual(new Set(['docs', 'migrations', 'package.json', 'views']))
+    for (const folder of ['docs', 'migrations', 'views'])
+      expect(image).toContain(`COPY ${folder} ./${folder}\n`)
+  })
+})

@@ -5,6 +5,7 @@ import type { AppContext } from '../context.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveSignedOutNotice } from '../http/notice.ts'
 import { page } from '../http/pages.ts'
 import { isAdministrator } from './accounts.ts'
 import { completeSignIn, endSession, redirectBack } from './complete-sign-in.ts'
@@ -83,6 +84,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   app.post('/logout', async (request, reply) => {
     await endSession(context, request)
     clearCookie(reply, config, 'session')
+    leaveSignedOutNotice(reply, config)
     return reply.redirect('/', 303)
   })
 }

@@ -7,6 +7,14 @@ const maxCharacters = 700
 /** Long enough for the redirect after a form. */
 const lifetimeSeconds = 60
 
+/** The notice of a browser without a session, which nothing can sign. Other sites could at most show this sentence. */
+const signedOut = { cookie: 'signed-out'.padEnd(43, '-'), text: 'You are signed out.' }
+
+/** Leaves the notice of a sign-out for the next page of the browser, which has no session anymore. */
+export function leaveSignedOutNotice(reply: FastifyReply, config: CookieConfig): void {
+  setCookie(reply, config, 'notice', signedOut.cookie, lifetimeSeconds)
+}
+
 /** Leaves a sentence that the next page of a signed-in browser shows once, such as “The member was added”. */
 export function leaveNotice(
   request: FastifyRequest,
@@ -28,8 +36,9 @@ export function takeNotice(
 ): string | null {
   const session = readCookie(request, config, 'session')
   const sent = readSignedText(request, config, 'notice')
-  if (session === null || sent === null) return null
+  if (sent === null || (session === null && sent !== signedOut.cookie)) return null
   clearCookie(reply, config, 'notice')
+  if (session === null) return signedOut.text
   const [signature, encoded] = [Buffer.from(sent.slice(0, 43)), sent.slice(43)]
   const isOurs = timingSafeEqual(signature, Buffer.from(sign(session, encoded)))
   return isOurs ? Buffer.from(encoded, 'base64url').toString() : null

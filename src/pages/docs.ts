@@ -9,6 +9,7 @@ import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
 import { describeOperations, type OperationGroup } from './api-reference.ts'
+import { type ApiViewer, serveApiViewer } from './api-viewer.ts'
 import type { PagesContext } from './permit.ts'
 
 /** A part of a document below a heading. */
@@ -52,11 +53,12 @@ const docsPage = page<{
   found: FoundSection[] | null
 }>('pages/docs')
 const documentPage = page<{ documents: Document[]; document: Document }>('pages/document')
-const referencePage = page<{ groups: OperationGroup[] }>('pages/api-reference')
+const referencePage = page<{ groups: OperationGroup[]; viewer: ApiViewer }>('pages/api-reference')
 
 /** `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the API reference. */
 export async function docsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const documents = await readDocuments()
+  const viewer = await serveApiViewer(app)
   let reference: Promise<OperationGroup[]> | undefined
 
   app.get('/docs', async (request, reply) => {
@@ -76,7 +78,7 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
         reference = undefined
         throw error
       })
-    return referencePage(reply, session ?? nobody, { groups: await reference })
+    return referencePage(reply, session ?? nobody, { groups: await reference, viewer })
   })
 
   app.get<{ Params: { name: string } }>('/docs/:name', async (request, reply) => {

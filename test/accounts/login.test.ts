@@ -316,8 +316,19 @@ describe('POST /logout', () => {
     const page = await t.app.inject({ url: '/', headers: { cookie } })
     const response = await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
     expect(response.statusCode).toBe(303)
-    expect(cookiesOf(response)).toBe('')
+    expect(response.cookies.find(({ name }) => name === 'svc_session')?.value).toBe('')
     expect((await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode).toBe(303)
+  })
+
+  it('leaves a notice on the page where one lands, once', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const page = await t.app.inject({ url: '/', headers: { cookie } })
+    const left = await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
+    const landed = await t.app.inject({ url: '/', headers: { cookie: cookiesOf(left) } })
+    expect(landed.body).toContain('You are signed out.')
+    expect(landed.cookies.find(({ name }) => name === 'svc_notice')?.value).toBe('')
+    const forged = await t.app.inject({ url: '/', headers: { cookie: `svc_notice=${'x'.repeat(60)}` } })
+    expect([forged.statusCode, forged.body.includes('class="notice"')]).toEqual([200, false])
   })
 
   it('is not done for a form from elsewhere', async () => {
