@@ -16,6 +16,8 @@ export type ApiScope = FastifyInstance<
 /** The sections of the API reference. */
 export const tags = {
   Account: 'The account behind the token',
+  Accounts: 'Accounts, for site administrators with a personal access token',
+  Applications: 'Registered applications, for site administrators with a personal access token',
   Groups: 'Groups of repositories',
   Repositories: 'Repositories, their members and their events',
   Packages: 'Packages of a repository',
@@ -55,8 +57,12 @@ export const NoContent = z.undefined().meta({ description: 'Done. The response h
  * permission gets no details about its input.
  */
 export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, { tag, ...schema }: Schema) {
-  const security = [{ application: [guard.scope] }, { personalToken: [guard.scope] }]
-  const description = [schema.description, `Requires the scope \`${guard.scope}\`.`].filter(Boolean).join(' ')
+  const forPeople = { personalToken: [guard.scope] }
+  const security = guard.isForPeople ? [forPeople] : [{ application: [guard.scope] }, forPeople]
+  const required = guard.isForPeople
+    ? `Requires a personal access token with the scope \`${guard.scope}\`, for all repositories.`
+    : `Requires the scope \`${guard.scope}\`.`
+  const description = [schema.description, required].filter(Boolean).join(' ')
   return {
     preValidation: guard.preValidation,
     schema: {

@@ -1,6 +1,8 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
-import { isOutage } from '../database/database.ts'
+import { brokenConstraint, isOutage } from '../database/database.ts'
+import { describeRule } from '../database/rules.ts'
+import { PageError } from '../http/page-error.ts'
 import { RegistryError } from '../registry/errors.ts'
 
 /** gRPC status codes, as in the registry (DESIGN §6, §7). */
@@ -10,6 +12,7 @@ export const errcodes = {
   alreadyExists: 6,
   permissionDenied: 7,
   resourceExhausted: 8,
+  failedPrecondition: 9,
   unimplemented: 12,
   internal: 13,
   unavailable: 14,
@@ -63,6 +66,27 @@ export function notFound(errmsg: string): ApiError {
   return new ApiError(404, errcodes.notFound, errmsg)
 }
 
+/** The error for an act that the state of the thing does not allow. */
+export function conflict(errmsg: string): ApiError {
+  return new ApiError(409, errcodes.failedPrecondition, errmsg)
+}
+
+/** Runs a change. Throws an ApiError when it breaks a rule of the schema: 409 for a taken name, else 400. */
+export async function keepingRules<T>(change: () => Promise<T>): Promise<T> {
+  try {
+    return await change()
+  } catch (error) {
+    // The error of a migration names the file; its cause is the database's own.
+    const constraint =
+      brokenConstraint(error) ?? (error instanceof Error ? brokenConstraint(error.cause) : null)
+    if (constraint === null) throw error
+    const isTaken = /_is_(?:taken|reserved)$/.test(constraint)
+    throw isTaken
+      ? new ApiError(409, errcodes.alreadyExists, describeRule(constraint))
+      : invalidArgument(describeRule(constraint))
+  }
+}
+
 /**
  * Sends any thrown error in the format of the API. Anything but an ApiError is a bug: it is logged, and sent without
  * detail.
@@ -77,6 +101,10 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
 /** Turns what the registry, Fastify or the database threw into an ApiError. */
 function translate(thrown: Error & Partial<FastifyError>): ApiError {
   if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
+  // Too many passwords wait to be hashed.
+  if (thrown instanceof PageError) {
+    return new ApiError(thrown.status, errcodes.unavailable, 'try again in a few seconds', thrown.headers)
+  }
   if (hasZodFastifySchemaValidationErrors(thrown)) return invalidArgument(describeIssue(thrown))
   const { code, statusCode = 500 } = thrown
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
@@ -85,6 +113,8 @@ function translate(thrown: Error & Partial<FastifyError>): ApiError {
   if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') {
     return new ApiError(415, errcodes.invalidArgument, 'the request body must be application/json')
   }
+  // PostgreSQL stores no NUL in text, so no name and no description contains one.
+  if (code === '22021') return invalidArgument('a text contains a NUL')
   if (statusCode < 500) return invalidArgument('the request cannot be read')
   if (isOutage(thrown)) {
     return new ApiError(503, errcodes.unavailable, 'temporarily unavailable', { 'retry-after': '5' })

@@ -19,7 +19,11 @@ const Event = z
         'Username; null for the command line and for deploy tokens, "deleted account" after the account was deleted',
     }),
     token: z
-      .object({ kind: z.enum(tokenKinds), id: z.int() })
+      .object({
+        kind: z.enum(tokenKinds),
+        id: z.int(),
+        name: z.string().nullable().meta({ description: 'Name of a deploy token; null for other tokens' }),
+      })
       .nullable()
       .meta({ description: 'The token that was used' }),
     address: z.string().nullable().meta({ description: 'Client IP' }),
@@ -97,7 +101,7 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
   )
 }
 
-function describeEvent({ tokenKind, tokenId, ...event }: RegistryEvent): z.input<typeof Event> {
+function describeEvent({ tokenKind, tokenId, tokenName, ...event }: RegistryEvent): z.input<typeof Event> {
   return {
     id: Number(event.id),
     happened_at: event.happenedAt.toISOString(),
@@ -105,7 +109,7 @@ function describeEvent({ tokenKind, tokenId, ...event }: RegistryEvent): z.input
     package: event.packageName,
     version: event.version,
     account: event.username,
-    token: tokenKind && { kind: tokenKind, id: Number(tokenId) },
+    token: tokenKind && { kind: tokenKind, id: Number(tokenId), name: tokenName },
     address: event.address,
     details: event.details,
   }

@@ -1,10 +1,12 @@
 import type { FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../context.ts'
+import type { Actor } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { type Act, isAtLeast, judge, scopeOf } from '../domain/permissions.ts'
 import { covers } from '../domain/scopes.ts'
 import { hashSecret, isToken, type SecretHash } from '../domain/secrets.ts'
+import { actorOf } from '../http/actor.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { type Access, findAccess } from '../registry/access.ts'
 import type { Author } from '../registry/tables/events.ts'
@@ -33,6 +35,8 @@ export interface ApiContext extends AppContext {
 export interface Guard<Granted> {
   /** The scope that a token needs. */
   scope: string
+  /** True: the endpoint accepts personal access tokens only, never an application's or a deploy token. */
+  isForPeople?: true
   /** Throws the errors of RFC 6750, and 404 for what the token may not see. */
   preValidation: (request: FastifyRequest) => Promise<void>
   /** Returns the result of the guard for a request that passed. */
@@ -64,6 +68,8 @@ export function guardToken({ db, lastUse }: ApiContext, scope: string): Guard<To
 /** A group that a request may manage, and who does it. */
 export interface GroupGrant {
   groupId: string
+  name: string
+  isSiteAdmin: boolean
   /** What the token may do. */
   scopes: readonly string[]
   author: Author
@@ -79,12 +85,15 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
     const { group = '' } = request.params as Record<string, string | undefined>
     const address = request.ip
     await holders.preValidation(request)
-    const { accountId, resourceScope, scopes, kind, tokenId, authorizationId } = holders.granted(request)
+    const { accountId, account, resourceScope, scopes, kind, tokenId, authorizationId } =
+      holders.granted(request)
     const found = accountId === null ? null : await findVisibleGroup(context.db, group, accountId)
     if (!found) throw notFound('group not found')
     if (!isAtLeast(found.role, 'admin') || resourceScope !== 'all') throw roleForbids()
     return {
       groupId: found.id,
+      name: found.name,
+      isSiteAdmin: account?.isSiteAdmin === true,
       scopes,
       author: { accountId, token: { kind, tokenId, authorizationId }, address },
     }
@@ -100,6 +109,49 @@ export function guardSite(context: ApiContext, scope: string): Guard<TokenHolder
     if (!holder.account?.isSiteAdmin || holder.resourceScope !== 'all') throw roleForbids()
     return holder
   })
+}
+
+/** A person who calls with a personal access token. */
+export interface PersonGrant {
+  accountId: string
+  isSiteAdmin: boolean
+  author: Author
+  actor: Actor
+}
+
+/**
+ * Requires a personal access token with the scope, for all repositories. Sessions, second factors and the
+ * administration are not for applications: no consent page asks for them.
+ */
+export function guardPerson(context: ApiContext, scope: string): Guard<PersonGrant> {
+  const holders = guardToken(context, scope)
+  const guard = makeGuard(scope, async (request) => {
+    const address = request.ip
+    await holders.preValidation(request)
+    const { accountId, account, resourceScope, kind, tokenId, authorizationId } = holders.granted(request)
+    if (kind !== 'personal' || accountId === null || account === null || resourceScope !== 'all') {
+      throw roleForbids()
+    }
+    return {
+      accountId,
+      isSiteAdmin: account.isSiteAdmin,
+      author: { accountId, token: { kind, tokenId, authorizationId }, address },
+      actor: { ...actorOf(request, accountId), via: 'api' as const },
+    }
+  })
+  return { ...guard, isForPeople: true }
+}
+
+/** Like `guardPerson`, for site administrators. */
+export function guardAdministrator(context: ApiContext, scope: string): Guard<PersonGrant> {
+  const people = guardPerson(context, scope)
+  const guard = makeGuard(scope, async (request) => {
+    await people.preValidation(request)
+    const person = people.granted(request)
+    if (!person.isSiteAdmin) throw roleForbids()
+    return person
+  })
+  return { ...guard, isForPeople: true }
 }
 
 /**
@@ -166,7 +218,8 @@ function hasSecondToken({ query, body }: FastifyRequest): boolean {
   return [query, body].some((part) => typeof part === 'object' && part !== null && 'access_token' in part)
 }
 
-function roleForbids(): ApiError {
+/** The error for a token whose role or reach is too small. */
+export function roleForbids(): ApiError {
   const errmsg =
     'the role of the account or deploy token, or the repositories that the token was made for, do not allow this'
   return new ApiError(403, errcodes.permissionDenied, errmsg)

@@ -6,9 +6,9 @@ import type { Actor } from '../database/database.ts'
 import { roles } from '../domain/permissions.ts'
 import { actorOf } from '../http/actor.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { ApiError, errcodes, notFound } from './errors.ts'
+import { ApiError, conflict, errcodes, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
-import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
+import { type ApiContext, type GroupGrant, guardAdministrator, guardGroup } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
 
 const Invitation = z
@@ -23,6 +23,11 @@ const Invitation = z
     expired: z.boolean(),
   })
   .meta({ id: 'Invitation' })
+
+const SiteInvitation = Invitation.extend({
+  role: z.enum(roles).nullable(),
+  group: z.string().nullable().meta({ description: 'Null: it leads to an account without a group' }),
+}).meta({ id: 'SiteInvitation' })
 
 const NewInvitation = z
   .object({
@@ -44,6 +49,15 @@ const InvitationDraft = z
   })
   .meta({ id: 'InvitationDraft' })
 
+const SiteInvitationDraft = InvitationDraft.omit({ role: true }).strict().meta({ id: 'SiteInvitationDraft' })
+
+const SiteInvitationPath = z.object({
+  invitation: z
+    .string()
+    .regex(/^\d{1,18}$/)
+    .meta({ description: 'Id of the invitation', example: '7' }),
+})
+
 const InvitationPath = GroupPath.extend({
   invitation: z
     .string()
@@ -51,12 +65,74 @@ const InvitationPath = GroupPath.extend({
     .meta({ description: 'Id of the invitation', example: '7' }),
 })
 
-/** Invitations to a group, for its admins: `/api/groups/<group>/invitations`. */
+/** Invitations to a group, for its admins: `/api/groups/<group>/invitations`; all of them: `/api/invitations`. */
 export async function invitationEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/groups/:group/invitations'
   const mayRead = guardGroup('group-manage:r', context)
   const mayManage = guardGroup('group-manage:rw', context)
+
+  const mayReadAll = guardAdministrator(context, 'group-manage:r')
+  const mayManageAll = guardAdministrator(context, 'group-manage:rw')
+
+  app.get(
+    '/invitations',
+    endpoint(mayReadAll, {
+      operationId: 'listSiteInvitations',
+      tag: 'Accounts',
+      summary: 'List all invitations that are neither accepted nor withdrawn, the newest first',
+      querystring: PageQuery,
+      response: { 200: z.array(SiteInvitation) },
+    }),
+    async (request, reply) => {
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listInvitations(db, null, part),
+        ({ id }) => id,
+        (one) => ({ ...describe(one), role: one.role, group: one.group }),
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
+  )
+
+  app.post(
+    '/invitations',
+    endpoint(mayManageAll, {
+      operationId: 'createSiteInvitation',
+      tag: 'Accounts',
+      summary: 'Invite somebody to make an account',
+      body: SiteInvitationDraft,
+      response: { 201: NewInvitation },
+    }),
+    async (request, reply) => {
+      const { accountId, actor } = mayManageAll.granted(request)
+      if (config.signUp === 'closed') throw conflict('SIGN_UP is closed: administrators make accounts')
+      await refuseMany(accountId)
+      const { email = null } = request.body
+      const made = await invite(db, config, actor, { email, target: null })
+      const expires_at = made.expiresAt.toISOString()
+      return reply.code(201).send({ id: Number(made.id), url: made.url, expires_at })
+    },
+  )
+
+  app.delete(
+    '/invitations/:invitation',
+    endpoint(mayManageAll, {
+      operationId: 'withdrawSiteInvitation',
+      tag: 'Accounts',
+      summary: 'Withdraw any invitation: its link stops working',
+      params: SiteInvitationPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const { actor } = mayManageAll.granted(request)
+      if (!(await withdrawInvitation(db, actor, request.params.invitation, null))) {
+        throw notFound('invitation not found')
+      }
+      return reply.code(204).send()
+    },
+  )
 
   app.get(
     url,
@@ -97,9 +173,7 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       const grant = mayManage.granted(request)
       const { email = null, role } = request.body
       const { accountId } = grant.author
-      if (accountId !== null && (await countInvitation(db, accountId)) > 0) {
-        throw new ApiError(429, errcodes.resourceExhausted, 'too many invitations today')
-      }
+      if (accountId !== null) await refuseMany(accountId)
       const target = { groupId: grant.groupId, role }
       const made = await invite(db, config, whoOf(request, grant), { email, target })
       const expires_at = made.expiresAt.toISOString()
@@ -125,6 +199,13 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       return reply.code(204).send()
     },
   )
+
+  async function refuseMany(accountId: string): Promise<void> {
+    const blockedSeconds = await countInvitation(db, accountId)
+    if (blockedSeconds === 0) return
+    const headers = { 'retry-after': `${blockedSeconds}` }
+    throw new ApiError(429, errcodes.resourceExhausted, 'too many invitations today', headers)
+  }
 }
 
 function whoOf(request: FastifyRequest, { author }: GroupGrant): Actor {

@@ -1,12 +1,16 @@
 import type { FastifyInstance } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import { refuseOtherMethods, refuseOtherPaths } from '../http/unmatched-requests.ts'
+import { accountAccessEndpoints } from './account-access.ts'
+import { accountEndpoints } from './accounts.ts'
 import { advisoryRoutes } from './advisories.ts'
+import { applicationEndpoints } from './applications.ts'
 import { deployTokenRoutes } from './deploy-tokens.ts'
 import { describeApi } from './description.ts'
 import type { ApiScope } from './endpoint.ts'
 import { ApiError, errcodes, notFound, sendApiError } from './errors.ts'
 import { eventRoutes } from './events.ts'
+import { groupSettingsEndpoints } from './group-settings.ts'
 import { groupRoutes } from './groups.ts'
 import type { ApiContext } from './guards.ts'
 import { invitationEndpoints } from './invitations.ts'
@@ -19,7 +23,11 @@ import { versionRoutes } from './versions.ts'
 
 const everyRoute = [
   userRoutes,
+  accountEndpoints,
+  accountAccessEndpoints,
+  applicationEndpoints,
   groupRoutes,
+  groupSettingsEndpoints,
   deployTokenRoutes,
   invitationEndpoints,
   repositoryRoutes,

@@ -38,10 +38,13 @@ const versionMembers = {
   shasum: z.string().meta({ description: 'SHA-1 of the archive, which Composer checks' }),
   size: z.int().meta({ description: 'Bytes of the archive', example: 12_345 }),
   url: z.url().meta({ description: 'The URL of the archive' }),
-  uploader: z
+  uploader: z.string().nullable().meta({
+    description: 'Username; "deleted account" once the account is gone, null when no account published it',
+  }),
+  deploy_token: z
     .string()
     .nullable()
-    .meta({ description: 'Username. Null for a deploy token, and after the account was deleted' }),
+    .meta({ description: 'Name of the deploy token that published it; null for anything else' }),
   downloads: z.int(),
   published_at: Moment,
   deleted_at: Moment.nullable(),
@@ -192,6 +195,7 @@ export function formatVersion(
     size: listed.size,
     url: distUrl(registryUrl(baseUrl, path), packageName, listed.version, listed.sha256),
     uploader: listed.uploader,
+    deploy_token: listed.deployToken,
     downloads: listed.downloads,
     published_at: listed.publishedAt.toISOString(),
     deleted_at: listed.deletedAt?.toISOString() ?? null,

@@ -54,6 +54,7 @@ export async function publishVersion(
       metadata,
       sha256: archive.sha256,
       uploaderId,
+      deployTokenId: author.token?.kind === 'deploy' ? author.token.tokenId : null,
       publishedAt: publication.publishedAt ?? null,
     }
     const versionId = await insertVersion(tx, fresh)

@@ -84,6 +84,22 @@ export async function isFactorRequired(db: Queryable, groupId: string): Promise<
   return rows[0]?.isRequired === true
 }
 
+/** The settings of a group. */
+export interface GroupSettings extends Group {
+  createdAt: Date
+  requiresSecondFactor: boolean
+}
+
+/** Finds the settings of a group. Null when it was deleted. */
+export async function findGroupSettings(db: Queryable, groupId: string): Promise<GroupSettings | null> {
+  const { rows } = await db.query<GroupSettings>(
+    `select id, name, created_at as "createdAt", requires_second_factor as "requiresSecondFactor"
+       from repository_group where id = $1`,
+    [groupId],
+  )
+  return rows[0] ?? null
+}
+
 /** Sets whether a group requires a second factor of its members. Returns false when nothing changed. */
 export async function setFactorRequired(
   tx: pg.PoolClient,

@@ -185,6 +185,21 @@ export async function listGroupMembers(
   return rows
 }
 
+/** Finds a member of a group. Null when the account has no role on the group itself. */
+export async function findGroupMember(
+  db: Queryable,
+  groupId: string,
+  username: string,
+): Promise<GroupMember | null> {
+  const { rows } = await db.query<GroupMember>(
+    `select a.username, a.display_name as "displayName", m.role
+       from group_member m join account a on a.id = m.account_id
+      where m.group_id = $1 and a.username = $2`,
+    [groupId, username],
+  )
+  return rows[0] ?? null
+}
+
 /**
  * Lists the groups whose only enabled admin is this account. Locks them, so that their admins do not change until the
  * transaction ends.

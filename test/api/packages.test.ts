@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { aCaller } from '../support/api-actors.ts'
+import { aDeployToken, aMember, anAccount, aPersonalToken, signIn } from '../support/actors.ts'
+import { aCaller, everyScope } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
-import { expand } from '../support/registry-actors.ts'
+import { aPackageZip, basic, expand } from '../support/registry-actors.ts'
 
 const t = useApp()
 const lib = '/packages/acme/lib'
@@ -126,6 +127,7 @@ describe('GET …/packages/<vendor>/<package>', () => {
       size,
       url: `http://svc.test${path}dist/acme/lib/1.10.0/${sha256}.zip`,
       uploader: account.username,
+      deploy_token: null,
       downloads: 0,
       published_at: expect.any(String),
       deleted_at: null,
@@ -133,6 +135,60 @@ describe('GET …/packages/<vendor>/<package>', () => {
       quarantined_at: null,
       quarantine_reason: null,
     })
+  })
+
+  it('names a deploy token that published a version, and a deleted account as such', async () => {
+    const { push, call, account, repository, path } = await aCaller(t)
+    await push('1.0.0')
+    const { rows } = await t.db.query('select group_id as id from repository where id = $1', [repository.id])
+    const token = await aDeployToken(t.db, rows[0], { name: 'build server' })
+    await t.app.inject({
+      method: 'PUT',
+      url: `${path}upload/acme/lib/1.1.0`,
+      headers: { authorization: basic(token) },
+      payload: aPackageZip('acme/lib'),
+    })
+    const admin = await anAccount(t.db)
+    await aMember(t.db, admin, repository, 'admin')
+    const authorization = `Bearer ${await aPersonalToken(t.db, admin, { scopes: everyScope })}`
+    await t.db.query('delete from account where id = $1', [account.id])
+    expect((await call('GET', lib)).statusCode).toBe(401)
+    const get = async (below: string) =>
+      (
+        await t.app.inject({
+          url: `/api/repositories/${repository.path}${below}`,
+          headers: { authorization },
+        })
+      ).json()
+    expect((await get(lib)).versions).toMatchObject([
+      { version: '1.1.0', uploader: null, deploy_token: 'build server' },
+      { version: '1.0.0', uploader: 'deleted account', deploy_token: null },
+    ])
+    const events = await get('/events')
+    expect(events).toContainEqual(
+      expect.objectContaining({
+        action: 'publish',
+        version: '1.1.0',
+        account: null,
+        token: { kind: 'deploy', id: expect.any(Number), name: 'build server' },
+      }),
+    )
+    expect(events).toContainEqual(
+      expect.objectContaining({ action: 'publish', version: '1.0.0', account: 'deleted account' }),
+    )
+    const cookie = await signIn(t.app, admin)
+    const page = async (below: string) =>
+      (await t.app.inject({ url: `/${repository.path}/packages/acme/lib${below}`, headers: { cookie } })).body
+    expect(await page('')).toContain('by <span>deploy token build server</span>')
+    const versions = await page('/-/versions')
+    expect(versions).toContain('<span>deleted account</span>')
+    expect(versions).toContain('<span>deploy token build server</span>')
+    expect(await page('/-/activity')).toContain('deploy token build server')
+    const feed = await t.app.inject({
+      url: `/${repository.path}/packages/acme/lib/-/feed.atom`,
+      headers: { authorization: basic(token) },
+    })
+    expect(feed.body).toContain('<name>deleted account</name>')
   })
 
   it('shows many versions in parts', async () => {

@@ -165,7 +165,7 @@ export async function listPackageEvents(
   const { rows } = await db.query<RegistryEvent>(
     `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
             ${authorName} as username,
-            e.token_kind as "tokenKind", e.token_id as "tokenId", host(e.address) as address, e.details
+            ${tokenColumns}, host(e.address) as address, e.details
        from registry_event e left join account u on u.id = e.account_id
       where e.repository_id = $1 and e.package = $2 and ($3::bigint is null or e.id < $3)
       order by e.id desc limit $4`,

@@ -2,6 +2,7 @@ import type { Queryable } from '../../database/database.ts'
 import type { ListPart } from '../../repositories/list-part.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import { asCount } from './downloads.ts'
+import { deployTokenName, uploaderName } from './versions.ts'
 
 /** A version as the API and the pages show it. */
 export interface ListedVersion {
@@ -16,8 +17,10 @@ export interface ListedVersion {
   sha1: string
   /** In bytes. */
   size: number
-  /** A username. Null when the account was deleted. */
+  /** A username, or `deleted account`. Null when no account published it. */
   uploader: string | null
+  /** The name of the deploy token that published it. Null for anything else. */
+  deployToken: string | null
   downloads: number
   publishedAt: Date
   deletedAt: Date | null
@@ -35,13 +38,12 @@ export interface DescribedVersion extends ListedVersion {
 }
 
 const columns = `v.id, v.version, v.composer, v.is_dev as "isDev", encode(c.sha256, 'hex') as sha256,
-  encode(c.sha1, 'hex') as sha1, c.size::float8 as size, u.username as uploader, v.published_at as "publishedAt",
+  encode(c.sha1, 'hex') as sha1, c.size::float8 as size, ${uploaderName} as uploader, ${deployTokenName} as "deployToken", v.published_at as "publishedAt",
   v.deleted_at as "deletedAt", v.purged_at as "purgedAt", v.quarantined_at as "quarantinedAt",
   v.quarantine_reason as "quarantineReason",
   ${asCount('(select count from version_download_total where version_id = v.id)')} as downloads`
 const tables = `package_version v
-  join archive c on c.sha256 = v.sha256
-  left join account u on u.id = v.uploader_id`
+  join archive c on c.sha256 = v.sha256`
 /** The order of the index `version_order`, backwards. */
 const newestFirst = '(not v.is_dev) desc, v.sort_key desc, v.published_at desc, v.id desc'
 

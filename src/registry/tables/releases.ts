@@ -1,4 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
+import { uploaderName } from './versions.ts'
 
 /** A version in a feed. */
 export interface Release {
@@ -8,12 +9,12 @@ export interface Release {
   description: string
   version: string
   publishedAt: Date
-  /** A username. Null when no account is known. */
+  /** A username, or `deleted account`. Null when no account published it. */
   uploader: string | null
 }
 
 const columns = `v.id, p.name as "packageName", p.description, v.version, v.published_at as "publishedAt",
-  (select username from account where id = v.uploader_id) as uploader`
+  ${uploaderName} as uploader`
 
 /** How many of the latest events of a repository the feed reads. */
 const maxEvents = 200

@@ -36,6 +36,13 @@ export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: A
   })
 }
 
+/** SQL of the username of who published a version `v`; `deleted account` when the account is gone, null for no account. */
+export const uploaderName = `case when v.uploader_id is not null
+  then coalesce((select username from account where id = v.uploader_id), 'deleted account') end`
+
+/** SQL of the name of the deploy token that published a version `v`; null for anything else. */
+export const deployTokenName = '(select name from deploy_token where id = v.deploy_token_id)'
+
 /** A version to insert. */
 export interface NewVersion {
   packageId: string
@@ -43,6 +50,7 @@ export interface NewVersion {
   metadata: JsonObject
   sha256: string
   uploaderId: string | null
+  deployTokenId: string | null
   /** The time of publication. Null for now. */
   publishedAt?: Date | null
 }
@@ -51,12 +59,13 @@ export interface NewVersion {
  * Inserts a version and returns its id. Null when the version exists, or another version that is equal for Composer.
  */
 export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promise<string | null> {
-  const { packageId, version, metadata, sha256, uploaderId, publishedAt = null } = fresh
+  const { packageId, version, metadata, sha256, uploaderId, deployTokenId, publishedAt = null } = fresh
   const { rows } = await tx.query<{ id: string }>({
     name: 'insert-version',
     text: `insert into package_version
-             (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, uploader_id, published_at)
-           values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9, coalesce($10::timestamptz, now()))
+             (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256, uploader_id, published_at,
+              deploy_token_id)
+           values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9, coalesce($10::timestamptz, now()), $11)
            on conflict (package_id, normalized) do nothing
            returning id`,
     values: [
@@ -70,6 +79,7 @@ export async function insertVersion(tx: pg.PoolClient, fresh: NewVersion): Promi
       sha256,
       uploaderId,
       publishedAt,
+      deployTokenId,
     ],
   })
   return rows[0]?.id ?? null

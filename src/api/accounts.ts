@@ -1,0 +1,237 @@
+import { z } from 'zod'
+import { chooseHeir, deleteAccount, disableAccount, enableAccount } from '../accounts/account-lifecycle.ts'
+import {
+  type AccountDetails,
+  changeAccount,
+  findAccountDetails,
+  insertAccount,
+  listAccounts,
+} from '../accounts/accounts.ts'
+import { findPasswordProblem, hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
+import { transaction } from '../database/database.ts'
+import { plainText } from '../domain/plain-text.ts'
+import { makePassword } from '../domain/secrets.ts'
+import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
+import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
+import { type ApiContext, guardAdministrator, type PersonGrant } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+
+const Account = z
+  .object({
+    id: z.int().meta({ description: 'Never changes and is never reused', example: 42 }),
+    username: z.string().meta({ example: 'alice' }),
+    name: z.string().meta({ description: 'Display name; may be empty', example: 'Alice Doe' }),
+    email: z.string().nullable().meta({ example: 'alice@example.com' }),
+    email_verified_at: Moment.nullable(),
+    admin: z.boolean().meta({ description: 'Whether it is a site administrator' }),
+    groups: z.array(z.string()).meta({ example: ['acme'] }),
+    sessions: z.int(),
+    tokens: z.int().meta({ description: 'How many personal access tokens work' }),
+    created_at: Moment,
+    last_seen_at: Moment.nullable(),
+    disabled_at: Moment.nullable().meta({ description: 'Null while it is enabled' }),
+  })
+  .meta({ id: 'Account' })
+
+const username = z.string().max(100).meta({ example: 'alice' })
+const email = z.string().max(300).nullable().meta({ example: 'alice@example.com' })
+const password = z.string().max(maxPasswordBytes).meta({ description: 'Left out: one is made and returned' })
+
+const AccountDraft = z
+  .strictObject({
+    username,
+    name: plainText(100).optional(),
+    email: email.optional(),
+    admin: z.boolean().optional(),
+    password: password.optional(),
+  })
+  .meta({ id: 'AccountDraft' })
+
+const NewAccount = Account.extend({
+  password: z.string().nullable().meta({ description: 'The generated password, returned once; else null' }),
+}).meta({ id: 'NewAccount' })
+
+const AccountUpdate = z
+  .strictObject({ username, name: plainText(100), email, admin: z.boolean(), disabled: z.boolean() })
+  .partial()
+  .meta({ id: 'AccountUpdate', description: 'Members that are left out stay as they are' })
+
+const AccountsQuery = PageQuery.extend({
+  search: z.string().max(254).optional().meta({
+    description: 'Only accounts whose username, name or email contains this',
+    example: 'alice',
+  }),
+})
+
+/** The URL of an account. */
+export const AccountPath = z.object({
+  username: z.string().meta({ description: 'Username of the account', example: 'alice' }),
+})
+
+const DeletionQuery = z.object({
+  groups_to: z.string().max(100).optional().meta({
+    description:
+      'Username of the account that becomes admin of the groups that this account alone administers',
+    example: 'bob',
+  }),
+  leave_groups: z.literal('true').optional().meta({
+    description: 'Leave these groups to the site administrators',
+    example: 'true',
+  }),
+})
+
+/** Accounts, for site administrators: `/api/accounts`. The acts are those of `/admin/accounts` and `svc account`. */
+export async function accountEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
+  const { db, config } = context
+  const url = '/accounts/:username'
+  const mayRead = guardAdministrator(context, 'group-manage:r')
+  const mayManage = guardAdministrator(context, 'group-manage:rw')
+
+  app.get(
+    '/accounts',
+    endpoint(mayRead, {
+      operationId: 'listAccounts',
+      tag: 'Accounts',
+      summary: 'List the accounts by username',
+      querystring: AccountsQuery,
+      response: { 200: z.array(Account) },
+    }),
+    async (request, reply) => {
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listAccounts(db, part, request.query.search?.replaceAll('\0', '')),
+        (account) => account.username,
+        describeAccount,
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
+  )
+
+  app.post(
+    '/accounts',
+    endpoint(mayManage, {
+      operationId: 'createAccount',
+      tag: 'Accounts',
+      summary: 'Make an account',
+      body: AccountDraft,
+      response: { 201: NewAccount },
+    }),
+    async (request, reply) => {
+      const { username, name = '', email = null, admin = false, password: given } = request.body
+      const problem = given === undefined ? null : findPasswordProblem(given, username)
+      if (problem !== null) throw invalidArgument(`password: ${problem}`)
+      const password = given ?? makePassword()
+      const passwordHash = await hashPassword(password)
+      const draft = { username, displayName: name, email, isAdmin: admin, passwordHash }
+      await keepingRules(() =>
+        transaction(db, (tx) => insertAccount(tx, draft), mayManage.granted(request).actor),
+      )
+      const made = describeAccount(await theAccount(context, username))
+      return reply.code(201).send({ ...made, password: given === undefined ? password : null })
+    },
+  )
+
+  app.get(
+    url,
+    endpoint(mayRead, {
+      operationId: 'getAccount',
+      tag: 'Accounts',
+      summary: 'Get an account',
+      params: AccountPath,
+      response: { 200: Account },
+    }),
+    async (request) => describeAccount(await theAccount(context, request.params.username)),
+  )
+
+  app.patch(
+    url,
+    endpoint(mayManage, {
+      operationId: 'updateAccount',
+      tag: 'Accounts',
+      summary: 'Change, disable or enable an account',
+      description:
+        'Disabling ends its sessions and stops all its tokens at once. Enabling brings the tokens back. A new email counts as not verified.',
+      params: AccountPath,
+      body: AccountUpdate,
+      response: { 200: Account },
+    }),
+    async (request) => {
+      const person = mayManage.granted(request)
+      const account = await theAccount(context, request.params.username)
+      const { name, disabled, email, username = account.username, admin } = request.body
+      if (admin !== undefined || disabled !== undefined) refuseOwn(person, account)
+      const changes = {
+        username,
+        ...(name !== undefined && { displayName: name }),
+        // The same address stays verified.
+        ...(email !== undefined && email !== account.email && { email }),
+        ...(admin !== undefined && { isAdmin: admin }),
+      }
+      await keepingRules(() => transaction(db, (tx) => changeAccount(tx, account.id, changes), person.actor))
+      if (disabled === true) await disableAccount(db, person.actor, account.id)
+      if (disabled === false) await enableAccount(db, person.actor, account.id)
+      return describeAccount(await theAccount(context, username))
+    },
+  )
+
+  app.delete(
+    url,
+    endpoint(mayManage, {
+      operationId: 'deleteAccount',
+      tag: 'Accounts',
+      summary: 'Delete an account for good',
+      description:
+        'Packages and events stay. The username is free after 90 days. Groups that the account alone administers need one of the two parameters.',
+      params: AccountPath,
+      querystring: DeletionQuery,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const person = mayManage.granted(request)
+      const account = await theAccount(context, request.params.username)
+      refuseOwn(person, account)
+      const { groups_to: heir = null, leave_groups } = request.query
+      const chosen = await chooseHeir(db, account.username, { heir, isLeft: leave_groups === 'true' })
+      if (typeof chosen === 'string') throw invalidArgument(chosen)
+      const { actor, author } = person
+      const { outcome, groups } = await deleteAccount(db, actor, author, account, chosen.orphanedGroups)
+      if (outcome === 'refused') {
+        throw conflict(
+          `the account is the only admin of ${groups.join(', ')}: pass groups_to or leave_groups=true`,
+        )
+      }
+      return reply.code(204).send()
+    },
+  )
+}
+
+/** Finds the account of a URL. Throws 404 when there is none. */
+export async function theAccount({ db }: ApiContext, username: string): Promise<AccountDetails> {
+  const account = await findAccountDetails(db, username)
+  if (!account) throw notFound('account not found')
+  return account
+}
+
+/** An administrator cannot lock oneself out, as in the browser. */
+function refuseOwn(person: PersonGrant, account: AccountDetails): void {
+  if (account.id !== person.accountId) return
+  throw conflict('you cannot do this to your own account: ask another administrator')
+}
+
+function describeAccount(account: AccountDetails): z.input<typeof Account> {
+  return {
+    id: Number(account.id),
+    username: account.username,
+    name: account.displayName,
+    email: account.email,
+    email_verified_at: account.emailVerifiedAt?.toISOString() ?? null,
+    admin: account.isAdmin,
+    groups: account.groups,
+    sessions: account.sessions,
+    tokens: account.tokens,
+    created_at: account.createdAt.toISOString(),
+    last_seen_at: account.lastSeenAt?.toISOString() ?? null,
+    disabled_at: account.disabledAt?.toISOString() ?? null,
+  }
+}

@@ -1,0 +1,316 @@
+import { z } from 'zod'
+import { applicationActions, describeEvent, listIdentityEvents } from '../accounts/identity-events.ts'
+import { transaction } from '../database/database.ts'
+import { UnwritableMigration } from '../database/operator-migrations.ts'
+import { resourceScopes } from '../domain/permissions.ts'
+import { hashSecret, makeSecret } from '../domain/secrets.ts'
+import {
+  changeApplication,
+  changeApplicationStatus,
+  deleteApplication,
+  maxReasonCharacters,
+  UnacceptableChange,
+} from '../oauth/application-changes.ts'
+import type { ApplicationChanges } from '../oauth/application-seed.ts'
+import {
+  type Application,
+  applicationStatuses,
+  findApplicationByClientId,
+  findApplicationUse,
+  listApplications,
+  rotateClientSecret,
+} from '../oauth/applications.ts'
+import { isClientId } from '../oauth/logo.ts'
+import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
+import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
+import { type ApiContext, guardAdministrator } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+
+const ApplicationBody = z
+  .object({
+    client_id: z.string(),
+    name: z.string().meta({ example: 'Build Bot' }),
+    description: z.string().nullable(),
+    status: z.enum(applicationStatuses),
+    status_reason: z.string().nullable(),
+    website: z.string(),
+    redirect_uri: z.string(),
+    exact_redirect: z.boolean(),
+    scopes: z.array(z.string()),
+    resource_scope: z.enum(resourceScopes),
+    resource_server: z.boolean(),
+    created_at: Moment,
+  })
+  .meta({ id: 'Application' })
+
+const UsedApplication = ApplicationBody.extend({
+  accounts: z.int().meta({ description: 'How many accounts have authorized it now' }),
+  last_used_at: Moment.nullable(),
+}).meta({ id: 'UsedApplication' })
+
+const migration = z.string().nullable().meta({
+  description: 'The migration that was written for the change; null when none was',
+})
+const ChangedApplication = ApplicationBody.extend({ migration }).meta({ id: 'ChangedApplication' })
+
+const ApplicationUpdate = z
+  .strictObject({
+    name: z.string().max(200),
+    description: z.string().max(1000).nullable(),
+    website: z.string().max(1000),
+    redirect_uri: z.string().max(5000),
+    exact_redirect: z.boolean(),
+    scopes: z.array(z.string().max(100)).max(100),
+    resource_scope: z.enum(resourceScopes),
+    resource_server: z.boolean(),
+  })
+  .partial()
+  .meta({ id: 'ApplicationUpdate', description: 'Members that are left out stay as they are' })
+
+const Review = z
+  .strictObject({
+    reason: z
+      .string()
+      .max(1000)
+      .optional()
+      .meta({
+        description: `Why, for other administrators; at most ${maxReasonCharacters} characters. Declining needs one`,
+      }),
+    migration: z.boolean().optional().meta({ description: 'False: change only this database' }),
+  })
+  .meta({ id: 'ApplicationReview' })
+
+const Rotation = z
+  .strictObject({
+    overlap_seconds: z.int().min(0).max(31_536_000).optional().meta({
+      description: 'How long the old secret works, 1 day when it is left out',
+    }),
+  })
+  .meta({ id: 'SecretRotation' })
+const NewSecret = z
+  .object({ client_secret: z.string().meta({ description: 'Returned only once' }), overlap_seconds: z.int() })
+  .meta({ id: 'NewSecret' })
+
+const ApplicationEvent = z.record(z.string(), z.unknown()).meta({ id: 'ApplicationEvent' })
+
+const ApplicationPath = z.object({
+  client_id: z.string().meta({ description: 'Client id of the application', example: 'k7c2' }),
+})
+const ApplicationsQuery = PageQuery.extend({
+  state: z.enum(applicationStatuses).optional().meta({ description: 'Only applications in this state' }),
+})
+
+const reviews = [
+  ['approve', 'approved', 'Publish an application: people can authorize it'],
+  ['suspend', 'suspended', 'Stop an application: none of its tokens works any more'],
+  ['decline', 'declined', 'Refuse an application that waits for review, or withdraw its approval'],
+] as const
+
+/**
+ * The review of applications, for site administrators: `/api/applications`. The acts are those of
+ * `/admin/applications` and `svc application`. Registering needs a logo file, so the browser and the command do it.
+ */
+export async function applicationEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
+  const { db, config } = context
+  const url = '/applications/:client_id'
+  const mayRead = guardAdministrator(context, 'group-manage:r')
+  const mayManage = guardAdministrator(context, 'group-manage:rw')
+  const tag = 'Applications'
+  const params = ApplicationPath
+
+  app.get(
+    '/applications',
+    endpoint(mayRead, {
+      operationId: 'listApplications',
+      tag,
+      summary: 'List the applications, the oldest first',
+      querystring: ApplicationsQuery,
+      response: { 200: z.array(ApplicationBody) },
+    }),
+    async (request, reply) => {
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listApplications(db, part, request.query.state),
+        ({ clientId }) => clientId,
+        describeApplication,
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
+  )
+
+  app.get(
+    url,
+    endpoint(mayRead, {
+      operationId: 'getApplication',
+      tag,
+      summary: 'Get an application, with how many accounts use it and when last',
+      params,
+      response: { 200: UsedApplication },
+    }),
+    async (request) => {
+      const application = await theApplication(request.params.client_id)
+      const { accounts, lastUsedAt } = await findApplicationUse(db, application.id)
+      return {
+        ...describeApplication(application),
+        accounts,
+        last_used_at: lastUsedAt?.toISOString() ?? null,
+      }
+    },
+  )
+
+  app.get(
+    `${url}/history`,
+    endpoint(mayRead, {
+      operationId: 'listApplicationHistory',
+      tag,
+      summary: 'List who registered, reviewed and changed an application, the latest first',
+      params,
+      querystring: PageQuery,
+      response: { 200: z.array(ApplicationEvent) },
+    }),
+    async (request, reply) => {
+      const { id: applicationId } = await theApplication(request.params.client_id)
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listIdentityEvents(db, { applicationId, actions: applicationActions }, part),
+        ({ id }) => id,
+        describeEvent,
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
+  )
+
+  app.patch(
+    url,
+    endpoint(mayManage, {
+      operationId: 'updateApplication',
+      tag,
+      summary: 'Change an application, by a migration',
+      description: 'Tokens keep what was granted to them.',
+      params,
+      body: ApplicationUpdate,
+      response: { 200: ChangedApplication },
+    }),
+    async (request) => {
+      const { redirect_uri, exact_redirect, resource_scope, resource_server, description, ...rest } =
+        request.body
+      const changes = {
+        ...rest,
+        ...(description !== undefined && { description: description || null }),
+        ...(redirect_uri !== undefined && { redirectUri: redirect_uri }),
+        ...(exact_redirect !== undefined && { exactRedirect: exact_redirect }),
+        ...(resource_scope !== undefined && { resourceScope: resource_scope }),
+        ...(resource_server !== undefined && { isResourceServer: resource_server }),
+      } as ApplicationChanges
+      if (Object.keys(changes).length === 0) throw invalidArgument('there is nothing to change')
+      const { clientId } = await theApplication(request.params.client_id)
+      const changed = await explained(() =>
+        changeApplication(db, config, mayManage.granted(request).actor, clientId, changes),
+      )
+      return { ...describeApplication(changed.application), migration: changed.migration }
+    },
+  )
+
+  app.delete(
+    url,
+    endpoint(mayManage, {
+      operationId: 'deleteApplication',
+      tag,
+      summary: 'Delete an application with all authorizations and tokens, by a migration',
+      params,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const { clientId } = await theApplication(request.params.client_id)
+      await explained(() => deleteApplication(db, config, mayManage.granted(request).actor, clientId))
+      return reply.code(204).send()
+    },
+  )
+
+  for (const [verb, status, summary] of reviews) {
+    app.post(
+      `${url}/${verb}`,
+      endpoint(mayManage, {
+        operationId: `${verb}Application`,
+        tag,
+        summary,
+        params,
+        body: Review,
+        response: { 200: ChangedApplication },
+      }),
+      async (request) => {
+        const { clientId } = await theApplication(request.params.client_id)
+        const { reason, migration: isMigration = true } = request.body
+        const why = verb === 'approve' ? '' : (reason?.trim() ?? '')
+        if (verb === 'decline' && why === '') throw invalidArgument('reason: say why it is declined')
+        const change = { verb, status, reason: why || null, isMigration }
+        const changed = await explained(() =>
+          changeApplicationStatus(db, config, mayManage.granted(request).actor, clientId, change),
+        )
+        return { ...describeApplication(changed.application), migration: changed.migration }
+      },
+    )
+  }
+
+  app.post(
+    `${url}/secret`,
+    endpoint(mayManage, {
+      operationId: 'rotateClientSecret',
+      tag,
+      summary: 'Make a new client secret; the old one works until the overlap ends',
+      params,
+      body: Rotation,
+      response: { 201: NewSecret },
+    }),
+    async (request, reply) => {
+      const { clientId } = await theApplication(request.params.client_id)
+      const { overlap_seconds: overlap = 86_400 } = request.body
+      const secret = makeSecret('client')
+      const rotated = await transaction(
+        db,
+        (tx) => rotateClientSecret(tx, clientId, hashSecret(secret), overlap),
+        mayManage.granted(request).actor,
+      )
+      if (!rotated) throw notFound('application not found')
+      return reply.code(201).send({ client_secret: secret, overlap_seconds: overlap })
+    },
+  )
+
+  async function theApplication(clientId: string): Promise<Application> {
+    const application = isClientId(clientId) ? await findApplicationByClientId(db, clientId) : null
+    if (!application) throw notFound('application not found')
+    return application
+  }
+}
+
+/** Runs a change. What it does not accept becomes an error of the API, and nothing changed. */
+async function explained<Changed>(change: () => Promise<Changed | null>): Promise<Changed> {
+  try {
+    const changed = await keepingRules(change)
+    if (changed === null) throw notFound('application not found')
+    return changed
+  } catch (error) {
+    if (error instanceof UnacceptableChange) throw invalidArgument(error.message)
+    if (error instanceof UnwritableMigration) throw conflict(error.message)
+    throw error
+  }
+}
+
+function describeApplication(application: Application): z.input<typeof ApplicationBody> {
+  return {
+    client_id: application.clientId,
+    name: application.name,
+    description: application.description,
+    status: application.status,
+    status_reason: application.statusReason,
+    website: application.website,
+    redirect_uri: application.redirectUri,
+    exact_redirect: application.exactRedirect,
+    scopes: application.scopes,
+    resource_scope: application.resourceScope,
+    resource_server: application.isResourceServer,
+    created_at: application.createdAt.toISOString(),
+  }
+}

@@ -1,0 +1,260 @@
+import { z } from 'zod'
+import { findAccountByUsername } from '../accounts/accounts.ts'
+import { roles, visibilities } from '../domain/permissions.ts'
+import { plainText } from '../domain/plain-text.ts'
+import { changeMember } from '../registry/membership.ts'
+import { changeGroupName, removeGroup, requireFactorOfMembers } from '../registry/tenancy.ts'
+import { findGroupSettings, type GroupSettings, insertGroup } from '../repositories/groups.ts'
+import { findGroupMember, type GroupMember, listGroupMembers } from '../repositories/members.ts'
+import { findRepository, insertRepository } from '../repositories/repositories.ts'
+import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
+import { conflict, keepingRules, notFound } from './errors.ts'
+import { GroupPath } from './groups.ts'
+import { type ApiContext, guardGroup, guardPerson, roleForbids } from './guards.ts'
+import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { describeRepository, RepositoryBody } from './repositories.ts'
+
+const Settings = z
+  .object({
+    name: z.string().meta({ example: 'acme' }),
+    requires_second_factor: z.boolean().meta({
+      description: 'Members without a second factor have no role until they add one',
+    }),
+    created_at: Moment,
+  })
+  .meta({ id: 'GroupSettings' })
+
+const groupName = z.string().max(100).meta({ example: 'acme' })
+const GroupDraft = z.strictObject({ name: groupName }).meta({ id: 'GroupDraft' })
+const GroupUpdate = z
+  .strictObject({
+    name: groupName.meta({ description: 'A new name, by site administrators only' }),
+    requires_second_factor: z.boolean(),
+  })
+  .partial()
+  .meta({ id: 'GroupUpdate', description: 'Members that are left out stay as they are' })
+const DeletionQuery = z.object({
+  with_repositories: z.literal('true').optional().meta({
+    description: 'Delete its repositories and all packages in them too',
+    example: 'true',
+  }),
+})
+
+const RepositoryDraft = z
+  .strictObject({
+    name: z.string().max(200).meta({ example: 'php' }),
+    visibility: z.enum(visibilities).optional().meta({ description: 'Private when it is left out' }),
+    description: plainText(350).optional(),
+  })
+  .meta({ id: 'RepositoryDraft' })
+
+const Member = z
+  .object({
+    username: z.string().meta({ example: 'alice' }),
+    name: z.string().meta({ description: 'Display name' }),
+    role: z.enum(roles),
+  })
+  .meta({ id: 'GroupMember' })
+const MemberUpdate = z.strictObject({ role: z.enum(roles) }).meta({ id: 'GroupMemberUpdate' })
+const MemberPath = GroupPath.extend({
+  username: z.string().meta({ description: 'Username of the account', example: 'alice' }),
+})
+
+/**
+ * Groups, their settings, members and new repositories. Everyone may make groups, admins manage them, and only site
+ * administrators rename or delete them, as in the browser.
+ */
+export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
+  const { db, config } = context
+  const url = '/groups/:group'
+  const mayMake = guardPerson(context, 'group-resource:rw')
+  const mayAdd = guardGroup('group-resource:rw', context)
+  const mayRead = guardGroup('group-manage:r', context)
+  const mayManage = guardGroup('group-manage:rw', context)
+  const mayDelete = guardGroup('group-delete:rw', context)
+  const tag = 'Groups'
+
+  app.post(
+    '/groups',
+    endpoint(mayMake, {
+      operationId: 'createGroup',
+      tag,
+      summary: 'Make a group and become its admin',
+      body: GroupDraft,
+      response: { 201: Settings },
+    }),
+    async (request, reply) => {
+      const { accountId } = mayMake.granted(request)
+      const { id } = await keepingRules(() => insertGroup(db, request.body.name, accountId))
+      return reply.code(201).send(await settingsOf(id))
+    },
+  )
+
+  app.get(
+    url,
+    endpoint(mayRead, {
+      operationId: 'getGroup',
+      tag,
+      summary: 'Get the settings of a group',
+      params: GroupPath,
+      response: { 200: Settings },
+    }),
+    async (request) => settingsOf(mayRead.granted(request).groupId),
+  )
+
+  app.patch(
+    url,
+    endpoint(mayManage, {
+      operationId: 'updateGroup',
+      tag,
+      summary: 'Change the settings of a group, or rename it',
+      description: 'A new name changes the URLs of its repositories. Clients and lock files must follow.',
+      params: GroupPath,
+      body: GroupUpdate,
+      response: { 200: Settings },
+    }),
+    async (request) => {
+      const { groupId, name, isSiteAdmin, author } = mayManage.granted(request)
+      const { name: newName, requires_second_factor: isRequired } = request.body
+      if (newName !== undefined && !isSiteAdmin) throw roleForbids()
+      // First: a name that is refused must leave the rest as it is.
+      if (newName !== undefined && newName !== name) {
+        await keepingRules(() => changeGroupName(db, author, { id: groupId, name }, newName))
+      }
+      if (isRequired !== undefined) await requireFactorOfMembers(db, author, { id: groupId }, isRequired)
+      return settingsOf(groupId)
+    },
+  )
+
+  app.delete(
+    url,
+    endpoint(mayDelete, {
+      operationId: 'deleteGroup',
+      tag,
+      summary: 'Delete a group for good, by site administrators only',
+      params: GroupPath,
+      querystring: DeletionQuery,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const { groupId: id, name, isSiteAdmin, author } = mayDelete.granted(request)
+      if (!isSiteAdmin) throw roleForbids()
+      const force = request.query.with_repositories === 'true'
+      const { isDeleted, repositories } = await removeGroup(db, author, { id, name }, { force })
+      if (!isDeleted) {
+        throw conflict(`repositories of the group: ${repositories.length}: pass with_repositories=true`)
+      }
+      return reply.code(204).send()
+    },
+  )
+
+  app.post(
+    `${url}/repositories`,
+    endpoint(mayAdd, {
+      operationId: 'createRepository',
+      tag: 'Repositories',
+      summary: 'Make a repository in a group',
+      params: GroupPath,
+      body: RepositoryDraft,
+      response: { 201: RepositoryBody },
+    }),
+    async (request, reply) => {
+      const { groupId } = mayAdd.granted(request)
+      const { name, visibility = 'private', description = '' } = request.body
+      const draft = { groupId, name, visibility, description }
+      const { id } = await keepingRules(() => insertRepository(db, draft))
+      const made = await findRepository(db, id)
+      if (!made) throw notFound('repository not found')
+      return reply.code(201).send(describeRepository({ ...made, role: 'admin' }, config.baseUrl))
+    },
+  )
+
+  app.get(
+    `${url}/members`,
+    endpoint(mayRead, {
+      operationId: 'listGroupMembers',
+      tag,
+      summary: 'List everyone with a role on a group',
+      params: GroupPath,
+      querystring: PageQuery,
+      response: { 200: z.array(Member) },
+    }),
+    async (request, reply) => {
+      const { groupId } = mayRead.granted(request)
+      const { items, next } = await readPage(
+        partOf(request.query),
+        (part) => listGroupMembers(db, groupId, part),
+        ({ username }) => username,
+        describeMember,
+      )
+      reply.headers(pageHeaders(config.baseUrl, request.url, next))
+      return items
+    },
+  )
+
+  app.put(
+    `${url}/members/:username`,
+    endpoint(mayManage, {
+      operationId: 'setGroupMember',
+      tag,
+      summary: 'Add a member to a group, or change its role',
+      params: MemberPath,
+      body: MemberUpdate,
+      response: { 200: Member },
+    }),
+    async (request) => {
+      const { groupId } = mayManage.granted(request)
+      await change(mayManage.granted(request), request.params.username, request.body.role)
+      const member = await findGroupMember(db, groupId, request.params.username)
+      if (!member) throw notFound('member not found')
+      return describeMember(member)
+    },
+  )
+
+  app.delete(
+    `${url}/members/:username`,
+    endpoint(mayManage, {
+      operationId: 'removeGroupMember',
+      tag,
+      summary: 'Remove a member from a group',
+      description: 'Roles on its repositories stay.',
+      params: MemberPath,
+      response: { 204: NoContent },
+    }),
+    async (request, reply) => {
+      const outcome = await change(mayManage.granted(request), request.params.username, 'none')
+      if (outcome === 'unchanged') throw notFound('the account is not a member of the group')
+      return reply.code(204).send()
+    },
+  )
+
+  async function change(
+    { groupId, author }: Pick<ReturnType<typeof mayManage.granted>, 'groupId' | 'author'>,
+    username: string,
+    role: z.output<typeof MemberUpdate>['role'] | 'none',
+  ) {
+    const account = await findAccountByUsername(db, username)
+    if (!account) throw notFound('account not found')
+    const outcome = await changeMember(db, author, { place: { groupId }, account, role })
+    if (outcome === 'last-admin') throw conflict('the group would have no admin: make another one first')
+    return outcome
+  }
+
+  async function settingsOf(groupId: string): Promise<z.input<typeof Settings>> {
+    const settings = await findGroupSettings(db, groupId)
+    if (!settings) throw notFound('group not found')
+    return describeSettings(settings)
+  }
+}
+
+function describeSettings({
+  name,
+  requiresSecondFactor,
+  createdAt,
+}: GroupSettings): z.input<typeof Settings> {
+  return { name, requires_second_factor: requiresSecondFactor, created_at: createdAt.toISOString() }
+}
+
+function describeMember({ username, displayName, role }: GroupMember): z.input<typeof Member> {
+  return { username, name: displayName, role }
+}
