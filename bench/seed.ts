@@ -104,7 +104,7 @@ export async function growPackage(
         metadata: aManifest(name),
         sha256,
         uploaderId: null,
-      deployTokenId: null,
+        deployTokenId: null,
       })
     }
     await relinkDocument(tx, held, false, baseUrl)
