@@ -1,17 +1,19 @@
 import type { Queryable } from '../../database/database.ts'
 import type { Encoding } from './encodings.ts'
 
-/** A document's bytes in one content coding, and since when they are these. */
+/** A document's bytes in one content coding, and the time of their last change. */
 export interface DocumentBytes {
   revision: string
   lastModified: Date
   bytes: Buffer
 }
 
-/** How much of a document one statement reads: pg decodes it in one go, some 10 ms for each MiB. */
+/**
+ * How many bytes of a document one statement reads. pg decodes them in one step, which takes about 10 ms for each MiB.
+ */
 const pieceBytes = 512 * 1024
 
-/** A piece of a document, and what to compare the next piece with. */
+/** A piece of a document, and the size of the whole document. */
 interface DocumentPiece extends DocumentBytes {
   size: number
 }
@@ -24,7 +26,7 @@ function pieceColumns(encoding: Encoding): string {
           substring(d.${bytes} from $2::integer + 1 for ${pieceBytes}) as bytes`
 }
 
-/** Reads a package's document in a content coding. Null when it is gone. */
+/** Reads a package's document in a content coding. Null when the document does not exist. */
 export async function findPackageBytes(
   db: Queryable,
   packageId: string,
@@ -41,7 +43,7 @@ export async function findPackageBytes(
   })
 }
 
-/** Reads a repository's packages.json in a content coding. Null when it is gone. */
+/** Reads a repository's packages.json in a content coding. Null when it does not exist. */
 export async function findRootBytes(
   db: Queryable,
   repositoryId: string,
@@ -57,7 +59,7 @@ export async function findRootBytes(
   })
 }
 
-/** Reads a repository's filter.json, which is stored uncompressed only. Null when it is gone. */
+/** Reads a repository's filter.json, which is stored uncompressed only. Null when it does not exist. */
 export async function findFilterBytes(db: Queryable, repositoryId: string): Promise<DocumentBytes | null> {
   return joinPieces(async (offset) => {
     const { rows } = await db.query<DocumentPiece>({
@@ -69,7 +71,7 @@ export async function findFilterBytes(db: Queryable, repositoryId: string): Prom
   })
 }
 
-/** Reads all pieces of one revision of a document, and begins again when the document changes between two of them. */
+/** Reads all pieces of one revision of a document. Begins again when the document changes in between. */
 async function joinPieces(
   read: (offset: number) => Promise<DocumentPiece | null>,
 ): Promise<DocumentBytes | null> {

@@ -11,14 +11,17 @@ export interface DocumentChange {
 /** A part of the changes of a repository's documents. Timestamps are ten-thousandths of a second since 1970. */
 export interface DocumentChanges {
   actions: DocumentChange[]
-  /** Where the next part begins. */
+  /** The timestamp at which the next part begins. */
   timestamp: number
 }
 
 /** The maximum number of changes in one response. */
 const maxChanges = 5_000
 
-/** Returns the first timestamp for a mirror. It is a minute old, because a change has the time at which it began. */
+/**
+ * Returns the first timestamp for a mirror. It is a minute ago, because a change has the time at which its transaction
+ * began.
+ */
 export async function findChangesTimestamp(db: Queryable): Promise<number> {
   const { rows } = await db.query<{ timestamp: number }>(
     `select (extract(epoch from date_trunc('second', now()) - interval '1 minute') * 10000)::float8 as timestamp`,
@@ -27,8 +30,8 @@ export async function findChangesTimestamp(db: Queryable): Promise<number> {
 }
 
 /**
- * Lists the package documents that changed since a timestamp, the earliest first and about 5,000 at once. If more of
- * them changed within one second, the only action is `resync`: the mirror must fetch everything again.
+ * Lists the package documents that changed since a timestamp, the earliest first, at most 5,000. If more documents than
+ * that changed within one second, the only action is `resync`: the mirror must fetch everything again.
  */
 export async function listChanges(
   db: Queryable,
@@ -50,7 +53,7 @@ export async function listChanges(
   const actions = rows.map((row) => ({ type: 'update' as const, ...row }))
   const last = rows.at(-1)
   if (rows.length <= maxChanges || !last) return { actions, timestamp }
-  // Only whole seconds: the next part begins with the first second that is not complete in this one.
+  // Return whole seconds only. The next part begins with the first second that is incomplete in this one.
   const complete = actions.filter(({ time }) => time < last.time)
   if (complete.length > 0) return { actions: complete, timestamp: Math.min(last.time * 10_000, timestamp) }
   return { actions: [{ type: 'resync', package: '*', time: last.time }], timestamp }

@@ -12,27 +12,24 @@ import {
 import type { EncodedDocument } from './encodings.ts'
 
 /**
- * The formats that this release renders documents in. Raise one with every change of what such a document says, so
- * that the stored ones are rendered again.
+ * The formats of the documents that this release renders. Raise a number with every change of the content of such a
+ * document, so that stored documents are rendered again.
  */
 const formats = { package: 1, root: 2 }
 
-/**
- * A document as one statement finds it, with the access to it. Its bytes are read by another statement, because most
- * requests need none.
- */
+/** A document, with the access to it. Another statement reads the bytes, because most requests need none. */
 export interface FoundDocument extends Access {
-  /** The id of the package or repository that the document describes; null when there is none. */
+  /** The id of the package or repository that the document describes. Null when there is none. */
   subjectId: string | null
-  /** Changes with every change of the document; null when none is stored. */
+  /** The revision changes with every change of the document. Null when no document is stored. */
   revision: string | null
-  /** When no document is stored: the time at which its subject was created. */
+  /** The time of the last change. When no document is stored, the time at which its subject was created. */
   lastModified: Date
 }
 
 /**
- * Finds packages' documents, `p2/<name>.json` or `p2/<name>~dev.json`: one for each wanted document, in that order.
- * `mayMirror`: the repository has no package of that name, but upstreams.
+ * Finds documents of packages, `p2/<name>.json` or `p2/<name>~dev.json`. Returns one result for each wanted document,
+ * in their order. `mayMirror` is true when the repository has upstreams and no package of that name.
  */
 export async function listPackageDocuments(
   db: Queryable,
@@ -64,7 +61,7 @@ export interface FoundRoot extends FoundDocument {
   listingRevision: string | null
 }
 
-/** Finds repositories' packages.json: one for each of the wanted repositories, in that order. */
+/** Finds the packages.json of repositories. Returns one result for each target, in their order. */
 export async function listRootDocuments(
   db: Queryable,
   targets: readonly RegistryRequest[],
@@ -83,7 +80,7 @@ export async function listRootDocuments(
   return rows
 }
 
-/** Finds repositories' filter.json: one for each of the wanted repositories, in that order. */
+/** Finds the filter.json of repositories. Returns one result for each target, in their order. */
 export async function listFilterDocuments(
   db: Queryable,
   targets: readonly RegistryRequest[],
@@ -124,8 +121,8 @@ export async function savePackageDocument(
 
 /**
  * Stores a repository's packages.json, unless the stored one has this revision or a newer one. If the text changed, its
- * Last-Modified grows by at least a second. The first one is later than the creation of the repository: that time is
- * the Last-Modified of an empty repository.
+ * Last-Modified grows by at least a second. The first Last-Modified is later than the creation time of the repository,
+ * which is the Last-Modified of an empty repository.
  */
 export async function saveRootDocument(
   db: Queryable,
@@ -151,8 +148,8 @@ export async function saveRootDocument(
 const isOutdated = (format: number) => `(base_url <> $1 or format < ${format})`
 
 /**
- * Lists packages with a document that has links of another base URL, or an older format: the next thousand after an
- * id, in the order of their ids.
+ * Lists packages with a document that has links of another base URL, or an older format. Returns the next thousand
+ * after an id, in the order of their ids.
  */
 export async function listOutdatedPackages(db: Queryable, baseUrl: string, after: string): Promise<string[]> {
   const { rows } = await db.query<{ packageId: string }>(
@@ -163,7 +160,9 @@ export async function listOutdatedPackages(db: Queryable, baseUrl: string, after
   return rows.map(({ packageId }) => packageId)
 }
 
-/** Lists which of a package's documents have links of another base URL, or an older format: `isDev` of each. */
+/**
+ * Lists the documents of a package that have links of another base URL, or an older format. Returns `isDev` of each.
+ */
 export async function listOutdatedDocuments(
   db: Queryable,
   packageId: string,
@@ -185,7 +184,7 @@ export async function listOutdatedRoots(db: Queryable, baseUrl: string): Promise
   return rows.map(({ repositoryId }) => repositoryId)
 }
 
-/** Marks all documents of repositories as outdated, so that they are rendered again: their URLs have changed. */
+/** Marks all documents of repositories as outdated, so that they are rendered again with their new URLs. */
 export async function markDocumentsOutdated(
   tx: pg.PoolClient,
   repositoryIds: readonly string[],

@@ -4,7 +4,7 @@ import { repairMetadata } from '../manifest/stored-metadata.ts'
 /** The source of the p2 entry of a version. */
 export interface EntrySource {
   version: string
-  /** The version as Composer requires it. */
+  /** The version in Composer's terms. */
   composer: string
   normalized: string
   metadata: JsonObject
@@ -18,22 +18,22 @@ export interface EntrySource {
 /** The values that all entries of a package share. */
 export interface EntryPackage {
   name: string
-  /** Composer's `abandoned`: true, or the name of the replacement; null for a maintained package. */
+  /** The value of Composer's `abandoned`: true, or the name of the replacement. Null for a maintained package. */
   abandoned: true | string | null
 }
 
-/** The URL of an archive. It contains the hash, so its content never changes. */
+/** Returns the URL of an archive. It contains the hash, so its content never changes. */
 export function distUrl(registryUrl: string, name: string, version: string, sha256: string): string {
   return `${registryUrl}dist/${name}/${version}/${sha256}.zip`
 }
 
-/** A `dist` as `entryOf` writes it, up to the part of its URL that depends on BASE_URL and the repository's name. */
+/** Matches a `dist` of `entryOf`. The part of its URL before `dist/` depends on BASE_URL and the repository's name. */
 const archiveLink =
   /("dist":\{"type":"zip","url":)"[^"]*\/-\/packages\/(dist\/[^"]+\/([0-9a-f]{64})\.zip","reference":"\3")/g
 
 /**
- * Links the archives in the JSON of p2 entries to the given registry. Stored entries keep the URLs of the time at which
- * they were written, so that a new BASE_URL changes documents, but no entry.
+ * Replaces the registry URL of the archives in the JSON of p2 entries. Stored entries keep the URL of the time at which
+ * they were written, so that a new BASE_URL changes documents, but no stored entry.
  */
 export function relinkArchives(entries: string, registryUrl: string): string {
   const origin = JSON.stringify(registryUrl).slice(0, -1)
@@ -41,8 +41,8 @@ export function relinkArchives(entries: string, registryUrl: string): string {
 }
 
 /**
- * Returns the full p2 entry of a version (COMPOSER A4). The registry's own keys come after those of composer.json, and
- * so replace them. `version_normalized` saves Composer the parsing.
+ * Returns the full p2 entry of a version (COMPOSER A4). The registry's own keys come last, so they replace those of
+ * composer.json. `version_normalized` saves Composer the parsing.
  */
 export function entryOf(
   source: EntrySource,
@@ -68,12 +68,15 @@ export function entryOf(
   }
 }
 
-/** This value removes an inherited key from an entry. `readComposerJson` refuses it as a value of a package. */
+/**
+ * As a value in a minified entry, this text removes an inherited key. `readComposerJson` removes it from uploaded
+ * metadata.
+ */
 const removed = '__unset'
 
 /**
- * Returns an entry as it is in a minified p2 document (`"minified":"composer/2.0"`): the keys that differ from the entry
- * before it, the next newer one; all keys for the first entry. Composer inherits whole top-level values.
+ * Returns an entry of a minified p2 document (`"minified":"composer/2.0"`). It has the keys that differ from the entry
+ * before it, which is the next newer one. The first entry has all keys. Composer inherits whole top-level values.
  */
 export function difference(entry: JsonObject, newer: JsonObject | null): JsonObject {
   if (newer === null) return entry

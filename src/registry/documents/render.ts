@@ -14,14 +14,14 @@ import { difference, type EntrySource, entryOf, relinkArchives } from './entry.t
 import { maxNamesInRoot, rootText } from './root.ts'
 import { warningsOf } from './warnings.ts'
 
-/** How many versions are read, compared and written at once: each has up to 64 KiB of metadata. */
+/** How many versions are read, compared and written at once. Each has up to 64 KiB of metadata. */
 const relinkedAtOnce = 100
-/** How many entries of a document are read at once. Minified, they have some 500 bytes each. */
+/** How many entries of a document are read at once. Each minified entry has about 500 bytes. */
 const joinedAtOnce = 1_000
 
 /**
- * Adds a version to its document, or removes it, according to `is_listed`. Only this entry and the next older one
- * change, so the cost hardly depends on the number of versions.
+ * Updates the entries of a document after `is_listed` of a version has changed. Only the entry of the version and the
+ * next older one change, so the cost hardly depends on the number of versions.
  */
 export async function relinkVersion(
   tx: pg.PoolClient,
@@ -36,7 +36,9 @@ export async function relinkVersion(
   await saveDifferences(tx, differences.slice(kept))
 }
 
-/** Renders the newest entry of a document again. The others inherit its properties of the whole package. */
+/**
+ * Renders the newest entry of a document again. The other entries inherit the properties of the whole package from it.
+ */
 export async function relinkNewest(
   tx: pg.PoolClient,
   held: HeldPackage,
@@ -47,7 +49,7 @@ export async function relinkNewest(
   await saveDifferences(tx, await minify(sources, held, baseUrl))
 }
 
-/** Renders all entries of a document again: in parts, because there can be tens of thousands. */
+/** Renders all entries of a document again. It works in parts, because there can be tens of thousands of entries. */
 export async function relinkDocument(
   tx: pg.PoolClient,
   held: HeldPackage,
@@ -64,7 +66,7 @@ export async function relinkDocument(
   }
 }
 
-/** Publishes one of the package's two documents as its entries now are. Returns its size in bytes. */
+/** Publishes one of the package's two documents from its current entries. Returns the size in bytes. */
 export async function renderDocument(
   tx: pg.PoolClient,
   held: HeldPackage,
@@ -87,7 +89,10 @@ export async function renderDocument(
   return text.length
 }
 
-/** Reads the entries of a document. If an earlier release made one unreadable, they are rendered again before. */
+/**
+ * Reads the entries of a document. If an earlier release stored an unreadable entry, all entries are rendered again
+ * first.
+ */
 async function readEntries(
   tx: pg.PoolClient,
   held: HeldPackage,
@@ -101,8 +106,8 @@ async function readEntries(
 }
 
 /**
- * Joins the entries of a document to pieces that together are the inside of a JSON array: reading, relinking and
- * encoding all of them at once would stop the server for a while. Null when a piece is not acceptable.
+ * Joins the entries of a document to pieces, which together are the inside of a JSON array. To read and encode all
+ * entries at once would block the server for a while. Null when a piece is not acceptable.
  */
 async function joinEntries(
   tx: pg.PoolClient,
@@ -125,8 +130,8 @@ async function joinEntries(
 }
 
 /**
- * Renders a repository's packages.json from what it names now, and stores it unless a newer one is stored already.
- * It takes no lock: names that are published while it runs make the document outdated again.
+ * Renders a repository's packages.json from its current content, and stores it unless a newer one is stored already. It
+ * takes no lock. Names that are published while it runs make the document outdated again.
  */
 export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: string): Promise<void> {
   const listing = await findListing(db, repositoryId, maxNamesInRoot)
@@ -137,8 +142,9 @@ export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: 
 }
 
 /**
- * Returns [id, JSON text] of each version's minified entry, from the newest to the oldest. `newer` is the version that
- * comes just before them in the document. Pauses for other requests, because entries can be large.
+ * Returns [id, JSON text] for each version, where the text is the minified entry, from the newest version to the
+ * oldest. `newer` is the version just before them in the document. Pauses for other requests, because entries can be
+ * large.
  */
 async function minify(
   sources: readonly (EntrySource & { id: string })[],

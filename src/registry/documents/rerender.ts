@@ -7,9 +7,9 @@ import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from '
 import { refreshRoot, renderDocument } from './render.ts'
 
 /**
- * Renders every document anew that has links of another base URL, or an older format. It runs in the background: until
- * its turn comes, a document is served as it is stored. Several processes may do this at once. Returns the number of
- * packages and repositories whose documents it rendered; stops early when the signal is aborted.
+ * Renders every document again that has links of another base URL, or an older format. It runs in the background. Until
+ * then, the stored document is served. Several processes may do this at once. Returns the number of packages and
+ * repositories whose documents it rendered. Stops early when the signal is aborted.
  */
 export async function rerenderDocuments(
   pool: pg.Pool,
@@ -17,7 +17,7 @@ export async function rerenderDocuments(
   signal?: AbortSignal,
 ): Promise<{ packages: number; repositories: number }> {
   const rendered = { packages: 0, repositories: 0 }
-  // packages.json first: Composer finds everything else by its links.
+  // Render packages.json first, because Composer finds everything else by its links.
   for (const id of await listOutdatedRoots(pool, baseUrl)) {
     if (signal?.aborted) return rendered
     await noteListingChange(pool, id)
@@ -36,7 +36,7 @@ export async function rerenderDocuments(
   return rendered
 }
 
-/** Renders documents again that a rename has made outdated. */
+/** Renders the documents again that a rename has made outdated. */
 export const renderOutdatedJob: Job = {
   name: 'render-outdated-documents',
   singleton: true,
@@ -50,7 +50,7 @@ function rerenderPackage(pool: pg.Pool, packageId: string, baseUrl: string): Pro
   return transaction(pool, async (tx) => {
     const held = await holdPackage(tx, packageId)
     if (!held) return
-    // Read under the lock: another process may have rendered them since they were listed.
+    // Read them under the lock, because another process may have rendered them since they were listed.
     for (const isDev of await listOutdatedDocuments(tx, packageId, baseUrl)) {
       await renderDocument(tx, held, isDev, baseUrl)
     }

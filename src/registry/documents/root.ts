@@ -3,10 +3,13 @@ import type { Listing } from '../tables/listings.ts'
 /** The filter list that Composer blocks by default, on update and on install from a lock file (COMPOSER A8). */
 export const quarantineList = 'malware'
 
-/** With more packages, packages.json lists their vendors instead, because every update fetches it. */
+/**
+ * The most package names in packages.json. With more packages it lists their vendors instead, because every update
+ * fetches it.
+ */
 export const maxNamesInRoot = 10_000
 
-/** The packages.json of a repository without packages. */
+/** Returns the packages.json of a repository without packages. */
 export function emptyRootText(registryUrl: string): string {
   return rootText(registryUrl, { names: [], vendors: null, hasUpstreams: false })
 }
@@ -15,9 +18,9 @@ export function emptyRootText(registryUrl: string): string {
 export const emptyFilterText = JSON.stringify({ filter: { [quarantineList]: {} } })
 
 /**
- * A repository's packages.json (COMPOSER A2). All URLs are absolute, because Composer 2.5 resolves some of them only
- * then. The list of names is never empty: Composer reads an empty list as "ask for any name", and would send the names
- * of all public dependencies here. `-/-` is the name of no package.
+ * Returns a repository's packages.json (COMPOSER A2). All URLs are absolute, because Composer 2.5 does not resolve some
+ * relative URLs. The list of names is never empty. Composer reads an empty list as "request any name", and would send
+ * the names of all public dependencies to svc. `-/-` is not a valid name of a package.
  */
 export function rootText(
   registryUrl: string,
@@ -26,7 +29,7 @@ export function rootText(
   return JSON.stringify({
     packages: [],
     'metadata-url': `${registryUrl}p2/%package%.json`,
-    // With upstreams, Composer must ask for every name.
+    // With upstreams, Composer must request every name.
     ...(hasUpstreams ? {} : availability(names, vendors)),
     'notify-batch': `${registryUrl}downloads`,
     search: `${registryUrl}search.json?q=%query%&type=%type%`,
@@ -34,14 +37,14 @@ export function rootText(
     'providers-api': `${registryUrl}providers/%package%.json`,
     'metadata-changes-url': `${registryUrl}metadata/changes.json`,
     'security-advisories': { metadata: true, 'api-url': `${registryUrl}security-advisories` },
-    // Always present: Composer caches packages.json for up to ten minutes, and would miss a filter that the first
-    // quarantine adds. The summary saves a request for each locked package.
+    // The filter is always present. Composer caches packages.json for up to ten minutes, and would miss a filter that
+    // the first quarantine adds. The summary saves a request for each locked package.
     filter: {
       metadata: true,
       lists: { [quarantineList]: { enabled: true } },
       'summary-url': `${registryUrl}filter.json`,
     },
-    // Composer 1 and 2.0 read these two keys; `warnings` is read since 2.2 only.
+    // Composer 1 and 2.0 read these two keys. Only Composer 2.2 and later read `warnings`.
     warning: 'Composer 1 is not supported: run composer self-update --2.',
     'warning-versions': '<2.0',
   })

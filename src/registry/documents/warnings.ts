@@ -20,7 +20,7 @@ export function warningsOf(
   return JSON.stringify(members).slice(1, -1)
 }
 
-/** Returns an advisory as Composer reads it. All keys are there, because `composer audit` fails without them. */
+/** Returns an advisory in Composer's format. All keys are present, because `composer audit` fails without them. */
 export function composerAdvisory(advisory: Advisory): object {
   const { advisoryId, packageName, affectedVersions, title, cve, link, reportedAt, severity } = advisory
   return {

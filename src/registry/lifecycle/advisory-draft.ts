@@ -3,7 +3,7 @@ import { plainText } from '../../domain/plain-text.ts'
 import { isConstraint, maxConstraintLength } from '../manifest/constraint.ts'
 import { severities } from '../tables/advisories.ts'
 
-/** The rules of an advisory that someone writes (DESIGN §6): the body of the API, and the fields of the page's form. */
+/** The rules of an advisory (DESIGN §6). The API checks its body with them, and the page checks its form. */
 export const AdvisoryDraft = z
   .strictObject({
     title: plainText(255, 1).meta({ example: 'Path traversal in the archive reader' }),
@@ -16,7 +16,7 @@ export const AdvisoryDraft = z
       .meta({ description: 'A Composer constraint', example: '<1.2.3' }),
     cve: z
       .string()
-      .regex(/^CVE-\d{4}-\d{4,19}$/, { message: 'must be such as CVE-2026-12345' })
+      .regex(/^CVE-\d{4}-\d{4,19}$/, { message: 'must be a CVE id, such as CVE-2026-12345' })
       .nullish()
       .meta({ example: 'CVE-2026-12345' }),
     link: z
@@ -28,7 +28,7 @@ export const AdvisoryDraft = z
   })
   .meta({ id: 'AdvisoryDraft' })
 
-/** The longest reason of a quarantine. */
+/** The most characters in the reason of a quarantine. */
 export const maxQuarantineReasonCharacters = 500
 
 /** The rule of the reason of a quarantine. Composer shows it to everyone who tries to install the version. */

@@ -15,7 +15,7 @@ export interface PackageChange {
 
 /** A change of one version of a package. */
 export interface VersionChange extends PackageChange {
-  /** As in the URL of its upload. */
+  /** The version as in the URL of its upload. */
   version: string
 }
 
@@ -28,8 +28,8 @@ export interface ChangeRecord {
 }
 
 /**
- * Runs a change in one transaction, under the lock that every change of the package takes. The rows, the documents and
- * the event become visible together. Throws errcode 5 for an unknown package.
+ * Runs a change in one transaction, and holds the lock that every change of the package takes. The rows, the documents
+ * and the event become visible together. Throws errcode 5 for an unknown package.
  */
 export async function changePackage<D extends ChangeRecord>(
   pool: pg.Pool,

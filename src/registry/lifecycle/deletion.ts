@@ -22,8 +22,8 @@ import {
 } from './change.ts'
 
 /**
- * Deletes a version softly (DESIGN §7). It leaves the metadata at once. Its archive stays for lock files, and its number
- * cannot be used again. Throws errcode 5 when there is no such version.
+ * Deletes a version softly (DESIGN §7). The version disappears from the metadata at once. Its archive stays for lock
+ * files, and its number cannot be used again. Throws errcode 5 when there is no such version.
  */
 export async function deleteVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -34,7 +34,9 @@ export async function deleteVersion(pool: pg.Pool, change: VersionChange): Promi
   })
 }
 
-/** Deletes every version of a package softly; its name stays claimed. Throws errcode 5 when there is nothing to delete. */
+/**
+ * Deletes every version of a package softly. The name stays claimed. Throws errcode 5 when there is nothing to delete.
+ */
 export async function deletePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     const versions = await markAllDeleted(tx, held.id)
@@ -44,7 +46,10 @@ export async function deletePackage(pool: pg.Pool, change: PackageChange): Promi
   })
 }
 
-/** Restores a deleted version. Throws errcode 5 when there is none, errcode 9 when it is purged or not deleted. */
+/**
+ * Restores a deleted version. Throws errcode 5 when the version does not exist, and errcode 9 when it is purged or not
+ * deleted.
+ */
 export async function restoreVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     const restored = await unmarkDeleted(tx, held.id, change.version)
@@ -68,8 +73,9 @@ export async function restorePackage(pool: pg.Pool, change: PackageChange): Prom
 }
 
 /**
- * Purges a version, deleted before or not. Its archive is no longer served, and garbage collection removes the bytes
- * unless another version has the same. Its number can never be used again. Throws errcode 5 when there is no such version.
+ * Purges a version, even one that is not deleted. Its archive is no longer served. Garbage collection removes the
+ * bytes, unless another version has the same bytes. The number can never be used again. Throws errcode 5 when there is
+ * no such version.
  */
 export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -81,7 +87,7 @@ export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promis
   })
 }
 
-/** Purges every version of a package; its name stays claimed. Throws errcode 5 when there is nothing to purge. */
+/** Purges every version of a package. The name stays claimed. Throws errcode 5 when there is nothing to purge. */
 export async function purgePackage(pool: pg.Pool, change: PackageChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     const versions = await markAllPurged(tx, held.id)
@@ -98,7 +104,7 @@ async function whyNotRestored(tx: pg.PoolClient, packageId: string, version: str
   return notNow(`version ${version} is ${state === 'purged' ? 'purged' : 'not deleted'}`)
 }
 
-/** Returns the versions for an event, cut to a bound. An event with all of them could be too large. */
+/** Returns the versions for an event: at most 50, and their number. An event with all of them could be too large. */
 function someOf(versions: readonly string[]): { versions: string[]; count: number } {
   return { versions: versions.slice(0, 50), count: versions.length }
 }

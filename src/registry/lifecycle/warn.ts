@@ -15,8 +15,9 @@ import {
 } from './change.ts'
 
 /**
- * Puts a version into quarantine (COMPOSER A8). It leaves the metadata, so that no Composer chooses it. Its archive is
- * refused with 410, so that no lock file installs it. Throws errcode 5 when there is no such version.
+ * Puts a version into quarantine (COMPOSER A8). The version disappears from the metadata, so that Composer does not
+ * choose it. Its archive is refused with 410, so that no lock file installs it. Throws errcode 5 when there is no such
+ * version.
  */
 export async function quarantineVersion(pool: pg.Pool, change: VersionChange, reason: string): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -28,7 +29,7 @@ export async function quarantineVersion(pool: pg.Pool, change: VersionChange, re
   })
 }
 
-/** Lifts a quarantine. Throws errcode 5 when there is no such version, errcode 9 when it is not in quarantine. */
+/** Ends a quarantine. Throws errcode 5 when there is no such version, and errcode 9 when it is not in quarantine. */
 export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
     const { baseUrl, version } = change
@@ -42,7 +43,7 @@ export async function liftQuarantine(pool: pg.Pool, change: VersionChange): Prom
   })
 }
 
-/** Publishes both documents: they name the package's quarantines. The database renders filter.json itself. */
+/** Publishes both documents, because both list the package's quarantines. The database renders filter.json itself. */
 async function showChange(
   tx: pg.PoolClient,
   held: HeldPackage,
@@ -58,7 +59,7 @@ async function showChange(
 export async function setAbandoned(
   pool: pg.Pool,
   change: PackageChange,
-  /** The value of Composer's `abandoned`: true, or the name of the replacement; null for a maintained package. */
+  /** The value of Composer's `abandoned`: true, or the name of the replacement. Null for a maintained package. */
   abandoned: true | string | null,
 ): Promise<void> {
   await changePackage(pool, change, async (tx, held) => {
@@ -86,7 +87,7 @@ export async function publishAdvisory(
   return advisory
 }
 
-/** Withdraws an advisory. Throws errcode 5 when the package has none of that id. */
+/** Withdraws an advisory. Throws errcode 5 when the package has no active advisory with that id. */
 export async function withdrawAdvisory(
   pool: pg.Pool,
   change: PackageChange,
@@ -100,7 +101,7 @@ export async function withdrawAdvisory(
   })
 }
 
-/** Returns an id such as SVC-7kq2-m4tz-x3dp: 60 random bits, so that no two registries make the same one. */
+/** Returns an id such as SVC-7kq2-m4tz-x3dp. It has 60 random bits, so that no two registries create the same id. */
 function makeAdvisoryId(): string {
   const letters = 'abcdefghijklmnopqrstuvwxyz234567'
   const picked = Array.from(randomBytes(12), (byte) => letters[byte & 31]).join('')

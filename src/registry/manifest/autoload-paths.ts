@@ -3,20 +3,20 @@ import { isJsonObject, type JsonObject, refuseManifest, shown } from './manifest
 
 /**
  * Refuses a package whose `autoload` names a missing file, or a missing classmap path. Such a package breaks every
- * update that chooses it, or the project at its first line. Paths in psr-4 and psr-0 may be missing. `metadata` comes
- * from `readComposerJson`.
+ * update that chooses it, or fails as soon as the project loads it. Paths in psr-4 and psr-0 may be missing. `metadata`
+ * comes from `readComposerJson`.
  */
 export function refuseMissingAutoload(metadata: JsonObject, tree: PackageTree): void {
   const { autoload, 'target-dir': targetDir } = metadata
   const isMetapackage = metadata['type'] === 'metapackage'
-  // A metapackage is not unpacked, and with target-dir Composer tries a path in two places.
+  // A metapackage is not unpacked. With target-dir, Composer tries a path in two places.
   if (!isJsonObject(autoload) || targetDir !== undefined || isMetapackage) return
   for (const path of textsOf(autoload, 'files')) {
     const kind = kindAt(tree, path)
     if (kind === null || kind === 'directory') refuseMissing('files', path)
   }
   for (const path of textsOf(autoload, 'classmap')) {
-    // Composer expands patterns itself.
+    // Do not check patterns. Composer expands them.
     if (!path.includes('*') && kindAt(tree, path) === null) refuseMissing('classmap', path)
   }
 }
@@ -39,5 +39,5 @@ function kindAt(tree: PackageTree, path: string) {
 }
 
 function refuseMissing(key: string, path: string): never {
-  refuseManifest(`autoload.${key}`, `names "${shown(path)}", which the archive does not hold`)
+  refuseManifest(`autoload.${key}`, `names "${shown(path)}", which the archive does not contain`)
 }

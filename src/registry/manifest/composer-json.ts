@@ -12,26 +12,26 @@ import { toLowerAscii } from './package-name.ts'
 import { descriptionKeys, linkTypes, PublishedFields, publishedKeys } from './published-fields.ts'
 import { isSameVersion, type PublishedVersion } from './version-name.ts'
 
-/** Larger metadata is refused: it is part of a document that every user of the package fetches. */
+/** The most bytes of metadata. It is part of a document that every user of the package fetches. */
 export const maxMetadataBytes = 64 * 1024
-/** A larger manifest is refused before its fields are read: 128 KiB of links take 50 ms. */
+/** A larger manifest is refused before its fields are read, because 128 KiB of links take 50 ms. */
 const maxUnreadBytes = 2 * maxMetadataBytes
 
 /** The content of a composer.json. */
 export interface Manifest {
   /**
-   * Its part of the p2 entry, safe to publish. It has known keys only, without keys that the registry sets, such as
-   * `name`, `version`, `dist` and `source`.
+   * The part of the p2 entry that comes from composer.json, safe to publish. It has known keys only. It has no keys
+   * that the registry sets, such as `name`, `version`, `dist` and `source`.
    */
   metadata: JsonObject
-  /** Hints about fields that are accepted but will not work as their author expects. */
+  /** Warnings about fields that are accepted but will not work as their author expects. */
   warnings: string[]
 }
 
 /**
- * Reads the composer.json of an upload. `name` (lower case) and `version` come from the URL. Throws errcode 3 with the
- * name of the field if the manifest belongs to another package, or would break projects that use it. Throws errcode 8
- * with the name of the largest key if it is too large.
+ * Reads the composer.json of an upload. `name` (lower case) and `version` come from the URL. Throws errcode 3 if the
+ * manifest belongs to another package, or would break projects that use it. The message names the field. Throws errcode
+ * 8 if it is too large. The message names the largest key.
  */
 export function readComposerJson(bytes: Uint8Array, name: string, version: PublishedVersion): Manifest {
   const { manifest, repeatedKeys } = parseManifest(bytes)
@@ -60,11 +60,11 @@ function checkVersion({ version = null }: JsonObject, expected: PublishedVersion
   }
 }
 
-/** Returns the fields as they are published. Throws errcode 3 with the first mistake; `details` has the others. */
+/** Returns the fields that are published. Throws errcode 3 with the first mistake. `details` has the other mistakes. */
 function publish(manifest: JsonObject): Record<string, unknown> {
   const read = PublishedFields.safeParse(manifest)
   if (read.success) {
-    // In a minified p2 document the text `__unset` removes a key: as a value it would change other versions.
+    // In a minified p2 document, the text `__unset` removes a key. As a value it would change other versions.
     return Object.fromEntries(Object.entries(read.data).filter(([, value]) => value !== '__unset'))
   }
   const [first, ...others] = read.error.issues.map(({ path, message }) => ({
@@ -88,7 +88,7 @@ function withoutOwnLinks(metadata: JsonObject, name: string): JsonObject {
   })
 }
 
-/** Throws errcode 8 when the fields have more than `maxBytes` as JSON, naming the largest. */
+/** Throws errcode 8 when the JSON of the fields is larger than `maxBytes`. The message names the largest field. */
 function refuseLarge(fields: JsonObject, maxBytes: number): void {
   const sizes = Object.entries(fields).map(([key, value]) => {
     return { key, bytes: Buffer.byteLength(JSON.stringify({ [key]: value })) - 1 }
@@ -106,14 +106,14 @@ function pick(manifest: JsonObject, keys: readonly string[]): JsonObject {
 }
 
 function warnOfRepeatedKey(key: string): string {
-  return `${shown(key)} stands twice in the same object: its last value counts`
+  return `${shown(key)} is repeated in the same object: only its last value is used`
 }
 
 /** Returns warnings about fields that are published differently, and about fields that Composer ignores. */
 function listWarnings(manifest: JsonObject, metadata: JsonObject, name: string): string[] {
   return [
     ...(saysSomething(manifest['version'])
-      ? ['version is better left out: the URL of the upload says it']
+      ? ['version is not needed: the URL of the upload contains it']
       : []),
     ...listLosses(manifest, metadata),
     ...unknownAutoload(manifest).map(
@@ -134,7 +134,7 @@ function listLosses(manifest: JsonObject, metadata: JsonObject): string[] {
     (key) => key in metadata && losesCharacters(manifest[key]),
   )
   return [
-    ...lost.map((key) => `${key} is left out: it says nothing that can be shown`),
+    ...lost.map((key) => `${key} is left out: it has no value that can be shown`),
     ...cleaned.map((key) => `${key} is published without its control characters`),
   ]
 }
@@ -148,7 +148,7 @@ function unknownAutoload({ autoload }: JsonObject): string[] {
 
 function oddType({ type }: JsonObject): string[] {
   if (typeof type !== 'string' || /^[a-z0-9-]*$/.test(type)) return []
-  return [`type "${shown(type)}" should be of letters, digits and -`]
+  return [`type "${shown(type)}" should contain only lower-case letters, digits and -`]
 }
 
 function listLinkWarnings(manifest: JsonObject, { conflict, replace }: JsonObject, name: string): string[] {
@@ -159,9 +159,9 @@ function listLinkWarnings(manifest: JsonObject, { conflict, replace }: JsonObjec
     (target) => target in ((replace ?? {}) as JsonObject),
   )
   return [
-    ...ownLinks.map((type) => `${type}.${name} is left out: a package is not its own dependency`),
+    ...ownLinks.map((type) => `${type}.${name} is left out: a package cannot depend on itself`),
     ...replacedToo
       .slice(0, 10)
-      .map((target) => `conflict.${target} is replaced too, which already excludes it`),
+      .map((target) => `conflict.${target} is not needed, because replace already excludes it`),
   ]
 }

@@ -3,9 +3,9 @@ import { isPlainText } from '../../domain/plain-text.ts'
 /** The stability of a version in Composer. A project installs only versions of its minimum stability or better. */
 export type Stability = 'stable' | 'RC' | 'beta' | 'alpha' | 'dev'
 
-// Composer's grammar, written so that each character matches in one way only. Composer's nested repetition
-// `(?:[.-]?\d+)*` backtracks exponentially without PCRE's possessive quantifiers.
-/** The source of a pattern for prereleases in Composer. Groups: the stability, its numbers, `dev`. */
+// This is Composer's grammar, but each character matches in one way only. Composer's nested repetition `(?:[.-]?\d+)*`
+// backtracks exponentially without PCRE's possessive quantifiers.
+/** The source of a pattern for prereleases in Composer. It has three groups: the stability, its numbers, and `dev`. */
 export const modifier = '[._-]?(?:(stable|beta|b|RC|alpha|a|patch|pl|p)(\\d*(?:[.-]\\d+)*))?([.-]?dev)?'
 
 const date = '\\d{4}(?:[.:-]?\\d{2}){1,6}'
@@ -15,8 +15,8 @@ const datedSinceComposer26 = new RegExp(`^v?${date}(?:[.:-]?\\d{1,3}){2}${modifi
 const numericBranch = /^v?(\d+)(\.(?:\d+|[x*]))?(\.(?:\d+|[x*]))?(\.(?:\d+|[x*]))?$/i
 
 /**
- * Normalizes a version as Composer does. Null when Composer refuses it. This is the grammar of Composer 2.0 to 2.5;
- * newer releases accept the same versions. Control characters are refused, although Composer accepts some.
+ * Normalizes a version as Composer does. Null when Composer refuses it. This is the grammar of Composer 2.0 to 2.5.
+ * Newer releases accept the same versions. Control characters are refused, although Composer accepts some.
  */
 export function normalizeVersion(version: string): string | null {
   if (!isPlainText(version)) return null
@@ -44,7 +44,7 @@ export function stabilityOf(normalized: string): Stability {
   return (word as Stability | undefined) ?? 'stable'
 }
 
-/** Compares normalized versions, except `dev-` ones, as PHP's `version_compare` does. The lower comes first. */
+/** Compares normalized versions, except `dev-` ones, like PHP's `version_compare`. Sorts the lower version first. */
 export function compareNormalized(a: string, b: string): number {
   const left = a.match(/\d+|[a-z]+/gi) ?? []
   const right = b.match(/\d+|[a-z]+/gi) ?? []
@@ -87,7 +87,7 @@ function normalizeRelease(core: string): string | null {
 const fullWords: Record<string, string> = { a: 'alpha', b: 'beta', p: 'patch', pl: 'patch', rc: 'RC' }
 
 function normalizeModifier(word: string | undefined, numbers = '', dev = ''): string {
-  // Composer removes it in lower case only, together with everything after it.
+  // Composer removes `stable` only in lower case, together with everything after it.
   if (word === 'stable') return ''
   const lower = word?.toLowerCase()
   const prerelease = lower === undefined ? '' : `-${fullWords[lower] ?? lower}${numbers.replace(/^[.-]/, '')}`
@@ -121,8 +121,8 @@ const endKey = '4'
 const numberKey = '5'
 
 /**
- * Returns a text that orders normalized versions when compared byte by byte, lower versions first, so that the database
- * can sort by it. All `dev-` versions are equal and below every release; their date orders them.
+ * Returns a sort key for the database. A byte-by-byte comparison of the keys sorts lower versions first. All `dev-`
+ * versions have the same key, which is below every release. Their date orders them.
  */
 export function versionSortKey(normalized: string): string {
   if (normalized.startsWith('dev-')) return ''
@@ -130,7 +130,7 @@ export function versionSortKey(normalized: string): string {
   return parts.map(partKey).join('') + endKey
 }
 
-/** Puts the length before a number, so that 9 comes before 10. No version has 1,000 digits. */
+/** Puts the number of digits before a number, so that 9 comes before 10. No version has 1,000 digits. */
 function partKey(part: string): string {
   const rank = keys[part]
   if (rank !== undefined) return rank

@@ -1,7 +1,7 @@
 import { isPlainText } from '../../domain/plain-text.ts'
 import { modifier, normalizeVersion, trimSpaces, withoutAlias } from './composer-version.ts'
 
-/** Longer constraints are refused. The longest known ones list vulnerable versions in a few hundred characters. */
+/** The most characters in a constraint. The longest known ones list vulnerable versions in a few hundred characters. */
 export const maxConstraintLength = 4096
 
 const version = `v?\\d+(?:\\.\\d+)?(?:\\.\\d+)?(?:\\.\\d+)?(?:${modifier}|\\.([x*][.-]?dev))(?:\\+[^ ]+)?`
@@ -55,7 +55,7 @@ function withoutStabilityFlag(text: string): string {
   return rest === undefined ? text : rest || '*'
 }
 
-/** Removes the commit of a branch, as in dev-main#1a2b3c. It is allowed in a root package only. */
+/** Removes the commit of a branch, such as in dev-main#1a2b3c. Composer allows it in a root package only. */
 function withoutReference(text: string): string {
   return text.replace(/^(dev-[^, @]+?|[^, @]+?\.x-dev)#.+$/is, '$1')
 }

@@ -3,8 +3,8 @@ import { cleanLine, cleanText, isPlainText } from '../../domain/plain-text.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
 
 /*
- * The types of composer.json's fields. Composer acts on exact fields: they are published as they are, or refused. Other
- * fields only describe the package: they are cleaned, and values that cannot be shown are removed.
+ * The types of composer.json's fields. Fields that Composer acts on must be exact: they are published unchanged, or
+ * refused. Other fields only describe the package: they are cleaned, and values that cannot be shown are removed.
  */
 
 /** A text that Composer acts on. */
@@ -12,18 +12,18 @@ export const exactText = z
   .string('must be a string')
   .refine(isPlainText, 'must not contain control characters')
 
-/** A list of such texts. An object counts as the list of its values. */
+/** A list of texts that Composer acts on. For an object, its values are the list. */
 export const exactTexts = z
   .preprocess(withKeys, z.record(z.string(), exactText, 'must be a list of strings'))
   .transform((texts) => Object.values(texts))
 
-/** A text on one line. */
+/** A text that is cleaned to one line. */
 export const line = z.string().transform(cleanLine)
 
 /** An email address. */
 export const email = line.refine((text) => /^[^\s@<>]+@[^\s@<>]+$/.test(text))
 
-/** A URL of one of the schemes. Longer ones than 2,048 characters are dropped. */
+/** Returns a schema for a URL with one of the schemes, of at most 2,048 characters. */
 export function url(schemes = 'https?') {
   const shape = new RegExp(`^(?:${schemes})://[^\\s"'<>\\\\/?#][^\\s"'<>\\\\]*$`, 'i')
   return z
@@ -33,22 +33,22 @@ export function url(schemes = 'https?') {
     .refine((text) => shape.test(text))
 }
 
-/** Leaves a value out when it does not fit, instead of refusing the manifest. */
+/** Returns a schema that leaves out a value that does not match, instead of refusing the manifest. */
 export function orNothing<Field extends z.ZodType>(field: Field) {
   return field.optional().catch(undefined)
 }
 
-/** The items of a list, or an object, that fit. Anything else counts as an empty list. */
+/** Returns a schema that keeps the matching items of a list or an object. Any other value becomes an empty list. */
 export function fitting<Item extends z.ZodType>(item: Item) {
   return z.preprocess(valuesOf, z.array(orNothing(item))).transform((items) => items.filter(saysSomething))
 }
 
-/** Any object, cleaned in depth. */
+/** Any object. All its texts are cleaned, at every depth. */
 export const cleanedObject = z
   .custom<JsonObject>(isJsonObject, 'must be an object')
   .transform((object) => cleanObject(object))
 
-/** The values of a list or an object; none of anything else. */
+/** Returns the values of a list or an object. Returns no values for anything else. */
 export function valuesOf(value: unknown): unknown[] {
   return typeof value === 'object' && value !== null ? Object.values(value) : []
 }
@@ -60,7 +60,7 @@ export function withoutEmpty(fields: Record<string, unknown>): JsonObject {
   )
 }
 
-/** Removes null and empty collections: PHP reads `[]` and `{}` alike, and Composer treats null as absent. */
+/** Removes null and empty collections, because PHP reads `[]` and `{}` alike and Composer treats null as absent. */
 export function withoutNothing(value: unknown): unknown {
   if (!isJsonObject(value)) return value
   return Object.fromEntries(
@@ -88,7 +88,10 @@ export function hasParentSegment(path: string): boolean {
   return path.split(/[/\\]/).includes('..')
 }
 
-/** Cleans every text in an object, but keeps tabs and line feeds. Removes the key `__proto__`, an attack on readers. */
+/**
+ * Cleans every text in an object, but keeps tabs and line feeds. Removes the key `__proto__`, which attacks programs
+ * that read the object.
+ */
 export function cleanObject(object: JsonObject): JsonObject {
   return Object.fromEntries(
     Object.entries(object)

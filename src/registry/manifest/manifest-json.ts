@@ -11,15 +11,15 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Larger files are refused: parsing this size takes 50 ms, and blocks everything else. */
+/** The most bytes of a composer.json. Parsing this size takes 50 ms, and blocks everything else. */
 export const maxManifestBytes = 512 * 1024
-/** Deeper nesting is refused. Composer itself reads 512 levels; nobody writes more than a dozen. */
+/** The deepest nesting. Composer itself reads 512 levels, but nobody writes more than a dozen. */
 export const maxManifestDepth = 64
 /** The number of repeated keys that warnings name. */
 const maxNamedKeys = 10
 
 /**
- * Parses composer.json. `repeatedKeys` names the keys that an object has twice: the last value counts, as in PHP.
+ * Parses composer.json. `repeatedKeys` has the keys that an object has twice. The last value is used, like in PHP.
  * Throws errcode 3 with the mistake, or errcode 8 for a file that is too large.
  */
 export function parseManifest(bytes: Uint8Array): { manifest: JsonObject; repeatedKeys: string[] } {
@@ -33,7 +33,7 @@ export function parseManifest(bytes: Uint8Array): { manifest: JsonObject; repeat
 
 /**
  * Throws the error for a composer.json. `field` is a path such as `require.acme/other`, or '' for the whole file.
- * `wrong` continues the sentence. `details` are further mistakes.
+ * `wrong` continues the sentence, such as "must be a string". `details` are other mistakes.
  */
 export function refuseManifest(field: string, wrong: string, details: readonly string[] = []): never {
   throw new RegistryError(errcode.invalidArgument, mistakeIn(field, wrong), { details })
@@ -49,7 +49,7 @@ export function refuseLargeManifest(wrong: string): never {
   throw new RegistryError(errcode.resourceExhausted, `composer.json ${wrong}`, { status: 413 })
 }
 
-/** Returns uploaded text for a message: at most 100 characters, without control characters. */
+/** Returns uploaded text in a form for a message: at most 100 characters, without control characters. */
 export function shown(text: string): string {
   const characters = Array.from(text.slice(0, 200).replace(/[^\p{L}\p{N}\p{P}\p{S} ]/gu, '?'))
   return characters.length > 100 ? `${characters.slice(0, 99).join('')}…` : characters.join('')
@@ -57,7 +57,7 @@ export function shown(text: string): string {
 
 function decode(bytes: Uint8Array): string {
   try {
-    // Keep a byte order mark: JSON.parse refuses it, as PHP's json_decode does.
+    // Keep a byte order mark, so that JSON.parse refuses it. PHP's json_decode refuses it too.
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
     refuseManifest('', 'is not UTF-8')
@@ -74,7 +74,7 @@ function parse(text: string): Json {
 
 /**
  * Scans valid JSON. Returns the first keys that an object has twice, and refuses deep nesting. It uses no regular
- * expression, because that takes ten times as long: 350 ms for 1 MiB.
+ * expression, because that would take ten times as long: 350 ms for 1 MiB.
  */
 function findRepeatedKeys(text: string): string[] {
   // The keys of an object, or null for a list.
@@ -118,7 +118,7 @@ function endOfString(text: string, start: number): number {
 
 function isBeforeColon(text: string, end: number): boolean {
   let at = end + 1
-  // No white space of JSON has a higher code than the space.
+  // The space has the highest code of JSON's white space.
   while (text.charCodeAt(at) <= (space as number)) at += 1
   return text.charCodeAt(at) === colon
 }

@@ -1,15 +1,15 @@
 import { errcode, RegistryError } from '../errors.ts'
 
-/** Longer names are refused: a name is part of directories, URLs and file names. */
+/** The most characters in a name, which is part of directories, URLs and file names. */
 export const maxPackageNameLength = 150
 
-// Words with single separators between them. Each character matches in one way, so nothing backtracks.
+// Words with single separators between them. Each character matches in one way only, so the pattern never backtracks.
 const shape = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*\/[a-z0-9]+(?:(?:[_.]|--?)[a-z0-9]+)*$/
 const windowsDevice = /(?:^|\/)(?:nul|con|prn|aux|com[1-9]|lpt[1-9])(?:\/|$)/
 const platform =
   /^(?:php(?:-(?:64bit|ipv6|zts|debug))?|hhvm|(?:ext|lib)-[a-z0-9]+(?:[_.-][a-z0-9]+)*|composer(?:-(?:plugin|runtime)-api)?)$/
 
-/** Returns whether Composer accepts this name of a package: `vendor/package`, in lower case. */
+/** Returns whether Composer accepts this package name: `vendor/package`, in lower case. */
 export function isPackageName(name: string): boolean {
   return (
     name.length <= maxPackageNameLength &&
@@ -19,7 +19,7 @@ export function isPackageName(name: string): boolean {
   )
 }
 
-/** Returns whether a name means a part of the platform: php, ext-json, composer-plugin-api. */
+/** Returns whether a name is that of a part of the platform, such as php, ext-json or composer-plugin-api. */
 export function isPlatformName(name: string): boolean {
   return name.length <= maxPackageNameLength && platform.test(name)
 }

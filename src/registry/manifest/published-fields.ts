@@ -25,7 +25,7 @@ const maxMistakes = 10
 
 const mistakes = (path: string[], message: string) => ({ code: 'custom' as const, path, message })
 
-/** Links to other packages. Composer parses all links of a package at once: one bad link breaks all versions. */
+/** Links to other packages. Composer parses all links of a package at once, so one bad link breaks all versions. */
 const links = z
   .record(z.string(), z.unknown(), 'must be an object')
   .superRefine((all, context) => {
@@ -55,7 +55,7 @@ const suggestions = z
       if (context.issues.length >= maxMistakes) return
       if (isIntegerKey(cleanLine(target)))
         context.addIssue(mistakes([target], 'must be the name of a package'))
-      if (typeof reason !== 'string') context.addIssue(mistakes([target], 'must be a string that says why'))
+      if (typeof reason !== 'string') context.addIssue(mistakes([target], 'must be a string with the reason'))
     }
   })
   .transform((all) => {
@@ -124,7 +124,10 @@ const author = z
   .transform(withoutEmpty)
   .refine((known) => 'name' in known || 'email' in known)
 
-/** Unknown keys may have any text. A string or a number instead of the object stops Composer 2.5 and earlier. */
+/**
+ * Support channels. Unknown keys may have any text. A string or a number instead of the object would crash Composer 2.5
+ * and earlier.
+ */
 const support = z
   .object(
     {
@@ -154,7 +157,7 @@ const time = z.string('must be a string').transform((text) => {
   return Number.isNaN(date.getTime()) ? undefined : `${date.toISOString().slice(0, 19)}+00:00`
 })
 
-/** Removes branch aliases: one would give the version a second number. */
+/** Removes branch aliases, because an alias would give the version a second number. */
 const extra = cleanedObject.transform((object) =>
   Object.fromEntries(Object.entries(object).filter(([key]) => key !== 'branch-alias')),
 )
@@ -174,7 +177,10 @@ const description = {
   extra: orNothing(extra),
 }
 
-/** The keys for installing and loading. They are published as they are, or refused: a changed one breaks the package. */
+/**
+ * The keys for installing and loading. They are published unchanged, or refused, because a changed value would break
+ * the package.
+ */
 const installation = {
   type: exactText.transform(toLowerAscii).optional(),
   'target-dir': exactText.refine((path) => !hasParentSegment(path), 'must not contain ".."').optional(),
@@ -185,8 +191,9 @@ const installation = {
 }
 
 /**
- * All keys of a composer.json that are published. The registry sets other keys itself, or they count in a root package
- * only. Each issue is a mistake that would break projects that use the package. Its path and message make a sentence.
+ * All keys of a composer.json that are published. The registry sets some other keys itself, and the rest matter in a
+ * root package only. Each issue is a mistake that would break projects that use the package. Its path and message make
+ * a sentence.
  */
 export const PublishedFields = z
   .preprocess(
@@ -204,7 +211,7 @@ export const PublishedFields = z
   )
   .superRefine((fields, context) => {
     if (fields['target-dir'] && saysSomething(fields.autoload?.['psr-4'])) {
-      context.addIssue(mistakes(['target-dir'], 'can not be used together with autoload.psr-4'))
+      context.addIssue(mistakes(['target-dir'], 'cannot be used together with autoload.psr-4'))
     }
     const { type, extra, require = {} } = fields
     if (type !== 'composer-plugin' && type !== 'composer-installer') return
@@ -214,7 +221,7 @@ export const PublishedFields = z
       context.addIssue(mistakes(['extra', 'class'], `must name the class of a ${type}`))
     }
     if (type === 'composer-plugin' && !('composer-plugin-api' in require)) {
-      context.addIssue(mistakes(['require', 'composer-plugin-api'], 'must be there for a composer-plugin'))
+      context.addIssue(mistakes(['require', 'composer-plugin-api'], 'is required for a composer-plugin'))
     }
   })
 

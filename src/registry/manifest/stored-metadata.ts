@@ -3,10 +3,10 @@ import { cleanObject } from './manifest-fields.ts'
 import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
 
 const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide']
-/** A branch that no package has. A version that requires it is never chosen, and breaks no other version. */
+/** A branch that no package has. A version that requires it is never chosen, and does not break other versions. */
 const matchesNothing = 'dev-unreadable'
 
-/** JSON.stringify escapes no letters but lone surrogates. An escape follows an even number of backslashes. */
+/** JSON.stringify escapes lone surrogates, but no other letters. An escape follows an even number of backslashes. */
 const unreadable = /(?<!\\)(?:\\\\)*\\u(?:00|d[89a-f])|[\u007f-\u009f\p{Bidi_C}\u2028\u2029]/u
 
 /** Returns whether JSON text is free of characters that make Composer refuse a whole document (`repairMetadata`). */

@@ -3,17 +3,19 @@ import { compareNormalized, isReadAlike, normalizeVersion, stabilityOf } from '.
 
 /** An uploaded version, and how Composer sees it. */
 export interface PublishedVersion {
-  /** As uploaded: strict SemVer 2.0.0. */
+  /** The version as uploaded: strict SemVer 2.0.0. */
   version: string
-  /** The `version` of the p2 entry: the version itself, or `dev-<version>` where Composer cannot parse it. */
+  /** The `version` of the p2 entry: the version itself, or `dev-<version>` if Composer cannot parse it. */
   composerVersion: string
-  /** Composer's normalized form of `composerVersion`: the `version_normalized` of the entry. It must be unique. */
+  /**
+   * Composer's normalized form of `composerVersion`, which is the `version_normalized` of the entry. It must be unique.
+   */
   normalized: string
   /** Whether the entry is in `<package>~dev.json`. */
   isDev: boolean
 }
 
-/** Longer versions are refused: a version is part of URLs and file names. */
+/** The most characters in a version, which is part of URLs and file names. */
 export const maxVersionLength = 255
 
 const identifier = '(?:0|[1-9]\\d*|\\d*[a-zA-Z-][0-9a-zA-Z-]*)'
@@ -58,8 +60,8 @@ function badVersion(version: string): RegistryError {
 }
 
 /**
- * Sorts versions newest first, as Packagist does: by version, with `dev-` ones below all releases, then by date. Of
- * two versions that are equal for Composer, it takes the first.
+ * Sorts versions newest first, like Packagist. The version decides, with `dev-` versions below all releases. Then the
+ * date decides.
  */
 export function compareNewestFirst(a: ListedVersion, b: ListedVersion): number {
   return (

@@ -8,13 +8,13 @@ import type { RegistryContext } from './registry-request.ts'
 import { readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 
-/** Composer's own registry has the same limit. */
+/** The most names in one request. Packagist has the same limit. */
 const maxNames = 1000
 
 /**
- * `POST security-advisories`, for `composer audit` (COMPOSER A8). A package of the repository without advisories gets an
- * empty list, so that Composer asks no other repository about it. Other names are left out: Composer warns about names that
- * it did not ask for.
+ * `POST security-advisories`, for `composer audit` (COMPOSER A8). A package of the repository without advisories gets
+ * an empty list, so that Composer asks no other repository about it. Other names are left out, because Composer warns
+ * about names that it did not request.
  */
 export async function auditRoute(
   app: FastifyInstance,
@@ -44,9 +44,12 @@ function readNames(form = ''): string[] {
   const names = Array.from(new URLSearchParams(form))
     .filter(([key, name]) => /^packages\[\d*\]$/.test(key) && !name.includes('\0'))
     .map(([, name]) => toLowerAscii(name))
-  // An error, because Composer would take missing names for packages without advisories.
+  // Throw, because Composer would take missing names for packages without advisories.
   if (names.length > maxNames) {
-    throw new RegistryError(errcode.invalidArgument, `too many packages: more than ${maxNames}`)
+    throw new RegistryError(
+      errcode.invalidArgument,
+      `too many packages: send at most ${maxNames} in one request`,
+    )
   }
   return names
 }

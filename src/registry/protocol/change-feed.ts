@@ -6,26 +6,27 @@ import type { RegistryContext } from './registry-request.ts'
 import { readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 
-/** Ten-thousandths of a second since 1970, as mirrors of the public registry send them. */
+/** A timestamp in ten-thousandths of a second since 1970, as mirrors of Packagist send it. */
 const moment = /^\d{1,15}$/
 
 /**
- * Returns to mirrors what changed since their last request (COMPOSER A2). A document that is named twice does no
- * harm; a missing one would never be fetched. The first request of a mirror is refused with the timestamp to begin
- * with. Each response has the timestamp of the next request; while there are more changes, it is that of the next
+ * Sends the changes since the last request of a mirror (COMPOSER A2). A document that is listed twice does no harm, but
+ * a missing document would never be fetched. The first request of a mirror is refused with the timestamp to begin with.
+ * Each response has the timestamp for the next request. When there are more changes, that timestamp leads to the next
  * part.
  */
 export async function changesRoute(app: FastifyInstance, { db, requireAccess }: RegistryContext) {
   app.get('/metadata/changes.json', async (request, reply) => {
     const target = readRegistryRequest(request)
     const since = sinceOf(request)
-    // A separate statement: the response time must be the same for a hidden and a missing repository.
+    // Use a separate statement, so that the response time is the same for a hidden and a missing repository.
     const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
     reply.header('cache-control', 'private, no-cache')
     if (since !== null) return sendRegistryJson(reply, 200, await listChanges(db, repositoryId, since))
     return sendRegistryJson(reply, 400, {
       errcode: errcode.invalidArgument,
-      errmsg: 'since must be a timestamp from an earlier response: begin with this one',
+      errmsg:
+        'since must be a timestamp from an earlier response. Begin with the timestamp of this response.',
       timestamp: await findChangesTimestamp(db),
     })
   })

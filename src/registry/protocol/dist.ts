@@ -10,14 +10,17 @@ import type { RegistryContext } from './registry-request.ts'
 import { param, readRegistryRequest } from './registry-request.ts'
 import { hasTag, readRange, registryNotFound, setArchiveCaching } from './responses.ts'
 
-/** How many bytes of archives a process keeps in memory, and how many it reads there at the same time. */
+/**
+ * How many bytes of archives a process keeps in memory. It also reads at most this many bytes into memory at the same
+ * time.
+ */
 const maxCachedBytes = 64 * 1024 * 1024
-/** Larger archives are streamed: each would displace too many others. */
+/** Larger archives are streamed, because each of them would displace too many others. */
 const maxCachedArchive = maxCachedBytes / 16
 
 /**
  * Archives (COMPOSER E4). The URL contains the hash of the bytes, so its content never changes. Deleted versions are
- * served too, because lock files name them; versions in quarantine are not (DESIGN §7).
+ * served too, because lock files refer to them. Versions in quarantine are not served (DESIGN §7).
  */
 export async function distRoute(
   app: FastifyInstance,
@@ -66,7 +69,10 @@ export async function distRoute(
     return sendArchive(request, reply, sha256, size)
   }
 
-  /** Sends an archive of an upstream: `<reference>.<type>`. The first request gets the bytes as they arrive. */
+  /**
+   * Sends an archive of an upstream. Its file name is `<reference>.<type>`. The first request gets the bytes while they
+   * arrive.
+   */
   async function sendMirrored(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -90,7 +96,7 @@ export async function distRoute(
     return reply.send(served.body)
   }
 
-  /** Sends the client to the bucket, with the method of its request. The link works for a few minutes only. */
+  /** Redirects the client to the bucket. The link is for the method of the request and works only for a few minutes. */
   async function redirect(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -100,7 +106,7 @@ export async function distRoute(
     const fileName =
       /filename="([^"]*)"/.exec(String(reply.getHeader('content-disposition')))?.[1] ?? 'archive.zip'
     const url = await archives.link(sha256, { method, fileName })
-    // The digests describe the archive, and this response has none.
+    // These headers describe the archive, but this response has no body.
     for (const name of ['digest', 'repr-digest', 'accept-ranges', 'content-disposition', 'etag']) {
       reply.removeHeader(name)
     }
@@ -108,8 +114,8 @@ export async function distRoute(
   }
 
   /**
-   * Sends the headers of a GET without opening the archive. Fastify's own HEAD would run the GET and read the whole file
-   * for nothing. Range is defined for GET only (RFC 9110 §14.2).
+   * Sends the headers of a GET without opening the archive. Fastify's own HEAD route would run the GET and read the
+   * whole file for nothing. Range is defined for GET only (RFC 9110 §14.2).
    */
   async function sendHead(reply: FastifyReply, sha256: string): Promise<FastifyReply> {
     const stored = await archives.stat(sha256)
@@ -133,7 +139,7 @@ export async function distRoute(
     const { start, end } = range ?? { start: 0, end: size - 1 }
     if (range) reply.code(206).header('content-range', `bytes ${start}-${end}/${size}`)
     reply.header('content-type', 'application/zip').header('content-length', end - start + 1)
-    // Many archives that nobody has read yet are streamed, so that memory stays bounded.
+    // When many uncached archives are requested at once, they are streamed, so that memory stays bounded.
     const isCacheable = size <= maxCachedArchive && bytesBeingRead + size <= maxCachedBytes
     if (isCacheable || cache.has(sha256)) {
       const bytes = (await cache.fetch(sha256, { context: size })) as Buffer
@@ -153,7 +159,7 @@ export async function distRoute(
     }
   }
 
-  /** Throws errcode 15 for an archive that is missing, or has another size than was uploaded. */
+  /** Throws errcode 15 for an archive that is missing, or whose size differs from the size of the upload. */
   async function openStored(
     sha256: string,
     size: number,
@@ -163,7 +169,7 @@ export async function distRoute(
     if (!opened) throw missing(sha256)
     if (opened.size === size) return opened
     opened.bytes.destroy()
-    throw new RegistryError(errcode.dataLoss, `archive ${sha256} has ${opened.size} bytes of ${size}`)
+    throw new RegistryError(errcode.dataLoss, `archive ${sha256} has ${opened.size} bytes instead of ${size}`)
   }
 }
 
@@ -177,7 +183,10 @@ function handToProxy(reply: FastifyReply, prefix: string, sha256: string): Fasti
   return reply.header('content-type', 'application/zip').header('x-accel-redirect', path).send()
 }
 
-/** Composer prints the warning and stops; it does not retry a 410 (COMPOSER A8). */
+/**
+ * Returns the error for a version in quarantine. Composer prints the warning and stops. It does not retry a 410
+ * (COMPOSER A8).
+ */
 function inQuarantine(packageName: string, version: string, reason: string): RegistryError {
   return new RegistryError(errcode.failedPrecondition, `version ${version} is in quarantine`, {
     status: 410,
@@ -196,7 +205,9 @@ function setArchiveHeaders(reply: FastifyReply, sha256: string, fileName: string
   })
 }
 
-/** Returns the Range header. Ignores it if the client's copy is of another archive (RFC 9110 §13.1.5). */
+/**
+ * Returns the Range header. Ignores it if the client's If-Range header does not match the archive (RFC 9110 §13.1.5).
+ */
 function rangeHeader(headers: IncomingHttpHeaders, etag: string): string | undefined {
   const condition = headers['if-range']
   return condition === undefined || condition === etag ? headers.range : undefined

@@ -8,7 +8,7 @@ import type { RegistryContext } from './registry-request.ts'
 import { param, readRegistryRequest } from './registry-request.ts'
 import { registryNotFound } from './responses.ts'
 
-/** A feed reader asks often, so a feed holds the latest releases only. */
+/** The most releases in a feed. Feed readers request a feed often, so it has only the latest releases. */
 const maxReleases = 50
 
 /** The URL paths of the feeds: of a repository, and of a package. */
@@ -16,8 +16,8 @@ export const repositoryFeedPath = '/:group/:name/-/feed.atom'
 export const packageFeedPath = '/:group/:name/packages/:vendor/:package/-/feed.atom'
 
 /**
- * Atom feeds of releases (RFC 4287), for people and programs that may pull: of a public repository for everyone, of a
- * private one with a token as the password.
+ * Atom feeds of releases (RFC 4287), for people and programs that may pull. Everyone may read the feeds of a public
+ * repository. The feeds of a private one need a token as the password.
  */
 export async function feedRoutes(
   app: FastifyInstance,
@@ -73,7 +73,10 @@ interface Feed {
   releases: Release[]
 }
 
-/** Renders an Atom feed. Its ids do not change when the repository is renamed, so that readers show no entry twice. */
+/**
+ * Renders an Atom feed. The ids in the feed do not change when the repository is renamed, so that readers show no entry
+ * twice.
+ */
 function renderFeed({ id, path, createdAt, baseUrl, packageName, releases }: Feed): string {
   const { hostname } = new URL(baseUrl)
   const page = `${baseUrl}/${path}${packageName === null ? '' : `/packages/${packageName}`}`
@@ -101,7 +104,7 @@ ${entries.join('')}</feed>
 `
 }
 
-/** Escapes a text for XML, without the characters that XML 1.0 does not allow. */
+/** Escapes a text for XML. Removes the characters that XML 1.0 does not allow. */
 function escapeXml(text: string): string {
   return cleanLine(text)
     .replace(/[\ufffe\uffff]/g, '')

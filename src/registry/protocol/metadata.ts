@@ -80,7 +80,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
       const plain = await findFilterBytes(db, repositoryId)
       return plain && { ...plain, bytes: await compress(plain.bytes, encoding) }
     }
-    // Never 404: Composer takes that for an error, and installs nothing (COMPOSER A8).
+    // Never send 404. Composer treats it as an error and installs nothing (COMPOSER A8).
     return sendDocument(request, reply, found, read, () => emptyFilterText)
   })
 
@@ -98,7 +98,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     return sendDocument(request, reply, found, read)
   })
 
-  /** Finds packages.json. Renders it first when names were published since it was stored. */
+  /** Finds packages.json. Renders it again first when names were published after it was stored. */
   async function findCurrentRoot(
     target: RegistryRequest,
   ): Promise<{ found: FoundRoot; repositoryId: string }> {
@@ -106,7 +106,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const wanted = BigInt(found.listingRevision ?? 0)
     for (let attempt = 0; ; attempt += 1) {
       const { repositoryId } = requireAccess(target, found, 'pull')
-      // A rendering that was already running may be too old for this request. The next one is not.
+      // A rendering that was already running may be too old for this request, but the next one is not.
       if (BigInt(found.revision ?? 0) >= wanted || attempt === 3) return { found, repositoryId }
       await refresh(repositoryId)
       found = await findRoot(target)
@@ -135,18 +135,20 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     if (!found) return sendNoPackage(reply)
     const { packageId } = found
     const read = (encoding: Encoding) => findMirrorBytes({ packageId, isDev: wanted.isDev, encoding })
-    // Not for shared caches: an administrator may deny the package at any moment.
+    // Shared caches must not store it, because an administrator may deny the package at any moment.
     const isPrivate = { ...found, visibility: 'private' as const }
     if (found.warning === null) return sendDocument(request, reply, isPrivate, read)
     const stored = await read('identity')
     if (!stored) return sendNoPackage(reply)
-    // Without validators, so that clients fetch the document again when the upstream works again.
+    // Send no validators, so that clients fetch the document again when the upstream works again.
     setDocumentCaching(reply, 'private')
     const text = stored.bytes.toString().replace('{', `{"warning":${JSON.stringify(found.warning)},`)
     return reply.header('content-type', jsonType).send(Buffer.from(text))
   }
 
-  /** Sends a stored document. Without one, sends the default text, or errcode 5. */
+  /**
+   * Sends a stored document. When none is stored, sends the default text, or errcode 5 when there is no default text.
+   */
   async function sendDocument(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -163,19 +165,19 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
       return sendBytes(reply, { ...current, bytes: Buffer.from(textOfNone()) }, 'identity')
     }
     const encoding = chooseEncoding(request.headers['accept-encoding'])
-    // Revisions are unique among all documents. A read that began for this revision sees it, or a later one.
+    // Revisions are unique among all documents. A read that begins after this check gets this revision or a later one.
     const stored = await cache.fetch(`${encoding} ${revision}`, { context: read })
     return stored ? sendBytes(reply, stored, encoding) : sendNoPackage(reply)
   }
 }
 
-/** Reads `lib.json` or `lib~dev.json`. An invalid name is the same as an unknown one. */
+/** Reads a file name such as `lib.json` or `lib~dev.json`. An invalid name gets the same response as an unknown one. */
 function readDocumentName(vendor: string, file: string): { packageName: string; isDev: boolean } {
   const [, name, dev] = /^([^~]+)(~dev)?\.json$/.exec(file) ?? []
   return { packageName: name === undefined ? '' : `${vendor}/${name}`, isDev: dev !== undefined }
 }
 
-/** Not for shared caches: the name can be published at any moment. */
+/** Sends errcode 5. Shared caches must not store it, because the name can be published at any moment. */
 function sendNoPackage(reply: FastifyReply): FastifyReply {
   setDocumentCaching(reply, 'private')
   return sendRegistryJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })
@@ -184,7 +186,7 @@ function sendNoPackage(reply: FastifyReply): FastifyReply {
 /** The values that identify a state of a document. */
 type Validators = Omit<DocumentBytes, 'bytes'>
 
-/** Weak, because the revision is the same in every content coding. */
+/** Returns a weak entity tag, because the revision is the same in every content coding. */
 function etagOf({ revision }: Validators): string {
   return `W/"${revision}"`
 }

@@ -17,12 +17,12 @@ export function isMultipart(contentType: string | undefined): contentType is str
   return /^multipart\/form-data\s*;/i.test(contentType ?? '')
 }
 
-/** How a form with an archive is received. */
+/** The limits and callbacks for a form with an archive. */
 interface MultipartOptions {
   maxBytes: number
-  /** Called for each other field. */
+  /** Called for each field that is not a file. */
   onField?: (name: string, value: string) => void
-  /** Called before the archive is received, with its file name. What it throws ends the upload. */
+  /** Called with the file name before the archive is received. An error that it throws ends the upload. */
   onFile?: (fileName: string) => void
 }
 
@@ -37,7 +37,7 @@ export async function receiveMultipart(
   const parsed = new Promise<void>((resolve, reject) => {
     form.on('field', (name, value) => onField?.(name, value))
     form.on('file', (name: string, file: Readable, fileName: string) => {
-      // A truncated form fails each of its files, also those that are not read.
+      // When a form is truncated, each of its files gets an error, even files that are not read.
       file.on('error', () => {})
       if (name !== field || archives.length > 0) return void file.resume()
       try {
@@ -64,7 +64,7 @@ export async function receiveMultipart(
     await archives[0]?.then(discardArchive, () => {})
     throw error
   }
-  return archives[0] ?? Promise.reject(malformed(`it has no file in a field "${field}"`))
+  return archives[0] ?? Promise.reject(malformed(`send the archive as a file in the field "${field}"`))
 }
 
 function openForm(contentType: string) {

@@ -12,11 +12,14 @@ const maxInstallations = 1000
 /** A package that Composer installed. */
 interface Installation {
   name: string
-  /** Normalized. */
+  /** The version in Composer's normalized form. */
   version: string
 }
 
-/** `notify-batch`: what Composer has installed, also from lock files and from its cache (COMPOSER A2, E3). */
+/**
+ * `notify-batch`: Composer reports the packages that it has installed, also from lock files and from its cache
+ * (COMPOSER A2, E3).
+ */
 export async function notifyRoutes(app: FastifyInstance, { db, requireAccess, downloads }: RegistryContext) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(

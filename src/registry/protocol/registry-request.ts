@@ -26,13 +26,13 @@ export interface RegistryContext extends AppContext {
   requireAccess: typeof requireAccess
 }
 
-/** Reads which repository a request is for, and its token. Throws errcode 16 for credentials that cannot be valid. */
+/** Reads the repository and the token of a request. Throws errcode 16 for credentials that cannot be valid. */
 export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
   const { group = '', name = '' } = request.params as Record<string, string | undefined>
   return { group, name, tokenHash: readCredentials(request) }
 }
 
-/** Returns a decoded parameter of the route's path; '' when the route has none of that name. */
+/** Returns a decoded parameter of the route's path. Returns '' when the route has no parameter of that name. */
 export function param(request: FastifyRequest, name: string): string {
   return (request.params as Record<string, string | undefined>)[name] ?? ''
 }
@@ -41,9 +41,9 @@ export function param(request: FastifyRequest, name: string): string {
 const username = 'svc'
 
 /**
- * Returns the hash of the request's token: HTTP Basic with the username `svc` and the token as its password (SPEC 5.5), or
- * the token as a bearer (Composer's `bearer` credentials). A deploy token may have any username. Null when there are no
- * credentials. Throws errcode 16 when they cannot hold a token, without a query.
+ * Returns the hash of the request's token. The token is the password of HTTP Basic with the username `svc` (SPEC 5.5),
+ * or a bearer token (Composer's `bearer` credentials). With a deploy token any username is valid. Null when there are
+ * no credentials. Throws errcode 16, without a query, when the credentials cannot contain a token.
  */
 function readCredentials(request: FastifyRequest): SecretHash | null {
   const { authorization } = request.headers
@@ -55,7 +55,7 @@ function readCredentials(request: FastifyRequest): SecretHash | null {
   )
 }
 
-/** Errcode 16 with status 401: Composer prints the warning. */
+/** Returns errcode 16 with status 401. Composer prints the warning. */
 function badCredentials(warning: string): RegistryError {
   return notAuthorized({ warning })
 }
@@ -64,7 +64,7 @@ function passwordOf(request: FastifyRequest): string {
   const sent = basicCredentialsOf(request)
   if (!sent) throw badCredentials('Send the token as HTTP Basic with the username svc.')
   if (sent.username.toLowerCase() === username) return sent.password
-  // Build servers often store a token under its own name. A deploy token belongs to no account that it could contradict.
+  // Build servers often store a token with their own username. A deploy token has no account, so any username fits.
   if (kindOfSecret(sent.password) === 'deploy') return sent.password
-  throw badCredentials(`The username must be ${username}, and the password a token.`)
+  throw badCredentials(`The username must be ${username}, and the password must be a token.`)
 }

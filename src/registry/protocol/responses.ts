@@ -17,7 +17,10 @@ function encodeJson(body: object): Buffer {
   return Buffer.from(JSON.stringify(body))
 }
 
-/** Sends what a handler of the registry threw, in the format of SPEC §7. A bug is logged once and sent without details. */
+/**
+ * Sends the error that a handler of the registry threw, in the format of SPEC §7. A bug is logged once and sent without
+ * details.
+ */
 export function sendRegistryError(
   thrown: Error & Partial<FastifyError>,
   request: FastifyRequest,
@@ -36,12 +39,12 @@ export function sendRegistryError(
   return sendEarly(request, reply, encodeJson(error.body))
 }
 
-/** Returns the error for everything that does not exist: errcode 5. */
+/** Returns the error for anything that does not exist: errcode 5. */
 export function registryNotFound(errmsg = 'not found'): RegistryError {
   return new RegistryError(errcode.notFound, errmsg)
 }
 
-/** Returns the error for a method that the endpoint does not have; `allow` lists those it has. */
+/** Returns the error for a method that the endpoint does not have. `allow` lists the methods that it has. */
 export function methodNotAllowed(allow: string): RegistryError {
   return new RegistryError(errcode.unimplemented, 'method not allowed', { status: 405, allow })
 }
@@ -74,8 +77,8 @@ export interface ByteRange {
 
 /**
  * Reads a Range header for a body of `size` bytes (RFC 9110 §14.2). Null means the whole body: the header is absent,
- * malformed, has another unit, or has several ranges, and such a header may be ignored. `unsatisfiable`: the range is
- * beyond the end.
+ * malformed, has another unit, or has several ranges. A server may ignore such headers. `unsatisfiable` means that the
+ * range is beyond the end.
  */
 export function readRange(header: string | undefined, size: number): ByteRange | null | 'unsatisfiable' {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? []
@@ -97,8 +100,8 @@ export function readRange(header: string | undefined, size: number): ByteRange |
 const sharedSeconds = 60
 
 /**
- * Sets which caches may store a document. Everyone who may read a registry gets the same documents. So those of a public
- * registry may be stored for all clients, whatever credentials they send.
+ * Sets which caches may store a document. Everyone who may read a registry gets the same documents. So any cache may
+ * store a public registry's documents for all clients, whatever credentials they send.
  */
 export function setDocumentCaching(reply: FastifyReply, visibility: Visibility): void {
   const isPublic = visibility === 'public'
@@ -109,7 +112,10 @@ export function setDocumentCaching(reply: FastifyReply, visibility: Visibility):
   reply.header('vary', isPublic ? 'Accept-Encoding' : 'Authorization, Accept-Encoding')
 }
 
-/** Sets which caches may store an archive. Its bytes never change, but shared caches check again, because of quarantines. */
+/**
+ * Sets which caches may store an archive. Its bytes never change, but shared caches must check again in case of a
+ * quarantine.
+ */
 export function setArchiveCaching(reply: FastifyReply, visibility: Visibility): void {
   if (visibility === 'public') {
     reply.header('cache-control', `public, max-age=31536000, s-maxage=${sharedSeconds}, immutable`)

@@ -36,7 +36,7 @@ export async function searchRoutes(
     const part = { after: queryOf(request, 'after'), limit: maxListedNames + 1 }
     const found = await listPackageNames(db, repositoryId, patterns, part)
     const names = found.slice(0, maxListedNames)
-    // Composer reads one part only; a mirror follows the link.
+    // Composer reads only the first part. A mirror follows the link.
     if (found.length > names.length) reply.header('link', nextLink(config.baseUrl, request.url, names.at(-1)))
     const theirs = part.after === '' ? await upstreamQueries.listNames(repositoryId, { vendor, filter }) : []
     return sendRegistryJson(reply, 200, { packageNames: [...names, ...theirs] })
@@ -58,7 +58,7 @@ export async function searchRoutes(
   }
 }
 
-/** Returns a query parameter, the first of repeated ones. '' when it is absent or invalid. */
+/** Returns a query parameter, or the first one when it is repeated. Returns '' when it is absent or invalid. */
 function queryOf(request: FastifyRequest, name: string): string {
   const value = [(request.query as Record<string, string | string[] | undefined>)[name]].flat()[0] ?? ''
   return value.includes('\0') ? '' : value.slice(0, maxQueryLength)

@@ -27,20 +27,23 @@ interface AdmittedUpload {
   address: string
 }
 
-/** The size that a form adds to the archive. */
+/** How many bytes a form may add to the archive. */
 const formBytes = 64 * 1024
 
-/** More checks would compete for the same threads, and each blocks the event loop for a slice of time. */
+/**
+ * How many archives are checked at once. More checks would compete for the same threads, and each check blocks the
+ * event loop for slices of time.
+ */
 const maxJudgedAtOnce = 3
 
 /**
- * Package upload (SPEC 4.4). SPEC does not show the method: svc accepts PUT, as curl -T sends it, and POST. Credentials,
- * permission, name and version are checked in onRequest, before the client sends its archive. curl appends the file
- * name to a URL that ends with a slash.
+ * Package upload (SPEC 4.4). SPEC does not show the method. svc accepts POST, and PUT because curl -T sends it.
+ * Credentials, permission, name and version are checked in onRequest, before the client sends its archive. curl appends
+ * the file name to a URL that ends with a slash.
  */
 export async function uploadRoutes(app: FastifyInstance, context: RegistryContext) {
   app.removeAllContentTypeParsers()
-  // With any content type, or none, the body is the archive. It is never held in memory.
+  // The body is the archive, with any content type or none. It is never held in memory.
   app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
   app.decorateRequest('upload', null)
   const inTurn = limitConcurrency(maxJudgedAtOnce)
@@ -93,7 +96,7 @@ async function admitUpload(
     const errmsg = `archive too large: more than ${config.maxArchiveBytes} bytes`
     throw new RegistryError(errcode.resourceExhausted, errmsg, { status: 413 })
   }
-  // Fastify would refuse an unknown content type. For an upload only the type of a form matters.
+  // Fastify would refuse an unknown content type. For an upload, only the content type of a form matters.
   delete request.raw.headers['content-type']
   return { target, packageName, version, contentType, address }
 }
@@ -127,6 +130,6 @@ async function publish(
   const author = { accountId: actor?.accountId ?? null, token: actor, address }
   const published = { repositoryId, packageName, version }
   const outcome = await publishArchive(context, published, archive, { judged, manifest, author })
-  // Who repeats an upload has read the warnings.
+  // A client that repeats an upload has already seen the warnings.
   return { outcome, warnings: outcome === 'published' ? manifest.warnings : [] }
 }

@@ -1,28 +1,31 @@
 /**
- * The beginning of attributes that name a file of the package in a rendered README. Its path follows, percent-encoded. No
- * text of a README can contain it, because quotes in texts are escaped.
+ * In a rendered README, an attribute with this beginning refers to a file of the package. The percent-encoded path
+ * follows. No text of a README can contain the beginning, because quotes in texts are escaped.
  */
 const fileLink = 'href="svc-file:'
 const fileImage = 'src="svc-image:'
 
-/** Returns the link to a file of the package, as a rendered README has it. */
+/** Returns the link to a file of the package, for a rendered README. */
 export function linkToFile(path: string): string {
   return `svc-file:${encodeURIComponent(path)}`
 }
 
-/** Returns the URL of an image of the package, as a rendered README has it. */
+/** Returns the URL of an image of the package, for a rendered README. */
 export function linkToImage(path: string): string {
   return `svc-image:${encodeURIComponent(path)}`
 }
 
-/** Gives the links and images of a rendered README the URLs of files. Both URLs end where the path of a file begins. */
+/**
+ * Replaces the links and images of a rendered README with URLs of the server. The path of the file is appended to each
+ * of the given URLs.
+ */
 export function resolveFiles(html: string, urls: { page: string; image: string }): string {
   return html
     .replaceAll(fileLink, () => `href="${escapeAmpersands(urls.page)}`)
     .replaceAll(fileImage, () => `src="${escapeAmpersands(urls.image)}`)
 }
 
-/** URLs contain no quotes: paths and versions are percent-encoded. */
+/** Escapes ampersands. URLs contain no quotes, because paths and versions are percent-encoded. */
 function escapeAmpersands(url: string): string {
   return url.replaceAll('&', '&amp;')
 }

@@ -18,7 +18,7 @@ import typescript from 'highlight.js/lib/languages/typescript'
 import xml from 'highlight.js/lib/languages/xml'
 import yaml from 'highlight.js/lib/languages/yaml'
 
-/** What READMEs of PHP packages contain. All 190 languages would take 100 ms to load. */
+/** The languages that READMEs of PHP packages contain. All 190 languages would take 100 ms to load. */
 const languages = {
   bash,
   css,
@@ -43,7 +43,7 @@ for (const [name, language] of Object.entries(languages)) hljs.registerLanguage(
 /** A longer block is shown without colours. */
 const maxCodeCharacters = 16 * 1024
 
-/** Returns code as HTML with colours. Null for an unknown language and for long code. Everything in it is escaped. */
+/** Returns code as escaped HTML with colours. Null for an unknown language and for long code. */
 export function highlightCode(code: string, language: string): string | null {
   if (code.length > maxCodeCharacters || !hljs.getLanguage(language)) return null
   return hljs.highlight(code, { language, ignoreIllegals: true }).value

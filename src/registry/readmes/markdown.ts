@@ -2,11 +2,11 @@ import MarkdownIt, { type Token } from 'markdown-it'
 import { linkToFile, linkToImage } from './file-links.ts'
 import { highlightCode } from './highlight.ts'
 
-/** HTML in the text is escaped. This makes the result safe for a page. */
+/** Escapes HTML in the text, so that the result is safe for a page. */
 const markdown = new MarkdownIt({ html: false, linkify: true })
 const { escapeHtml } = markdown.utils
 
-// A table that is wider than the page scrolls by itself, also with the keyboard.
+// Let a table scroll by itself when it is wider than the page, also with the keyboard.
 Object.assign(markdown.renderer.rules, {
   table_open: () => '<div class="scroll" tabindex="0"><table>\n',
   table_close: () => '</table></div>\n',
@@ -15,18 +15,18 @@ Object.assign(markdown.renderer.rules, {
   code_block: (tokens: Token[], i: number) => renderCode(tokens[i] as Token, false),
 })
 
-/** The links that lead out of the package. */
+/** Links to other sites, and mail links. */
 const absolute = /^(?:https?:|mailto:)/i
 /** The types of images that the server serves from an archive. */
 const image = /\.(?:png|jpe?g|gif|webp|svg)$/i
 
-/** The page itself uses h1 and h2. */
+/** How many levels headings are lowered, because the page itself uses h1 and h2. */
 const headingsBelow = 2
 
 /**
- * Renders a Markdown README as HTML. The text is untrusted, so nothing of another site is loaded and no script runs:
- * HTML is escaped, and images of other sites become links. Relative links and images name files of the package;
- * `resolveFiles` gives them their URLs.
+ * Renders a Markdown README as HTML. The text is untrusted, so the result loads nothing from another site and runs no
+ * script. HTML is escaped, and images of other sites become links. Relative links and images refer to files of the
+ * package. `resolveFiles` gives them their URLs.
  */
 export function renderMarkdown(text: string, { hasColours = true } = {}): string {
   const tokens = markdown.parse(text, {})
@@ -43,7 +43,7 @@ function lowerHeading(token: Token): void {
   token.tag = `h${Math.min(6, Number(token.tag.slice(1)) + headingsBelow)}`
 }
 
-/** Turns `[ ] text` at the start of a list item into a box. */
+/** Replaces `[ ]` or `[x]` at the start of a list item with a box. */
 function markTask(tokens: Token[], at: number): void {
   const [item, paragraph, inline] = [tokens[at - 2], tokens[at - 1], tokens[at]]
   const first = inline?.children?.[0]
@@ -77,7 +77,10 @@ function settleInline(tokens: Token[]): Token[] {
   })
 }
 
-/** Returns an image of the package, or a link to an image of another site; within a link, only its text. */
+/**
+ * Returns an image of the package, or a link to an image of another site. Within a link, it returns only the text of
+ * the image.
+ */
 function settleImage(token: Token, isInLink: boolean): Token[] {
   const src = String(token.attrGet('src'))
   const path = absolute.test(src) ? null : pathOf(src)
@@ -94,7 +97,9 @@ function settleImage(token: Token, isInLink: boolean): Token[] {
   return [token]
 }
 
-/** Returns the path in the package that a relative URL names. Null for any other URL, and for a part of the page. */
+/**
+ * Returns the path of the file that a relative URL refers to. Null for any other URL, and for a link within the page.
+ */
 function pathOf(href: string): string | null {
   if (/^(?:[a-z][a-z0-9+.-]*:|\/\/|#|\?)/i.test(href)) return null
   try {

@@ -1,14 +1,14 @@
 import { parentPort } from 'node:worker_threads'
 import { renderMarkdown } from './markdown.ts'
 
-/** What the worker thread renders. */
+/** A task for the worker thread. */
 export interface RenderTask {
   markdown: string
   /** Whether code gets colours. */
   hasColours: boolean
 }
 
-// Runs in a worker thread. It reports when it is ready. Then it returns HTML for each message.
+// This runs in a worker thread. It sends `ready` first, and then the HTML for each message.
 parentPort?.on('message', ({ markdown, hasColours }: RenderTask) =>
   parentPort?.postMessage(renderMarkdown(markdown, { hasColours })),
 )

@@ -17,16 +17,19 @@ export interface ReadmeRenderer {
   close: () => Promise<void>
 }
 
-/** The limit of the schema. 64 KiB of Markdown can become 32 MiB of HTML, by many uses of one long link. */
+/** The limit of the schema. 64 KiB of Markdown can become 32 MiB of HTML, when one long link is used many times. */
 const maxContentBytes = 512 * 1024
-/** Colours may not make the page of a package larger than 100 kB. */
+/** With colours, the HTML must be smaller, so that the page of a package stays below 100 kB. */
 const maxColouredBytes = 84 * 1024
-/** 64 KiB of Markdown take 50 to 800 ms, or 1.2 s in the worst known case. */
+/** The time limit. 64 KiB of Markdown take 50 to 800 ms, or 1.2 s in the worst known case. */
 const maxMilliseconds = 5_000
 
 const resourceLimits = { maxOldGenerationSizeMb: 256 }
 
-/** Starts the thread. From source (tests, `npm run dev`) tsx must first be registered in it, to read TypeScript. */
+/**
+ * Starts the thread. When svc runs from source (tests, `npm run dev`), the thread first registers tsx, to read
+ * TypeScript.
+ */
 function startThread(): Worker {
   if (!import.meta.url.endsWith('.ts')) {
     return new Worker(new URL('./readme-worker.js', import.meta.url), { resourceLimits })
@@ -37,7 +40,8 @@ function startThread(): Worker {
 }
 
 /**
- * Opens a renderer. It renders in a thread, because Markdown would block the event loop. The first README starts it.
+ * Opens a renderer. It renders in a worker thread, because Markdown would block the event loop. The first README starts
+ * the thread.
  */
 export function openReadmeRenderer(): ReadmeRenderer {
   const inTurn = limitConcurrency(1)
@@ -54,7 +58,9 @@ export function openReadmeRenderer(): ReadmeRenderer {
     return started
   }
 
-  /** Returns the HTML. Null when it takes too long or the thread fails. Then the thread is replaced. */
+  /**
+   * Returns the HTML. When the rendering takes too long or the thread fails, it returns null and replaces the thread.
+   */
   async function renderInThread(task: RenderTask): Promise<string | null> {
     worker ??= await startWorker()
     const rendering = worker
@@ -92,7 +98,7 @@ export function openReadmeRenderer(): ReadmeRenderer {
   }
 }
 
-/** What loading a README needs. */
+/** The parts that `loadReadme` needs. */
 export interface ReadmeSources {
   db: Queryable
   archives: ArchiveStore
@@ -100,8 +106,8 @@ export interface ReadmeSources {
 }
 
 /**
- * Returns the README of a version. For a version of an earlier release it is read from the archive, rendered and
- * stored, once. What an earlier release rendered is kept if the archive is missing.
+ * Returns the README of a version. For a version of an earlier release, it reads the README from the archive, renders
+ * it and stores it, once. If the archive is missing, the rendering of the earlier release stays.
  */
 export async function loadReadme(
   { db, archives, readmes }: ReadmeSources,
@@ -116,7 +122,7 @@ export async function loadReadme(
   return rendered
 }
 
-/** Renders the READMEs again that an earlier release rendered. The migration enqueues it once. */
+/** Renders the READMEs of earlier releases again. A migration enqueues this job once. */
 export const renderReadmesJob: Job = {
   name: 'render-readmes',
   singleton: true,

@@ -46,7 +46,7 @@ describe('refuseMissingAutoload', () => {
     ['classmap', '../'],
     ['classmap', 'src/[a'],
   ])('refuses %s with %j', async (key, path) => {
-    const errmsg = `composer.json: autoload.${key} names "${path}", which the archive does not hold`
+    const errmsg = `composer.json: autoload.${key} names "${path}", which the archive does not contain`
     expect(await refusal({ [key]: ['src/a.php', path] })).toMatchObject({ errcode: 3, errmsg })
   })
 

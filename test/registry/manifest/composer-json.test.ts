@@ -80,7 +80,7 @@ describe('the file', () => {
   ])('may repeat a key, %s: its last value counts, as in PHP, with a warning', (_, text, keys, metadata) => {
     expect(readText(text)).toEqual({
       metadata,
-      warnings: keys.map((key) => `${key} stands twice in the same object: its last value counts`),
+      warnings: keys.map((key) => `${key} is repeated in the same object: only its last value is used`),
     })
   })
 
@@ -162,7 +162,7 @@ describe('version', () => {
   it.each(['1.0.0', 'v1.0.0', '1.0', 1])('%j is accepted for 1.0.0, with a warning', (version) => {
     expect(read({ version })).toEqual({
       metadata: {},
-      warnings: [expect.stringContaining('version is better left out')],
+      warnings: [expect.stringContaining('version is not needed')],
     })
   })
 
@@ -272,7 +272,7 @@ describe('installation', () => {
     [{ type: ['library'] }, 'type must be a string'],
     [{ type: 'lib\u001b[1m' }, 'type must not contain control characters'],
     [{ 'target-dir': 'a/../../b' }, 'target-dir must not contain ".."'],
-    [{ 'target-dir': 'a', autoload: { 'psr-4': { 'A\\': '' } } }, 'target-dir can not be used together'],
+    [{ 'target-dir': 'a', autoload: { 'psr-4': { 'A\\': '' } } }, 'target-dir cannot be used together'],
     [{ bin: 'a/..' }, 'bin must not contain ".."'],
     [{ bin: ['a', '..\\b'] }, 'bin must not contain ".."'],
     [{ bin: 7 }, 'bin must be a list of strings'],
@@ -330,7 +330,7 @@ describe('installation', () => {
       )
     }
     expect(refusal(() => read({ ...plugin, require: {} }))).toContain(
-      'require.composer-plugin-api must be there',
+      'require.composer-plugin-api is required for a composer-plugin',
     )
   })
 })
