@@ -105,7 +105,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     ])
     await page.goto('/settings/second-factor')
     await press(page, 'Remove Laptop')
-    await page.getByText('The form was not sent yet').waitFor()
+    await page.getByText('Your form was not sent yet').waitFor()
     await press(page, 'Use a passkey')
     await page.getByText('Nothing was done yet').waitFor()
     await press(page, 'Remove Laptop')

@@ -1,4 +1,4 @@
-/* Passkeys need the browser's own interface. A form with data-passkey asks it, and then sends the response. */
+/* Passkeys need an API of the browser. A form with data-passkey calls it, and then sends the response. */
 const decode = (text) =>
   Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.charCodeAt(0))
 const encode = (bytes) =>

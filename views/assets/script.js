@@ -1,6 +1,6 @@
-/* Comforts for pages that all work without this file (DESIGN §8). */
+/* Improves pages that also work without this file (DESIGN §8). */
 
-/* The key / goes to the search, unless one is typing. */
+/* The key / moves the focus to the search field, unless a text field has it. */
 document.addEventListener('keydown', (event) => {
   const { target } = event
   if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey) return
@@ -11,7 +11,7 @@ document.addEventListener('keydown', (event) => {
   field.focus()
 })
 
-/* Times: how long ago, with the reader's own clock in the title. */
+/* Shows how long ago a time was, and the local time as a tooltip. */
 const units = [
   ['year', 31_536_000],
   ['month', 2_592_000],
@@ -59,7 +59,7 @@ if (navigator.clipboard) {
   }
 }
 
-/* A list is filtered as one types in the search field above it. */
+/* Filters a list while somebody types in the search field above it. */
 for (const field of document.querySelectorAll('input[data-filters]')) {
   const items = [...document.querySelectorAll(`${field.dataset.filters} > *`)]
   field.addEventListener('input', () => {
@@ -125,7 +125,7 @@ function watchUpload() {
       if (loaded === total) bar.removeAttribute('value')
     })
     request.addEventListener('load', () => {
-      // The page of the upload; or this page again, with the reason of the refusal.
+      // The response is the page of the upload, or this page again with the reason of the rejection.
       if (request.status === 200 && request.responseURL !== form.action) location.href = request.responseURL
       else if (request.response) {
         document.querySelector('main').replaceWith(document.adoptNode(request.response.querySelector('main')))

@@ -43,7 +43,7 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
     const asked = await send('/settings/tokens', token)
     expect(asked.statusCode).toBe(303)
     const page = await get(String(asked.headers.location))
-    expect(page.body).toContain('The form was not sent yet')
+    expect(page.body).toContain('Your form was not sent yet')
     const returnId = /name="return" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
     const confirm = (form: Record<string, string>) =>
       send('/settings/confirm-access', { return: returnId, form: '1', ...form })
@@ -97,7 +97,7 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
       expect(asked.headers.location).toMatch(/^\/settings\/confirm-access\?return=/)
       const returnId = String(asked.headers.location).split('return=')[1] ?? ''
       const page = await get(String(asked.headers.location))
-      expect(page.body).not.toContain('The form was not sent yet')
+      expect(page.body).not.toContain('Your form was not sent yet')
       expect((await get(`/login?return=${returnId}`)).headers.location).toBe(url)
     }
     const victim = await anAccount(t.db)
