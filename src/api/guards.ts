@@ -6,7 +6,7 @@ import { shareStatements } from '../database/shared-statements.ts'
 import { type Act, isAtLeast, judge, scopeOf } from '../domain/permissions.ts'
 import { covers } from '../domain/scopes.ts'
 import { hashSecret, isToken, type SecretHash } from '../domain/secrets.ts'
-import { actorOf } from '../http/actor.ts'
+import { actorOf, senderOf } from '../http/actor.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { type Access, findAccess } from '../registry/access.ts'
 import type { Author } from '../registry/tables/events.ts'
@@ -57,9 +57,10 @@ export interface RepositoryGrant {
 export function guardToken({ db, lastUse }: ApiContext, scope: string): Guard<TokenHolder> {
   const findTokenHolder = shareStatements(listTokenHolders.bind(null, db))
   return makeGuard(scope, async (request) => {
+    const describeSender = senderOf(request)
     const holder = await findTokenHolder(readBearer(request))
     if (!holder) throw invalidToken()
-    lastUse.note(holder)
+    lastUse.note(holder, () => describeSender(holder.accountId))
     requireScope(holder.scopes, scope)
     return holder
   })
@@ -163,11 +164,12 @@ export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): 
     const { group = '', name = '' } = request.params as Record<string, string | undefined>
     // Read the IP now: after a disconnect the socket no longer has it.
     const address = request.ip
+    const describeSender = senderOf(request)
     const access = await findAccess(db, { group, name, tokenHash: readBearer(request) })
     const { repositoryId, tokenKind, tokenId, authorizationId, accountId } = access
     if (tokenKind === null) throw invalidToken()
     const token = { kind: tokenKind, tokenId, authorizationId }
-    lastUse.note(token)
+    lastUse.note(token, () => describeSender(accountId))
     const verdict = repositoryId === null ? 'hidden' : judge(access, { ...access, id: repositoryId }, act)
     if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
     requireScope(access.scopes, scopeOf(act))

@@ -4,21 +4,36 @@ import type { Actor } from '../database/database.ts'
 
 const maxUserAgentCharacters = 400
 
-/** Returns who acts with this request, for identity events. */
+/** Who acts with this request, for identity events. */
 export function actorOf(request: FastifyRequest, accountId: string | null, act?: Actor['act']): Actor {
   return {
     accountId,
     via: 'browser',
-    ip: ipOf(request),
+    ip: plainIp(request.ip),
     userAgent: userAgentOf(request),
     requestId: request.id,
     ...(act !== undefined && { act }),
   }
 }
 
-/** Returns the application that sends this request to an OAuth endpoint, for identity events. */
+/** The application that sends this request to an OAuth endpoint, for identity events. */
 export function applicationActor(request: FastifyRequest): Actor {
   return { ...actorOf(request, null), via: 'application' }
+}
+
+/**
+ * Returns a function that describes the sender of this request with a token, by the account of the token. It reads the IP
+ * now: after a disconnect the socket no longer has it.
+ */
+export function senderOf(request: FastifyRequest): (accountId: string | null) => Actor {
+  const { ip } = request
+  return (accountId) => ({
+    accountId,
+    via: 'api',
+    ip: plainIp(ip),
+    userAgent: userAgentOf(request),
+    requestId: request.id,
+  })
 }
 
 /** Returns the `User-Agent` header without control characters, cut to 400 characters. Null without one. */
@@ -30,7 +45,7 @@ export function userAgentOf({ headers }: FastifyRequest): string | null {
 /**
  * Returns the client IP in a format that PostgreSQL accepts. Null for other text: a trusted proxy can send anything.
  */
-function ipOf({ ip }: FastifyRequest): string | null {
-  const bare = ip.replace(/%.*$/, '')
+function plainIp(ip: string | undefined): string | null {
+  const bare = ip?.replace(/%.*$/, '') ?? ''
   return isIP(bare) === 0 ? null : bare
 }

@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify'
-import type { Queryable } from '../database/database.ts'
+import type pg from 'pg'
+import { type Actor, type Queryable, transaction } from '../database/database.ts'
 import type { TokenKind } from '../domain/secrets.ts'
 
 /** How long uses are gathered before one statement writes them all. */
@@ -15,8 +16,11 @@ export interface UsedToken {
 
 /** Stores when authorizations, personal access tokens and deploy tokens were last used. */
 export interface LastUse {
-  /** Remembers the use and returns at once, so that no request waits for the database. */
-  note: (token: UsedToken) => void
+  /**
+   * Remembers the use and returns at once, so that no request waits for the database. `describeSender` is called only when
+   * it may be the first use of a personal access token or deploy token: its identity event names the sender.
+   */
+  note: (token: UsedToken, describeSender: () => Actor) => void
   /**
    * Remembers that an application got a token. The application may use the token at another resource server, where svc
    * does not see it.
@@ -26,26 +30,33 @@ export interface LastUse {
   flush: () => Promise<void>
 }
 
+/** Tokens that were used, each with the sender of the first remembered request. */
+type Senders = Map<string, Actor>
+
 /**
  * Starts to collect uses. The process gathers them and writes them together, at most once a minute for each token. A
  * process that dies loses a few seconds of uses.
  */
-export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
+export function openLastUse(db: pg.Pool, log: FastifyBaseLogger): LastUse {
   let authorizations = new Set<string>()
-  let personalTokens = new Set<string>()
-  let deployTokens = new Set<string>()
+  let personalTokens: Senders = new Map()
+  let deployTokens: Senders = new Map()
   let timer: NodeJS.Timeout | undefined
 
   async function flush(): Promise<void> {
     clearTimeout(timer)
     timer = undefined
-    const used = [[...authorizations], [...personalTokens], [...deployTokens]] as const
+    const used = { authorizations, personalTokens, deployTokens }
     authorizations = new Set()
-    personalTokens = new Set()
-    deployTokens = new Set()
-    if (used.every((ids) => ids.length === 0)) return
+    personalTokens = new Map()
+    deployTokens = new Map()
+    if (Object.values(used).every(({ size }) => size === 0)) return
     try {
-      await touch(db, ...used)
+      const first = await touch(db, used)
+      for (const { kind, id } of first) {
+        const senders = kind === 'personal' ? used.personalTokens : used.deployTokens
+        await transaction(db, (tx) => touchFirst(tx, kind, id), senders.get(id))
+      }
     } catch (error) {
       log.warn({ err: error }, 'the last use of some tokens could not be stored')
     }
@@ -56,9 +67,9 @@ export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
   }
 
   return {
-    note({ kind, tokenId, authorizationId }) {
-      if (kind === 'personal') personalTokens.add(tokenId)
-      if (kind === 'deploy') deployTokens.add(tokenId)
+    note({ kind, tokenId, authorizationId }, describeSender) {
+      const senders = kind === 'personal' ? personalTokens : kind === 'deploy' ? deployTokens : null
+      if (senders && !senders.has(tokenId)) senders.set(tokenId, describeSender())
       if (authorizationId !== null) authorizations.add(authorizationId)
       schedule()
     },
@@ -70,30 +81,51 @@ export function openLastUse(db: Queryable, log: FastifyBaseLogger): LastUse {
   }
 }
 
-/** Sets the last use to now if it is older than a minute. Skips locked rows: the next use updates them. */
+interface FirstUse {
+  kind: 'personal' | 'deploy'
+  id: string
+}
+
+/**
+ * Sets the last use to now if it is older than a minute. Skips locked rows: the next use updates them. Returns the tokens
+ * that were never used before: it leaves them to `touchFirst`.
+ */
 async function touch(
   db: Queryable,
-  authorizationIds: readonly string[],
-  personalTokenIds: readonly string[],
-  deployTokenIds: readonly string[],
-): Promise<void> {
-  await db.query({
+  used: { authorizations: ReadonlySet<string>; personalTokens: Senders; deployTokens: Senders },
+): Promise<FirstUse[]> {
+  const { rows } = await db.query<FirstUse>({
     name: 'touch-last-use',
     text: `with personal as (
              update personal_token set last_used_at = now()
               where id in (select id from personal_token
-                            where id = any($2) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
+                            where id = any($2) and last_used_at < now() - interval '1 minute'
                               for no key update skip locked)
            ), deploy as (
              update deploy_token set last_used_at = now()
               where id in (select id from deploy_token
-                            where id = any($3) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
+                            where id = any($3) and last_used_at < now() - interval '1 minute'
+                              for no key update skip locked)
+           ), authorized as (
+             update account_authorization set last_used_at = now()
+              where id in (select id from account_authorization
+                            where id = any($1) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
                               for no key update skip locked)
            )
-           update account_authorization set last_used_at = now()
-            where id in (select id from account_authorization
-                          where id = any($1) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'
-                            for no key update skip locked)`,
-    values: [authorizationIds, personalTokenIds, deployTokenIds],
+           select 'personal' as kind, id from personal_token where id = any($2) and last_used_at is null
+            union all
+           select 'deploy', id from deploy_token where id = any($3) and last_used_at is null`,
+    values: [[...used.authorizations], [...used.personalTokens.keys()], [...used.deployTokens.keys()]],
   })
+  return rows
+}
+
+/** Sets the first use. A trigger writes the identity event, with the actor of the transaction. */
+async function touchFirst(tx: pg.PoolClient, kind: FirstUse['kind'], id: string): Promise<void> {
+  const table = kind === 'personal' ? 'personal_token' : 'deploy_token'
+  await tx.query(
+    `update ${table} set last_used_at = now()
+      where id in (select id from ${table} where id = $1 and last_used_at is null for no key update skip locked)`,
+    [id],
+  )
 }

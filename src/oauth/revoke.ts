@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { hashSecret } from '../domain/secrets.ts'
+import { applicationActor } from '../http/actor.ts'
 import { readClient, refuseClient } from './client-auth.ts'
 import { sendJson } from './errors.ts'
 import { formOf, readRequired } from './form.ts'
@@ -15,7 +16,11 @@ export async function revokeRoute(app: FastifyInstance, { db }: AppContext): Pro
     const form = formOf(request)
     const client = readClient(request, form)
     const token = readRequired(form, 'token')
-    const isAuthenticated = await revoke({ client, tokenHash: hashSecret(token) })
+    const isAuthenticated = await revoke({
+      client,
+      tokenHash: hashSecret(token),
+      actor: applicationActor(request),
+    })
     if (!isAuthenticated) return refuseClient(db, client)
     // An unknown token is no error: it does not work, as the client wants (RFC 7009 §2.2).
     return sendJson(reply, {})

@@ -116,14 +116,17 @@ export interface PresentedToken {
 /**
  * Revokes tokens in one transaction: a refresh token with its whole authorization, an access token alone. A token that
  * is invalid or belongs to another client changes nothing. Returns the results in the order of the calls: false when
- * the authentication of the client failed.
+ * the authentication of the client failed. The event of an ended authorization names the actor.
  */
-export async function revokeTokens(db: Queryable, calls: readonly PresentedToken[]): Promise<boolean[]> {
+export async function revokeTokens(
+  db: Queryable,
+  calls: readonly (PresentedToken & { actor: Actor })[],
+): Promise<boolean[]> {
   const { rows } = await db.query<{ callNumber: number; isAuthenticated: boolean }>({
     name: 'revoke-tokens',
     text: `select call_number as "callNumber", is_authenticated as "isAuthenticated"
-             from revoke_tokens(client_ids => $1, secret_hashes => $2, token_hashes => $3)`,
-    values: columnsOf(calls),
+             from end_tokens(client_ids => $1, secret_hashes => $2, token_hashes => $3, actors => $4)`,
+    values: [...columnsOf(calls), calls.map(({ actor }) => textOf(actor))],
   })
   return inOrder(rows).map(({ isAuthenticated }) => isAuthenticated)
 }

@@ -1,4 +1,4 @@
-import type { Queryable } from '../database/database.ts'
+import type { Actor, Queryable } from '../database/database.ts'
 import {
   type Act,
   judge,
@@ -17,6 +17,8 @@ export interface RegistryRequest {
   name: string
   /** Null without a token. */
   tokenHash: SecretHash | null
+  /** Describes who sent the request, by the account of the token. */
+  describeSender: (accountId: string | null) => Actor
 }
 
 /** The token of a request, and its account. */
@@ -56,7 +58,7 @@ export function accessValues({
   group,
   name,
   tokenHash,
-}: RegistryRequest): [string, string, SecretHash | null] {
+}: Pick<RegistryRequest, 'group' | 'name' | 'tokenHash'>): [string, string, SecretHash | null] {
   return [group, name, tokenHash]
 }
 
@@ -75,7 +77,10 @@ export function accessArrays(
 }
 
 /** Reads the access alone, for endpoints that read nothing else in the same statement. */
-export async function findAccess(db: Queryable, target: RegistryRequest): Promise<Access> {
+export async function findAccess(
+  db: Queryable,
+  target: Pick<RegistryRequest, 'group' | 'name' | 'tokenHash'>,
+): Promise<Access> {
   const { rows } = await db.query<Access>({
     name: 'find-access',
     text: `select ${accessColumns} from ${accessTable}`,

@@ -67,9 +67,10 @@ export async function registry(
     archiveMirror,
     upstreamQueries: openUpstreamQueries({ db: given.db, client: given.upstreamClient }, app.log),
     downloads,
-    requireAccess(...request) {
-      const granted = requireAccess(...request)
-      if (granted.actor) given.lastUse.note(granted.actor)
+    requireAccess(target, access, act) {
+      const granted = requireAccess(target, access, act)
+      const { actor } = granted
+      if (actor) given.lastUse.note(actor, () => target.describeSender(actor.accountId))
       return granted
     },
   }

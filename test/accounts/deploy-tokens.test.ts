@@ -157,7 +157,10 @@ describe('a deploy token', () => {
     expect(last_used_at).toBeNull()
     const uses = openLastUse(t.db, openLog('silent'))
     for (let i = 0; i < 2; i += 1) {
-      uses.note({ kind: 'deploy', tokenId: id, authorizationId: null })
+      uses.note({ kind: 'deploy', tokenId: id, authorizationId: null }, () => ({
+        ...commandActor,
+        ip: '192.0.2.7',
+      }))
       await uses.flush()
       await t.db.query(
         `update deploy_token set last_used_at = last_used_at - interval '1 hour' where id = $1`,
@@ -167,15 +170,16 @@ describe('a deploy token', () => {
     expect((await rowOf(token)).last_used_at).toBeInstanceOf(Date)
     await revokeDeployToken(t.db, operator, { groupId: group.id, repositoryId: null }, { id })
     const { rows } = await t.db.query(
-      `select action, details ->> 'name' as name, details ->> 'group' as "group" from identity_event
+      `select action, details ->> 'name' as name, details ->> 'group' as "group", host(address) as ip
+         from identity_event
         where details -> 'deploy_token' = to_jsonb($1::bigint) order by id`,
       [id],
     )
     const about = { name: 'ci', group: group.name }
     expect(rows).toEqual([
-      { action: 'deploy-token-created', ...about },
-      { action: 'deploy-token-first-used', ...about },
-      { action: 'deploy-token-revoked', ...about },
+      { action: 'deploy-token-created', ...about, ip: null },
+      { action: 'deploy-token-first-used', ...about, ip: '192.0.2.7' },
+      { action: 'deploy-token-revoked', ...about, ip: null },
     ])
   })
 })

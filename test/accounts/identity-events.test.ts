@@ -198,7 +198,7 @@ describe('identity events', () => {
       ['consent-given', null, null],
       ['code-replayed', 'application', '127.0.0.1'],
       ['refresh-token-reused', 'application', '127.0.0.1'],
-      ['authorization-withdrawn', 'application', null],
+      ['authorization-withdrawn', 'application', '127.0.0.1'],
     ])
     expect(about.slice(1).map(describeActor)).toEqual(
       about.slice(1).map(({ application }) => `the application ${application}`),

@@ -1,13 +1,17 @@
 import { describe, expect, it } from 'vitest'
+import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { commandActor } from '../../src/database/database.ts'
 import { openLastUse } from '../../src/jobs/last-use.ts'
 import { buildApp } from '../../src/server/app.ts'
 import { openLog } from '../../src/server/log.ts'
-import { anAccount, aPersonalToken } from '../support/actors.ts'
+import { aDeployToken, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { basic } from '../support/registry-actors.ts'
 import { anAuthorizedApplication, ask } from '../support/token-client.ts'
 
 describe('the last use of tokens', () => {
   const t = useApp()
+  const nobody = () => commandActor
   const lastUse = () => openLastUse(t.db, openLog('silent'))
 
   async function lastUsed(
@@ -21,7 +25,7 @@ describe('the last use of tokens', () => {
   it('is written for an access token’s authorization when the uses are flushed', async () => {
     const { authorization } = await anAuthorizedApplication(t)
     const uses = lastUse()
-    uses.note({ kind: 'access', tokenId: '1', authorizationId: authorization.id })
+    uses.note({ kind: 'access', tokenId: '1', authorizationId: authorization.id }, nobody)
     expect(await lastUsed('account_authorization', authorization.id)).toBeNull()
     await uses.flush()
     expect(await lastUsed('account_authorization', authorization.id)).toBeInstanceOf(Date)
@@ -48,7 +52,7 @@ describe('the last use of tokens', () => {
     const { rows } = await t.db.query('select id from personal_token where account_id = $1', [account.id])
     const use = async () => {
       const uses = lastUse()
-      uses.note({ kind: 'personal', tokenId: rows[0].id, authorizationId: null })
+      uses.note({ kind: 'personal', tokenId: rows[0].id, authorizationId: null }, nobody)
       await uses.flush()
       return lastUsed('personal_token', rows[0].id)
     }
@@ -58,13 +62,47 @@ describe('the last use of tokens', () => {
     expect((await use())?.getTime()).toBeGreaterThanOrEqual((first as Date).getTime())
   })
 
+  it('writes one event of the first use, which names the request that came first', async () => {
+    const account = await anAccount(t.db)
+    const { group, path } = await aRepository(t.db)
+    const token = await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })
+    const deployToken = await aDeployToken(t.db, group)
+    for (const round of ['first', 'later']) {
+      const app = await buildApp({ config: t.config, db: t.db }, openLog('silent'))
+      for (const n of [1, 2]) {
+        const agent = { 'user-agent': `${round} ${n}` }
+        const bearer = { authorization: `Bearer ${token}`, ...agent }
+        const deploy = { authorization: basic(deployToken), ...agent }
+        expect((await app.inject({ url: '/api/user', headers: bearer })).statusCode).toBe(200)
+        const registry = await app.inject({ url: `/${path}/-/packages/packages.json`, headers: deploy })
+        expect(registry.statusCode).toBe(200)
+      }
+      await app.close()
+      await t.db.query(`update personal_token set last_used_at = last_used_at - interval '1 hour'`)
+    }
+    const events = await listIdentityEvents(
+      t.db,
+      { actions: ['token-first-used', 'deploy-token-first-used'] },
+      { after: null, limit: 10 },
+    )
+    // The order of two events of one statement is not promised.
+    const own = events
+      .toSorted((one, other) => one.action.localeCompare(other.action))
+      .filter(({ details, username }) => username === account.username || details['group'] === group.name)
+    expect(own.map(({ action, actor, via, ip, userAgent }) => [action, actor, via, ip, userAgent])).toEqual([
+      ['deploy-token-first-used', null, 'api', '127.0.0.1', 'first 1'],
+      ['token-first-used', account.username, 'api', '127.0.0.1', 'first 1'],
+    ])
+    expect(own.every(({ requestId }) => /^[0-9a-f-]{36}$/.test(requestId ?? ''))).toBe(true)
+  })
+
   it('waits for nobody: a locked row is left to the next use', async () => {
     const { authorization } = await anAuthorizedApplication(t)
     const holder = await t.db.connect()
     await holder.query('begin')
     await holder.query('select from account_authorization where id = $1 for update', [authorization.id])
     const uses = lastUse()
-    uses.note({ kind: 'access', tokenId: '1', authorizationId: authorization.id })
+    uses.note({ kind: 'access', tokenId: '1', authorizationId: authorization.id }, nobody)
     await uses.flush()
     await holder.query('rollback')
     holder.release()

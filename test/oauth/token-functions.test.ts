@@ -124,6 +124,7 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     const call = (application: ApplicationActor, token: string) => ({
       client: clientOf(application),
       tokenHash: hashSecret(token),
+      actor,
     })
     expect(
       await revokeTokens(t.db, [
@@ -148,6 +149,30 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     )
     expect(rows).toEqual([{ ended: 1 }])
     expect(await works(t, third.access_token)).toBe(false)
+  })
+
+  it('name the client of each revocation in its event', async () => {
+    const clients = [await anAuthorizedApplication(t), await anAuthorizedApplication(t)]
+    const calls = clients.map(async ({ application, tokens }, i) => ({
+      client: clientOf(application),
+      tokenHash: hashSecret((await tokens()).refresh_token),
+      actor: { ...actor, ip: `192.0.2.${i}`, requestId: `request ${i}` },
+    }))
+    const made = await Promise.all(calls)
+    await revokeTokens(t.db, [...made, ...made].toReversed())
+    const { rows } = await t.db.query(
+      `select account_id, via, host(address) as ip, request_id from identity_event
+        where action = 'authorization-withdrawn' and account_id = any($1) order by account_id`,
+      [clients.map(({ account }) => account.id)],
+    )
+    expect(rows).toEqual(
+      clients.map(({ account }, i) => ({
+        account_id: account.id,
+        via: 'application',
+        ip: `192.0.2.${i}`,
+        request_id: `request ${i}`,
+      })),
+    )
   })
 
   it('see what ended a pair while they waited, though they began before it (OAUTH 116)', async () => {

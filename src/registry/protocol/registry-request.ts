@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
 import { hashSecret, isToken, kindOfSecret, type SecretHash } from '../../domain/secrets.ts'
+import { senderOf } from '../../http/actor.ts'
 import { basicCredentialsOf } from '../../http/basic-credentials.ts'
 import type { RegistryRequest, requireAccess } from '../access.ts'
 import type { ArchiveStore } from '../archives/archive-store.ts'
@@ -29,7 +30,7 @@ export interface RegistryContext extends AppContext {
 /** Reads the repository and the token of a request. Throws errcode 16 for credentials that cannot be valid. */
 export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
   const { group = '', name = '' } = request.params as Record<string, string | undefined>
-  return { group, name, tokenHash: readCredentials(request) }
+  return { group, name, tokenHash: readCredentials(request), describeSender: senderOf(request) }
 }
 
 /** Returns a decoded parameter of the route's path. Returns '' when the route has no parameter of that name. */

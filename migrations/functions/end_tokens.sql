@@ -1,0 +1,58 @@
+-- Revokes tokens (SPEC 4.3, RFC 7009). Each element of the arrays is one call. A refresh token ends its authorization,
+-- and an access token ends only itself. A token that is not live, or belongs to another client, changes nothing.
+-- Returns a row for each call, in any order. is_authenticated is false when the client's authentication failed.
+-- An actor is the JSON text of who sent the request, for the identity event, or null.
+-- redeem_codes describes the order of locks.
+create or replace function end_tokens(client_ids text[], secret_hashes bytea[], token_hashes bytea[], actors text[])
+returns table (call_number integer, is_authenticated boolean)
+language plpgsql
+-- Use one plan with indexes for all calls. A plan for each length of the arrays takes longer than the calls. A plan
+-- that was made for small tables would stay when the tables grow.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  call record;
+  ended_ids bigint[] := '{}';
+  ended_by text[] := '{}';
+begin
+  for call in
+    select c.n, c.actor, p.*,
+           (select application_id from application_credential
+             where secret_hash = c.secret_hash and client_id = c.client_id) as client
+      from unnest(client_ids, secret_hashes, token_hashes, actors)
+           with ordinality as c (client_id, secret_hash, token_hash, actor, n)
+      left join lateral (
+        select id, authorization_id, application_id, false as is_refresh_token
+          from live_pair
+         where access_hash = c.token_hash and access_expires_at > now()
+         union all
+        select id, authorization_id, application_id, true
+          from live_pair
+         where refresh_hash = c.token_hash and refresh_expires_at > now()
+         limit 1) as p on true
+     order by p.id, c.n
+  loop
+    call_number := call.n;
+    is_authenticated := call.client is not null;
+    return next;
+    if call.application_id is distinct from call.client then
+      continue;
+    elsif call.is_refresh_token then
+      ended_ids := ended_ids || call.authorization_id;
+      -- The identity event of the ended authorization has the application as its actor.
+      ended_by := ended_by || coalesce(call.actor, '{"via": "application"}');
+    else
+      update token_pair set access_expires_at = now() where id = call.id and access_expires_at > now();
+    end if;
+  end loop;
+
+  for call in
+    select distinct on (id) id, actor from unnest(ended_ids, ended_by) as ended (id, actor) order by id
+  loop
+    perform set_config('svc.actor', call.actor, true);
+    update account_authorization set ended_at = now() where id = call.id and ended_at is null;
+  end loop;
+end
+$$;
