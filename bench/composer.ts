@@ -44,8 +44,8 @@ export async function measureComposer(server: Server, folder: string, rounds: nu
       }
     }
     for (const [i, row] of rows.entries()) {
-      const [mine = 0, its = 0] = (seconds[i] ?? []).map(median)
-      row.push(figure(mine), nginx ? figure(its) : '', nginx ? ratio(mine / its) : '')
+      const [ofSvc = 0, ofNginx = 0] = (seconds[i] ?? []).map(median)
+      row.push(figure(ofSvc), nginx ? figure(ofNginx) : '', nginx ? ratio(ofSvc / ofNginx) : '')
     }
     return table(['composer, 60 packages of 10 versions', 'seconds', 'with nginx', 'ratio'], rows)
   } finally {

@@ -49,11 +49,11 @@ export async function measureMemory(server: Server, folder: string): Promise<str
       out.push(await watch(server.pid, () => download(dist)))
       if (nginx) beside.push(await watch(nginx.pid, () => download(`http://127.0.0.1:${port}/${file.path}`)))
     }
-    const [mine, its] = [out, beside].map(summary)
+    const [ofSvc, ofNginx] = [out, beside].map(summary)
     const rows = [
       [`${megabytes} MB in`, ...cells(into), ''],
-      [`${megabytes} MB out`, ...cells(mine), mine && its ? ratio(mine.rate / its.rate) : ''],
-      ...(its ? [[`${megabytes} MB out, nginx`, ...cells(its), ratio(1)]] : []),
+      [`${megabytes} MB out`, ...cells(ofSvc), ofSvc && ofNginx ? ratio(ofSvc.rate / ofNginx.rate) : ''],
+      ...(ofNginx ? [[`${megabytes} MB out, nginx`, ...cells(ofNginx), ratio(1)]] : []),
     ]
     return table(['archive', 'MiB before', 'MiB more', 'MB/s', 'of nginx'], rows)
   } finally {

@@ -134,6 +134,6 @@ function ask(server: Server, { path, authorization }: Registry, below: string): 
   return fetch(server.baseUrl + path + below, { headers: { authorization } })
 }
 
-function compare(mine: Measured, its: Measured | null): string {
-  return its ? ratio(mine.perSecond / its.perSecond) : ''
+function compare(ofSvc: Measured, ofNginx: Measured | null): string {
+  return ofNginx ? ratio(ofSvc.perSecond / ofNginx.perSecond) : ''
 }

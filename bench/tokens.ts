@@ -23,18 +23,18 @@ export async function measureTokens(server: Server, folder: string, count: numbe
     const application = await anApplication(server.db, { scopes: ['account-profile:r'] })
     const tables: string[] = []
     for (const connections of [16, 64]) {
-      const [ours, theirs] = [noRuns(), noRuns()]
+      const [ofSvc, ofBare] = [noRuns(), noRuns()]
       // The first round only warms up both servers. It is not counted.
       for (let round = 0; round <= rounds; round += 1) {
         const codes = await makeCodes(server, application, count)
         const load = { application, connections, codes }
         await server.db.query('checkpoint')
         await runInTurns(
-          [server, load, round > 0 ? ours : noRuns()],
-          [bare, load, round > 0 ? theirs : noRuns()],
+          [server, load, round > 0 ? ofSvc : noRuns()],
+          [bare, load, round > 0 ? ofBare : noRuns()],
         )
       }
-      tables.push(compare(connections, ours, theirs))
+      tables.push(compare(connections, ofSvc, ofBare))
     }
     return tables.join('\n\n')
   } finally {
@@ -100,7 +100,7 @@ function requestsOf(
   }
 }
 
-function compare(connections: number, ours: Runs, theirs: Runs): string {
+function compare(connections: number, ofSvc: Runs, ofBare: Runs): string {
   const head = ['req/s', 'p99 ms', 'Node µs', 'PostgreSQL µs']
   return table(
     [
@@ -111,9 +111,9 @@ function compare(connections: number, ours: Runs, theirs: Runs): string {
     ],
     acts.map((act) => [
       act,
-      ratio(median(ours[act].map(({ perSecond }, i) => perSecond / (theirs[act][i]?.perSecond ?? 0)))),
-      ...cells(ours[act]),
-      ...cells(theirs[act]),
+      ratio(median(ofSvc[act].map(({ perSecond }, i) => perSecond / (ofBare[act][i]?.perSecond ?? 0)))),
+      ...cells(ofSvc[act]),
+      ...cells(ofBare[act]),
     ]),
   )
 }

@@ -55,8 +55,8 @@ export async function measureUpstream(server: Server, folder: string, rounds: nu
     await nginx.stop()
   }
   const rows = titles.map((title, i) => {
-    const [mine = 0, its = 0] = (seconds[i] ?? []).map(median)
-    return [title, figure(mine), figure(its), ratio(mine / its)]
+    const [ofSvc = 0, direct = 0] = (seconds[i] ?? []).map(median)
+    return [title, figure(ofSvc), figure(direct), ratio(ofSvc / direct)]
   })
   return table(['upstream, 60 mirrored packages', 'seconds', 'the upstream itself', 'ratio'], rows)
 }

@@ -14,7 +14,7 @@ import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
-import { listNamedRepositories } from '../repositories/reached.ts'
+import { listNamedRepositories } from '../repositories/accessible-repositories.ts'
 import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
 import {
   lifetimesInDays,

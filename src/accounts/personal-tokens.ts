@@ -46,7 +46,7 @@ export async function insertPersonalToken(db: Queryable, token: NewPersonalToken
        insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at)
        values ($1, $2, $3, $4, $5, coalesce($6::timestamptz, now() + make_interval(days => $7), 'infinity'))
        returning id, expires_at
-     ), reach as (
+     ), chosen as (
        insert into personal_token_repository (personal_token_id, repository_id)
        select distinct token.id, repository_id from token, unnest($8::bigint[]) as repository_id
      )

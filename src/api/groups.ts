@@ -1,6 +1,10 @@
 import { z } from 'zod'
 import { roles } from '../domain/permissions.ts'
-import { isGroupSeen, listReachedGroups, listRepositoriesOfGroup } from '../repositories/reached.ts'
+import {
+  isGroupVisible,
+  listAccessibleGroups,
+  listRepositoriesOfGroup,
+} from '../repositories/accessible-repositories.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
@@ -41,7 +45,7 @@ export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<v
     async (request, reply) => {
       const { items, next } = await readPage(
         partOf(request.query),
-        (part) => listReachedGroups(db, mayRead.granted(request), part),
+        (part) => listAccessibleGroups(db, mayRead.granted(request), part),
         ({ name }) => name,
         ({ name, role, createdAt }) => ({ name, role, created_at: createdAt.toISOString() }),
       )
@@ -63,7 +67,7 @@ export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<v
     async (request, reply) => {
       const { group } = request.params
       const holder = mayRead.granted(request)
-      if (!(await isGroupSeen(db, holder, group))) throw notFound('group not found')
+      if (!(await isGroupVisible(db, holder, group))) throw notFound('group not found')
       const { items, next } = await readPage(
         partOf(request.query),
         (part) => listRepositoriesOfGroup(db, holder, group, part),

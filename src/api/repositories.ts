@@ -5,7 +5,10 @@ import { roles, visibilities } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
 import type { Author } from '../registry/tables/events.ts'
 import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
-import { listReachedRepositories, type ReachedRepository } from '../repositories/reached.ts'
+import {
+  type AccessibleRepository,
+  listAccessibleRepositories,
+} from '../repositories/accessible-repositories.ts'
 import { findRepository, registryUrl } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, errcodes, invalidArgument, notFound } from './errors.ts'
@@ -67,7 +70,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
     async (request, reply) => {
       const { items, next } = await readPage(
         partOf(request.query),
-        (part) => listReachedRepositories(db, mayList.granted(request), part),
+        (part) => listAccessibleRepositories(db, mayList.granted(request), part),
         ({ path }) => path,
         (repository) => describeRepository(repository, config.baseUrl),
       )
@@ -151,7 +154,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
 
 /** Formats a repository for a response. */
 export function describeRepository(
-  { path, visibility, description, role, createdAt }: Omit<ReachedRepository, 'id'>,
+  { path, visibility, description, role, createdAt }: Omit<AccessibleRepository, 'id'>,
   baseUrl: string,
 ): z.input<typeof RepositoryBody> {
   return {

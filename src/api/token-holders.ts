@@ -2,7 +2,7 @@ import type { Queryable } from '../database/database.ts'
 import { forEachCall } from '../database/shared-statements.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { UsedToken } from '../jobs/last-use.ts'
-import type { Reach } from '../repositories/reached.ts'
+import type { Principal } from '../repositories/accessible-repositories.ts'
 
 /** The account behind a token, as `/api/user` returns it. */
 export interface TokenAccount {
@@ -17,17 +17,17 @@ export interface TokenAccount {
 }
 
 /** The owner of a live token, and what it may do. */
-export interface TokenHolder extends UsedToken, Reach {
+export interface TokenHolder extends UsedToken, Principal {
   scopes: string[]
   /** Null for a deploy token. */
   account: TokenAccount | null
 }
 
-interface Row extends UsedToken, Omit<Reach, 'deploy' | 'accountId'>, Omit<TokenAccount, 'id'> {
+interface Row extends UsedToken, Omit<Principal, 'deploy' | 'accountId'>, Omit<TokenAccount, 'id'> {
   scopes: string[]
   accountId: string | null
   groupId: string | null
-  ownRole: NonNullable<Reach['deploy']>['role'] | null
+  ownRole: NonNullable<Principal['deploy']>['role'] | null
 }
 
 const token = `t.kind, t.token_id as "tokenId", t.authorization_id as "authorizationId", t.scopes,

@@ -88,9 +88,9 @@ export function judge(token: TokenGrant | null, repository: RepositoryForAccount
   const role = repository.role ?? (isPublic ? 'guest' : null)
   if (isPublic && act === 'pull') return 'allowed'
   if (!token) return isPublic ? 'forbidden' : 'hidden'
-  if (!isPublic && !(role && reaches(token, repository))) return 'hidden'
+  if (!isPublic && !(role && isInResourceScope(token, repository))) return 'hidden'
   if (!covers(token.scopes, acts[act].scope)) return 'unscoped'
-  return reaches(token, repository) && isAtLeast(role, acts[act].role) ? 'allowed' : 'forbidden'
+  return isInResourceScope(token, repository) && isAtLeast(role, acts[act].role) ? 'allowed' : 'forbidden'
 }
 
 /** Returns whether the role is at least the needed one. */
@@ -98,7 +98,7 @@ export function isAtLeast(role: Role | null, needed: Role): boolean {
   return role !== null && roles.indexOf(role) >= roles.indexOf(needed)
 }
 
-function reaches(token: TokenGrant, repository: RepositoryForAccount): boolean {
+function isInResourceScope(token: TokenGrant, repository: RepositoryForAccount): boolean {
   if (token.resourceScope === 'all') return true
   if (token.resourceScope === 'public') return repository.visibility === 'public'
   return token.repositoryIds.includes(repository.id)

@@ -21,7 +21,7 @@ const authorizationsListPage = page<{ authorizations: DescribedAuthorization[]; 
 )
 
 interface DescribedAuthorization extends Omit<Authorization, 'access'> {
-  access: { scopeGroups: DescribedScopes[]; reach: string }[]
+  access: { scopeGroups: DescribedScopes[]; repositories: string }[]
 }
 
 const AuthorizationsQuery = z.object({ withdrawn: text })
@@ -79,11 +79,14 @@ function readId(text: string): string | null {
 function describe({ access, ...authorization }: Authorization): DescribedAuthorization {
   return {
     ...authorization,
-    access: access.map((one) => ({ scopeGroups: describeScopes(one.scopes), reach: describeReach(one) })),
+    access: access.map((one) => ({
+      scopeGroups: describeScopes(one.scopes),
+      repositories: describeRepositories(one),
+    })),
   }
 }
 
-function describeReach({ resourceScope, repositories }: AuthorizedAccess): string {
+function describeRepositories({ resourceScope, repositories }: AuthorizedAccess): string {
   if (resourceScope !== 'specified') return describeResourceScope(resourceScope)
   return repositories.length > 0 ? repositories.join(', ') : 'None: the chosen repositories no longer exist'
 }

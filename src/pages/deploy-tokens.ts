@@ -20,8 +20,8 @@ import { readForm, readQuery, text, texts } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
+import { accountPrincipal, listRepositoriesOfGroup } from '../repositories/accessible-repositories.ts'
 import { findGroup } from '../repositories/groups.ts'
-import { listRepositoriesOfGroup, reachOf } from '../repositories/reached.ts'
 import { findRepositoryByPath, type VisibleRepository } from '../repositories/repositories.ts'
 import { authorOf, managedGroup, type PagesContext, permittedRepository } from './permit.ts'
 
@@ -33,7 +33,7 @@ const maxChosen = 500
 const DeployTokenForm = z.object({
   name: text,
   right: z.enum(['read', 'publish']).default('read'),
-  reach: z.enum(['all', 'specified']).default('specified'),
+  resource_scope: z.enum(['all', 'specified']).default('specified'),
   repository: texts,
   more_repositories: text,
   lifetime_in_days: text,
@@ -43,7 +43,7 @@ type SentForm = z.output<typeof DeployTokenForm>
 const emptyForm: SentForm = {
   name: '',
   right: 'read',
-  reach: 'specified',
+  resource_scope: 'specified',
   repository: [],
   more_repositories: '',
   lifetime_in_days: '90',
@@ -197,7 +197,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     if (repository) return { repositories: [repository] }
     const names = [...new Set([...form.repository, ...form.more_repositories.split(/[\s,]+/)])]
     const given = names.filter((name) => name !== '')
-    if (form.reach === 'all') {
+    if (form.resource_scope === 'all') {
       if (given.length === 0) return { repositories: 'all' }
       return 'You selected repositories. Also choose “Only these repositories”, or clear the selection.'
     }
@@ -222,8 +222,8 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     const found = await listDeployTokens(db, place.target, { after: shown.after, limit: tokensPerPage + 1 })
     const tokens = found.slice(0, tokensPerPage)
     const part = { after: null, limit: boxes + 1 }
-    const reach = reachOf(session.account.id)
-    const choices = place.repository ? [] : await listRepositoriesOfGroup(db, reach, place.path, part)
+    const principal = accountPrincipal(session.account.id)
+    const choices = place.repository ? [] : await listRepositoriesOfGroup(db, principal, place.path, part)
     return tokensPage(reply, session, {
       ...shown,
       place,

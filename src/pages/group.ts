@@ -6,15 +6,19 @@ import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
+import {
+  type AccessibleRepository,
+  accountPrincipal,
+  listRepositoriesOfGroup,
+} from '../repositories/accessible-repositories.ts'
 import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
-import { listRepositoriesOfGroup, type ReachedRepository, reachOf } from '../repositories/reached.ts'
 
 const repositoriesPerPage = 50
 
 const groupPage = page<{
   group: VisibleGroup
   isAdmin: boolean
-  repositories: ReachedRepository[]
+  repositories: AccessibleRepository[]
   /** The cursor of the next page: a name. Null on the last page. */
   next: string | null
 }>('pages/group')
@@ -34,7 +38,7 @@ export async function groupPageRoutes(app: FastifyInstance, context: AppContext)
     if (!group) throw pageNotFound()
     const { after } = readQuery(GroupQuery, request)
     const part = { after, limit: repositoriesPerPage + 1 }
-    const found = await listRepositoriesOfGroup(db, reachOf(accountId), group.name, part)
+    const found = await listRepositoriesOfGroup(db, accountPrincipal(accountId), group.name, part)
     const repositories = found.slice(0, repositoriesPerPage)
     return groupPage(reply, session ?? nobody, {
       group,

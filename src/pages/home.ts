@@ -15,12 +15,12 @@ import {
   readContents,
 } from '../registry/tables/dashboard.ts'
 import {
-  listReachedGroups,
-  listReachedRepositories,
-  type ReachedGroup,
-  type ReachedRepository,
-  reachOf,
-} from '../repositories/reached.ts'
+  type AccessibleGroup,
+  type AccessibleRepository,
+  accountPrincipal,
+  listAccessibleGroups,
+  listAccessibleRepositories,
+} from '../repositories/accessible-repositories.ts'
 import { describeRegistryEvent } from './activity.ts'
 
 const repositoriesPerPage = 50
@@ -35,7 +35,7 @@ const frontPage = page<object>('pages/front')
 const listPage = page<RepositoryList>('pages/my-repositories')
 const dashboardPage = page<
   RepositoryList & {
-    groups: ReachedGroup[]
+    groups: AccessibleGroup[]
     hasMoreGroups: boolean
     events: (PackageEvent & { sentence: string })[]
     expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
@@ -47,7 +47,7 @@ const dashboardPage = page<
 >('pages/home')
 
 interface RepositoryList {
-  repositories: (ReachedRepository & { content: RepositoryContent | undefined })[]
+  repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
   maxCounted: number
   search: string
   /** The path after which the next page starts. Null on the last page. */
@@ -76,7 +76,7 @@ async function readList(
   after: string,
 ): Promise<RepositoryList> {
   const part = { search, after, limit: repositoriesPerPage + 1 }
-  const found = await listReachedRepositories(db, reachOf(session.account.id), part)
+  const found = await listAccessibleRepositories(db, accountPrincipal(session.account.id), part)
   const repositories = found.slice(0, repositoriesPerPage)
   const contents = await readContents(
     db,
@@ -98,7 +98,7 @@ async function showDashboard(
 ): Promise<FastifyReply> {
   const { id } = session.account
   const [groups, events, expiring, hasToken, administrators] = await Promise.all([
-    listReachedGroups(db, reachOf(id), { after: null, limit: maxGroups + 1 }),
+    listAccessibleGroups(db, accountPrincipal(id), { after: null, limit: maxGroups + 1 }),
     listRecentPackageEvents(db, id, maxEvents),
     listExpiringTokens(db, id, expiryDays, maxTokens),
     hasLiveToken(db, id),

@@ -8,8 +8,8 @@ import { isAtLeast, visibilities } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { page } from '../http/pages.ts'
+import { accountPrincipal, listAccessibleGroups } from '../repositories/accessible-repositories.ts'
 import { insertGroup } from '../repositories/groups.ts'
-import { listReachedGroups, reachOf } from '../repositories/reached.ts'
 import { insertRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { managedGroup } from './permit.ts'
@@ -80,8 +80,8 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     problem: string | null,
   ): Promise<FastifyReply> {
     const part = { after: null, limit: maxSuggested }
-    const reached = await listReachedGroups(db, reachOf(session.account.id), part)
-    const groups = reached.filter(({ role }) => session.account.isAdmin || isAtLeast(role, 'admin'))
+    const found = await listAccessibleGroups(db, accountPrincipal(session.account.id), part)
+    const groups = found.filter(({ role }) => session.account.isAdmin || isAtLeast(role, 'admin'))
     return newRepositoryPage(reply, session, { form, groups: groups.map(({ name }) => name), problem })
   }
 }

@@ -6,7 +6,7 @@ import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { nobody, page } from '../http/pages.ts'
 import { type FoundPackage, searchAllPackages } from '../registry/tables/found-packages.ts'
-import { type ReachedRepository, searchRepositories } from '../repositories/reached.ts'
+import { type AccessibleRepository, searchRepositories } from '../repositories/accessible-repositories.ts'
 
 /** The maximum number of results. A longer search text finds fewer. */
 const maxFound = 50
@@ -14,7 +14,7 @@ const maxFound = 50
 const searchPage = page<{
   search: string
   packages: FoundPackage[]
-  repositories: ReachedRepository[]
+  repositories: AccessibleRepository[]
   /** Null for people who are not site administrators. */
   people: AccountDetails[] | null
   maxFound: number

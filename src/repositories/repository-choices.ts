@@ -1,6 +1,10 @@
 import type { Queryable } from '../database/database.ts'
 import type { Visibility } from '../domain/permissions.ts'
-import { listNamedRepositories, listReachedRepositories, reachOf } from './reached.ts'
+import {
+  accountPrincipal,
+  listAccessibleRepositories,
+  listNamedRepositories,
+} from './accessible-repositories.ts'
 
 /** A repository in a picker. */
 export interface RepositoryChoice {
@@ -38,7 +42,11 @@ export async function readPicker(
   const ticked = await listNamedRepositories(db, accountId, chosen)
   const isTicked = new Set(ticked.map(({ path }) => path))
   const limit = maxChoices + ticked.length + 1
-  const found = await listReachedRepositories(db, reachOf(accountId), { search, after: null, limit })
+  const found = await listAccessibleRepositories(db, accountPrincipal(accountId), {
+    search,
+    after: null,
+    limit,
+  })
   const others = found.filter(({ path }) => !isTicked.has(path))
   const choices = [
     ...ticked.map((one) => ({ ...one, isChosen: true })),

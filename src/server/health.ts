@@ -50,8 +50,11 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
       () => true,
       () => false,
     )
-    const isReached = await Promise.race([reading, sleep(storePatienceSeconds * 1000, false, { ref: false })])
-    return isReached ? null : 'the archive store does not respond'
+    const hasResponded = await Promise.race([
+      reading,
+      sleep(storePatienceSeconds * 1000, false, { ref: false }),
+    ])
+    return hasResponded ? null : 'the archive store does not respond'
   }
 }
 

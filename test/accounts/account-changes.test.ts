@@ -184,11 +184,11 @@ describe('the data and the deletion of an account at /settings/account', () => {
       [hashSecret(own), hashSecret(others)],
     ])
     expect(rows).toEqual([{ token_hash: hashSecret(others) }])
-    const standing = await t.db.query(
+    const live = await t.db.query(
       'select account_id from account_authorization where application_id = $1 and ended_at is null',
       [application.id],
     )
-    expect(standing.rows).toEqual([{ account_id: other.id }])
+    expect(live.rows).toEqual([{ account_id: other.id }])
     expect(await isSignedIn(cookie)).toBe(true)
     const events = await listIdentityEvents(t.db, { accountId: account.id }, { after: null, limit: 2 })
     expect(new Set(events.map(({ action, actor }) => `${action} by ${actor}`))).toEqual(
@@ -198,9 +198,9 @@ describe('the data and the deletion of an account at /settings/account', () => {
 
   it('asks at the deletion what happens to groups that it alone administers', async () => {
     const { account, send } = await aVisitor()
-    const [mine, left] = [await aGroup(t.db), await aGroup(t.db)]
+    const [handedOver, left] = [await aGroup(t.db), await aGroup(t.db)]
     const heir = await anAccount(t.db)
-    await aGroupMember(t.db, account, mine, 'admin')
+    await aGroupMember(t.db, account, handedOver, 'admin')
     const form = { username: account.username, current_password: password }
     const asked = await send('/settings/account/delete', form)
     expect([asked.statusCode, asked.body.includes('name="groups_to"')]).toEqual([409, true])
@@ -214,7 +214,7 @@ describe('the data and the deletion of an account at /settings/account', () => {
     )
     const admins = async (group: { id: string }) =>
       (await t.db.query('select account_id, role from group_member where group_id = $1', [group.id])).rows
-    expect(await admins(mine)).toEqual([{ account_id: heir.id, role: 'admin' }])
+    expect(await admins(handedOver)).toEqual([{ account_id: heir.id, role: 'admin' }])
     const second = await aVisitor()
     await aGroupMember(t.db, second.account, left, 'admin')
     const leave = { username: second.account.username, current_password: password, leave_groups: 'yes' }
@@ -233,10 +233,13 @@ describe('the data and the deletion of an account at /settings/account', () => {
     expect((await send('/settings/account/delete', { ...form, current_password: 'wrong' })).statusCode).toBe(
       403,
     )
-    const group = await aGroup(t.db, 'only-mine')
+    const group = await aGroup(t.db, 'only-handedOver')
     await aGroupMember(t.db, account, group, 'admin')
     const refused = await send('/settings/account/delete', form)
-    expect([refused.statusCode, refused.body.includes('the only admin of only-mine')]).toEqual([409, true])
+    expect([refused.statusCode, refused.body.includes('the only admin of only-handedOver')]).toEqual([
+      409,
+      true,
+    ])
     await aGroupMember(t.db, await anAccount(t.db), group, 'admin')
     expect((await send('/settings/account/delete', form)).statusCode).toBe(303)
     expect(await findAccountDetails(t.db, account.username)).toBeNull()

@@ -83,7 +83,7 @@ describe('a deploy token', () => {
     expect(await pull(other.path, basic(third))).toBe(401)
   })
 
-  it('reaches nothing once its only repository is deleted', async () => {
+  it('allows nothing after its only repository was deleted', async () => {
     const repository = await aRepository(t.db)
     const sister = await aRepository(t.db, { group: repository.group })
     const token = await aDeployToken(t.db, repository.group, { repositories: [repository] })

@@ -182,7 +182,7 @@ describe('/settings/tokens', () => {
     ['a name that moves the cursor', { name: 'laptop\u001b[2J' }, 'without control characters'],
     ['no permission', { scope: [] }, 'at least one permission'],
     ['an unknown permission', { scope: ['registry-package:x'] }, 'does not exist'],
-    ['no reach', { resource_scope: '' }, 'which repositories'],
+    ['no resource scope', { resource_scope: '' }, 'which repositories'],
     ['none of the repositories it is for', { resource_scope: 'specified' }, 'at least one repository'],
     ['a repository of others', { resource_scope: 'specified', repository: 'acme/secret' }, 'at least one'],
     ['no end', { lifetime_in_days: '' }, 'when the token expires'],
@@ -201,7 +201,7 @@ describe('/settings/tokens', () => {
     expect(await listPersonalTokens(t.db, account.id)).toEqual([])
   })
 
-  it('makes none that reaches further than the repositories somebody ticked', async () => {
+  it('makes no token for more repositories than the selected ones', async () => {
     const { account, repository, cookie, fields } = await anOpenPage()
     const response = await make(cookie, { ...fields, repository: repository.path })
     expect(response.statusCode).toBe(400)

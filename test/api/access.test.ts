@@ -71,7 +71,7 @@ describe.each(interfaces)('%s /api/repositories/<group>/<name>%s', (method, belo
     }
   })
 
-  it('hides a private repository from strangers, and from tokens that do not reach it', async () => {
+  it('hides a private repository from strangers, and from tokens that do not include it', async () => {
     const { repository, account } = await aCaller(t)
     const { repository: other } = await aCaller(t)
     const stranger = await aPersonalToken(t.db, await anAccount(t.db), { scopes: everyScope })
@@ -130,7 +130,7 @@ describe('the interfaces about repositories', () => {
 describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositories', () => {
   const scopes = ['repo-basic-info:r', 'group-resource:r']
 
-  it('show what the account has a role on, as far as the token reaches', async () => {
+  it('show what the account has a role on, as far as the token allows', async () => {
     const account = await anAccount(t.db)
     const mine = await aRepository(t.db, { visibility: 'private', description: 'mine' })
     const open = await aRepository(t.db, { visibility: 'public' })

@@ -16,10 +16,10 @@ async function aManager({
   const repository = await aRepository(t.db)
   const account = await anAccount(t.db)
   await aGroupMember(t.db, account, repository.group, role)
-  const reach = isLimited
+  const limits = isLimited
     ? { resourceScope: 'specified' as const, repositoryIds: [repository.id] }
     : { resourceScope: 'all' as const }
-  const token = await aPersonalToken(t.db, account, { scopes, ...reach })
+  const token = await aPersonalToken(t.db, account, { scopes, ...limits })
   const url = `/api/groups/${repository.group.name}/deploy-tokens`
   const call = (method: 'GET' | 'POST' | 'DELETE', below = '', body?: object) =>
     callApi(t, token, method, `${url}${below}`, body)

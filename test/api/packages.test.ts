@@ -335,8 +335,8 @@ describe('POST …/<version>/restore', () => {
 
   it('refuses one that is not deleted, or purged', async () => {
     const { call } = await aPackage('1.0.0')
-    const standing = await call('POST', `${lib}/1.0.0/restore`)
-    expect([standing.statusCode, standing.json().errcode]).toEqual([409, 9])
+    const refused = await call('POST', `${lib}/1.0.0/restore`)
+    expect([refused.statusCode, refused.json().errcode]).toEqual([409, 9])
     await call('DELETE', `${lib}/1.0.0?purge=true`)
     const purged = await call('POST', `${lib}/1.0.0/restore`)
     expect([purged.statusCode, purged.json()]).toEqual([

@@ -20,7 +20,7 @@ describe('svc token', () => {
     return rows[0] ?? null
   }
 
-  it('create makes a token for 90 days that reaches all', async () => {
+  it('create makes a token for 90 days for all repositories', async () => {
     const made = await create('--name', 'laptop', '--scope', 'registry-package:rw')
     expect(made).toEqual({ token: expect.any(String), name: 'laptop', expires_at: expect.any(String) })
     expect(kindOfSecret(made['token'] ?? '')).toBe('personal')

@@ -217,7 +217,7 @@ describe('POST /oauth2/auth', () => {
     expect(back.headers.location).toBe(authorizeLink(application, { state: 's', prompt: 'consent' }))
   })
 
-  describe('for an application that reaches specified repositories', () => {
+  describe('for an application for specified repositories', () => {
     async function aChoice(differences: Parameters<typeof anApplication>[1] = {}) {
       const account = await anAccount(t.db)
       const application = await anApplication(t.db, { resourceScope: 'specified', ...differences })

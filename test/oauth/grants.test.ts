@@ -34,7 +34,7 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
   }
 
   /** Returns the statuses of a pull from and a push to a repository. A push that is allowed fails on the empty archive. */
-  async function reach(token: string, repository: { path: string }) {
+  async function pullAndPush(token: string, repository: { path: string }) {
     const headers = { authorization: basic(token) }
     const url = `/${repository.path}/-/packages/`
     const pull = await t.app.inject({ url: `${url}packages.json`, headers })
@@ -54,20 +54,19 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
   it('neither widens nor narrows an earlier token by a later consent, also after refreshes', async () => {
     const { toy, prod, consent, renew } = await aVisitor()
     let first = await consent('registry-package:rw', toy)
-    expect([await reach(first.access_token, toy), await reach(first.access_token, prod)]).toEqual([
-      all,
-      nothing,
-    ])
+    expect([await pullAndPush(first.access_token, toy), await pullAndPush(first.access_token, prod)]).toEqual(
+      [all, nothing],
+    )
     let second = await consent('registry-package:r', prod)
     for (let i = 0; i < 2; i += 1) {
-      expect([await reach(first.access_token, toy), await reach(first.access_token, prod)]).toEqual([
-        all,
-        nothing,
-      ])
-      expect([await reach(second.access_token, toy), await reach(second.access_token, prod)]).toEqual([
-        nothing,
-        reads,
-      ])
+      expect([
+        await pullAndPush(first.access_token, toy),
+        await pullAndPush(first.access_token, prod),
+      ]).toEqual([all, nothing])
+      expect([
+        await pullAndPush(second.access_token, toy),
+        await pullAndPush(second.access_token, prod),
+      ]).toEqual([nothing, reads])
       first = await renew(first)
       second = await renew(second)
     }
@@ -80,7 +79,7 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
     const code = await codeFor('registry-package:rw', toy)
     await consent('registry-package:r', prod)
     const pair = (await exchange(code)).json()
-    expect([await reach(pair.access_token, toy), await reach(pair.access_token, prod)]).toEqual([
+    expect([await pullAndPush(pair.access_token, toy), await pullAndPush(pair.access_token, prod)]).toEqual([
       all,
       nothing,
     ])
@@ -93,7 +92,7 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
     const redirect = await open(t, authorizeLink(application, { scope: 'registry-package:r' }), cookie)
     const pair = (await exchange(String(responseOf(redirect)['code']))).json()
     expect(pair.scope).toBe('registry-package:r')
-    expect([await reach(pair.access_token, toy), await reach(pair.access_token, prod)]).toEqual([
+    expect([await pullAndPush(pair.access_token, toy), await pullAndPush(pair.access_token, prod)]).toEqual([
       reads,
       nothing,
     ])
@@ -108,7 +107,7 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
     const seen = (await ask(t, application, 'introspect', { token: first.access_token })).json()
     expect(seen).toMatchObject({ scope: 'registry-package:rw account-profile:r', repositories: [toy.path] })
     const narrow = (await refresh(first.refresh_token, { scope: 'registry-package:r' })).json()
-    expect(await reach(narrow.access_token, toy)).toEqual(reads)
+    expect(await pullAndPush(narrow.access_token, toy)).toEqual(reads)
     expect((await refresh(narrow.refresh_token)).json().scope).toBe('registry-package:rw account-profile:r')
   })
 
@@ -126,7 +125,7 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
     expect(await works(t, second.access_token)).toBe(false)
   })
 
-  it('lists what all live grants allow, apart where they reach different repositories', async () => {
+  it('lists what all live grants allow, separately if they are for different repositories', async () => {
     const { application, toy, prod, consent, cookie } = await aVisitor()
     await consent('registry-package:r', prod)
     await consent('registry-package:rw', toy)

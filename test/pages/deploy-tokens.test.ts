@@ -76,7 +76,12 @@ describe('/<group>/-/deploy-tokens', () => {
     await t.db.query(`update session set proved_at = now() - interval '16 minutes' where account_id = $1`, [
       account.id,
     ])
-    const asked = await send(url, { name: 'ci', right: 'publish', reach: 'all', lifetime_in_days: '7' })
+    const asked = await send(url, {
+      name: 'ci',
+      right: 'publish',
+      resource_scope: 'all',
+      lifetime_in_days: '7',
+    })
     expect([asked.statusCode, String(asked.headers.location)]).toEqual([
       303,
       expect.stringMatching(/^\/settings\/confirm-access\?/),
@@ -85,12 +90,14 @@ describe('/<group>/-/deploy-tokens', () => {
       repository.group.id,
     ])
     expect(rowCount).toBe(0)
-    expect((await send(url, { name: 'ci', reach: 'all', lifetime_in_days: '7' })).statusCode).toBe(200)
+    expect((await send(url, { name: 'ci', resource_scope: 'all', lifetime_in_days: '7' })).statusCode).toBe(
+      200,
+    )
   })
 
   it('makes a token for every repository, those of tomorrow included', async () => {
     const { send, repository, url } = await aGroupAdmin()
-    const made = await send(url, { name: 'all', right: 'read', reach: 'all', lifetime_in_days: '7' })
+    const made = await send(url, { name: 'all', right: 'read', resource_scope: 'all', lifetime_in_days: '7' })
     const later = await aRepository(t.db, { group: repository.group })
     expect(await pull(later.path, tokenIn(made.body))).toBe(200)
   })
@@ -99,14 +106,22 @@ describe('/<group>/-/deploy-tokens', () => {
     ['no name', { name: ' ' }, 'Give the token a name'],
     ['no repository', {}, 'Choose at least one repository'],
     ['an unknown repository', { repository: 'nothing' }, 'no repository “nothing”'],
-    ['repositories beside all of them', { reach: 'all', repository: 'x' }, 'You selected repositories'],
+    [
+      'repositories beside all of them',
+      { resource_scope: 'all', repository: 'x' },
+      'You selected repositories',
+    ],
     [
       'a date in the past',
-      { reach: 'all', lifetime_in_days: 'date', expires_on: '2001-01-01' },
+      { resource_scope: 'all', lifetime_in_days: 'date', expires_on: '2001-01-01' },
       'The date is in the past',
     ],
-    ['no lifetime', { reach: 'all', lifetime_in_days: '12345' }, 'Choose when the token expires'],
-    ['a name that is taken', { reach: 'all', name: 'taken' }, 'already has a deploy token with this name'],
+    ['no lifetime', { resource_scope: 'all', lifetime_in_days: '12345' }, 'Choose when the token expires'],
+    [
+      'a name that is taken',
+      { resource_scope: 'all', name: 'taken' },
+      'already has a deploy token with this name',
+    ],
   ])('refuses %s, and keeps the form', async (_what, form, problem) => {
     const { send, repository, url } = await aGroupAdmin()
     await aDeployToken(t.db, repository.group, { name: 'taken' })
@@ -126,7 +141,9 @@ describe('/<group>/-/deploy-tokens', () => {
     expect((await open(url)).statusCode).toBe(404)
     await aGroupMember(t.db, account, repository.group, 'developer')
     expect((await open(url)).statusCode).toBe(403)
-    expect((await send(url, { name: 'x', reach: 'all', lifetime_in_days: '7' })).statusCode).toBe(403)
+    expect((await send(url, { name: 'x', resource_scope: 'all', lifetime_in_days: '7' })).statusCode).toBe(
+      403,
+    )
     expect((await t.app.inject(url)).statusCode).toBe(303)
   })
 })
@@ -141,7 +158,12 @@ describe('/<group>/<name>/-/deploy-tokens', () => {
     await aDeployToken(t.db, repository.group, { name: 'both', repositories: [repository, sister] })
     await aDeployToken(t.db, repository.group, { name: 'elsewhere', repositories: [sister] })
     const url = `/${repository.path}/-/deploy-tokens`
-    const made = await send(url, { name: 'mine', right: 'read', reach: 'all', lifetime_in_days: '7' })
+    const made = await send(url, {
+      name: 'mine',
+      right: 'read',
+      resource_scope: 'all',
+      lifetime_in_days: '7',
+    })
     const token = tokenIn(made.body)
     expect([await pull(repository.path, token), await pull(sister.path, token)]).toEqual([200, 404])
     const { body } = await open(url)

@@ -44,9 +44,9 @@ const scopes = [
   'repo-basic-info:r',
   'repo-code:rw',
 ]
-const reaches = ['all', 'public', 'this one', 'another one'] as const
+const tokenLimits = ['all', 'public', 'this one', 'another one'] as const
 
-/** For each act the scopes of which one is enough, and what the least powerful who may do it is. */
+/** For each act: the scopes that allow it (one is enough), and the weakest role that may do it. */
 const rules: Record<Act, { scopes: string[]; least: Role }> = {
   describe: { scopes: ['repo-basic-info:r'], least: 'guest' },
   pull: { scopes: ['registry-package:r', 'registry-package:rw'], least: 'guest' },
@@ -62,26 +62,28 @@ interface Case {
   held: Roles
   visibility: Visibility
   scope: string
-  reach: (typeof reaches)[number]
+  limit: (typeof tokenLimits)[number]
 }
 
 function powerOf({ inGroup, inRepository, isAdmin }: Roles): number {
   return isAdmin ? power.admin : Math.max(power[inGroup ?? 'none'], power[inRepository ?? 'none'])
 }
 
-function isReached({ reach, visibility }: Case): boolean {
-  return reach === 'all' || reach === 'this one' || (reach === 'public' && visibility === 'public')
+function includesRepository({ limit, visibility }: Case): boolean {
+  return limit === 'all' || limit === 'this one' || (limit === 'public' && visibility === 'public')
 }
 
-/** A private repository is there only for its members, and of their tokens only for those that reach it. */
+/** Only members see a private repository, and only with a token that includes it. */
 function isSeen(one: Case): boolean {
-  return one.visibility === 'public' || (powerOf(one.held) > 0 && isReached(one))
+  return one.visibility === 'public' || (powerOf(one.held) > 0 && includesRepository(one))
 }
 
 function isAllowed(one: Case, act: Act): boolean {
   if (act === 'pull' && one.visibility === 'public') return true
   const ownPower = Math.max(powerOf(one.held), one.visibility === 'public' ? power.guest : 0)
-  return rules[act].scopes.includes(one.scope) && isReached(one) && ownPower >= power[rules[act].least]
+  return (
+    rules[act].scopes.includes(one.scope) && includesRepository(one) && ownPower >= power[rules[act].least]
+  )
 }
 
 const t = useApp()
@@ -93,9 +95,9 @@ async function aSubject({ held, visibility }: Pick<Case, 'held' | 'visibility'>)
   if (held.inGroup) await aGroupMember(t.db, account, repository.group, held.inGroup)
   if (held.inRepository) await aMember(t.db, account, repository, held.inRepository)
 
-  function grantOf({ scope, reach }: Case) {
-    const resourceScope: ResourceScope = reach === 'all' || reach === 'public' ? reach : 'specified'
-    const chosen = { 'this one': [repository], 'another one': [other], all: [], public: [] }[reach]
+  function grantOf({ scope, limit }: Case) {
+    const resourceScope: ResourceScope = limit === 'all' || limit === 'public' ? limit : 'specified'
+    const chosen = { 'this one': [repository], 'another one': [other], all: [], public: [] }[limit]
     return { scopes: [scope], resourceScope, repositories: chosen }
   }
 
@@ -126,8 +128,8 @@ describe.each(roleSets)('an account that is %j', (held) => {
       // Tables that grow from nothing within a minute are planned as the empty ones that they were.
       await t.db.query('analyze')
       const [group = '', name = ''] = repository.path.split('/')
-      for (const [scope, reach] of scopes.flatMap((each) => reaches.map((one) => [each, one] as const))) {
-        const one: Case = { held, visibility, scope, reach }
+      for (const [scope, limit] of scopes.flatMap((each) => tokenLimits.map((one) => [each, one] as const))) {
+        const one: Case = { held, visibility, scope, limit }
         const tokens = await tokensFor(one)
         for (const token of tokens) {
           const access = await findAccess(t.db, { group, name, tokenHash: hashSecret(token) })
@@ -137,7 +139,7 @@ describe.each(roleSets)('an account that is %j', (held) => {
           }
         }
         // The endpoints judge by the access that was just read; with one kind of token, and then with the other.
-        const [token = ''] = reach === 'all' || reach === 'public' ? tokens : tokens.toReversed()
+        const [token = ''] = limit === 'all' || limit === 'public' ? tokens : tokens.toReversed()
         expect(await statusesFor(token, repository.path), JSON.stringify(one)).toEqual({
           pull: isAllowed(one, 'pull') ? 200 : isSeen(one) ? 403 : 404,
           push: isAllowed(one, 'push') ? 400 : isSeen(one) ? 403 : 404,
@@ -151,7 +153,7 @@ describe.each(['read', 'publish'] as const)('a deploy token to %s', (right) => {
   const own = { read: ['describe', 'pull'], publish: ['describe', 'pull', 'push'] }[right]
 
   it.each(visibilities)(
-    'may do with a %s repository of its group its right, and no more',
+    'may do with a %s repository of its group what its right allows, and nothing else',
     async (visibility) => {
       const repository = await aRepository(t.db, { visibility })
       const sister = await aRepository(t.db, { group: repository.group })
@@ -165,25 +167,25 @@ describe.each(['read', 'publish'] as const)('a deploy token to %s', (right) => {
         'another group': await aDeployToken(t.db, elsewhere.group, { right }),
       }
       const isPublic = visibility === 'public'
-      for (const [reach, token] of Object.entries(tokens)) {
-        const isOwn = reach === 'all' || reach === 'this one'
+      for (const [limit, token] of Object.entries(tokens)) {
+        const isOwn = limit === 'all' || limit === 'this one'
         // Everybody may pull from a public repository, and a token that is not limited may describe it.
         const allowed = isOwn
           ? own
           : isPublic
-            ? ['pull', ...(reach === 'another group' ? ['describe'] : [])]
+            ? ['pull', ...(limit === 'another group' ? ['describe'] : [])]
             : []
         const access = await findAccess(t.db, { group, name, tokenHash: hashSecret(token) })
         for (const act of Object.keys(rules) as Act[]) {
-          expect([reach, act, verdictOf(access, act) === 'allowed']).toEqual([
-            reach,
+          expect([limit, act, verdictOf(access, act) === 'allowed']).toEqual([
+            limit,
             act,
             allowed.includes(act),
           ])
         }
         const seen = isPublic || isOwn
-        expect([reach, await statusesFor(token, repository.path)]).toEqual([
-          reach,
+        expect([limit, await statusesFor(token, repository.path)]).toEqual([
+          limit,
           {
             pull: seen ? 200 : 404,
             push: allowed.includes('push') ? 400 : seen ? 403 : 404,

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
+import {
+  accountPrincipal,
+  listAccessibleRepositories,
+} from '../../src/repositories/accessible-repositories.ts'
 import { findGroup, insertGroup, listGroupsOf } from '../../src/repositories/groups.ts'
 import {
   listMembers,
@@ -8,7 +12,6 @@ import {
   setGroupMember,
   setRepositoryMember,
 } from '../../src/repositories/members.ts'
-import { listReachedRepositories, reachOf } from '../../src/repositories/reached.ts'
 import {
   deleteRepository,
   findRepositoryByPath,
@@ -71,13 +74,15 @@ describe('groups, repositories and their members (DESIGN §1)', () => {
     await insertRepository(t.db, { groupId: group.id, name: 'zoo', visibility: 'public' })
     await setRepositoryMember(t.db, php.id, member, 'guest')
     await setRepositoryMember(t.db, php.id, member, 'admin')
-    expect(await listReachedRepositories(t.db, reachOf(member), { after: null, limit: 10 })).toMatchObject([
-      { path: 'cleo/php', role: 'admin' },
-    ])
+    expect(
+      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+    ).toMatchObject([{ path: 'cleo/php', role: 'admin' }])
 
     await setGroupMember(t.db, group.id, member, 'developer')
     expect(await listGroupsOf(t.db, member)).toEqual([group])
-    expect(await listReachedRepositories(t.db, reachOf(member), { after: null, limit: 10 })).toMatchObject([
+    expect(
+      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+    ).toMatchObject([
       { path: 'cleo/php', role: 'admin' },
       { path: 'cleo/zoo', role: 'developer' },
     ])
@@ -90,7 +95,9 @@ describe('groups, repositories and their members (DESIGN §1)', () => {
     expect(await removeRepositoryMember(t.db, php.id, member)).toBe(false)
     expect(await removeGroupMember(t.db, group.id, member)).toBe('changed')
     expect(await removeGroupMember(t.db, group.id, member)).toBe('unchanged')
-    expect(await listReachedRepositories(t.db, reachOf(member), { after: null, limit: 10 })).toEqual([])
+    expect(
+      await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+    ).toEqual([])
   })
 })
 

@@ -113,7 +113,7 @@ describe('a group that requires a second factor', () => {
     const csrf_token = csrfTokenIn(await t.app.inject({ url, headers: { cookie: admin.cookie } }))
     const rule = (second_factor: string) =>
       post(t.app, `${url}/second-factor`, admin.cookie, { csrf_token, second_factor })
-    const reached = async () => {
+    const statuses = async () => {
       const headers = { authorization: `Bearer ${token}` }
       const urls = [`/${repository.path}/-/packages/packages.json`, `/api/repositories/${repository.path}`]
       const responses = await Promise.all(urls.map((one) => t.app.inject({ url: one, headers })))
@@ -125,36 +125,36 @@ describe('a group that requires a second factor', () => {
         ...lists.map(({ body }) => body.includes(group.name)),
       ]
     }
-    return { group, repository, admin, member, rule, reached, url }
+    return { group, repository, admin, member, rule, statuses, url }
   }
 
   it('gives a member without one no role, also by tokens, until there is one', async () => {
-    const { group, member, rule, reached, url, admin } = await aStrictGroup()
+    const { group, member, rule, statuses, url, admin } = await aStrictGroup()
     const cookie = await signIn(t.app, member)
-    expect(await reached()).toEqual([200, 200, true, true])
+    expect(await statuses()).toEqual([200, 200, true, true])
     expect((await rule('required')).headers.location).toBe(url)
-    expect(await reached()).toEqual([404, 404, false, false])
+    expect(await statuses()).toEqual([404, 404, false, false])
     const led = await t.app.inject({ url: '/', headers: { cookie } })
     const page = await t.app.inject({ url: String(led.headers.location), headers: { cookie } })
     expect(page.body).toContain(`${group.name} requires a second factor`)
 
     await enrol(t, member, cookie)
-    expect(await reached()).toEqual([200, 200, true, true])
+    expect(await statuses()).toEqual([200, 200, true, true])
     expect((await t.app.inject({ url: '/', headers: { cookie } })).statusCode).toBe(200)
     const shown = await t.app.inject({ url, headers: { cookie: admin.cookie } })
     expect(shown.body).toContain('Do not require it')
   })
 
   it('requires nothing any more when its admin says so', async () => {
-    const { rule, reached } = await aStrictGroup()
+    const { rule, statuses } = await aStrictGroup()
     await rule('required')
     await rule('optional')
-    expect(await reached()).toEqual([200, 200, true, true])
+    expect(await statuses()).toEqual([200, 200, true, true])
     expect((await rule('perhaps')).statusCode).toBe(400)
   })
 
   it('is made by an admin who has a factor', async () => {
-    const { group, url, reached } = await aStrictGroup()
+    const { group, url, statuses } = await aStrictGroup()
     const other = await anAccount(t.db)
     await aGroupMember(t.db, other, group, 'admin')
     const cookie = await signIn(t.app, other)
@@ -174,7 +174,7 @@ describe('a group that requires a second factor', () => {
       second_factor: 'required',
     })
     expect(denied.statusCode).toBe(403)
-    expect(await reached()).toEqual([200, 200, true, true])
+    expect(await statuses()).toEqual([200, 200, true, true])
     expect(cookiesOf(refused)).not.toContain('svc_session')
   })
 })

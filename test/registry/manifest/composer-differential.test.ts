@@ -26,12 +26,12 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
   it('normalises every version as Composer does', () => {
     const versions = sample(fc.oneof(versionLike, semvers)).filter((v) => !readsLongDates || !/\d{4}/.test(v))
     const results = askComposer(versions.map((version) => ['normalize', version]))
-    const ours = versions.map((version) => ({ version, normalized: normalizeVersion(version) }))
-    const theirs = versions.map((version, i) => ({
+    const actual = versions.map((version) => ({ version, normalized: normalizeVersion(version) }))
+    const expected = versions.map((version, i) => ({
       version,
       normalized: !isPlainText(version) ? null : results[i],
     }))
-    expect(ours).toEqual(theirs)
+    expect(actual).toEqual(expected)
     expect(results.filter((result) => result !== null).length).toBeGreaterThan(versions.length / 5)
     expect(results.filter((result) => result === null).length).toBeGreaterThan(versions.length / 5)
   })
@@ -66,8 +66,8 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
     const names = sample(fc.array(part, { minLength: 1, maxLength: 6 }).map((parts) => parts.join('')))
     const results = askComposer(names.map((name) => ['misnames', name]))
     // Of the platform, upper case and all: Composer asks for nothing else but lower case.
-    const ours = names.map((name) => [name, isPackageName(name) || isPlatformName(name.toLowerCase())])
-    expect(ours).toEqual(names.map((name, i) => [name, results[i] === null]))
+    const actual = names.map((name) => [name, isPackageName(name) || isPlatformName(name.toLowerCase())])
+    expect(actual).toEqual(names.map((name, i) => [name, results[i] === null]))
   })
 
   it('orders versions as PHP does', () => {
@@ -85,15 +85,15 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
   it('accepts the constraints that Composer accepts, and no others', () => {
     const constraints = sample(constraintLike)
     const results = askComposer(constraints.map((constraint) => ['accepts', constraint]))
-    const ours = constraints.map((constraint) => ({ constraint, accepted: isConstraint(constraint) }))
-    const theirs = constraints.map((constraint, i) => ({
+    const actual = constraints.map((constraint) => ({ constraint, accepted: isConstraint(constraint) }))
+    const expected = constraints.map((constraint, i) => ({
       constraint,
       accepted:
         results[i] === true &&
         isPlainText(constraint) &&
         !(readsLongDates && /\d{4}/.test(constraint) && !isConstraint(constraint)),
     }))
-    expect(ours).toEqual(theirs)
+    expect(actual).toEqual(expected)
     expect(results.filter((result) => result !== null).length).toBeGreaterThan(constraints.length / 8)
     expect(results.filter((result) => result === null).length).toBeGreaterThan(constraints.length / 8)
   })

@@ -105,9 +105,9 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
   }, 120_000)
 
   it('is for those who may pull', async () => {
-    const mine = await aPublisher(t)
+    const publisher = await aPublisher(t)
     const others = await aPublisher(t)
     const headers = { authorization: others.authorization }
-    expect((await mine.ask('metadata/changes.json?since=0', { headers })).statusCode).toBe(404)
+    expect((await publisher.ask('metadata/changes.json?since=0', { headers })).statusCode).toBe(404)
   })
 })

@@ -264,10 +264,10 @@ describe('who may pull (DESIGN §7)', () => {
   })
 
   it('responds in the same way for what a token may not see and for what does not exist', async () => {
-    const mine = await aPublisher(t)
+    const publisher = await aPublisher(t)
     const others = await aPublisher(t)
-    const hidden = await others.ask('packages.json', { headers: { authorization: mine.authorization } })
-    const headers = { authorization: mine.authorization }
+    const hidden = await others.ask('packages.json', { headers: { authorization: publisher.authorization } })
+    const headers = { authorization: publisher.authorization }
     const nowhere = await t.app.inject({ url: '/nogroup/norepo/-/packages/packages.json', headers })
     expect([hidden.statusCode, hidden.json().errcode]).toEqual([404, 5])
     expect(nowhere.body).toBe(hidden.body)

@@ -111,9 +111,9 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
   })
 
   it('refuses a token that may not see the repository as not authorized, and hides the repository (SPEC 7)', async () => {
-    const mine = await aPublisher(t)
+    const publisher = await aPublisher(t)
     const others = await aPublisher(t)
-    const { authorization } = mine
+    const { authorization } = publisher
     const response = await others.push('1.0.0', { headers: { authorization } })
     expect(response.statusCode).toBe(404)
     expect(response.body).toMatch(notAuthorized)

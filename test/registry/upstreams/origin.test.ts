@@ -126,12 +126,12 @@ describe('a vendor of our own', () => {
   })
 
   it('is nobody else’s: another group’s claim does not count', async () => {
-    const mine = await aMirror()
-    const theirs = await aMirror()
-    await mine.claim('shared')
+    const owner = await aMirror()
+    const another = await aMirror()
+    await owner.claim('shared')
     upstream.offer('shared/lib', ['1.0.0'])
-    expect(await mine.versions('shared/lib')).toBe(404)
-    expect(await theirs.versions('shared/lib')).toEqual(['1.0.0'])
+    expect(await owner.versions('shared/lib')).toBe(404)
+    expect(await another.versions('shared/lib')).toEqual(['1.0.0'])
   })
 
   it('that an upstream serves is not published into before it is claimed', async () => {

@@ -127,9 +127,9 @@ describe('satisfies', () => {
     const pairs = versions.flatMap((version) =>
       constraints.map((constraint) => [normalizeVersion(version) ?? '', constraint] as const),
     )
-    const theirs = askComposer(pairs.map(([version, constraint]) => ['satisfies', version, constraint]))
+    const expected = askComposer(pairs.map(([version, constraint]) => ['satisfies', version, constraint]))
     const different = pairs.filter(
-      ([version, constraint], i) => satisfies(version, constraint) !== (theirs[i] ?? false),
+      ([version, constraint], i) => satisfies(version, constraint) !== (expected[i] ?? false),
     )
     expect(different).toEqual([])
   })

@@ -10,7 +10,7 @@ import type { Repository } from './repositories.ts'
  */
 
 /** The account or deploy token whose repositories are listed, and the limits of the token (DESIGN §1). */
-export interface Reach extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
+export interface Principal extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds'> {
   /** Null for a visitor who is not signed in, and for a deploy token. */
   accountId: string | null
   /** The group of a deploy token, and its role in the group's repositories. Null for everybody else. */
@@ -18,26 +18,26 @@ export interface Reach extends Pick<TokenGrant, 'resourceScope' | 'repositoryIds
 }
 
 /** Returns the repositories that a signed-in account may use without a token. */
-export function reachOf(accountId: string | null): Reach {
+export function accountPrincipal(accountId: string | null): Principal {
   return { accountId, resourceScope: 'all', repositoryIds: [], deploy: null }
 }
 
 /** A repository and the account's role on it. */
-export interface ReachedRepository extends Repository {
+export interface AccessibleRepository extends Repository {
   /** Null for a public repository if the account is not a member. */
   role: Role | null
   createdAt: Date
 }
 
 /** A group and the account's role on it. */
-export interface ReachedGroup {
+export interface AccessibleGroup {
   name: string
   /** Null if the account is a member of a repository in the group, but not of the group. */
   role: Role | null
   createdAt: Date
 }
 
-const reachValues = ({ accountId, resourceScope, repositoryIds, deploy }: Reach) => [
+const principalValues = ({ accountId, resourceScope, repositoryIds, deploy }: Principal) => [
   accountId,
   resourceScope,
   repositoryIds,
@@ -57,12 +57,12 @@ const memberIds = `(select repository_id from repository_member where account_id
                     select r.id from counted_group_member m join repository r on r.group_id = m.group_id
                      where m.account_id = $1)`
 /** The ids of the repositories on which the account or the deploy token has a role. */
-const reachedIds = `(select id from repository where group_id = $4::bigint union select * from ${memberIds} as own)`
+const idsWithRole = `(select id from repository where group_id = $4::bigint union select * from ${memberIds} as own)`
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
-const tokenReaches = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
+const isInResourceScope = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
   or ($2 = 'specified' and r.id = any($3::bigint[])))`
 /** Whether the account or deploy token reaches the repository `r`. For lists that do not start from memberships. */
-const isReached = `(${tokenReaches}
+const isAccessible = `(${isInResourceScope}
   and ((r.group_id = $4::bigint and $5::member_role is not null)
        or exists (select from repository_member where repository_id = r.id and account_id = $1)
        or exists (select from counted_group_member where group_id = r.group_id and account_id = $1) or ${isSiteAdmin}))`
@@ -75,29 +75,29 @@ const repositoryColumns =
  * a text in the path or description. A site administrator's list is read in its order, and a member's list through the
  * memberships. So neither statement reads all repositories.
  */
-export async function listReachedRepositories(
+export async function listAccessibleRepositories(
   db: Queryable,
-  reach: Reach,
+  principal: Principal,
   { after, limit, search = '' }: ListPart & { search?: string },
-): Promise<(ReachedRepository & { role: Role })[]> {
+): Promise<(AccessibleRepository & { role: Role })[]> {
   const [group = '', name = ''] = (after ?? '').split('/')
-  const part = `${tokenReaches} and g.name >= $6 and (g.name > $6 or r.name > $7)
+  const part = `${isInResourceScope} and g.name >= $6 and (g.name > $6 or r.name > $7)
        and ($8 = '' or strpos(lower(g.name || '/' || r.name || ' ' || r.description), lower($8)) > 0)
      order by g.name, r.name limit $9`
-  const { rows } = await db.query<ReachedRepository & { role: Role }>(
+  const { rows } = await db.query<AccessibleRepository & { role: Role }>(
     `with part as (
        (select ${repositoryColumns} from repository r join repository_group g on g.id = r.group_id
          where ${isSiteAdmin} and ${part})
        union all
        (select ${repositoryColumns}
-          from ${reachedIds} as member (id) join repository r using (id) join repository_group g on g.id = r.group_id
+          from ${idsWithRole} as member (id) join repository r using (id) join repository_group g on g.id = r.group_id
          where not ${isSiteAdmin} and ${part})
      )
      select id, group_name || '/' || name as path, visibility, description, created_at as "createdAt",
             ${roleOn('id', 'group_id')} as role
        from part
       order by group_name, name`,
-    [...reachValues(reach), group, name, search, limit],
+    [...principalValues(principal), group, name, search, limit],
   )
   return rows
 }
@@ -107,8 +107,8 @@ export async function listNamedRepositories(
   db: Queryable,
   accountId: string,
   paths: readonly string[],
-): Promise<(ReachedRepository & { role: Role })[]> {
-  const { rows } = await db.query<ReachedRepository & { role: Role }>(
+): Promise<(AccessibleRepository & { role: Role })[]> {
+  const { rows } = await db.query<AccessibleRepository & { role: Role }>(
     `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
             role_of($1, r.id) as role
        from (select distinct unnest($2::text[]) as path) as wanted
@@ -124,17 +124,17 @@ export async function listNamedRepositories(
 /** Lists the repositories of a group that the token may see, by name. Public repositories are included. */
 export async function listRepositoriesOfGroup(
   db: Queryable,
-  reach: Reach,
+  principal: Principal,
   groupName: string,
   { after, limit }: ListPart,
-): Promise<ReachedRepository[]> {
-  const { rows } = await db.query<ReachedRepository>(
+): Promise<AccessibleRepository[]> {
+  const { rows } = await db.query<AccessibleRepository>(
     `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
             ${roleOn('r.id', 'r.group_id')} as role
        from repository_group g join repository r on r.group_id = g.id
-      where g.name = $6 and (r.visibility = 'public' or ${isReached}) and r.name > $7
+      where g.name = $6 and (r.visibility = 'public' or ${isAccessible}) and r.name > $7
       order by r.name limit $8`,
-    [...reachValues(reach), groupName, after ?? '', limit],
+    [...principalValues(principal), groupName, after ?? '', limit],
   )
   return rows
 }
@@ -143,23 +143,23 @@ const groupColumns = `g.name, g.created_at as "createdAt",
   coalesce((select role from counted_group_member where group_id = g.id and account_id = $1),
            case when g.id = $4::bigint then $5::member_role end) as role`
 /** A token with the resource scope `all` sees every group of the account, even one without repositories. */
-const isGroupReached = `(
+const isGroupAccessible = `(
   ($2::resource_scope = 'all'
    and (${isSiteAdmin} or g.id = $4::bigint
         or exists (select from counted_group_member where group_id = g.id and account_id = $1)))
-  or exists (select from repository r where r.group_id = g.id and ${isReached}))`
+  or exists (select from repository r where r.group_id = g.id and ${isAccessible}))`
 
 /**
  * Lists the groups that the account is a member of, and the groups with a repository that the token may access, by
  * name.
  */
-export async function listReachedGroups(
+export async function listAccessibleGroups(
   db: Queryable,
-  reach: Reach,
+  principal: Principal,
   { after, limit }: ListPart,
-): Promise<ReachedGroup[]> {
-  const part = `${isGroupReached} and g.name > $6 order by g.name limit $7`
-  const { rows } = await db.query<ReachedGroup>(
+): Promise<AccessibleGroup[]> {
+  const part = `${isGroupAccessible} and g.name > $6 order by g.name limit $7`
+  const { rows } = await db.query<AccessibleGroup>(
     `with part as (
        (select g.id, g.name, g.created_at from repository_group g where ${isSiteAdmin} and ${part})
        union all
@@ -174,18 +174,22 @@ export async function listReachedGroups(
            and ${part})
      )
      select ${groupColumns} from part g order by g.name`,
-    [...reachValues(reach), after ?? '', limit],
+    [...principalValues(principal), after ?? '', limit],
   )
   return rows
 }
 
 /** Returns whether the token may see that a group of this name exists. */
-export async function isGroupSeen(db: Queryable, reach: Reach, groupName: string): Promise<boolean> {
+export async function isGroupVisible(
+  db: Queryable,
+  principal: Principal,
+  groupName: string,
+): Promise<boolean> {
   const { rowCount } = await db.query(
     `select from repository_group g
-      where g.name = $6 and (${isGroupReached}
+      where g.name = $6 and (${isGroupAccessible}
         or exists (select from repository r where r.group_id = g.id and r.visibility = 'public'))`,
-    [...reachValues(reach), groupName],
+    [...principalValues(principal), groupName],
   )
   return rowCount === 1
 }
@@ -199,8 +203,8 @@ export async function searchRepositories(
   accountId: string | null,
   search: string,
   limit: number,
-): Promise<ReachedRepository[]> {
-  const { rows } = await db.query<ReachedRepository>(
+): Promise<AccessibleRepository[]> {
+  const { rows } = await db.query<AccessibleRepository>(
     `select r.id, g.name || '/' || r.name as path, r.visibility, r.description, r.created_at as "createdAt",
             role_of($1, r.id) as role
        from repository r join repository_group g on g.id = r.group_id

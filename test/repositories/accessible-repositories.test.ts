@@ -15,14 +15,14 @@ import {
   insertAuthorizationRequest,
 } from '../../src/oauth/authorization-requests.ts'
 import {
-  isGroupSeen,
+  accountPrincipal,
+  isGroupVisible,
+  listAccessibleGroups,
+  listAccessibleRepositories,
   listNamedRepositories,
-  listReachedGroups,
-  listReachedRepositories,
   listRepositoriesOfGroup,
-  type Reach,
-  reachOf,
-} from '../../src/repositories/reached.ts'
+  type Principal,
+} from '../../src/repositories/accessible-repositories.ts'
 import { findVisibleRepository } from '../../src/repositories/repositories.ts'
 import { readPicker } from '../../src/repositories/repository-choices.ts'
 import {
@@ -68,7 +68,7 @@ function roleOf({ groupRole, repositoryRole, isAdmin }: Case): Role | null {
 describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
   let account: AccountActor
   let repository: Awaited<ReturnType<typeof aRepository>>
-  let reaches: [string, Reach][]
+  let principals: [string, Principal][]
   const role = roleOf(one)
 
   beforeAll(async () => {
@@ -77,51 +77,54 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     account = await anAccount(t.db, { isAdmin: one.isAdmin })
     if (one.groupRole) await aGroupMember(t.db, account, repository.group, one.groupRole)
     if (one.repositoryRole) await aMember(t.db, account, repository, one.repositoryRole)
-    const reach = (resourceScope: ResourceScope, ids: string[] = []): Reach => ({
+    const principal = (resourceScope: ResourceScope, ids: string[] = []): Principal => ({
       accountId: account.id,
       resourceScope,
       repositoryIds: ids,
       deploy: null,
     })
-    reaches = [
-      ['all', reach('all')],
-      ['public', reach('public')],
-      ['all, with an id left over', reach('all', [other.id])],
-      ['this one', reach('specified', [repository.id])],
-      ['this one and another', reach('specified', [other.id, repository.id])],
-      ['another one', reach('specified', [other.id])],
-      ['none', reach('specified')],
+    principals = [
+      ['all', principal('all')],
+      ['public', principal('public')],
+      ['all, with an id left over', principal('all', [other.id])],
+      ['this one', principal('specified', [repository.id])],
+      ['this one and another', principal('specified', [other.id, repository.id])],
+      ['another one', principal('specified', [other.id])],
+      ['none', principal('specified')],
     ]
   })
 
   it('says what judge() says, for every resource scope', async () => {
-    const standing = { id: repository.id, visibility: one.visibility, role }
+    const held = { id: repository.id, visibility: one.visibility, role }
     const group = repository.group.name
-    for (const [what, reach] of reaches) {
-      const token = { scopes: ['repo-basic-info:r'], ...reach }
-      const verdict = judge(token, standing, 'describe')
+    for (const [what, principal] of principals) {
+      const token = { scopes: ['repo-basic-info:r'], ...principal }
+      const verdict = judge(token, held, 'describe')
       const isListed = role !== null && verdict === 'allowed'
       const hasThis = (found: { path: string; role: Role | null }[]) =>
         found.filter(({ path }) => path === repository.path).map((each) => each.role)
 
       const name = repository.path.split('/')[1] ?? ''
-      const listed = await listReachedRepositories(t.db, reach, { ...all, search: name })
+      const listed = await listAccessibleRepositories(t.db, principal, { ...all, search: name })
       expect([what, hasThis(listed)]).toEqual([what, isListed ? [role] : []])
-      const ofGroup = await listRepositoriesOfGroup(t.db, reach, group, all)
+      const ofGroup = await listRepositoriesOfGroup(t.db, principal, group, all)
       expect([what, hasThis(ofGroup)]).toEqual([what, verdict === 'hidden' ? [] : [role]])
 
       const isMember = one.groupRole !== null || one.isAdmin
-      const isGroupListed = isListed || (reach.resourceScope === 'all' && isMember)
-      const groups = await listReachedGroups(t.db, reach, { after: `${group.slice(0, -1)}`, limit: 1000 })
+      const isGroupListed = isListed || (principal.resourceScope === 'all' && isMember)
+      const groups = await listAccessibleGroups(t.db, principal, {
+        after: `${group.slice(0, -1)}`,
+        limit: 1000,
+      })
       expect([what, groups.some((each) => each.name === group)]).toEqual([what, isGroupListed])
-      const isSeen = await isGroupSeen(t.db, reach, group)
+      const isSeen = await isGroupVisible(t.db, principal, group)
       expect([what, isSeen]).toEqual([what, isGroupListed || one.visibility === 'public'])
     }
   })
 
   it('says what judge() says to a signed-in account', async () => {
     const [group = '', name = ''] = repository.path.split('/')
-    const session = { scopes: allScopes, ...reachOf(account.id) }
+    const session = { scopes: allScopes, ...accountPrincipal(account.id) }
     const isVisible =
       judge(session, { id: repository.id, visibility: one.visibility, role }, 'describe') !== 'hidden'
     const visible = await findVisibleRepository(t.db, { group, name }, account.id)
@@ -152,7 +155,7 @@ describe.each(visibilities)(
       const repository = await aRepository(t.db, { visibility })
       const sister = await aRepository(t.db, { group: repository.group })
       const elsewhere = await aRepository(t.db, { visibility })
-      const reach = (own: { id: string }, ids: string[] | 'all'): Reach => ({
+      const principal = (own: { id: string }, ids: string[] | 'all'): Principal => ({
         accountId: null,
         resourceScope: ids === 'all' ? 'all' : 'specified',
         repositoryIds: ids === 'all' ? [] : ids,
@@ -160,28 +163,28 @@ describe.each(visibilities)(
       })
       const { group } = repository
       const name = repository.path.split('/')[1] ?? ''
-      const reaches: [string, Reach, Role | null][] = [
-        ['the group', reach(group, 'all'), role],
-        ['this one', reach(group, [repository.id]), role],
-        ['another one of the group', reach(group, [sister.id]), role],
-        ['none', reach(group, []), role],
-        ['another group', reach(elsewhere.group, 'all'), null],
-        ['this one, by another group', reach(elsewhere.group, [repository.id]), null],
+      const principals: [string, Principal, Role | null][] = [
+        ['the group', principal(group, 'all'), role],
+        ['this one', principal(group, [repository.id]), role],
+        ['another one of the group', principal(group, [sister.id]), role],
+        ['none', principal(group, []), role],
+        ['another group', principal(elsewhere.group, 'all'), null],
+        ['this one, by another group', principal(elsewhere.group, [repository.id]), null],
       ]
-      for (const [what, own, held] of reaches) {
+      for (const [what, own, held] of principals) {
         const token = { scopes: ['repo-basic-info:r'], ...own }
         const verdict = judge(token, { id: repository.id, visibility, role: held }, 'describe')
         const isListed = held !== null && verdict === 'allowed'
         const rolesOf = (found: { path: string; role: Role | null }[]) =>
           found.filter(({ path }) => path === repository.path).map((each) => each.role)
-        const listed = await listReachedRepositories(t.db, own, { ...all, search: name })
+        const listed = await listAccessibleRepositories(t.db, own, { ...all, search: name })
         expect([what, rolesOf(listed)]).toEqual([what, isListed ? [held] : []])
         const ofGroup = await listRepositoriesOfGroup(t.db, own, group.name, all)
         expect([what, rolesOf(ofGroup)]).toEqual([what, verdict === 'hidden' ? [] : [held]])
-        const groups = await listReachedGroups(t.db, own, { after: group.name.slice(0, -1), limit: 1000 })
+        const groups = await listAccessibleGroups(t.db, own, { after: group.name.slice(0, -1), limit: 1000 })
         const isGroupListed = what !== 'none' && held !== null
         expect([what, groups.some((each) => each.name === group.name)]).toEqual([what, isGroupListed])
-        const isSeen = await isGroupSeen(t.db, own, group.name)
+        const isSeen = await isGroupVisible(t.db, own, group.name)
         expect([what, isSeen]).toEqual([what, isGroupListed || visibility === 'public'])
       }
     })
@@ -256,7 +259,7 @@ describe('lists of repositories and groups', () => {
     }
     const paths: string[] = []
     for (let after: string | null = null; ; ) {
-      const part = await listReachedRepositories(t.db, reachOf(account.id), { after, limit: 4 })
+      const part = await listAccessibleRepositories(t.db, accountPrincipal(account.id), { after, limit: 4 })
       paths.push(...part.map(({ path }) => path))
       if (part.length < 4) break
       after = paths.at(-1) ?? null
@@ -267,9 +270,9 @@ describe('lists of repositories and groups', () => {
       [isAdmin, groups.map(({ id }) => id)],
     )
     expect(paths).toEqual(rows.map(({ path }) => path))
-    const names = (await listReachedGroups(t.db, reachOf(account.id), { after: null, limit: 1000 })).map(
-      ({ name }) => name,
-    )
+    const names = (
+      await listAccessibleGroups(t.db, accountPrincipal(account.id), { after: null, limit: 1000 })
+    ).map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining(groups.map(({ name }) => name)))
     expect(new Set(names).size).toBe(names.length)
   })
