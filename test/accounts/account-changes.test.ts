@@ -233,13 +233,10 @@ describe('the data and the deletion of an account at /settings/account', () => {
     expect((await send('/settings/account/delete', { ...form, current_password: 'wrong' })).statusCode).toBe(
       403,
     )
-    const group = await aGroup(t.db, 'only-handedOver')
+    const group = await aGroup(t.db, 'only-mine')
     await aGroupMember(t.db, account, group, 'admin')
     const refused = await send('/settings/account/delete', form)
-    expect([refused.statusCode, refused.body.includes('the only admin of only-handedOver')]).toEqual([
-      409,
-      true,
-    ])
+    expect([refused.statusCode, refused.body.includes('the only admin of only-mine')]).toEqual([409, true])
     await aGroupMember(t.db, await anAccount(t.db), group, 'admin')
     expect((await send('/settings/account/delete', form)).statusCode).toBe(303)
     expect(await findAccountDetails(t.db, account.username)).toBeNull()
