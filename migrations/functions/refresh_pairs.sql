@@ -17,8 +17,7 @@ create or replace function refresh_pairs(
 returns table (call_number integer, outcome text, scope text, expires_in integer, sealed_pair bytea,
                authorization_id bigint)
 language plpgsql
--- Use one plan with indexes for all calls. A plan for each length of the arrays takes longer than the calls. A plan
--- that was made for small tables would stay when the tables grow.
+-- One plan with indexes for all calls: redeem_codes says why.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$

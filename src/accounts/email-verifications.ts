@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { sweepOf } from '../database/sweep.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import type { MailKind } from '../mail/mail-queue.ts'
 import { personOf, siteOf } from './mail-words.ts'
@@ -76,15 +77,7 @@ export function verificationUrl({ baseUrl }: { baseUrl: string }, token: string)
 }
 
 /** Deletes at most `limit` expired links. Returns how many it deleted. */
-export async function deleteExpiredVerifications(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from email_verification
-      where account_id in (select account_id from email_verification where expires_at < now() limit $1
-                              for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredVerifications = sweepOf('email_verification', 'account_id')
 
 /** Queues the mail that verifies an account's email. */
 export const verificationMail: MailKind<{ accountId: string }> = {

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { sweepOf } from '../database/sweep.ts'
 import type { Role } from '../domain/permissions.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import type { ListPart } from '../repositories/list-part.ts'
@@ -170,13 +171,8 @@ export async function lockInvitation(tx: pg.PoolClient, token: string): Promise<
 }
 
 /** Deletes at most `limit` expired sign-ups, and other invitations a month after they expired. Returns how many. */
-export async function deleteExpiredInvitations(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from invitation
-      where id in (select id from invitation
-                    where expires_at < now() - case when made_by = 'sign-up' then interval '0' else interval '30 days' end
-                    limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredInvitations = sweepOf(
+  'invitation',
+  'id',
+  `expires_at < now() - case when made_by = 'sign-up' then interval '0' else interval '30 days' end`,
+)

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { sweepOf } from '../database/sweep.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { setPasswordHash } from './accounts.ts'
 import { hashPassword } from './passwords.ts'
@@ -91,12 +92,4 @@ export async function spendResetToken(
 }
 
 /** Deletes at most `limit` expired links. Returns how many it deleted. */
-export async function deleteExpiredResets(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from password_reset
-      where account_id in (select account_id from password_reset where expires_at < now() limit $1
-                              for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredResets = sweepOf('password_reset', 'account_id')

@@ -1,5 +1,6 @@
 import type { FactorRule } from '../config.ts'
 import type { Queryable } from '../database/database.ts'
+import { sweepOf } from '../database/sweep.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import { csrfTokenOf } from '../http/csrf.ts'
 import type { ListPart } from '../repositories/list-part.ts'
@@ -110,14 +111,7 @@ export async function deleteSessions(db: Queryable, accountId: string): Promise<
 }
 
 /** Deletes at most `limit` expired sessions. Returns how many it deleted. */
-export async function deleteExpiredSessions(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from session
-      where id_hash in (select id_hash from session where expires_at < now() limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredSessions = sweepOf('session', 'id_hash')
 
 /** A session, for its owner or an administrator. */
 export interface ListedSession {

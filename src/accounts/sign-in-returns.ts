@@ -1,4 +1,5 @@
 import type { Queryable } from '../database/database.ts'
+import { surplusOf, sweepOf } from '../database/sweep.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 
 /** How long a sign-in page may stay open and still return to the original page. */
@@ -43,25 +44,13 @@ async function insertReturn(db: Queryable, network: string, path: string): Promi
   if (path === '/' || !ownPath.test(path)) return null
   const id = makeOpaqueId()
   await db.query(
-    `with surplus as (
-       delete from sign_in_return
-        where id_hash in (select id_hash from sign_in_return
-                           where network = $3 order by expires_at desc offset $4
-                             for update skip locked)
-     )
+    `with ${surplusOf('sign_in_return', 'id_hash', '$3', maxReturnsPerNetwork - 1)}
      insert into sign_in_return (id_hash, path, network, expires_at)
-     values ($1, $2, $3, now() + make_interval(secs => $5))`,
-    [hashSecret(id), path, network, maxReturnsPerNetwork - 1, lifetimeSeconds],
+     values ($1, $2, $3, now() + make_interval(secs => $4))`,
+    [hashSecret(id), path, network, lifetimeSeconds],
   )
   return id
 }
 
 /** Deletes at most `limit` expired paths. Returns how many it deleted. */
-export async function deleteExpiredReturns(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from sign_in_return
-      where id_hash in (select id_hash from sign_in_return where expires_at < now() limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredReturns = sweepOf('sign_in_return', 'id_hash')

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import ipaddr from 'ipaddr.js'
 import type { Queryable } from '../database/database.ts'
+import { sweepOf } from '../database/sweep.ts'
 
 /**
  * The maximum attempts of a subject in a window. The window starts with the first attempt. After it, the count
@@ -69,11 +70,4 @@ function keyOf({ subject }: AttemptLimit): Buffer {
 }
 
 /** Deletes at most `limit` counts whose window has ended. Returns how many it deleted. */
-export async function deleteExpiredAttempts(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from auth_failure
-      where key_hash in (select key_hash from auth_failure where window_ends_at < now() limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredAttempts = sweepOf('auth_failure', 'key_hash', 'window_ends_at < now()')

@@ -1,4 +1,5 @@
 import type { Queryable } from '../database/database.ts'
+import { sweepOf } from '../database/sweep.ts'
 
 /** How long a process keeps a job without extending its lease. */
 export const leaseSeconds = 30
@@ -178,12 +179,4 @@ export async function countJobs(db: Queryable): Promise<JobCount[]> {
 }
 
 /** Deletes jobs whose last attempt failed long ago. Returns how many. */
-export async function deleteExpiredJobs(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from job where id in (
-       select id from job where failed_at < now() - $1 * interval '1 day' order by failed_at limit $2
-          for update skip locked)`,
-    [keepFailedDays, limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredJobs = sweepOf('job', 'id', `failed_at < now() - interval '${keepFailedDays} days'`)

@@ -1,4 +1,5 @@
 import type { Queryable } from '../database/database.ts'
+import { sweepOf } from '../database/sweep.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
@@ -129,14 +130,11 @@ export async function denyAuthorizationRequest(
 }
 
 /** Deletes at most `limit` requests that expired more than a day ago. Returns how many it deleted. */
-export async function deleteExpiredRequests(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from authorization_request
-      where id_hash in (select id_hash from authorization_request where expires_at < now() - interval '1 day' limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredRequests = sweepOf(
+  'authorization_request',
+  'id_hash',
+  `expires_at < now() - interval '1 day'`,
+)
 
 /** A request that an earlier grant may cover. */
 export interface RepeatedRequest {

@@ -61,7 +61,7 @@ const idsWithRole = `(select id from repository where group_id = $4::bigint unio
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
 const isInResourceScope = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
   or ($2 = 'specified' and r.id = any($3::bigint[])))`
-/** Whether the account or deploy token reaches the repository `r`. For lists that do not start from memberships. */
+/** Whether the account or deploy token may access the repository `r`. For lists that do not start from memberships. */
 const isAccessible = `(${isInResourceScope}
   and ((r.group_id = $4::bigint and $5::member_role is not null)
        or exists (select from repository_member where repository_id = r.id and account_id = $1)

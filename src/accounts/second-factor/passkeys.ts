@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import { surplusOf, sweepOf } from '../../database/sweep.ts'
 import { hashSecret } from '../../domain/secrets.ts'
 
 /** How many passkeys an account may have. */
@@ -120,23 +121,10 @@ export async function insertChallenge(
   network: string,
 ): Promise<void> {
   await db.query(
-    `with surplus as (
-       delete from passkey_challenge
-        where challenge_hash in (select challenge_hash from passkey_challenge
-                                  where network = $5 order by expires_at desc offset $6
-                                    for update skip locked)
-     )
+    `with ${surplusOf('passkey_challenge', 'challenge_hash', '$5', maxChallengesPerNetwork - 1)}
      insert into passkey_challenge (challenge_hash, browser_hash, account_id, purpose, network, expires_at)
-     values ($1, $2, $3, $4, $5, now() + make_interval(secs => $7))`,
-    [
-      hashSecret(challenge),
-      hashSecret(browser),
-      accountId,
-      purpose,
-      network,
-      maxChallengesPerNetwork - 1,
-      challengeSeconds,
-    ],
+     values ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))`,
+    [hashSecret(challenge), hashSecret(browser), accountId, purpose, network, challengeSeconds],
   )
 }
 
@@ -156,12 +144,4 @@ export async function spendChallenge(
 }
 
 /** Deletes at most `limit` expired challenges. Returns how many it deleted. */
-export async function deleteExpiredChallenges(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from passkey_challenge
-      where challenge_hash in (select challenge_hash from passkey_challenge
-                                where expires_at < now() limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredChallenges = sweepOf('passkey_challenge', 'challenge_hash')

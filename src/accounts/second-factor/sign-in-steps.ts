@@ -1,4 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
+import { sweepOf } from '../../database/sweep.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import type { Credentials } from '../accounts.ts'
 
@@ -50,11 +51,4 @@ export async function deleteSignInStep(db: Queryable, id: string): Promise<boole
 }
 
 /** Deletes at most `limit` expired steps. Returns how many it deleted. */
-export async function deleteExpiredSteps(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from sign_in_step
-      where id_hash in (select id_hash from sign_in_step where expires_at < now() limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredSteps = sweepOf('sign_in_step', 'id_hash')

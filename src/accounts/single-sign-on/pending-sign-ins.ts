@@ -1,4 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
+import { surplusOf, sweepOf } from '../../database/sweep.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import type { ProvenPerson } from './person.ts'
 import type { SignInSecrets } from './providers.ts'
@@ -28,16 +29,11 @@ export async function insertSignIn(
 ): Promise<SignInSecrets> {
   const secrets = { state: makeOpaqueId(), nonce: makeOpaqueId(), codeVerifier: makeOpaqueId() }
   await db.query(
-    `with surplus as (
-       delete from provider_sign_in
-        where state_hash in (select state_hash from provider_sign_in
-                              where network = $8 order by expires_at desc offset $9
-                                for update skip locked)
-     )
+    `with ${surplusOf('provider_sign_in', 'state_hash', '$8', maxSignInsPerNetwork - 1)}
      insert into provider_sign_in
             (state_hash, browser_hash, provider, nonce, code_verifier, return_id, account_id, network, expires_at,
              is_confirmation)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $10), $11)`,
+     values ($1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9), $10)`,
     [
       hashSecret(secrets.state),
       hashSecret(browser),
@@ -47,7 +43,6 @@ export async function insertSignIn(
       returnId,
       accountId,
       network,
-      maxSignInsPerNetwork - 1,
       signInLifetimeSeconds,
       isConfirmation,
     ],
@@ -123,23 +118,7 @@ export async function deleteProof(db: Queryable, id: string): Promise<boolean> {
 }
 
 /** Deletes at most `limit` expired sign-ins. Returns how many it deleted. */
-export async function deleteExpiredSignIns(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from provider_sign_in
-      where state_hash in (select state_hash from provider_sign_in where expires_at < now() limit $1
-                              for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredSignIns = sweepOf('provider_sign_in', 'state_hash')
 
 /** Deletes at most `limit` expired proofs. Returns how many it deleted. */
-export async function deleteExpiredProof(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from proven_identity
-      where id_hash in (select id_hash from proven_identity where expires_at < now() limit $1
-                           for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredProof = sweepOf('proven_identity', 'id_hash')

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import { sweepOf } from '../../database/sweep.ts'
 
 /** An archive that was uploaded in the browser and is not published yet. */
 export interface BrowserUpload {
@@ -104,11 +105,4 @@ export async function deleteUpload(db: Queryable, id: string): Promise<void> {
 }
 
 /** Deletes expired uploads, and returns how many. A garbage collection removes their files. */
-export async function deleteExpiredUploads(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from browser_upload where id in (
-       select id from browser_upload where expires_at < now() order by expires_at limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredUploads = sweepOf('browser_upload', 'id')

@@ -118,11 +118,12 @@ export interface RegistryEvent {
   details: Record<string, unknown>
 }
 
-const tokenColumns = `e.token_kind as "tokenKind", e.token_id as "tokenId",
-            (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
-
-/** SQL for the username of an event `e` with the account `u`. An event stays when its account is deleted. */
-const authorName = `case when u.id is null and e.account_id is not null then 'deleted account' else u.username end`
+/** SQL for the columns of an event `e` with the account `u`. An event stays when its account is deleted. */
+const eventColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
+            case when u.id is null and e.account_id is not null then 'deleted account' else u.username end as username,
+            e.token_kind as "tokenKind", e.token_id as "tokenId",
+            (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName",
+            host(e.address) as address, e.details`
 
 /**
  * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
@@ -135,9 +136,7 @@ export async function listEvents(
 ): Promise<RegistryEvent[]> {
   const before = /^\d{1,18}$/.test(after ?? '') ? after : null
   const { rows } = await db.query<RegistryEvent>(
-    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
-            ${authorName} as username,
-            ${tokenColumns}, host(e.address) as address, e.details
+    `select ${eventColumns}
        from ((select id from registry_event
                where repository_id = $1 and ($2::bigint is null or id < $2)
                order by id desc limit $3)
@@ -163,9 +162,7 @@ export async function listPackageEvents(
 ): Promise<RegistryEvent[]> {
   const before = /^\d{1,18}$/.test(after ?? '') ? after : null
   const { rows } = await db.query<RegistryEvent>(
-    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
-            ${authorName} as username,
-            ${tokenColumns}, host(e.address) as address, e.details
+    `select ${eventColumns}
        from registry_event e left join account u on u.id = e.account_id
       where e.repository_id = $1 and e.package = $2 and ($3::bigint is null or e.id < $3)
       order by e.id desc limit $4`,
@@ -206,9 +203,7 @@ export async function listSiteEvents(
                                where repository_id = known.repository_id and ${page}) e
           order by e.id desc limit $3`
   const { rows } = await db.query<SiteEvent>(
-    `select e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
-            ${authorName} as username,
-            ${tokenColumns}, host(e.address) as address, e.details,
+    `select ${eventColumns},
             g.name as "groupName",
             coalesce((select o.name || '/' || r.name from repository r join repository_group o on o.id = r.group_id
                        where r.id = e.repository_id),

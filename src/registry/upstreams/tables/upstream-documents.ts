@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
+import { sweepOf } from '../../../database/sweep.ts'
 
 /** A document of an upstream. */
 export interface DocumentKey {
@@ -210,14 +211,8 @@ export async function listStaleInUse(
 }
 
 /** Deletes rows of missing names a day after the last check. */
-export async function deleteExpiredMisses(db: Queryable, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from upstream_document
-      where (upstream_id, name, is_dev) in (
-        select upstream_id, name, is_dev from upstream_document
-         where is_found is false and checked_at < now() - interval '1 day' and content is null
-         limit $1 for update skip locked)`,
-    [limit],
-  )
-  return rowCount ?? 0
-}
+export const deleteExpiredMisses = sweepOf(
+  'upstream_document',
+  'upstream_id, name, is_dev',
+  `is_found is false and checked_at < now() - interval '1 day' and content is null`,
+)

@@ -1,0 +1,26 @@
+import type { Queryable } from './database.ts'
+
+/**
+ * Makes a function that deletes expired rows of a table, at most `limit` in one statement, and returns how many. `key` is
+ * the primary key. Rows that others have locked are skipped: the next sweep deletes them.
+ */
+export function sweepOf(
+  table: string,
+  key: string,
+  isExpired = 'expires_at < now()',
+): (db: Queryable, limit: number) => Promise<number> {
+  const text = `delete from ${table} where (${key}) in (
+    select ${key} from ${table} where ${isExpired} limit $1 for update skip locked)`
+  return async (db, limit) => (await db.query(text, [limit])).rowCount ?? 0
+}
+
+/**
+ * SQL: the first part of an insertion that anyone can cause. It deletes the oldest rows of the network, so that `kept`
+ * remain before the insertion. `network` is the placeholder of its value.
+ */
+export function surplusOf(table: string, key: string, network: `$${number}`, kept: number): string {
+  return `surplus as (
+    delete from ${table} where ${key} in (
+      select ${key} from ${table} where network = ${network} order by expires_at desc offset ${kept}
+         for update skip locked))`
+}
