@@ -7,20 +7,16 @@ import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { linkToFeed, nobody, page } from '../http/pages.ts'
-import { readContents } from '../registry/tables/dashboard.ts'
 import {
   type ListedPackage,
   listOfferedPackages,
   listOfferedPackagesBy,
-  maxSortedByDownloads,
 } from '../registry/tables/listed-packages.ts'
 import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mirrored-packages.ts'
 import { findVisibleRepository, registryUrl, type VisibleRepository } from '../repositories/repositories.ts'
 
 const packagesPerPage = 50
 const mirrorsPerPage = 200
-/** The maximum offset of lists by downloads or by change, because the database reads them from their beginning. */
-const maxSkipped = 1_000
 
 const sorts = ['name', 'updated', 'downloads'] as const
 type Sort = (typeof sorts)[number]
@@ -91,9 +87,7 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
     if (!repository) throw pageNotFound()
     const query = readQuery(RepositoryQuery, request)
     const search = query.q.trim()
-    const packages = (await readContents(db, [repository.id])).get(repository.id)?.packages ?? 0
-    const offered = sorts.filter((sort) => sort !== 'downloads' || packages <= maxSortedByDownloads)
-    const sort = offered.find((one) => one === query.sort) ?? 'name'
+    const sort = sorts.find((one) => one === query.sort) ?? 'name'
     const part = await readPackages(db, repository.id, search, sort, query.after)
     const mirrored = await listMirrors(db, repository.id, { search, after: null, limit: mirrorsPerPage })
     linkToFeed(reply, `/${repository.path}/-/feed.atom`)
@@ -104,7 +98,7 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
       ...part,
       search,
       sort,
-      sorts: offered,
+      sorts,
       setUp: setUpOf(config.baseUrl, repository.path),
     })
   })
@@ -115,7 +109,7 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
     if (!repository) throw pageNotFound()
     const { tool: asked } = readQuery(SetUpQuery, request)
     const tool = (Object.keys(tools) as Tool[]).find((one) => one === asked) ?? 'composer'
-    const [newest] = await listOfferedPackagesBy(db, 'updated', repository.id, '', { skip: 0, limit: 1 })
+    const [newest] = await listOfferedPackagesBy(db, 'updated', repository.id, '', { after: null, limit: 1 })
     return setUpPage(reply, session ?? nobody, {
       repository,
       mayPush: isAtLeast(repository.role, 'developer'),
@@ -140,10 +134,9 @@ async function readPackages(
     const packages = found.slice(0, packagesPerPage)
     return { packages, next: found.length === limit ? (packages.at(-1)?.name ?? null) : null }
   }
-  const skip = /^\d{1,4}$/.test(after) ? Math.min(Number(after), maxSkipped) : 0
-  const found = await listOfferedPackagesBy(db, sort, repositoryId, search, { skip, limit })
-  const hasNext = found.length === limit && skip + packagesPerPage <= maxSkipped
-  return { packages: found.slice(0, packagesPerPage), next: hasNext ? `${skip + packagesPerPage}` : null }
+  const found = await listOfferedPackagesBy(db, sort, repositoryId, search, { after, limit })
+  const packages = found.slice(0, packagesPerPage)
+  return { packages, next: found.length === limit ? (packages.at(-1)?.place ?? null) : null }
 }
 
 /** Returns the values for a repository's commands, from the public URL of the service. */

@@ -24,7 +24,7 @@ import { renderOutdatedJob } from '../registry/documents/rerender.ts'
 import { renderReadmesJob } from '../registry/readmes/render-readme.ts'
 import { deleteExpiredUploads } from '../registry/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../registry/tables/dependencies.ts'
-import { rollDownloadsJob } from '../registry/tables/downloads.ts'
+import { rankPackagesJob, rollDownloadsJob } from '../registry/tables/downloads.ts'
 import { sweepEventsJob } from '../registry/tables/events.ts'
 import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../registry/upstreams/feed.ts'
 import { deleteExpiredMisses } from '../registry/upstreams/tables/upstream-documents.ts'
@@ -52,6 +52,7 @@ export const jobs: readonly Job[] = [
   collectGarbageJob,
   renderOutdatedJob,
   rollDownloadsJob,
+  rankPackagesJob,
   sweepEventsJob,
   listDependenciesJob,
   renderReadmesJob,

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { rankPackages } from '../../src/registry/tables/downloads.ts'
+import { listOfferedPackagesBy, type OrderedPackage } from '../../src/registry/tables/listed-packages.ts'
 import { aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher } from '../support/registry-actors.ts'
@@ -118,6 +120,7 @@ describe('GET /<group>/<name>', () => {
     const cookie = await signIn(t.app, account)
     const names = (body: string) =>
       [...body.matchAll(/class="title"><a href="[^"]+packages\/(acme\/\w)"/g)].map(([, name]) => name)
+    await rankPackages(t.db, 100)
     const sorted = async (query: string) => names((await look(`/${repository.path}${query}`, cookie)).body)
     const { body } = await look(`/${repository.path}`, cookie)
     expect(names(body)).toEqual(['acme/a', 'acme/b', 'acme/c'])
@@ -158,16 +161,58 @@ describe('GET /<group>/<name>', () => {
     expect(new Set(seen).size).toBe(120)
   })
 
-  it('offers no order by downloads where there are too many packages to sort', async () => {
-    const { repository, account, push } = await aPublisher(t)
-    await push('1.0.0')
-    const cookie = await signIn(t.app, account)
-    expect((await look(`/${repository.path}`, cookie)).body).toContain('sort=downloads')
+  it('orders by downloads through an index, however many packages there are', async () => {
+    const { repository, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'many/first' })
     await t.db.query(
-      `insert into package (repository_id, name) select $1, 'many/p' || i from generate_series(1, 1001) i`,
+      `with more as (
+         insert into package (repository_id, name) select $1, 'many/p' || i from generate_series(1, 3000) i returning id
+       ), totals as (
+         insert into package_download_total (package_id, count) select id, id % 7 from more
+       )
+       insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)
+       select more.id, '1.0.0', '1.0.0', '1.0.0.0', false, v.sort_key, '{}', v.sha256
+         from more, (select sort_key, sha256 from package_version limit 1) v`,
       [repository.id],
     )
-    expect((await look(`/${repository.path}?sort=downloads`, cookie)).body).not.toContain('sort=downloads')
+    await t.db.query(
+      `insert into package_download_total (package_id, count) select id, 1000 from package where name = 'many/first'`,
+    )
+    let ranked = 0
+    for (let part = -1; part !== 0; ranked += part) part = await rankPackages(t.db, 1_000)
+    expect(ranked).toBeGreaterThan(2000)
+    await t.db.query('vacuum analyze')
+    const seen: OrderedPackage[] = []
+    for (let part: OrderedPackage[] | null = null; part === null || part.length === 600; ) {
+      const after: string | null = seen.at(-1)?.place ?? null
+      part = await listOfferedPackagesBy(t.db, 'downloads', repository.id, '', { after, limit: 600 })
+      seen.push(...part)
+    }
+    expect(seen[0]).toMatchObject({ name: 'many/first', downloads: 1000 })
+    expect(new Set(seen.map(({ name }) => name)).size).toBe(3001)
+    expect(seen.every(({ downloads }, i) => downloads <= (seen[i - 1]?.downloads ?? Infinity))).toBe(true)
+    const { rows } = await t.db.query<string[]>({
+      text: `explain select package_id from package_rank
+              where repository_id = ${repository.id} and (downloads, package_id) < (5, 100)
+              order by downloads desc, package_id desc limit 51`,
+      rowMode: 'array',
+    })
+    expect(rows.join('\n')).toMatch(/Scan Backward using packages_by_downloads/)
+  })
+
+  it('shows the beginning for a place that is none', async () => {
+    const { repository, account, push } = await aPublisher(t)
+    await push('1.0.0', { name: 'acme/lib' })
+    const cookie = await signIn(t.app, account)
+    for (const place of ['x', '1', '9-', `${'9'.repeat(40)}-1`, '1-1-1', '-1-2']) {
+      const { body, statusCode } = await look(`/${repository.path}?sort=downloads&after=${place}`, cookie)
+      expect([statusCode, body.includes('acme/lib')], place).toEqual([200, true])
+    }
+    const end = await look(
+      `/${repository.path}?sort=updated&after=${'9'.repeat(15)}-${'9'.repeat(18)}`,
+      cookie,
+    )
+    expect(end.statusCode).toBe(200)
   })
 
   it.each(['/a%00b/c', '/acme/php?q=%00', '/acme/php?q=a&q=b', '/ACME/PHP', '/acme/%20'])(

@@ -92,53 +92,52 @@ export async function findPackage(
 /** The orders of a list of packages, other than by name. */
 export type PackageOrder = 'updated' | 'downloads'
 
-/** A part of a list whose order may change: at most `limit` rows after the first `skip` rows. */
-export interface SkippedPart {
-  skip: number
-  limit: number
+/** A package in such a list. */
+export interface OrderedPackage extends ListedPackage {
+  /** The `after` of the next part: the value that the list is ordered by, `-`, and the package's id. */
+  place: string
 }
 
 /**
- * The most packages that a list by downloads sorts. No index has their totals, because every download would change it.
- */
-export const maxSortedByDownloads = 1_000
-
-/**
- * Like `listOfferedPackages`, but in another order. `updated` has the latest change first and reads an index in order.
- * `downloads` has the most downloaded package first. It is for repositories with at most `maxSortedByDownloads`
- * packages.
+ * Like `listOfferedPackages`, but in another order. `updated` has the latest change first. `downloads` has the most
+ * downloaded package first, by the ranks of some minutes ago. Both read an index in order. `after` is the place of the
+ * last package of the previous part. A text that is no place starts at the beginning.
  */
 export async function listOfferedPackagesBy(
   db: Queryable,
   order: PackageOrder,
   repositoryId: string,
   search: string,
-  { skip, limit }: SkippedPart,
-): Promise<ListedPackage[]> {
+  { after, limit }: ListPart,
+): Promise<OrderedPackage[]> {
   const rare = await findRarePackages(db, repositoryId, search.toLowerCase())
-  const isWanted = `${rare ? 'p.id = any($5)' : '$5::bigint[] is null'}
+  const [, value = null, id = null] = /^(\d{1,15})-(\d{1,18})$/.exec(after ?? '') ?? []
+  const isWanted = `${rare ? 'p.id = any($6)' : '$6::bigint[] is null'}
         and (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
         and exists (select from package_version v where v.package_id = p.id and v.is_listed)`
   const found = {
     // A package has two documents. The one that changed later has the time of the package's last change.
-    updated: `select p.id, row_number() over (order by d.last_modified desc, p.id) as place
+    updated: `select p.id, extract(epoch from d.last_modified)::bigint as value
                 from package_document d join package p on p.id = d.package_id
                where d.repository_id = $1 and ${isWanted}
+                 and ($3::bigint is null
+                      or d.last_modified <= timestamptz 'epoch' + least($3, 99999999999) * interval '1 second'
+                         and (extract(epoch from d.last_modified)::bigint, d.package_id) < ($3, $4::bigint))
                  and not exists (select from package_document o
                                   where o.package_id = d.package_id
                                     and (o.last_modified, o.is_dev) > (d.last_modified, d.is_dev))
-               order by d.last_modified desc, p.id offset $3 limit $4`,
-    downloads: `select p.id, row_number() over (order by coalesce(t.count, 0) desc, p.name) as place
-                  from (select id, name, description from package where repository_id = $1
-                         order by name collate "C" limit ${maxSortedByDownloads}) p
-                  left join package_download_total t on t.package_id = p.id
-                 where ${isWanted}
-                 order by coalesce(t.count, 0) desc, p.name offset $3 limit $4`,
+               order by d.last_modified desc, d.package_id desc limit $5`,
+    downloads: `select p.id, r.downloads as value
+                  from package_rank r join package p on p.id = r.package_id
+                 where r.repository_id = $1 and ${isWanted}
+                   and ($3::bigint is null or (r.downloads, r.package_id) < ($3, $4::bigint))
+                 order by r.downloads desc, r.package_id desc limit $5`,
   }
-  const { rows } = await db.query<ListedPackage>(
-    `select ${columns} from (${found[order]}) found join ${tables.replace('package p', 'package p on p.id = found.id')}
-      order by found.place`,
-    [repositoryId, search, skip, limit, rare],
+  const { rows } = await db.query<OrderedPackage>(
+    `select ${columns}, found.value || '-' || p.id as place
+       from (${found[order]}) found join ${tables.replace('package p', 'package p on p.id = found.id')}
+      order by found.value desc, p.id desc`,
+    [repositoryId, search, value, id, limit, rare],
   )
   return rows
 }
