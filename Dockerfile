@@ -10,7 +10,7 @@ RUN npm run build
 FROM node:24-bookworm-slim AS dependencies
 WORKDIR /svc
 COPY package.json package-lock.json ./
-# Without the embedded PostgreSQL, which is optional: a container has DATABASE_URL.
+# The embedded PostgreSQL is optional and left out: a container uses DATABASE_URL.
 RUN npm ci --omit=dev --omit=optional
 
 FROM node:24-bookworm-slim
