@@ -11,7 +11,7 @@ import type { SecretHash } from '../domain/secrets.ts'
 import type { UsedToken } from '../jobs/last-use.ts'
 import { errcode, notAuthorized, RegistryError } from './errors.ts'
 
-/** The repository that a request is for, and the token in it. */
+/** The repository and the token of a request. */
 export interface RegistryRequest {
   group: string
   name: string
@@ -48,7 +48,10 @@ export interface GrantedAccess {
   actor: TokenActor | null
 }
 
-/** Reads an `Access`; its three values come first: `from ${accessTable} …`, `values: [...accessValues(target)]`. */
+/**
+ * SQL that reads an `Access`. Its three values come first: `from ${accessTable} …`, `values:
+ * [...accessValues(target)]`.
+ */
 export const accessTable = 'registry_access($1, $2, $3) a'
 export const accessColumns = `a.repository_id as "repositoryId", a.visibility, a.role, a.token_kind as "tokenKind",
   a.token_id as "tokenId", a.account_id as "accountId", a.authorization_id as "authorizationId", a.scopes,
@@ -62,7 +65,10 @@ export function accessValues({
   return [group, name, tokenHash]
 }
 
-/** `accessTable` for many requests: `forEachCall({ ...accessParameters, … }, …)`, `values: [...accessArrays(targets), …]`. */
+/**
+ * Like `accessTable`, for many requests: `forEachCall({ ...accessParameters, … }, …)`, `values:
+ * [...accessArrays(targets), …]`.
+ */
 export const accessOfCall = 'registry_access(call.group_name, call.repository_name, call.token_hash) a'
 export const accessParameters = { group_name: 'text', repository_name: 'text', token_hash: 'bytea' }
 
@@ -76,7 +82,7 @@ export function accessArrays(
   ]
 }
 
-/** Reads the access alone, for endpoints that read nothing else in the same statement. */
+/** Reads only the access, for endpoints that read nothing else in the same statement. */
 export async function findAccess(
   db: Queryable,
   target: Pick<RegistryRequest, 'group' | 'name' | 'tokenHash'>,
@@ -90,11 +96,12 @@ export async function findAccess(
 }
 
 /**
- * Applies the permission rule (DESIGN §1, §7) and returns the request's repository and actor. Throws errcode 16 with 401
- * for missing or bad credentials, errcode 5 for a repository that the token may not see, and errcode 16 with 403 when
- * it may see the repository but not do this. Without credentials a private repository looks like an unknown one, so that
- * Composer asks for credentials and nobody learns what exists. An upload to a hidden repository gets the body that SPEC
- * 7 gives to a missing permission, with status 404.
+ * Applies the permission rule (DESIGN §1, §7) and returns the request's repository and actor. Throws errcode 16 with
+ * 401 for missing or bad credentials. Throws errcode 5 for a repository that the token may not see, and errcode 16 with
+ * 403 for an act that the token may not do.
+ * Without credentials, a private repository gets the same response as an unknown one. So Composer asks for credentials,
+ * and nobody learns which repositories exist. An upload to a hidden repository gets the body of SPEC 7 for a missing
+ * permission, with status 404.
  */
 export function requireAccess(target: RegistryRequest, access: Access, act: Act): GrantedAccess {
   const actor = actorOf(access)
@@ -122,7 +129,7 @@ function reasonOf(verdict: string, act: Act): string {
 
 const hiddenOrMissing = 'There is no repository at this URL, or the token may not see it.'
 
-/** Returns the same error for what does not exist and for what this token may not see. */
+/** Returns the same error for a missing repository and for one that the token may not see. */
 export function noRepository(): RegistryError {
   return new RegistryError(errcode.notFound, 'repository not found', { warning: hiddenOrMissing })
 }

@@ -6,11 +6,11 @@ import { addDownloads, type CountedDownload } from './tables/downloads.ts'
 
 /** How long counts are gathered before they are written. */
 const gatherMilliseconds = 1_000
-/** How many different versions are gathered: with names of 255 characters that is about 10 MB. */
+/** How many different versions are gathered. With names of 255 characters, that is about 10 MB. */
 const maxGathered = 10_000
-/** How many of them one statement writes. */
+/** How many gathered versions one statement writes. */
 const maxPerStatement = 1_000
-/** How many downloads count from one network in an hour. A count is a hint, and anybody may send one. */
+/** How many downloads of one network are counted in an hour. A count is only an estimate, and anybody may send one. */
 export const maxPerNetworkAndHour = 20_000
 /** How many networks are remembered. The least recently used ones are forgotten first. */
 const maxNetworks = 20_000
@@ -24,15 +24,15 @@ export interface ReportedDownload {
 
 /** Counts downloads without a statement for each report. */
 export interface DownloadCounter {
-  /** Remembers the downloads and returns at once. Those above the bounds are not counted. */
+  /** Remembers the downloads and returns at once. Downloads above the limits are not counted. */
   count: (downloads: readonly ReportedDownload[], clientIp: string) => void
-  /** Writes what was counted so far. */
+  /** Writes the counts so far. */
   flush: () => Promise<void>
 }
 
 /**
  * Gathers downloads in the process and writes them together. A process that is killed loses about a second of counts.
- * While the database is away the counts are kept, up to the bound.
+ * While the database is unavailable, the counts are kept, up to the limit.
  */
 export function openDownloadCounter(db: Queryable, log: FastifyBaseLogger): DownloadCounter {
   const gathered = new Map<string, CountedDownload>()
@@ -55,7 +55,7 @@ export function openDownloadCounter(db: Queryable, log: FastifyBaseLogger): Down
   async function flush(): Promise<void> {
     clearTimeout(timer)
     timer = undefined
-    // One flush at a time: the next one writes the counts that arrived in the meantime.
+    // Run one flush at a time. The next one writes the counts that arrived in the meantime.
     while (writing) await writing
     if (gathered.size === 0) return
     writing = write(takeAll())
@@ -75,7 +75,7 @@ export function openDownloadCounter(db: Queryable, log: FastifyBaseLogger): Down
         await addDownloads(db, all.slice(start, start + maxPerStatement))
       }
     } catch (error) {
-      log.warn({ err: error }, 'downloads could not be written, and are written later')
+      log.warn({ err: error }, 'download counts could not be written and will be retried')
       for (const download of all.slice(start)) add(download)
       schedule()
     } finally {
@@ -87,7 +87,7 @@ export function openDownloadCounter(db: Queryable, log: FastifyBaseLogger): Down
     const network = networkOf(clientIp)
     const used = perNetwork.get(network) ?? { count: 0 }
     const taken = Math.min(wanted, maxPerNetworkAndHour - used.count)
-    // The entry expires an hour after the network's first report, however many follow.
+    // The entry expires an hour after the network's first report, even when more reports follow.
     if (used.count === 0) perNetwork.set(network, used)
     used.count += taken
     return taken

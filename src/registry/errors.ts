@@ -36,7 +36,7 @@ const statusOf: Record<Errcode, number> = {
   16: 401,
 }
 
-/** The body of an error response. Composer prints `warning`; `details` are for people who read the JSON. */
+/** The body of an error response. Composer prints `warning`. `details` are for people who read the JSON. */
 export interface RegistryErrorBody {
   errcode: Errcode
   errmsg: string
@@ -45,17 +45,17 @@ export interface RegistryErrorBody {
 }
 
 interface RegistryErrorOptions {
-  /** An HTTP status other than the errcode's own: 413 or 507 for 8, 403 or 404 for 16. */
+  /** An HTTP status that differs from the usual one of the errcode: 413 or 507 for 8, and 403 or 404 for 16. */
   status?: number
   warning?: string
   details?: readonly string[]
   /** The Allow header of a 405. */
   allow?: string
-  /** For the log only, never sent. */
+  /** The cause is for the log only. It is never sent. */
   cause?: unknown
 }
 
-/** An error that the client may read: the errcode and errmsg of SPEC 7, and help in further members. */
+/** An error that the client may read. It has the errcode and errmsg of SPEC 7, and help in other members. */
 export class RegistryError extends Error {
   override readonly name = 'RegistryError'
   readonly errcode: Errcode
@@ -88,8 +88,8 @@ export class RegistryError extends Error {
 }
 
 /**
- * Returns the error of SPEC 7 for missing or bad credentials (401), for good ones without the permission (403), and for
- * an upload to a repository that the token may not see (404).
+ * Returns the error of SPEC 7 for a missing permission. The status is 401 for missing or bad credentials, 403 for good
+ * credentials without the permission, and 404 for an upload to a repository that the token may not see.
  */
 export function notAuthorized(
   options: Omit<RegistryErrorOptions, 'status'> & { status?: 401 | 403 | 404 } = {},

@@ -16,7 +16,7 @@ export interface MemberChange {
   account: { id: string; username: string }
   /** `none` ends the membership. */
   role: Role | 'none'
-  /** Let a group lose its last admin. */
+  /** True to allow that a group loses its last admin. */
   force?: boolean
 }
 

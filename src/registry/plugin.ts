@@ -32,7 +32,10 @@ const everyRoute = [
   uploadRoutes,
 ]
 
-/** The Composer registries of all repositories: everything below {registry_url}, with one error format (DESIGN §7). */
+/**
+ * Serves the Composer registries of all repositories. This is everything below {registry_url}, with one error format
+ * (DESIGN §7).
+ */
 export async function registry(
   app: FastifyInstance,
   given: AppContext &
@@ -42,7 +45,7 @@ export async function registry(
       noteArchive: NonNullable<ArchiveMirrorContext['note']>
     },
 ): Promise<void> {
-  // A separate connection: counting must never delay a pull.
+  // Use a separate connection, so that counting never delays a pull.
   const countingDb = openSidePool(given.db, 1, (error) =>
     app.log.warn({ err: error }, 'a database connection broke'),
   )
@@ -111,7 +114,7 @@ export async function registry(
   await app.register(feeds)
 }
 
-/** PostgreSQL cannot store NUL in text, so no name contains one. */
+/** Refuses names with NUL. PostgreSQL cannot store NUL in text, so no such name exists. */
 async function refuseNul({ params }: FastifyRequest): Promise<void> {
   const names = Object.values(params as Record<string, string>)
   if (names.some((name) => name.includes('\0'))) throw registryNotFound()

@@ -10,14 +10,14 @@ import type { ReadmeRenderer } from './readmes/render-readme.ts'
 import type { Author } from './tables/events.ts'
 import { findTakenVersion } from './tables/versions.ts'
 
-/** What publishing an archive needs. */
+/** The parts that `publishArchive` needs. */
 export interface PublishContext extends AppContext {
   changes: pg.Pool
   readmes: ReadmeRenderer
   archives: ArchiveStore
 }
 
-/** The name and version under which an archive is published. */
+/** The repository, package name and version that an archive is published as. */
 export interface PublishTarget {
   repositoryId: string
   /** In lower case. */
@@ -26,8 +26,8 @@ export interface PublishTarget {
 }
 
 /**
- * Checks an archive for the name and version under which it is published. Returns its metadata, with the warnings about
- * the archive and its composer.json. Throws a RegistryError that names the mistake.
+ * Checks an archive for the name and version that it is published as. Returns its metadata, with the warnings about the
+ * archive and its composer.json. Throws a RegistryError that names the mistake.
  */
 export function checkManifest(
   judged: JudgedArchive,
@@ -38,7 +38,9 @@ export function checkManifest(
   return { metadata, warnings: [...judged.warnings, ...warnings] }
 }
 
-/** Keeps a checked archive, and then stores the version in the database. The caller has checked the permission. */
+/**
+ * Keeps a checked archive, and then stores the version in the database. The caller must check the permission before.
+ */
 export async function publishArchive(
   { config, db, changes, readmes, archives }: PublishContext,
   target: PublishTarget,

@@ -17,10 +17,13 @@ import {
 } from './tables/versions.ts'
 import { refuseMirroredVendor } from './upstreams/claims.ts'
 
-/** A version is not published when its document would be larger: Composer fetches all of it (DESIGN §7). */
+/**
+ * The most bytes of a document. A version is not published when its document would be larger, because Composer fetches
+ * all of it (DESIGN §7).
+ */
 const maxDocumentBytes = 16 * 1024 * 1024
 
-/** A checked upload. Its archive is already on the volume. */
+/** A checked upload. Its archive is already stored. */
 export interface Publication {
   repositoryId: string
   packageName: string
@@ -30,13 +33,13 @@ export interface Publication {
   archive: ArchiveDigest
   author: Author
   baseUrl: string
-  /** When it was published elsewhere; now unless it is given. */
+  /** The time of an earlier publication elsewhere. The default is now. */
   publishedAt?: Date | null
 }
 
 /**
  * Publishes a version. One transaction stores the version, its documents and the event, so the next request sees all of
- * it. If several uploads of one version race, the first returns `published`; `settleRepeat` decides about the others.
+ * them. If several uploads of one version race, the first returns `published`. `settleRepeat` decides about the others.
  */
 export async function publishVersion(
   pool: pg.Pool,
@@ -92,7 +95,7 @@ export function settleRepeat(
   if (taken.version !== version.version) {
     throw alreadyThere(
       `version ${taken.version} exists`,
-      `Composer takes ${version.version} for the same version.`,
+      `To Composer, ${version.version} is the same version.`,
     )
   }
   if (taken.sha256 !== archive.sha256) {
@@ -105,8 +108,8 @@ export function settleRepeat(
 }
 
 /**
- * Renders the version's document, and returns its size in bytes. A name's first version makes both documents: either of
- * them tells Composer that the name is taken.
+ * Renders the version's document, and returns its size in bytes. The first version of a name renders both documents,
+ * because both must tell Composer that the name is taken.
  */
 async function renderDocuments(
   tx: pg.PoolClient,
@@ -124,7 +127,7 @@ async function renderDocuments(
 /** Returns the error for a version that makes its package's document too large. Deleting versions always works. */
 function documentTooLarge(bytes: number, metadata: JsonObject): RegistryError {
   const [largest] = Object.entries(metadata).sort(([, a], [, b]) => sizeOf(b) - sizeOf(a))
-  const errmsg = `the package's metadata would have ${bytes} bytes, and ${maxDocumentBytes} are allowed`
+  const errmsg = `the package's metadata would have ${bytes} bytes, but at most ${maxDocumentBytes} are allowed`
   const hint =
     largest &&
     `The largest key of this version's composer.json is ${largest[0]}, with ${sizeOf(largest[1])} bytes.`

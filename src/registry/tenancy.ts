@@ -15,7 +15,10 @@ import { markDocumentsOutdated } from './documents/documents.ts'
 import { renderOutdatedJob } from './documents/rerender.ts'
 import { type Author, insertEvent, type RegistryAction } from './tables/events.ts'
 
-/** Changes description and visibility; null leaves one as it is. Writes the event. Null when the repository is gone. */
+/**
+ * Changes description and visibility. A null value is not changed. Writes the event. Returns null when the repository
+ * does not exist.
+ */
 export async function setRepository(
   db: pg.Pool,
   author: Author,
@@ -32,8 +35,9 @@ export async function setRepository(
 }
 
 /**
- * Renames a repository. Its old URLs keep working, and nobody else gets the old name. Its documents get the new URLs in
- * the background. Writes the event. False when the repository is gone. Throws with a rule of repository names.
+ * Renames a repository. Its old URLs keep working, and no other repository can get the old name. A job writes the new
+ * URLs into its documents. Writes the event. Returns false when the repository does not exist. Throws with the
+ * constraint of a rule of repository names.
  */
 export async function changeRepositoryName(
   db: pg.Pool,
@@ -52,7 +56,7 @@ export async function changeRepositoryName(
   })
 }
 
-/** Deletes a repository and everything in it for good. Writes the event. False when it is gone already. */
+/** Permanently deletes a repository and everything in it. Writes the event. Returns false when it does not exist. */
 export async function removeRepository(
   db: pg.Pool,
   author: Author,
@@ -66,7 +70,7 @@ export async function removeRepository(
 }
 
 /**
- * Renames a group. The URLs of its repositories change with it, so their stored documents are outdated until a job has
+ * Renames a group. The URLs of its repositories change too, so their stored documents are outdated until a job has
  * rendered them again. Throws with the constraint `group_name_is_taken` or another rule of group names.
  */
 export async function changeGroupName(
@@ -83,7 +87,7 @@ export async function changeGroupName(
   })
 }
 
-/** Makes a group require a second factor of its members, or not, and writes the event. */
+/** Sets whether a group requires a second factor of its members, and writes the event. */
 export async function requireFactorOfMembers(
   db: pg.Pool,
   author: Author,
@@ -96,10 +100,12 @@ export async function requireFactorOfMembers(
   })
 }
 
-/** A group that still has repositories is only deleted by force. */
+/** The result of `removeGroup`. A group that has repositories is deleted only with `force`. */
 export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
 
-/** Deletes a group; with `force` also its repositories and everything in them, for good. Writes the events. */
+/**
+ * Permanently deletes a group. With `force` it also deletes its repositories and everything in them. Writes the events.
+ */
 export async function removeGroup(
   db: pg.Pool,
   author: Author,

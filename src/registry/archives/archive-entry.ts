@@ -10,10 +10,13 @@ export interface ArchiveEntry {
   header: Entry
 }
 
-/** File systems allow 255 bytes for a segment. A longer path leaves no room for the path of the project. */
+/**
+ * The longest path segment that file systems allow. A path longer than the limit below leaves no room for the path of
+ * the project.
+ */
 const MAX_SEGMENT_BYTES = 255
 const MAX_NAME_BYTES = 1024
-/** No real package nests deeper, and Composer must create a directory for each level. */
+/** The deepest nesting. No real package is deeper, and Composer must create a directory for each level. */
 const MAX_LEVELS = 64
 const MAX_LINK_BYTES = 1024
 
@@ -30,15 +33,15 @@ export function readArchiveEntry(header: Entry): ArchiveEntry {
   return { name, kind: kindOf(header, fullName), header }
 }
 
-/** What is wrong with a path, or null. */
+/** Returns the problem with a path, or null. */
 function nameFault(name: string): string | null {
   if (name === '') return 'is an empty name'
   if (!isPlainText(name)) return 'has a control character in its name'
-  if (name.includes('\\')) return 'has a backslash in its name; zip parts directories by "/"'
+  if (name.includes('\\')) return 'has a backslash in its name; use "/" between directories'
   if (name.startsWith('/') || /^[a-z]:/i.test(name)) return 'has an absolute name'
   if (Buffer.byteLength(name) > MAX_NAME_BYTES) return `has a name of more than ${MAX_NAME_BYTES} bytes`
   const segments = name.split('/')
-  if (segments.length > MAX_LEVELS) return `lies more than ${MAX_LEVELS} levels deep`
+  if (segments.length > MAX_LEVELS) return `is more than ${MAX_LEVELS} levels deep`
   for (const segment of segments) {
     if (segment === '..') return 'has ".." in its name'
     if (segment === '' || segment === '.') return 'has an empty or "." segment in its name'
@@ -72,8 +75,8 @@ function kindOf(header: Entry, fullName: string): ArchiveEntry['kind'] {
 }
 
 /**
- * Refuses a link whose target is outside the package. `root` is the package's root in the archive ('' or 'folder/'):
- * Composer strips that folder. `..` is allowed only at the start of the target. After a name, it could start from
+ * Refuses a link whose target is outside the package. `root` is the package's root in the archive ('' or 'folder/').
+ * Composer removes that folder. `..` is allowed only at the start of the target. After a name, `..` could start from
  * the target of another link.
  */
 export function refuseEscape({ name }: ArchiveEntry, targetBytes: Buffer, root: string): void {
@@ -86,7 +89,7 @@ export function refuseEscape({ name }: ArchiveEntry, targetBytes: Buffer, root: 
   const segments = target.split('/').filter((segment) => segment !== '' && segment !== '.')
   const down = segments.findIndex((segment) => segment !== '..')
   const ups = down < 0 ? segments.length : down
-  if (segments.lastIndexOf('..') >= ups) throw entryRefusal(name, 'is a link with ".." behind a name')
+  if (segments.lastIndexOf('..') >= ups) throw entryRefusal(name, 'is a link with ".." after a name')
   const depth = name.split('/').length - root.split('/').length
   if (ups > depth || !name.startsWith(root))
     throw entryRefusal(name, `is a link that leads out of the package`)

@@ -16,9 +16,9 @@ export interface ArchiveFile {
   /** The path in the package, as Composer unpacks it. */
   path: string
   kind: ArchiveEntry['kind']
-  /** In bytes, inflated. */
+  /** The size of the inflated contents, in bytes. */
   size: number
-  /** The checksum of the contents. The upload was refused unless it matched. */
+  /** The checksum of the contents, which was checked at the upload. */
   crc32: number
   compressedSize: number
   isDeflated: boolean
@@ -29,25 +29,27 @@ export interface ArchiveFile {
 /** Reads single files of stored archives. */
 export interface ArchiveBrowser {
   /**
-   * Lists the files of an archive. The contents of a directory directly follow it. Null when the archive is missing.
+   * Lists the files of an archive. A directory is directly followed by its contents. Null when the archive is missing.
    */
   list: (sha256: string) => Promise<readonly ArchiveFile[] | null>
   /** Returns the bytes of a file. Null when it is larger than `maxBytes`, or damaged. */
   read: (sha256: string, file: ArchiveFile, maxBytes: number) => Promise<Buffer | null>
 }
 
-/** Lists in memory: about 250 bytes for each file. */
+/** How many files the lists in memory have together. Each file takes about 250 bytes. */
 const maxCachedFiles = 100_000
-/** The directory of a large archive is 16 MiB long. One request to a bucket reads this much of it. */
+/** How many bytes of the directory one request to a bucket reads. The directory of a large archive has 16 MiB. */
 const windowBytes = 256 * 1024
-/** More would compete for the event loop, and for the connections to the bucket. */
+/**
+ * How many archives are listed at once. More would compete for the event loop, and for the connections to the bucket.
+ */
 const maxListedAtOnce = 3
 const localHeaderBytes = 30
 
-/** Opens the reader of single files. It reads only the parts that it needs, also from a bucket. */
+/** Opens the reader of single files. It reads only the necessary parts of an archive, also from a bucket. */
 export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
   const inTurn = limitConcurrency(maxListedAtOnce)
-  // An archive is named by its hash, so its list never changes.
+  // The name of an archive is its hash, so its list of files never changes.
   const lists = new LRUCache<string, readonly ArchiveFile[]>({
     maxSize: maxCachedFiles,
     sizeCalculation: (files) => files.length + 1,
@@ -103,7 +105,7 @@ function toFile({ name, kind, header }: ArchiveEntry, root: string): ArchiveFile
   }
 }
 
-/** Inflates in the thread pool, and never more than `maxBytes`. */
+/** Reads a file. Inflates it in the thread pool, and never to more than `maxBytes`. */
 async function readFile(reader: ZipReader, file: ArchiveFile, maxBytes: number): Promise<Buffer | null> {
   if (Math.max(file.size, file.compressedSize) > maxBytes) return null
   const header = await reader.bytes(file.offset, file.offset + localHeaderBytes)
@@ -124,7 +126,9 @@ export interface DirectoryEntry {
   size: number | null
 }
 
-/** Lists a directory: directories first. Null when there is none. '' is the root of the package. */
+/**
+ * Lists a directory. Its directories come first. Null when the directory does not exist. '' is the root of the package.
+ */
 export function listDirectory(files: readonly ArchiveFile[], directory: string): DirectoryEntry[] | null {
   const prefix = directory === '' ? '' : `${directory}/`
   const directories = new Map<string, DirectoryEntry>()
@@ -147,14 +151,14 @@ export function listDirectory(files: readonly ArchiveFile[], directory: string):
   return isKnown ? [...directories.values(), ...others] : null
 }
 
-/** What differs between the files of two archives. */
+/** The differences between the files of two archives. */
 export interface ChangedFiles {
   added: string[]
   removed: string[]
   changed: string[]
 }
 
-/** Compares two archives by size and checksum of each file, without reading contents. Directories do not count. */
+/** Compares two archives by the size and checksum of each file, without reading contents. Ignores directories. */
 export async function compareFiles(
   before: readonly ArchiveFile[],
   after: readonly ArchiveFile[],

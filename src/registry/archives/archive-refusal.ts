@@ -5,7 +5,7 @@ export function archiveRefusal(why: string, details: string[] = []): RegistryErr
   return new RegistryError(errcode.invalidArgument, `invalid archive: ${why}`, { details })
 }
 
-/** Returns the error for an archive with one invalid entry, and names that entry. */
+/** Returns the error for an archive with an invalid entry. The message names the entry. */
 export function entryRefusal(name: string, why: string, details: string[] = []): RegistryError {
   return archiveRefusal(`${quoted(name)} ${why}`, details)
 }
@@ -15,7 +15,7 @@ export function oversizeRefusal(why: string): RegistryError {
   return new RegistryError(errcode.resourceExhausted, `archive too large: ${why}`, { status: 413 })
 }
 
-/** Formats a name for a message: in quotes, control characters escaped, at most 200 characters. */
+/** Formats a name for a message: in quotes, with escaped control characters, and with at most 200 characters. */
 export function quoted(name: string): string {
   const json = JSON.stringify(name.length > 200 ? `${name.slice(0, 199)}…` : name)
   return json.replace(/[\p{Cc}\p{Bidi_C}\u2028\u2029]/gu, (character) => {
@@ -25,7 +25,7 @@ export function quoted(name: string): string {
 
 /**
  * Awaits a parser of uploaded bytes. A parse error becomes a `RegistryError` that names the entry. The error of a
- * system call is thrown as it is, because a failing disk is not the publisher's fault.
+ * system call is thrown unchanged, because a failing disk is not the publisher's fault.
  */
 export async function parsing<T>(what: string, parsed: Promise<T>): Promise<T> {
   try {

@@ -11,17 +11,17 @@ import { errcode, RegistryError } from '../errors.ts'
  *   tmp/<random>                     being received, or being removed
  *   archives/<2 hex>/<sha256>.zip    kept, below DATA_DIR or below the prefix of the bucket
  *
- * Several processes may share a store. After a kill -9 or a power cut, it has these files:
+ * Several processes may share a store. After a kill -9 or a power cut, the store has one of these files for an upload:
  *   while receiving            a part of the body in tmp/, without a version
  *   received, not yet kept     the whole body in tmp/, without a version
- *   kept, not yet in the database    an archive that no version names; an upload repeated finds it there
- *   in the database            the archive: its bytes were stored durably before it was named
+ *   kept, not yet in the database    an archive without a version; a repeated upload finds it there
+ *   in the database            the archive, because its bytes were stored durably first
  * No acknowledged upload is lost; only garbage remains. The garbage collection removes archives that have no version
  * and were not touched for a day. A day is enough: an upload is in the database within minutes, and `keep` touches
  * an archive that exists already.
  */
 
-/** The local folder of an installation: DATA_DIR. Its `tmp/` receives uploads, whatever the store. */
+/** The local folder of an installation: DATA_DIR. Its `tmp/` receives uploads, for every kind of store. */
 export interface ArchiveVolume {
   readonly directory: string
 }
@@ -32,7 +32,7 @@ export interface ReceivedArchive {
   path: string
   /** Lower-case hex. */
   sha256: string
-  /** Lower-case hex; Composer checks it (`dist.shasum`). */
+  /** Lower-case hex. Composer checks it (`dist.shasum`). */
   sha1: string
   size: number
 }
@@ -61,21 +61,22 @@ export interface ArchiveStore extends ArchiveVolume {
   /** The name of the store in messages: a path or a URL. */
   readonly place: string
   /**
-   * Keeps a received archive durably under its hash. This may move the temporary file; call `discardArchive` anyway.
-   * Returns `new`, `known` (the archive existed and was touched), or `damaged` (it replaced one of another size).
+   * Keeps a received archive durably under its hash. This may move the temporary file, but call `discardArchive`
+   * anyway. Returns `new`, `known` (the archive existed and its time was updated), or `damaged` (it replaced an archive
+   * of another size).
    */
   keep(received: ReceivedArchive): Promise<'new' | 'known' | 'damaged'>
-  /** Opens an archive, or the bytes from `start` to `end` of it, both included. Null when it is missing. */
+  /** Opens an archive, or its bytes from `start` to `end`, both included. Null when the archive is missing. */
   read(sha256: string, range?: { start: number; end: number }): Promise<OpenArchive | null>
   /** Opens an archive as a local file. Null when it is missing. The caller closes it. */
   openFile(sha256: string): Promise<{ file: FileHandle; size: number } | null>
-  /** Returns null when it is missing. */
+  /** Returns the size and time of an archive. Null when it is missing. */
   stat(sha256: string): Promise<StoredArchive | null>
   /** Lists all archives, in no order. Archives that are added or removed during the listing may be missing. */
   list(): AsyncGenerator<StoredArchive, void, void>
   /** Removes an archive that was not touched since the given time. Returns whether it was removed. */
   remove(sha256: string, untouchedSince: Date): Promise<boolean>
-  /** Whether clients get archives by links to the store. Else this process sends them. */
+  /** Whether clients get archives by links to the store. Otherwise this process sends them. */
   readonly isLinked: boolean
   /** Returns a URL that serves the archive for 15 minutes. */
   link(sha256: string, link: ArchiveLink): Promise<string>
@@ -94,15 +95,16 @@ export interface OpenArchive {
 
 /**
  * Streams a body into a temporary file and syncs it. Throws 413 for a body over the limit, and the stream's error for
- * an aborted body; both leave no file behind. The stream is not destroyed: it may be the socket that sends the error
- * response.
+ * an aborted body. Both leave no file behind. The stream is not destroyed, because it may be the socket that sends the
+ * error response.
  */
 export async function receiveArchive(
   { directory }: ArchiveVolume,
   body: Readable,
   { maxBytes }: { maxBytes: number },
 ): Promise<ReceivedArchive> {
-  // The loop below sees errors. An error before the loop needs a listener too: without one it would end the process.
+  // The loop below handles errors. An error before the loop needs a listener too, because without one it would end the
+  // process.
   body.on('error', () => {})
   const path = join(directory, 'tmp', randomUUID())
   const file = await open(path, 'wx', 0o640)
@@ -128,9 +130,8 @@ export async function receiveArchive(
 }
 
 /**
- * Makes sure that an archive which the database names is there: a collection may have removed a bucket's copy in the
- * moment before it was named. From then on no collection does. The temporary file must still be there if the store is a
- * bucket.
+ * Makes sure that an archive exists after the database refers to it. A garbage collection may have removed a bucket's
+ * copy just before that. Later collections keep it. If the store is a bucket, the temporary file must still exist.
  */
 export async function keepNamedArchive(store: ArchiveStore, received: ReceivedArchive): Promise<void> {
   if ((await store.stat(received.sha256)) === null) await store.keep(received)
@@ -150,7 +151,7 @@ export async function verifyArchive(store: ArchiveStore, sha256: string): Promis
   return hash.digest('hex') === sha256
 }
 
-/** Lists all temporary files, in no order: of running uploads, and of uploads that a crash interrupted. */
+/** Lists all temporary files, in no order. They belong to running uploads and to uploads that a crash interrupted. */
 export async function* listTemporaryFiles({
   directory,
 }: ArchiveVolume): AsyncGenerator<StoredFile, void, void> {
@@ -182,7 +183,7 @@ export function archiveName(sha256: string): string {
   return `${sha256.slice(0, 2)}/${sha256}.zip`
 }
 
-/** Reads `<2 hex>/<sha256>.zip`. Null for any other name. */
+/** Returns the hash in the name `<2 hex>/<sha256>.zip`. Null for any other name. */
 export function readArchiveName(name: string): string | null {
   const [, shard = '', sha256 = ''] = /^([0-9a-f]{2})\/([0-9a-f]{64})\.zip$/.exec(name) ?? []
   return shard !== '' && sha256.startsWith(shard) ? sha256 : null

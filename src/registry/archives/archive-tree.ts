@@ -8,12 +8,12 @@ export interface Sorted {
   entry: ArchiveEntry
 }
 
-/** The number of entries that are sorted without a pause. It takes 5 ms when their names share 900 bytes. */
+/** The number of entries that are sorted without a pause. This takes 5 ms when their names share 900 bytes. */
 const runLength = 2048
 
 /**
- * Sorts the entries so that the contents of a directory directly follow it: the slash sorts before every other
- * character of a name. Two entries that clash are then always neighbours. This is a merge sort, because `Array.sort`
+ * Sorts the entries so that a directory is directly followed by its contents: the slash sorts before every other
+ * character of a name. Then two clashing entries are always neighbours. This is a merge sort, because `Array.sort`
  * cannot pause.
  */
 export async function sortTree(entries: ArchiveEntry[], fold = (name: string) => name): Promise<Sorted[]> {
@@ -70,7 +70,10 @@ export function clashes(above: Sorted, below: Sorted): boolean {
   )
 }
 
-/** Refuses two entries with the same path, and an entry inside a file or link: parsers disagree on which one wins. */
+/**
+ * Refuses two entries with the same path, and an entry inside a file or link, because parsers disagree on which entry
+ * wins.
+ */
 export function refuseClashes(sorted: readonly Sorted[]): void {
   for (const [i, below] of sorted.entries()) {
     const above = sorted[i - 1]
@@ -78,20 +81,17 @@ export function refuseClashes(sorted: readonly Sorted[]): void {
     if (above.key !== below.key) {
       throw entryRefusal(
         below.entry.name,
-        `lies beneath ${quoted(above.entry.name)}, which is a ${above.entry.kind}`,
+        `is inside ${quoted(above.entry.name)}, which is a ${above.entry.kind}`,
       )
     }
     const [one, other] = [above.entry.kind, below.entry.kind]
-    throw entryRefusal(
-      below.entry.name,
-      one === other ? 'is there twice' : `is there as ${one} and as ${other}`,
-    )
+    throw entryRefusal(below.entry.name, one === other ? 'occurs twice' : `occurs as ${one} and as ${other}`)
   }
 }
 
 /**
- * Returns the package's root in the archive, '' or 'folder/', as Composer's ArchiveDownloader finds it. Composer strips
- * the top level when it is one directory. It ignores only `.DS_Store` beside that directory.
+ * Returns the package's root in the archive, '' or 'folder/', like Composer's ArchiveDownloader. Composer removes the
+ * top level when it is one directory. Beside that directory, it ignores only `.DS_Store`.
  */
 export function findPackageRoot(entries: ArchiveEntry[]): string {
   const top = topLevel(entries)
@@ -106,7 +106,7 @@ const missingHint =
 export function findManifest(entries: ArchiveEntry[], root: string): ArchiveEntry {
   const manifest = entries.find(({ name }) => name === `${root}composer.json`)
   if (manifest?.kind === 'file') return manifest
-  if (manifest) throw entryRefusal(manifest.name, `must be a file, and is a ${manifest.kind}`)
+  if (manifest) throw entryRefusal(manifest.name, `must be a file, but is a ${manifest.kind}`)
 
   const candidates = entries
     .filter(({ name, kind }) => kind === 'file' && `/${name}`.slice(-14).toLowerCase() === '/composer.json')
@@ -116,12 +116,17 @@ export function findManifest(entries: ArchiveEntry[], root: string): ArchiveEntr
   if (!nearest) throw archiveRefusal('composer.json is missing', [expected, missingHint])
   if (second && depth(second) === depth(nearest)) {
     const names = `${quoted(nearest.name)} and ${quoted(second.name)}`
-    throw archiveRefusal(`several composer.json, none where Composer looks: ${names}`, [expected])
+    throw archiveRefusal(`there are several composer.json files, but none where Composer looks: ${names}`, [
+      expected,
+    ])
   }
   throw entryRefusal(nearest.name, 'is not where Composer looks for composer.json', [expected])
 }
 
-/** Returns the kind of entry at a path of a package, or null. Knows directories without an entry; '' is the root. */
+/**
+ * Returns the kind of entry at a path of a package, or null. It also finds directories without an entry. '' is the
+ * root.
+ */
 export type PackageTree = (path: string) => ArchiveEntry['kind'] | null
 
 /**

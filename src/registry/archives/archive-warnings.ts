@@ -4,14 +4,17 @@ import { clashes, sortTree } from './archive-tree.ts'
 import { makePause } from './time-slices.ts'
 import { isUnmarked } from './zip-entry.ts'
 
-/** Files that are allowed but probably packed by mistake. Each pattern gets the lower-case path in the package. */
+/**
+ * Files that are allowed, but were probably packed by mistake. Each pattern is tested with the lower-case path in the
+ * package.
+ */
 const SUSPICIONS: [test: RegExp, warning: string][] = [
-  [/(^|\/)\.env(\.(?!example$|dist$|sample$|template$)[^/]+)?$/, 'may hold secrets'],
-  [/(^|\/)(auth\.json|\.netrc|\.npmrc|id_(rsa|dsa|ecdsa|ed25519))$/, 'may hold secrets'],
+  [/(^|\/)\.env(\.(?!example$|dist$|sample$|template$)[^/]+)?$/, 'may contain secrets'],
+  [/(^|\/)(auth\.json|\.netrc|\.npmrc|id_(rsa|dsa|ecdsa|ed25519))$/, 'may contain secrets'],
   [/^vendor\//, 'is a dependency packed with the package; exclude vendor/'],
   [/(^|\/)node_modules\//, 'is a dependency packed with the package; exclude node_modules/'],
-  [/(^|\/)\.(git|svn|hg)\//, 'is history, not source; exclude it'],
-  [/\.zip$/, 'is an archive within the archive; an earlier build?'],
+  [/(^|\/)\.(git|svn|hg)\//, 'belongs to version control; exclude it'],
+  [/\.zip$/, 'is an archive within the archive, perhaps an earlier build'],
   [/(^|\/)__macosx\//, 'is a leftover of macOS'],
   [
     /[<>:"|?*]|[. ](\/|$)|(^|\/)(con|prn|aux|nul|com\d|lpt\d)(\.[^/]*)?(\/|$)/,
@@ -19,18 +22,18 @@ const SUSPICIONS: [test: RegExp, warning: string][] = [
   ],
 ]
 
-/** Refuses auth.json at the package's root: Composer stores credentials there. */
+/** Refuses auth.json at the package's root, because Composer stores credentials there. */
 export function refuseCredentials(entries: ArchiveEntry[], root: string): void {
   const path = `${root.toLowerCase()}auth.json`
   const auth = entries.find(({ name }) => name.length === path.length && name.toLowerCase() === path)
   if (auth) {
-    throw entryRefusal(auth.name, "holds a user's credentials", [
+    throw entryRefusal(auth.name, 'contains credentials', [
       'Exclude auth.json from the archive. If you shared the archive before, revoke the credentials in it.',
     ])
   }
 }
 
-/** Returns warnings for the publisher. There is one for each kind; it names the first entry and counts the others. */
+/** Returns warnings for the publisher, one for each kind. A warning names the first entry and counts the others. */
 export async function listWarnings(entries: ArchiveEntry[], root: string): Promise<string[]> {
   const pause = makePause()
   const findings = SUSPICIONS.map(([test, warning]) => ({ test, warning, found: [] as ArchiveEntry[] }))

@@ -28,10 +28,15 @@ export interface CollectOptions {
   signal?: AbortSignal
 }
 
-/** Longer than any upload takes. An upload touches the archive, and its version is stored within minutes. */
+/**
+ * Files that were touched within this time stay. It is longer than any upload: an upload touches the archive, and its
+ * version is stored within minutes.
+ */
 const untouchedMilliseconds = 24 * 60 * 60 * 1000
 const batchSize = 1000
-/** Publications wait while so many archives are removed: a moment, also in a bucket. */
+/**
+ * How many archives are removed under one lock. Publications wait meanwhile, but only for a moment, also with a bucket.
+ */
 const lockedSize = 20
 const collectSeconds = 24 * 60 * 60
 
@@ -42,14 +47,14 @@ export class TooMuchGarbage extends Error {}
 export const collectGarbageJob: Job = {
   name: 'collect-garbage',
   everySeconds: collectSeconds,
-  // A backup may run for hours.
+  // Retry for a long time, because a backup may run for hours.
   retry: { attempts: 8, delaySeconds: 300 },
   async run({ db, config, log }, _data, signal) {
     try {
       const collected = await collectGarbage(db, await openOwnStore(db, config), { signal })
       log.info(collected, 'archives without a version were removed')
     } catch (error) {
-      // A retry would find the same. Only a person can decide whether this is right.
+      // A retry would give the same result. Only a person can decide whether the removal is right.
       if (!(error instanceof TooMuchGarbage)) throw error
       log.error({ err: error }, 'garbage was not collected')
     }
@@ -57,17 +62,17 @@ export const collectGarbageJob: Job = {
 }
 
 /**
- * Removes the archives without a version (purged versions do not count), their rows, and the temporary files of
- * uploads that crashed. It keeps files that were touched within a day, so uploads can run at the same time. Throws
- * `TooMuchGarbage` before it removes anything if it would remove more than half of the archives, unless it is forced.
- * Throws while a backup runs.
+ * Removes archives without a version that is not purged, their rows, and the temporary files of uploads that crashed.
+ * It keeps files that were touched within a day, so uploads can run at the same time. If it would remove more than half
+ * of the archives, it throws `TooMuchGarbage` before it removes anything, unless it is forced. Throws while a backup
+ * runs.
  */
 export async function collectGarbage(
   db: pg.Pool,
   store: ArchiveStore,
   { isDryRun = false, isForced = false, signal }: CollectOptions = {},
 ): Promise<CollectedGarbage> {
-  // The clock of this machine, which also sets the times of the files.
+  // Use the clock of this machine, which also sets the times of the files.
   const untouchedSince = new Date(Date.now() - untouchedMilliseconds)
   const collected = isDryRun || !isForced ? await count(db, store, untouchedSince) : null
   if (collected && isDryRun) return collected
@@ -113,7 +118,7 @@ async function remove(
   { untouchedSince, signal }: { untouchedSince: Date; signal: AbortSignal | undefined },
 ): Promise<CollectedGarbage> {
   const collected: CollectedGarbage = { archives: 0, temporaryFiles: 0, bytes: 0 }
-  // Refuse at once, also when there is nothing to remove.
+  // Refuse now, even when there is nothing to remove.
   await unlessBackupRuns(db, async () => {})
   for await (const batch of batchesOf(store.list())) {
     signal?.throwIfAborted()
@@ -141,7 +146,8 @@ async function remove(
   async function removeUnnamed(archives: readonly StoredArchive[]): Promise<StoredArchive[]> {
     return unlessBackupRuns(db, async (tx) => {
       await lockCollection(tx)
-      // Delete rows first: after a crash the next collection finds the file. A row without its file would be damage.
+      // Delete the rows first. After a crash, the next collection finds the file. A row without its file would be
+      // damage.
       const named = await again(() =>
         deleteUnnamedArchives(
           db,

@@ -19,9 +19,9 @@ import { compareLocalHeader, inflateEntry, refuseUnreadable } from './zip-entry.
 /** The limits of an archive. */
 export interface ArchiveLimits {
   maxEntries: number
-  /** The size of names and headers together. They are in memory while an archive is checked. */
+  /** The size of all names and headers together. They are in memory while an archive is checked. */
   maxDirectoryBytes: number
-  /** The segments of all names together: directories and files that Composer must create. */
+  /** The number of path segments of all names together. Composer must create a directory or file for each. */
   maxPathSegments: number
   maxInflatedBytes: number
   maxManifestBytes: number
@@ -36,7 +36,7 @@ export const defaultArchiveLimits: Readonly<ArchiveLimits> = {
   maxManifestBytes: 2 ** 19,
 }
 
-/** Composer refuses an archive that inflates to more than 50 MiB and more than 100 times its size. So does svc. */
+/** svc and Composer refuse an archive that inflates to more than 50 MiB and more than 100 times its size. */
 const BOMB_RATIO = 100
 const BOMB_BYTES = 50 * 2 ** 20
 
@@ -57,7 +57,7 @@ export interface JudgedArchive {
   entryCount: number
   /** The size of all contents, counted while they were inflated. */
   inflatedBytes: number
-  /** Hints for the publisher about files that are allowed but probably packed by mistake. */
+  /** Warnings for the publisher about files that are allowed, but were probably packed by mistake. */
   warnings: string[]
 }
 
@@ -84,7 +84,7 @@ export async function judgeArchive(
 async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArchive> {
   const directory = await findDirectory(file)
   refuseLongDirectory(directory, limits)
-  // yauzl must not decode names or check sizes: our own checks can name the wrong entry. Without autoClose, the
+  // yauzl must not decode names or check sizes, because our own checks can name the wrong entry. Without autoClose, the
   // caller closes the file.
   const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }
   const reader = new ZipReader(file)
@@ -112,7 +112,7 @@ async function judge(file: FileHandle, limits: ArchiveLimits): Promise<JudgedArc
 function refuseLongDirectory({ entryCount, start, end }: Directory, limits: ArchiveLimits): void {
   if (entryCount === 0) throw archiveRefusal('it is empty')
   if (entryCount > limits.maxEntries) {
-    throw oversizeRefusal(`it has ${entryCount} entries, and ${limits.maxEntries} are allowed`)
+    throw oversizeRefusal(`it has ${entryCount} entries, but at most ${limits.maxEntries} are allowed`)
   }
   if (end - start > limits.maxDirectoryBytes) {
     throw oversizeRefusal(`its directory has more than ${limits.maxDirectoryBytes} bytes`)
@@ -149,7 +149,7 @@ async function readDirectory(
   return entries
 }
 
-/** Checks the announced sizes. Inflating later checks that no entry is larger than announced. */
+/** Checks the sizes in the headers. Inflating later checks that no entry is larger than its header says. */
 function refuseBomb(
   entries: ArchiveEntry[],
   archiveBytes: number,
@@ -157,7 +157,7 @@ function refuseBomb(
 ): void {
   const inflatedBytes = entries.reduce((sum, { header }) => sum + header.uncompressedSize, 0)
   if (inflatedBytes > maxInflatedBytes) {
-    throw oversizeRefusal(`it unpacks to ${inflatedBytes} bytes, and ${maxInflatedBytes} are allowed`)
+    throw oversizeRefusal(`it unpacks to ${inflatedBytes} bytes, but at most ${maxInflatedBytes} are allowed`)
   }
   if (inflatedBytes > BOMB_BYTES && inflatedBytes > archiveBytes * BOMB_RATIO) {
     throw oversizeRefusal(`it unpacks to ${inflatedBytes} bytes, more than ${BOMB_RATIO} times its size`)

@@ -13,14 +13,16 @@ import {
   unlessMissing,
 } from './archive-store.ts'
 
-/** The file with the database id. It is in the folder of the archives, so it is missing when that is not mounted. */
+/**
+ * The file with the database id. It is in the folder of the archives, so it is missing when that folder is not mounted.
+ */
 export const ownerFile = 'database-id'
 /** The number of bytes that are read at once. */
 const oneReadBytes = 256 * 1024
 
 /**
- * Opens the archive store in a folder, and creates missing folders. It needs no lock: each `rename` is atomic, and two
- * processes that keep the same archive replace equal bytes by equal bytes.
+ * Opens the archive store in a folder, and creates missing folders. It needs no lock. Each `rename` is atomic, and two
+ * processes that keep the same archive replace it with equal bytes.
  */
 export async function openLocalStore(directory: string): Promise<ArchiveStore> {
   const archives = join(directory, 'archives')
@@ -78,7 +80,7 @@ export async function openLocalStore(directory: string): Promise<ArchiveStore> {
   }
 }
 
-/** Moves an archive to its path and syncs it, so that a crash loses neither its bytes nor its name. */
+/** Moves an archive to its path and syncs it, so that its bytes and its name survive a crash. */
 async function keepFile(received: ReceivedArchive, path: string): Promise<'new' | 'known' | 'damaged'> {
   const shard = join(path, '..')
   await mkdir(shard, { recursive: true })
@@ -88,7 +90,7 @@ async function keepFile(received: ReceivedArchive, path: string): Promise<'new' 
   } else {
     await rename(received.path, path)
   }
-  // Sync known archives too: the process that moved the file here may not have synced the directory yet.
+  // Sync known archives too, because the process that moved the file here may not have synced the directory yet.
   await syncDirectory(shard)
   await syncDirectory(join(shard, '..'))
   if (!found) return 'new'
@@ -96,9 +98,9 @@ async function keepFile(received: ReceivedArchive, path: string): Promise<'new' 
 }
 
 /**
- * Removes a file in a race with publishers that find the archive and rely on it. It first moves the file away. A later
- * publisher then stores a new copy. An earlier publisher has touched the file, and so the file is moved back. A crash
- * between the two renames leaves the archive in tmp/, where it is kept for a day.
+ * Removes a file, although publishers may find the archive at the same time and rely on it. It first moves the file
+ * away. A publisher that comes later stores a new copy. A publisher that came earlier has touched the file, so the file
+ * is moved back. A crash between the two renames leaves the archive in tmp/, where it is kept for a day.
  */
 async function removeFile(path: string, directory: string, untouchedSince: Date): Promise<boolean> {
   const before = await statFile(path)
@@ -126,11 +128,11 @@ async function writeOnce(path: string, directory: string, text: string): Promise
     } finally {
       await file.close()
     }
-    // Unlike a rename, a link never replaces what another process has just written.
+    // Use a link: unlike a rename, it never replaces a file that another process has just written.
     await link(temporary, path)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    // Some network volumes have no links.
+    // Some network volumes do not support links.
     if (code === 'EPERM' || code === 'ENOTSUP' || code === 'ENOSYS') await rename(temporary, path)
     else if (code !== 'EEXIST') throw error
   } finally {

@@ -9,7 +9,7 @@ export const maxReadmeBytes = 64 * 1024
 
 const markdownName = /\.(?:md|markdown)$/i
 
-/** The text of a README, and whether its file name is one of a Markdown file. */
+/** The text of a README. `isMarkdown` depends on the file name. */
 export interface Readme {
   text: string
   isMarkdown: boolean
@@ -31,7 +31,7 @@ export function toReadme({ name }: ArchiveEntry, chunks: readonly Buffer[]): Rea
   return { text, isMarkdown: markdownName.test(name) }
 }
 
-/** Returns the README of a stored archive. Null when it has none. */
+/** Returns the README of a stored archive. Null when the archive has no README. */
 export async function readReadme(
   store: ArchiveStore,
   sha256: string,

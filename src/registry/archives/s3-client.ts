@@ -5,7 +5,7 @@ import { Agent, type Dispatcher, request } from 'undici'
 import type { BucketSettings } from '../../domain/bucket.ts'
 import { errcode, RegistryError } from '../errors.ts'
 
-/** The store counts as down if it accepts no connection, or sends nothing, for this time. */
+/** The store counts as unavailable if it accepts no connection, or sends nothing, for this time. */
 const connectMilliseconds = 5_000
 const usualPatience = 15_000
 /** A slower upload to the store times out. */
@@ -13,26 +13,32 @@ const minBytesPerSecond = 50 * 1024
 /** Delays before the second and third attempt. */
 const retryMilliseconds = [100, 500]
 
-/** A request for an object of the bucket. Without a key it is for the bucket itself. */
+/** A request for an object of the bucket. A request without a key is for the bucket itself. */
 export interface S3Request {
   method: 'GET' | 'HEAD' | 'PUT' | 'DELETE'
   /** The key below the prefix. */
   key?: string
   query?: Record<string, string>
   headers?: Record<string, string>
-  /** A file or a text to send. The store compares its SHA-256 (hex). */
+  /** A file or a text to send. The store checks its SHA-256 (hex). */
   body?: { path: string; size: number; sha256: string } | { text: string; sha256: string }
 }
 
 /** Sends requests to one bucket. */
 export interface S3Client {
-  /** Returns the response if its status is one of `expected`; its body must be read. Throws errcode 14, or 8 with 507. */
+  /**
+   * Returns the response if its status is one of `expected`. The caller must read its body. Throws errcode 14, or 8
+   * with 507.
+   */
   send(wanted: S3Request, expected: readonly number[]): Promise<Dispatcher.ResponseData>
-  /** Returns a URL for such a request that needs no credentials. It works for the given seconds. */
+  /** Returns a URL for a request without credentials. It works for the given seconds. */
   presign(wanted: S3Request, seconds: number): Promise<string>
 }
 
-/** Opens an S3 client for a bucket. It signs with version 4, and tries each request three times while the store is down. */
+/**
+ * Opens an S3 client for a bucket. It signs with version 4, and tries each request three times while the store is
+ * unavailable.
+ */
 export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualPatience): S3Client {
   const agent = new Agent({
     connect: { timeout: connectMilliseconds },
@@ -75,12 +81,12 @@ export function openS3Client(bucket: BucketSettings, silentMilliseconds = usualP
   }
 }
 
-/** Returns the error for a store that is down, is slow, or ends a response too early. */
+/** Returns the error for a store that is unavailable, is slow, or ends a response too early. */
 export function unavailable(cause: unknown): RegistryError {
   return new RegistryError(errcode.unavailable, 'the archive store does not respond', { cause })
 }
 
-/** Signs a request: with headers, or with a query that works for the given seconds. */
+/** Signs a request with headers. With `seconds`, it signs the query instead, for a URL that works for this time. */
 async function sign(bucket: BucketSettings, wanted: S3Request, seconds?: number) {
   const { accessKeyId, secretAccessKey, sessionToken, region } = bucket
   const url = urlOf(bucket, wanted)
@@ -127,6 +133,7 @@ async function readRefusal(
     return new RegistryError(errcode.resourceExhausted, 'no space left for archives', { status: 507, cause })
   }
   if (statusCode >= 500 || statusCode === 429) return unavailable(cause)
-  // The credentials, the bucket or the clock are wrong. A retry does not help; the operator must fix it.
+  // The credentials, the bucket or the clock are wrong. A retry does not help, because the operator must fix the
+  // problem.
   return new RegistryError(errcode.internal, 'the archive store refused the request', { status: 503, cause })
 }

@@ -10,7 +10,7 @@ import { openS3Client, unavailable } from './s3-client.ts'
 
 /** How long a client may use a link to an archive. */
 const linkSeconds = 15 * 60
-/** An archive that was stored more recently counts as touched, because a collection keeps it for a day. */
+/** An archive that was stored within this time is not stored again. A garbage collection keeps it for a day. */
 const freshMilliseconds = 12 * 60 * 60 * 1000
 const folder = 'archives/'
 const ownerKey = `${folder}database-id`
@@ -20,12 +20,12 @@ interface StoreOptions {
   isLinked: boolean
   /** The number of objects that one request lists. */
   pageSize?: number
-  /** The time without a response after which the store counts as down. */
+  /** The time without a response after which the store counts as unavailable. */
   silentMilliseconds?: number
 }
 
 /**
- * Opens the archive store in a bucket. An upload is atomic, and the store compares its bytes with the signed SHA-256.
+ * Opens the archive store in a bucket. An upload is atomic, and the store checks the bytes against the signed SHA-256.
  * `directory` is the local folder that receives uploads.
  */
 export async function openS3Store(
@@ -95,7 +95,7 @@ export async function openS3Store(
       const path = join(directory, 'tmp', randomUUID())
       try {
         await pipeline(archive.bytes, createWriteStream(path, { flags: 'wx', mode: 0o640 }))
-        // The file has no name: it disappears with its handle, also after a crash.
+        // The file has no name after `rm`. It disappears when its handle is closed, also after a crash.
         return { file: await open(path, 'r'), size: archive.size }
       } finally {
         await rm(path, { force: true })
@@ -157,7 +157,9 @@ export async function openS3Store(
   }
 }
 
-/** Returns the text of an XML element. Names of archives need no decoding; a token has only the five XML entities. */
+/**
+ * Returns the text of an XML element. Names of archives need no decoding. A token contains only the five XML entities.
+ */
 function element(xml: string, name: string): string | undefined {
   return new RegExp(`<${name}>([^<]*)</${name}>`)
     .exec(xml)?.[1]
@@ -166,7 +168,7 @@ function element(xml: string, name: string): string | undefined {
 
 const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
 
-/** Returns the body. Its errors mean that the store is down. */
+/** Returns the body. An error of the body becomes the error for an unavailable store. */
 function readBody(body: Readable): Readable {
   const bytes = new PassThrough({ highWaterMark: 256 * 1024 })
   body.on('error', (error) => bytes.destroy(unavailable(error)))

@@ -18,11 +18,11 @@ export async function openArchiveStore(settings: StoreSettings): Promise<Archive
   return openS3Store(dataDir, archiveStore, { isLinked: archiveDelivery === 'redirect' })
 }
 
-/** The number of archives that are looked up in the database when a store has no id. */
+/** The number of archives that are looked up in the database when a store has no database id. */
 const sampleSize = 1000
 
 /**
- * Opens the archive store of this database. The server calls it at its start; so does each command that reads or
+ * Opens the archive store of this database. The server calls this at its start, and so does each command that reads or
  * changes archives. A store has the id of its database. A store without an id gets one when it is empty, or when the
  * database knows archives in it. Throws when the store belongs to another database.
  */
@@ -41,7 +41,7 @@ export async function openOwnStore(db: Queryable, settings: StoreSettings): Prom
 /** Throws when the database is empty and the store has the id of another one. Call it before the first migration. */
 export async function refuseEmptyDatabase(db: pg.Pool, settings: StoreSettings): Promise<void> {
   const store = await openArchiveStore(settings)
-  // In this order: another process may migrate the database and mark the store at the same time.
+  // Keep this order, because another process may migrate the database and write its id to the store at the same time.
   const found = await store.readOwner()
   if (found === null || (await isMigrated(db))) return
   throw new Error(
@@ -50,8 +50,8 @@ export async function refuseEmptyDatabase(db: pg.Pool, settings: StoreSettings):
 }
 
 /**
- * Writes the id of the database into a store before archives are copied to it. Throws when it has archives already,
- * unless it has that id. So an interrupted copy can continue, and a store can be used again with a restored database.
+ * Writes the id of the database into a store before archives are copied to it. Throws when the store has archives,
+ * unless it has the same id. So an interrupted copy can continue, and a restored database can use its store again.
  */
 export async function claimStore(store: ArchiveStore, databaseId: string): Promise<void> {
   const found = await store.readOwner()
@@ -62,7 +62,10 @@ export async function claimStore(store: ArchiveStore, databaseId: string): Promi
   await store.writeOwner(databaseId)
 }
 
-/** Writes the id of this database into the store. Returns the id in the store: another process may have been faster. */
+/**
+ * Writes the id of this database into the store. Returns the id in the store, because another process may have been
+ * faster.
+ */
 async function adoptStore(db: Queryable, store: ArchiveStore, databaseId: string): Promise<string> {
   if (!(await belongsHere(db, store))) {
     throw new Error(

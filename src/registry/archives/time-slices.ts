@@ -1,10 +1,13 @@
 import { setImmediate } from 'node:timers/promises'
 
-/** Other requests may wait 50 ms at most. This is a fifth of it, because several archives can be checked at once. */
+/**
+ * How long a loop runs before it pauses. Other requests may wait 50 ms at most. This is a fifth of that, because
+ * several archives can be checked at once.
+ */
 const sliceMilliseconds = 10
 
 /**
- * Returns a function for long loops: call `await pause()` in each iteration. Every 10 ms it lets all other requests run
+ * Returns a function for long loops. Call `await pause()` in each iteration. Every 10 ms it lets all other requests run
  * first. Without it, a loop that never waits for I/O would block the whole server.
  */
 export function makePause(): () => Promise<void> | undefined {
@@ -28,7 +31,7 @@ export function limitConcurrency(limit: number): <T>(task: () => Promise<T>) => 
     try {
       return await task()
     } finally {
-      // Hand the free place to the first waiting task directly, so that a later call cannot take it.
+      // Give the free place directly to the first waiting task, so that a later call cannot take it.
       const next = waiting.shift()
       if (next) next()
       else running -= 1

@@ -22,14 +22,14 @@ export interface Verification {
 }
 
 /**
- * Compares every archive in the store with its hash, and every version that is not purged with its archive. It reads
- * all bytes and changes nothing.
+ * Compares every archive in the store with its hash, and every version that is not purged with its archive. Reads all
+ * bytes and changes nothing.
  */
 export async function verifyArchives(db: Queryable, store: ArchiveStore): Promise<Verification> {
   const damaged = new Set<string>()
   let archives = 0
   for await (const { sha256 } of store.list()) {
-    // Null when the archive was collected in the meantime. The archives of versions are checked below.
+    // Null when garbage collection has removed the archive. The archives of versions are checked below.
     const isSound = await verifyArchive(store, sha256)
     if (isSound !== null) archives += 1
     if (isSound === false) damaged.add(sha256)

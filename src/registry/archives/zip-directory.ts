@@ -13,7 +13,7 @@ const LOCATOR_64 = Buffer.from('PK\x06\x07', 'latin1')
 const LOCATOR_64_BYTES = 20
 const MAX_COMMENT_BYTES = 0xffff
 
-/** The position of the central directory: in bytes from the start of the file, `end` excluded. */
+/** The position of the central directory, in bytes from the start of the file. `end` is not included. */
 export interface Directory {
   entryCount: number
   start: number
@@ -31,8 +31,8 @@ type EndFields = [
 ]
 
 /**
- * Finds the central directory and ensures that every parser finds the same one. Refuses a file that is not a zip, is
- * truncated, or is one part of several. Also refuses bytes before or after the archive, and a second end record that
+ * Finds the central directory, and makes sure that every parser finds the same one. Refuses a file that is not a zip,
+ * is truncated, or is one part of several. Also refuses bytes before or after the archive, and a second end record that
  * another parser might use.
  */
 export async function findDirectory(file: FileHandle): Promise<Directory> {
@@ -66,7 +66,7 @@ export async function findDirectory(file: FileHandle): Promise<Directory> {
   if (start + bytes !== end) {
     throw archiveRefusal(
       `its directory ends at byte ${end}, but by its end record at byte ${start + bytes}`,
-      ['Something was put before or into the archive, or cut out of it, after it was made.'],
+      ['Something was added to the archive, or removed from it, after it was created.'],
     )
   }
   await refuseSecondEnd(file, tail, at)
@@ -81,12 +81,12 @@ function hasLocator(tail: Buffer, endAt: number): boolean {
 async function readEnd64(file: FileHandle, tail: Buffer, locatorAt: number, tailStart: number) {
   const at = readUInt64(tail, locatorAt + 8)
   const locatorStart = tailStart + locatorAt
-  if (at + END_64_BYTES > locatorStart) throw archiveRefusal('its zip64 end record lies outside the file')
+  if (at + END_64_BYTES > locatorStart) throw archiveRefusal('its zip64 end record is outside the file')
   const record = await readAt(file, at, at + END_64_BYTES)
   if (!record.subarray(0, 4).equals(END_64))
     throw archiveRefusal('its zip64 end record is not where it should be')
   if (at + 12 + readUInt64(record, 4) !== locatorStart)
-    throw archiveRefusal('its zip64 end record has a false size')
+    throw archiveRefusal('its zip64 end record has a wrong size')
   if (tail.readUInt32LE(locatorAt + 4) !== 0 || tail.readUInt32LE(locatorAt + 16) !== 1) {
     throw archiveRefusal('it is one part of an archive in several parts')
   }
@@ -101,7 +101,7 @@ async function readEnd64(file: FileHandle, tail: Buffer, locatorAt: number, tail
   return { at, fields }
 }
 
-/** yauzl and libzip use any zip64 record that exists; unzip uses it only for fields whose bits are all set. */
+/** yauzl and libzip use any zip64 record that exists. unzip uses it only for fields whose bits are all set. */
 function refuseContradiction(classic: EndFields, wide: EndFields): void {
   const full = [0xffff, 0xffff, 0xffff, 0xffff, 0xffffffff, 0xffffffff]
   if (!classic.every((value, i) => value === full[i] || value === wide[i])) {
@@ -110,8 +110,8 @@ function refuseContradiction(classic: EndFields, wide: EndFields): void {
 }
 
 /**
- * Parsers search the end record in the last 64 KiB, some forwards, some backwards. Its signature may occur there by
- * chance, or in a stored zip. A second record that points to a directory in this file is refused.
+ * Refuses a second end record that points to a directory in this file. Parsers search for the end record in the last 64
+ * KiB, some forwards and some backwards. The signature may also occur there by chance, or in a stored zip.
  */
 async function refuseSecondEnd(file: FileHandle, tail: Buffer, endAt: number): Promise<void> {
   for (let at = tail.indexOf(END); at >= 0 && at < endAt; at = tail.indexOf(END, at + 1)) {
@@ -130,20 +130,20 @@ function whatItIs(firstBytes: Buffer): string {
   return 'it is not a zip file'
 }
 
-/** Reads a number of 8 bytes. Above 2^53 it is not exact, but such a number is larger than every file. */
+/** Reads a number of 8 bytes. A number above 2^53 is not exact, but it is larger than every file anyway. */
 export function readUInt64(buffer: Buffer, at: number): number {
   return Number(buffer.readBigUInt64LE(at))
 }
 
 const WINDOW_BYTES = 65_536
 
-/** Returns the bytes [start, end) of an archive, or fewer at its end. */
+/** Returns the bytes [start, end) of an archive, or fewer at the end of the archive. */
 export type ReadBytes = (start: number, end: number) => Promise<Buffer>
 
 /**
- * A buffered reader for yauzl. yauzl asks for a few dozen bytes at a time, and each read uses the thread pool: an
- * archive of 45,000 small files took 25 s. Headers and small contents are neighbours, so this reader fetches 64 KiB
- * at a time and serves reads from it.
+ * A buffered reader for yauzl. yauzl reads a few dozen bytes at a time, and each read uses the thread pool. An archive
+ * of 45,000 small files took 25 s. Headers and small contents are neighbours, so this reader fetches 64 KiB at a time
+ * and serves reads from there.
  */
 export class ZipReader extends RandomAccessReader {
   readonly #readBytes: ReadBytes
@@ -151,14 +151,14 @@ export class ZipReader extends RandomAccessReader {
   #window: Buffer = Buffer.alloc(0)
   #windowStart = 0
 
-  /** Reads a file, which the caller closes, or whatever `source` returns, in windows of at least `windowBytes`. */
+  /** Reads a file, which the caller closes, or calls `source`. It reads at least `windowBytes` at a time. */
   constructor(source: FileHandle | ReadBytes, windowBytes = WINDOW_BYTES) {
     super()
     this.#readBytes = typeof source === 'function' ? source : (start, end) => readAt(source, start, end)
     this.#windowBytes = windowBytes
   }
 
-  /** Returns the bytes [start, end), or fewer at the end of the file. Later calls do not change them. */
+  /** Returns the bytes [start, end), or fewer at the end of the file. Later calls do not change the returned bytes. */
   async bytes(start: number, end: number): Promise<Buffer> {
     if (start < this.#windowStart || end > this.#windowStart + this.#window.length) {
       this.#window = await this.#readBytes(start, Math.max(end, start + this.#windowBytes))

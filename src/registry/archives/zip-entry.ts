@@ -13,9 +13,12 @@ const FLAG_UTF8 = 1 << 11
 const FLAGS_UNREADABLE = (1 << 0) | (1 << 5) | (1 << 6) | (1 << 13)
 const EXTRA_ZIP64 = 0x0001
 const EXTRA_UNICODE_PATH = 0x7075
-/** DOS, OS/2 and Windows NT: unzip reads an unmarked name of an entry made there in the code page of DOS. */
+/**
+ * DOS, OS/2 and Windows NT. If an entry was created there and its name has no UTF-8 flag, unzip reads the name in the
+ * code page of DOS.
+ */
 const HOSTS_OF_DOS = [0, 6, 11]
-/** The version that zip64 needs, 4.5. Higher versions are refused, because unzip skips entries that need them. */
+/** The version that zip64 needs: 4.5. Higher versions are refused, because unzip skips entries that need them. */
 const VERSION_ZIP64 = 45
 
 /** Checks the central header. Refuses an entry that is encrypted, or neither stored nor deflated. */
@@ -27,7 +30,7 @@ export function refuseUnreadable(header: Entry, name: string): void {
   if (header.versionNeededToExtract > VERSION_ZIP64) {
     throw entryRefusal(
       name,
-      `needs version ${header.versionNeededToExtract / 10} of zip, and 4.5 is understood`,
+      `needs version ${header.versionNeededToExtract / 10} of zip, but svc supports at most 4.5`,
     )
   }
   if (header.compressionMethod === 0 && header.compressedSize !== header.uncompressedSize) {
@@ -46,8 +49,8 @@ export function isUnmarked({ generalPurposeBitFlag, fileNameRaw }: Entry): boole
 
 /**
  * Compares an entry's local header, which yauzl does not read, with the directory. unzip and PHP read the directory,
- * others read the local headers: both must say the same, or clients would unpack different packages. For the same
- * reason the entry must end exactly at `limit`, where the next entry begins. Overlapping entries are a zip bomb, and
+ * but other parsers read the local headers. If the two differed, clients would unpack different packages. For the same
+ * reason, the entry must end exactly at `limit`, where the next entry begins. Overlapping entries are a zip bomb, and
  * bytes between entries are invisible to some parsers.
  */
 export async function compareLocalHeader(
@@ -57,7 +60,7 @@ export async function compareLocalHeader(
   limit: number,
 ): Promise<void> {
   if (header.relativeOffsetOfLocalHeader + LOCAL_HEADER_BYTES > limit) {
-    throw entryRefusal(name, 'overlaps what follows it')
+    throw entryRefusal(name, 'overlaps the data that follows it')
   }
 
   const local = await parsing(quoted(name), zip.readLocalFileHeaderPromise(header))
@@ -74,11 +77,11 @@ export async function compareLocalHeader(
   refuseOtherSizes(header, local, name)
 
   const dataEnd = local.fileDataStart + header.compressedSize
-  if (dataEnd > limit) throw entryRefusal(name, 'overlaps what follows it')
+  if (dataEnd > limit) throw entryRefusal(name, 'overlaps the data that follows it')
   const rest = limit - dataEnd
   if (header.generalPurposeBitFlag & FLAG_DESCRIPTOR) {
     if (rest > 24 || !isDescriptorOf(header, await reader.bytes(dataEnd, limit))) {
-      throw entryRefusal(name, 'has no data descriptor, or a false one')
+      throw entryRefusal(name, 'has no data descriptor, or a wrong one')
     }
   } else if (rest > 0) {
     throw entryRefusal(name, `comes before ${rest} bytes that belong to no entry`)
@@ -129,7 +132,7 @@ function isDescriptorOf(header: Entry, bytes: Buffer): boolean {
   )
 }
 
-/** Checks Info-ZIP's Unicode Path field, which unzip and PHP prefer to the name in the header. */
+/** Refuses another name in Info-ZIP's Unicode Path field. unzip and PHP prefer that field to the name in the header. */
 function refuseOtherUnicodeName(rawName: Buffer, extra: Buffer, name: string): void {
   const others = extraFields(extra, name).filter(({ id }) => id === EXTRA_UNICODE_PATH)
   if (others.some(({ data }) => !data.subarray(5).equals(rawName))) {
@@ -137,7 +140,7 @@ function refuseOtherUnicodeName(rawName: Buffer, extra: Buffer, name: string): v
   }
 }
 
-/** Parses the extra fields. An incomplete field at the end is refused: PHP cannot open such an archive. */
+/** Parses the extra fields. Refuses an incomplete field at the end, because PHP cannot open such an archive. */
 function extraFields(extra: Buffer, name: string) {
   const fields = parsedFields(extra)
   const bytes = fields?.reduce((sum, { data }) => sum + 4 + data.length, 0)
@@ -158,13 +161,15 @@ interface NamedEntry {
   name: string
 }
 
-/** Up to this size, inflating in place is faster than the thread pool: it takes a tenth of a millisecond. */
+/**
+ * Up to this size, inflating on the main thread is faster than in the thread pool. It takes a tenth of a millisecond.
+ */
 const SMALL_BYTES = 16_384
 
 /**
- * Yields the inflated bytes of an entry, one chunk at a time. It does not trust the headers. Too many bytes throw at
- * once. Too few bytes, a wrong checksum, or bytes after the deflated stream throw at the end. A caller that reads to
- * the end has therefore counted the real bytes.
+ * Yields the inflated bytes of an entry, one chunk at a time. It does not trust the headers. It throws at once for too
+ * many bytes. At the end, it throws for too few bytes, a wrong checksum, or bytes after the deflated stream. So a
+ * caller that reads to the end has counted the real bytes.
  */
 export async function* inflateEntry(
   zip: ZipFile,
@@ -189,12 +194,12 @@ export async function* inflateEntry(
     await chunks.return()
   }
   if (size < header.uncompressedSize) {
-    throw entryRefusal(name, `holds ${size} bytes, not the ${header.uncompressedSize} it announces`)
+    throw entryRefusal(name, `has ${size} bytes, but its header says ${header.uncompressedSize}`)
   }
   if (checksum !== header.crc32) throw entryRefusal(name, 'does not match its checksum')
 }
 
-/** Inflates at once, then lets other requests run. */
+/** Inflates a small entry on the main thread, and then lets other requests run. */
 async function* inflateSmall(
   zip: ZipFile,
   reader: ZipReader,
@@ -219,7 +224,7 @@ function inflateAtMost(
   entry: NamedEntry,
 ): { buffer: Buffer; engine: InflateRaw } {
   try {
-    // With `info` Node also returns the engine, which is missing in its types.
+    // With `info`, Node also returns the engine, although its types do not show that.
     const inflated: unknown = inflateRawSync(raw, { info: true, maxOutputLength: Math.max(1, maxBytes) })
     return inflated as { buffer: Buffer; engine: InflateRaw }
   } catch (error) {
@@ -228,7 +233,7 @@ function inflateAtMost(
   }
 }
 
-/** Inflates in the thread pool of zlib, at the speed of the reader. */
+/** Inflates a large entry in the thread pool of zlib, at the speed of the reader. */
 async function* inflateLarge(zip: ZipFile, entry: NamedEntry): AsyncGenerator<Buffer, void, void> {
   const raw = await zip.openReadStreamPromise(entry.header, { decodeFileData: false })
   if (entry.header.compressionMethod === 0) {
@@ -237,7 +242,7 @@ async function* inflateLarge(zip: ZipFile, entry: NamedEntry): AsyncGenerator<Bu
   }
   const inflater = createInflateRaw({ chunkSize: 65_536 })
   try {
-    // The loop sees the errors of both streams, so the rejection of pipeline itself is ignored.
+    // The loop handles the errors of both streams, so the callback of `pipeline` ignores them.
     yield* pipeline(raw, inflater, () => {})
     refuseRest(inflater, entry)
   } finally {
@@ -248,10 +253,10 @@ async function* inflateLarge(zip: ZipFile, entry: NamedEntry): AsyncGenerator<Bu
 
 function refuseRest(inflater: InflateRaw, { header, name }: NamedEntry): void {
   if (inflater.bytesWritten !== header.compressedSize) {
-    throw entryRefusal(name, 'holds bytes behind its compressed contents')
+    throw entryRefusal(name, 'has bytes after its compressed contents')
   }
 }
 
 function tooMuch({ header, name }: NamedEntry) {
-  return entryRefusal(name, `holds more than the ${header.uncompressedSize} bytes it announces`)
+  return entryRefusal(name, `has more than the ${header.uncompressedSize} bytes in its header`)
 }

@@ -33,12 +33,12 @@ import {
   type WantedArchive,
 } from './tables/mirrored-archives.ts'
 
-/** How long a request waits while another one fetches the archive. Composer waits 300 s. */
+/** How long a request waits while another request fetches the archive. Composer waits 300 s. */
 const patienceMilliseconds = 240_000
 const pollMilliseconds = 100
 const extendMilliseconds = 20_000
 
-/** An archive that can be served: from the store, or while it arrives. */
+/** An archive that can be served, either from the store or while it arrives. */
 export type ServedArchive =
   | { kind: 'stored'; sha256: string; size: number }
   | { kind: 'arriving'; body: Readable; size: number | null }
@@ -46,16 +46,16 @@ export type ServedArchive =
 /** Fetches archives of upstreams and keeps them. */
 export interface ArchiveMirror {
   /**
-   * Returns the archive of a registry URL. Null when no document of an upstream has named it. Throws errcode 9 with 410
-   * when it is denied, 14 when the upstream fails, and 15 when the upstream serves other bytes than before.
+   * Returns the archive of a registry URL. Null when no document of an upstream has contained it. Throws errcode 9 with
+   * 410 when it is denied, 14 when the upstream fails, and 15 when the upstream serves other bytes than before.
    */
   serve: (wanted: WantedArchive) => Promise<ServedArchive | null>
   /**
-   * Returns what `serve` would serve, but fetches nothing: for HEAD requests. `absent` is an archive that the upstream
-   * offers and that nobody has requested yet. Throws errcode 9 with 410 when it is denied.
+   * Returns the same as `serve`, but fetches nothing. It is for HEAD requests. `absent` means that the upstream offers
+   * the archive and nobody has requested it yet. Throws errcode 9 with 410 when it is denied.
    */
   peek: (wanted: WantedArchive) => Promise<Extract<ServedArchive, { kind: 'stored' }> | 'absent' | null>
-  /** Fetches an archive into the store, unless it is stored. Throws the same errors as `serve`. */
+  /** Fetches an archive into the store, unless it is already stored. Throws the same errors as `serve`. */
   store: (archive: MirroredArchive) => Promise<'fetched' | 'known'>
   /** Resolves when no fetch runs. */
   settle: () => Promise<void>
@@ -82,7 +82,10 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     return ids
   })
 
-  /** Fetches an archive. `consumer` gets the bytes as they arrive, but the last chunk only after the verification. */
+  /**
+   * Fetches an archive. `consumer` gets the bytes as they arrive, but it gets the last chunk only after the
+   * verification.
+   */
   async function fetchArchive(archive: MirroredArchive, consumer: Consumer): Promise<void> {
     const extending = setInterval(
       () =>
@@ -108,7 +111,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       note(archive, 'fetched', received.size)
       await consumer.finish()
     } catch (error) {
-      // A success has given the turn back already.
+      // On success, the turn has already ended.
       await endFetchTurn(db, archive.id)
       // A client that repeats its request at once must start a new fetch, not join the failed one.
       flights.delete(archive.id)
@@ -207,7 +210,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       }
       const fetched = await find(wanted)
       if (fetched?.sha256 == null || fetched.size === null)
-        throw readable(new UpstreamError('the archive is gone'))
+        throw readable(new UpstreamError('the archive was removed'))
       return { kind: 'stored', sha256: fetched.sha256, size: fetched.size }
     },
 
@@ -250,7 +253,7 @@ async function refuseBrokenZip(path: string, { url }: MirroredArchive): Promise<
   }
 }
 
-/** Versions that are denied, or flagged as malware, are not served to lock files either. */
+/** Refuses versions that are denied, or flagged as malware, even for lock files. */
 function refuseDenied({ packageName, version, normalized, deny, flags }: MirroredArchive): void {
   const flag = flags.find(({ constraint }) => satisfies(normalized, constraint))
   const isDenied = deny.some((pattern) => matchesVersion(pattern, packageName, normalized))
@@ -271,7 +274,7 @@ function readable(error: unknown): unknown {
       cause: error,
     })
   }
-  return new RegistryError(errcode.unavailable, 'the upstream cannot be asked', {
+  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
     warning: `${error.message}. Try again later.`,
     cause: error,
   })

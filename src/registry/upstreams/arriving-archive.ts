@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { PassThrough, type Readable } from 'node:stream'
 
-/** After this time without a read, a slow client is cut off, so that it does not delay the fetch for the others. */
+/** A client that reads nothing for this time is disconnected, so that it does not delay the fetch for others. */
 const consumerMilliseconds = 10_000
 
 /** A client that reads an archive while it arrives. It gets the last chunk after the whole archive is verified. */
@@ -21,7 +21,7 @@ export class Consumer {
     this.body.on('error', () => {})
   }
 
-  /** Resolves true when there are bytes to read, false when the whole archive was stored first. */
+  /** Resolves with true when there are bytes to read, and with false when the whole archive was stored before that. */
   async hasBegun(): Promise<boolean> {
     return Promise.race([this.#begun.then(() => true), this.flight.then(() => false)])
   }
@@ -59,7 +59,7 @@ export class Consumer {
   }
 }
 
-/** Yields the chunks of a body, and gives each of them to the consumer too. */
+/** Yields the chunks of a body, and also passes each chunk to the consumer. */
 export async function* tee(body: Readable, consumer: Consumer): AsyncGenerator<Buffer> {
   for await (const chunk of body as AsyncIterable<Buffer>) {
     await consumer.take(chunk)

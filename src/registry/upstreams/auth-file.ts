@@ -7,13 +7,14 @@ const AuthFile = z.object({
   'github-oauth': z.record(z.string(), z.string()).default({}),
 })
 
-/** The Authorization header for a URL; null for a host without credentials. */
+/** Returns the Authorization header for a URL. Null for a host without credentials. */
 export type Authorize = (url: URL) => string | null
 
 /**
  * Opens a file of credentials in the format of Composer's auth.json: `http-basic`, `bearer` and `github-oauth`, by host
- * or host:port. Reads it again when it has changed, so that credentials can be replaced without a restart. Throws an
- * Error that quotes no secret. A file that becomes unreadable later goes to `onError`, and its last content stays valid.
+ * or host:port. Reads the file again when it has changed, so that credentials can be replaced without a restart. Throws
+ * an Error that contains no secret. If the file becomes unreadable later, `onError` is called and the last content
+ * stays valid.
  */
 export function openAuthFile(path: string | null, onError: (error: Error) => void): Authorize {
   if (path === null) return () => null
@@ -33,7 +34,7 @@ export function openAuthFile(path: string | null, onError: (error: Error) => voi
   }
 }
 
-/** A text that changes when the file is written or replaced. */
+/** Returns a text that changes when the file is written or replaced. */
 function versionOf(path: string): string {
   const found = statSync(path, { throwIfNoEntry: false })
   return found ? `${found.ino} ${found.mtimeMs} ${found.size}` : ''

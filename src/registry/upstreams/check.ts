@@ -19,7 +19,7 @@ import {
 } from './tables/upstream-documents.ts'
 import { listUpstreamsById, saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
 
-/** The pause after a failure, unless the upstream asks for a longer one. */
+/** How long an upstream gets no request after a failure, unless it asks for a longer pause. */
 const restSeconds = 5
 const maxRestSeconds = 300
 /** The time after which packages.json of an upstream is read again. */
@@ -45,7 +45,7 @@ export interface CheckContext {
 export interface MirrorContext extends AppContext {
   client: UpstreamClient
   note?: CheckContext['note']
-  /** Counts a document that was served: a `miss` waited for an upstream. */
+  /** Counts a document that was served. A `miss` had to wait for an upstream. */
   noteServed?: (result: 'hit' | 'miss') => void
 }
 
@@ -65,13 +65,13 @@ export function checkContextOf({ config, db, client, note = () => {} }: MirrorCo
   }
 }
 
-/** The outcome of a check; `busy`: another process is checking at this moment. */
+/** The outcome of a check. `busy` means that another process is checking at this moment. */
 export type Checked = 'found' | 'missing' | 'failed' | 'busy'
 
 /**
- * Requests a document from an upstream, unless its last response or failure is recent. Stores its content, its archives,
- * and the document that is served. If the upstream has the package and no upstream has served that name before, the
- * name is bound to this upstream.
+ * Requests a document from an upstream, unless its last response or failure is recent. Stores the content, the
+ * archives, and the document that is served. If the upstream has the package and no upstream has served that name
+ * before, the name is bound to this upstream.
  */
 export async function checkDocument(context: CheckContext, key: DocumentKey): Promise<Checked> {
   const { db, note } = context
@@ -173,7 +173,9 @@ async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Pr
   return { ...upstream, root, rootLastModified: fetched.lastModified, rootCheckedAt: new Date() }
 }
 
-/** Returns the packages of an upstream without metadata-url. Reads packages.json and its includes again if needed. */
+/**
+ * Returns the packages of an upstream without metadata-url. Reads packages.json and its includes again when necessary.
+ */
 async function inlinePackages(
   { client, inline, freshSeconds }: CheckContext,
   { id, url }: Upstream,

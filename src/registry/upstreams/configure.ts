@@ -19,7 +19,7 @@ import {
   type UpstreamSettings,
 } from './tables/upstreams.ts'
 
-/** A change of the upstreams of a repository, and who makes it. */
+/** A change of the upstreams of a repository, and its author. */
 export interface UpstreamChange {
   repositoryId: string
   author: Author
@@ -28,15 +28,15 @@ export interface UpstreamChange {
 /** The upstream that an administrator wants to add. */
 export interface WantedUpstream extends Partial<UpstreamSettings> {
   url: string
-  /** The host of the URL unless it is given. */
+  /** The name. The default is the host of the URL. */
   name?: string
 }
 
 const maxUpstreams = 50
 
 /**
- * Adds an upstream to a repository, after reading its packages.json. Throws errcode 3 for settings that break a rule,
- * 6 for a name that is taken, and 9 with the reason when the upstream cannot be used.
+ * Adds an upstream to a repository, after reading its packages.json. Throws errcode 3 for settings that break a rule, 6
+ * for a name that is taken, and 9 with the reason when the upstream cannot be used.
  */
 export async function addUpstream(
   pool: pg.Pool,
@@ -68,7 +68,7 @@ export async function addUpstream(
         rootLastModified: lastModified,
       })
       if ((await listUpstreams(tx, repositoryId)).length > maxUpstreams) {
-        throw invalid(`a repository has at most ${maxUpstreams} upstreams`)
+        throw invalid(`a repository can have at most ${maxUpstreams} upstreams`)
       }
       await noteListingChange(tx, repositoryId)
       const details = { upstream: name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours }
@@ -78,7 +78,10 @@ export async function addUpstream(
   )
 }
 
-/** Changes the given settings of an upstream. Throws errcode 3 for bad ones, 5 when there is no such upstream. */
+/**
+ * Changes the given settings of an upstream. Throws errcode 3 for invalid settings, and 5 when there is no such
+ * upstream.
+ */
 export async function setUpstream(
   pool: pg.Pool,
   { repositoryId, author }: UpstreamChange,
@@ -99,7 +102,7 @@ export async function setUpstream(
 
 /**
  * Removes an upstream from a repository. Its packages stay bound to it, so that no other upstream can take over their
- * names; `releasesNames` unbinds them. Throws errcode 5 when there is no such upstream.
+ * names. `releasesNames` unbinds them. Throws errcode 5 when there is no such upstream.
  */
 export async function removeUpstream(
   pool: pg.Pool,
@@ -116,7 +119,7 @@ export async function removeUpstream(
   })
 }
 
-/** Approves packages for upstreams in the mode `approved`. Returns those that were not approved before. */
+/** Approves packages for upstreams in the mode `approved`. Returns the packages that were not approved before. */
 export async function approvePackages(
   pool: pg.Pool,
   { repositoryId, author }: UpstreamChange,
@@ -162,7 +165,7 @@ function readUpstreamUrl(text: string): string {
 
 function refuseBadPatterns({ allow = [], deny = [], exempt = [] }: Partial<UpstreamSettings>): void {
   if ([allow, deny, exempt].some(({ length }) => length > maxPatterns)) {
-    throw invalid(`there are more than ${maxPatterns} patterns`)
+    throw invalid(`at most ${maxPatterns} patterns are allowed`)
   }
   const wrong = [...allow, ...deny, ...exempt].find((pattern) => !isPattern(pattern))
   if (wrong === undefined) return
@@ -195,8 +198,8 @@ function invalid(errmsg: string): RegistryError {
 }
 
 /**
- * Stores a request to approve a package of an upstream in the mode `approved`. Returns false when it is approved or
- * requested already. Throws errcode 3 for an invalid package name.
+ * Stores a request to approve a package of an upstream in the mode `approved`. Returns false when the package is
+ * already approved or requested. Throws errcode 3 for an invalid package name.
  */
 export async function requestPackage(
   pool: pg.Pool,

@@ -27,8 +27,8 @@ const batch = 200
 
 /**
  * Follows the change feeds of upstreams (`metadata-changes-url` in Packagist's format), and reads their lists of
- * malware. Documents that a feed names are requested again. Other documents are fresh without a request. So documents
- * in use are up to date when a client needs them.
+ * malware. It requests the changed documents of a feed again. All other documents are fresh without a request. So
+ * documents in use are up to date when a client needs them.
  */
 export const followFeeds: Job = {
   name: 'follow-upstream-feeds',
@@ -88,11 +88,14 @@ export const releaseUnusedArchives: Job = {
   },
 }
 
-/** Reads the changes since the last run. The first run only gets a timestamp. `resync` marks all documents as stale. */
+/**
+ * Reads the changes since the last run. The first run only gets a timestamp. The action `resync` marks all documents as
+ * stale.
+ */
 async function followFeed(db: pg.Pool, client: UpstreamClient, upstream: Upstream): Promise<void> {
   const url = upstream.root?.changesUrl
   if (!url) return
-  // Slightly less than the interval of the schedule, which has jitter.
+  // Use less than the interval of the schedule, because the schedule has jitter.
   const turn = await takeFeedTurn(db, upstream.id, feedSeconds / 2)
   if (!turn) return
   const since = turn.since ?? (await firstTimestamp(client, url))
@@ -108,14 +111,14 @@ async function followFeed(db: pg.Pool, client: UpstreamClient, upstream: Upstrea
   await saveFeedPosition(db, upstream.id, String(timestamp), { isRestart: turn.since === null || isResync })
 }
 
-/** Returns the document that a change names. `vendor/package~dev` is the document of development versions. */
+/** Returns the document of a change. `vendor/package~dev` is the document of development versions. */
 function documentOf({ type, package: name }: JsonObject): { packageName: string; isDev: boolean }[] {
   if ((type !== 'update' && type !== 'delete') || typeof name !== 'string') return []
   const packageName = name.toLowerCase().replace(/~dev$/, '')
   return [{ packageName, isDev: name.endsWith('~dev') }]
 }
 
-/** Returns the first timestamp: a request without `since` gets it with status 400. */
+/** Returns the first timestamp. A request without `since` gets it in a response with status 400. */
 async function firstTimestamp(client: UpstreamClient, url: string): Promise<string> {
   const { timestamp } = parseObject(await feedText(client, url), 'the change feed')
   if (!isTimestamp(timestamp)) throw new UpstreamError('the change feed has no timestamp')

@@ -8,10 +8,10 @@ import { openAuthFile } from './auth-file.ts'
 import { openPublicAgent, PrivateHostError } from './public-hosts.ts'
 
 const maxRedirects = 5
-/** The maximum size of a decompressed document. The largest of Packagist has about 30 MB. */
+/** The maximum size of a decompressed document. The largest document of Packagist has about 30 MB. */
 const maxDocumentBytes = 64 * 1024 * 1024
 const maxOutput = { maxOutputLength: maxDocumentBytes }
-/** A body of up to this size is decompressed at once, without the thread pool. */
+/** Up to this size, a body is decompressed on the main thread. */
 const smallGzipBytes = 16 * 1024
 const documentMilliseconds = 30_000
 const archiveMilliseconds = 10 * 60_000
@@ -38,7 +38,7 @@ export type FetchedDocument =
   | { kind: 'unchanged' }
   | { kind: 'missing' }
 
-/** Sends requests to other Composer repositories. It connects to public hosts only: see `openPublicAgent`. */
+/** Sends requests to other Composer repositories. Connects to public hosts only (see `openPublicAgent`). */
 export interface UpstreamClient {
   /** Sends GET or POST for a JSON document. Throws `UpstreamError` for statuses other than 200, 304, 404 and 410. */
   fetchDocument: (url: string, options?: DocumentOptions) => Promise<FetchedDocument>
@@ -54,13 +54,13 @@ export interface DocumentOptions {
   /** The body of a form. The request is then a POST. */
   form?: string
   milliseconds?: number
-  /** Returns the body of a 400 too: a change feed tells there where to begin. */
+  /** Whether the body of a 400 is returned too. A change feed sends the first timestamp with status 400. */
   takesBadRequest?: boolean
 }
 
 /**
  * Opens the client for upstreams with the settings of the environment. Throws when UPSTREAM_AUTH_FILE cannot be read.
- * `onAuthFileError` is called when that file becomes unreadable later.
+ * Calls `onAuthFileError` when that file becomes unreadable later.
  */
 export function openUpstreamClient(
   { baseUrl, upstreams }: Pick<Config, 'baseUrl' | 'upstreams'>,
@@ -76,7 +76,7 @@ export function openUpstreamClient(
     let url = readUrl(first)
     for (let hop = 0; hop <= maxRedirects; hop += 1) {
       if (url.protocol !== 'https:' && !upstreams.allowHttp) {
-        throw new UpstreamError(`${url.origin} is not https; UPSTREAM_HTTP=true allows http`)
+        throw new UpstreamError(`${url.origin} is not https: set UPSTREAM_HTTP=true to allow http`)
       }
       // Choose credentials by the host of each redirect, so that no other host gets them.
       const authorization = authorize(url)
@@ -168,7 +168,10 @@ function readUrl(text: string, base?: URL): URL {
   return url
 }
 
-/** Returns the body as text. `maxDocumentBytes` holds after decompression, because a small body can be a bomb. */
+/**
+ * Returns the body as text. `maxDocumentBytes` also limits the decompressed text, because a small body can be a zip
+ * bomb.
+ */
 async function readText(response: Dispatcher.ResponseData): Promise<string> {
   const chunks: Buffer[] = []
   let size = 0
@@ -194,7 +197,10 @@ async function decode(bytes: Buffer, coding: string | null): Promise<Buffer> {
   }
 }
 
-/** For a usual document, the thread pool costs six times what the work costs. Null when the document is larger. */
+/**
+ * Decompresses a small document on the main thread. For a usual document, the thread pool would take six times as long.
+ * Null when the document is larger.
+ */
 function gunzipSmall(bytes: Buffer): Buffer | null {
   if (bytes.length > smallGzipBytes) return null
   try {
@@ -224,7 +230,7 @@ function refused(url: string, response: Dispatcher.ResponseData): UpstreamError 
   return new UpstreamError(`${new URL(url).host} responded with status ${status}`, { status, retryAfter })
 }
 
-/** Runs a request, and turns network errors into an `UpstreamError` with a readable message. */
+/** Runs a request, and converts network errors to an `UpstreamError` with a readable message. */
 async function explain<T>(url: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -233,7 +239,7 @@ async function explain<T>(url: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Returns a network error as an `UpstreamError` with a readable message. */
+/** Converts a network error to an `UpstreamError` with a readable message. */
 export function toUpstreamError(error: unknown, url: string): UpstreamError {
   if (error instanceof UpstreamError) return error
   const host = URL.canParse(url) ? new URL(url).host : 'the upstream'

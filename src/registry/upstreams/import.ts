@@ -33,11 +33,11 @@ export interface ImportWish {
   repositoryId: string
   baseUrl: string
   url: string
-  /** The packages to import, with optional constraints. Empty: all packages that the registry lists. */
+  /** The packages to import, with optional constraints. If empty, all packages that the registry lists. */
   patterns: readonly string[]
-  /** Publish `v1.0.0` as `1.0.0`. */
+  /** Whether `v1.0.0` is published as `1.0.0`. */
   mapsVTags: boolean
-  /** Only return what would be done. */
+  /** Whether to publish nothing and only return the results. */
   isDryRun: boolean
   maxArchiveBytes: number
 }
@@ -76,7 +76,10 @@ export async function importPackages(context: ImportContext, wish: ImportWish): 
   return done
 }
 
-/** Returns the names to import: those that the registry lists, and those that a pattern contains in full. */
+/**
+ * Returns the names to import: the listed names of the registry that match the patterns, or all of them without
+ * patterns. If no pattern contains `*`, it returns the names in the patterns.
+ */
 async function namesOf(
   client: UpstreamClient,
   root: UpstreamRoot,
@@ -88,7 +91,7 @@ async function namesOf(
   const listed = root.names ?? (inline.length > 0 ? inline : null)
   if (!needsList) return [...new Set(exact)]
   if (listed === null && root.listUrl === null) {
-    throw new UpstreamError('the registry does not list its packages: write their names')
+    throw new UpstreamError('the registry does not list its packages: give their names')
   }
   const all = listed ?? (await listedNames(client, root.listUrl as string))
   return all

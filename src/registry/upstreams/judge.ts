@@ -24,7 +24,7 @@ export interface UpstreamDist {
   type: string
   url: string
   shasum: string | null
-  /** The version as it is in the URL of this registry. */
+  /** The version in the URL of this registry. */
   versionPath: string
   /** The reference in the URL of this registry, in lower-case hex. */
   reference: string
@@ -37,16 +37,16 @@ export interface UpstreamContent {
   extra: JsonObject
 }
 
-/** Archive types that Composer downloads. `path` and others would read the disk of the client. */
+/** Archive types that Composer downloads. The type `path` and others would read the disk of the client. */
 const distTypes = ['zip', 'tar', 'gzip', 'xz', 'rar']
 /** Keys that would make Composer bypass this registry, or that only a registry may set. */
 const removedKeys = ['source', 'notification-url', 'transport-options', 'installation-source']
 
 /**
- * Reads a package's document from an upstream: expands minified entries, and checks each version. A version that
+ * Reads a package's document from an upstream. Expands minified entries and checks each version. A version that
  * Composer cannot read would break every project that requires the package. So it is left out, and `dropped` has the
- * reason. Returns null when the document does not have the package. `part` keeps only development versions, or only the
- * others, for an upstream that has both in one list.
+ * reason. Returns null when the document does not contain the package. For an upstream that has all versions in one
+ * list, `part` keeps only development versions, or only the others.
  */
 export function judgeDocument(
   document: JsonObject,
@@ -99,7 +99,7 @@ function readEntry(entry: Json, packageName: string): UpstreamVersion | string {
   const published = entry['published-time']
   const isTime = typeof published === 'string' && !Number.isNaN(Date.parse(published))
   return {
-    // Composer uses version_normalized, and patterns and the minimum age use ours: both must be the same.
+    // Composer uses version_normalized. Patterns and the minimum age use our own value, so both must be the same.
     entry: { ...kept, ...(kept['version_normalized'] !== undefined && { version_normalized: normalized }) },
     version,
     normalized,
@@ -108,7 +108,10 @@ function readEntry(entry: Json, packageName: string): UpstreamVersion | string {
   }
 }
 
-/** PHP's json_decode refuses a whole document because of one lone surrogate. JSON.stringify escapes only those. */
+/**
+ * Returns whether a value contains a lone surrogate. PHP's json_decode refuses a whole document because of one.
+ * JSON.stringify escapes only lone surrogates.
+ */
 export function hasLoneSurrogate(value: Json): boolean {
   return /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(JSON.stringify(value))
 }

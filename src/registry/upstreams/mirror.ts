@@ -19,21 +19,21 @@ import {
 const patienceMilliseconds = 20_000
 const pollMilliseconds = 50
 
-/** A document of a mirrored package as it is served. */
+/** A document of a mirrored package for a response. */
 export interface MirrorDocument {
   revision: string
   lastModified: Date
   packageId: string
-  /** A warning that the upstream fails and the document is an old one. Null when the upstream works. */
+  /** A warning that the upstream fails and the document is old. Null when the upstream works. */
   warning: string | null
 }
 
 /** Serves the packages of upstreams. */
 export interface Mirror {
   /**
-   * Returns the document of a package that the repository itself does not have. Null when no upstream has it, or none
-   * may offer it. Throws errcode 14 with Retry-After when an upstream fails and has no stored document: "not found"
-   * would be wrong and would send Composer to other repositories.
+   * Returns the document of a package that the repository itself does not have. Null when no upstream has the package,
+   * or none may offer it. Throws errcode 14 with Retry-After when an upstream fails and no document is stored. A "not
+   * found" would be wrong, because it would send Composer to other repositories.
    */
   findDocument: (wanted: WantedMirror, author: Author) => Promise<MirrorDocument | null>
   /** Checks the upstream of a package again, unless a check is running. */
@@ -53,7 +53,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
   )
 
-  /** Checks one document of one upstream unless it is known, or waits for a check that is running. */
+  /** Checks one document of one upstream unless it is fresh, or waits for a running check. */
   function ask(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
     const key = `${upstreamId} ${packageName} ${isDev}`
     const flight =
@@ -70,7 +70,10 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     return 'failed'
   }
 
-  /** Tries the upstreams in order. A failing one ends the search, because a package of the next one could be an impostor. */
+  /**
+   * Tries the upstreams in order. A failing one ends the search, because the next upstream could have another package
+   * of the same name.
+   */
   async function resolve(
     { upstreamIds, isBound }: FoundMirror,
     { packageName, isDev }: WantedMirror,
@@ -79,7 +82,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       const outcome = await ask(id, packageName, isDev)
       if (outcome !== 'missing') return outcome
       if (isBound) return 'missing'
-      // A package may have only development versions, or only others. This upstream has the name in both cases.
+      // A package may have only development versions, or only others. In both cases this upstream has the name.
       const other = await ask(id, packageName, !isDev)
       if (other !== 'missing') return other === 'found' ? 'missing' : other
     }
@@ -103,7 +106,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
 
   return {
     async findDocument(wanted, author) {
-      // No upstream may see any other name.
+      // Send no other names to upstreams.
       if (!isPackageName(wanted.packageName)) return null
       let found = await read(wanted)
       const result = found.revision === null ? 'miss' : 'hit'
@@ -141,7 +144,7 @@ function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMi
 }
 
 function unavailable(): RegistryError {
-  return new RegistryError(errcode.unavailable, 'the upstream cannot be asked', {
+  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
     warning: 'An upstream of this repository fails. Try again later.',
   })
 }

@@ -20,21 +20,21 @@ export interface OfferRules {
   deny: readonly string[]
   exempt: readonly string[]
   minimumAgeHours: number
-  /** Names of the repository's own packages. No package of an upstream may replace or provide them. */
+  /** The names of the repository's own packages. No package of an upstream may replace or provide them. */
   ownNames: ReadonlySet<string>
-  /** Versions that the upstream's summary flags as malware; null without one. */
+  /** A constraint on the versions that the upstream's summary flags as malware. Null without such versions. */
   flagged: string | null
   /** Whether the upstream stopped serving the package. */
   isGone: boolean
   now: Date
-  /** Returns when this repository first saw the archive of a version. */
+  /** Returns the time at which this repository first saw the archive of a version. */
   firstSeenAt: (version: UpstreamVersion) => Date
   distUrl: (version: UpstreamVersion) => string
 }
 
 /**
  * Returns the p2 document of a mirrored package. It has only versions that the rules allow, with archive URLs of this
- * registry. `dueAt` is the time at which the next version has the minimum age; null when no version waits.
+ * registry. `dueAt` is the time at which the next version reaches the minimum age, or null when no version waits.
  */
 export function offer(content: UpstreamContent, rules: OfferRules): { text: string; dueAt: Date | null } {
   const flags = malwareFlags(content.extra).map(({ constraint }) => constraint)
@@ -84,8 +84,9 @@ export function replacedNames({ versions }: UpstreamContent): string[] {
 }
 
 /**
- * Removes versions that are younger than the minimum age. The age starts when the upstream published the version, or
- * when this registry first saw it. A time that the author wrote into the version does not count.
+ * Removes versions that are younger than the minimum age. The age starts when the upstream published the version. If
+ * that time is unknown, it starts when this registry first saw the version. A time that the author wrote into the
+ * version is ignored.
  */
 function withoutYoung(
   versions: UpstreamVersion[],
@@ -112,8 +113,8 @@ function withoutYoung(
 }
 
 /**
- * Returns the young versions that fix a vulnerability: an advisory affects the next lower version, and none affects
- * this one. The next lower version is one that is offered or unaffected. So only the oldest of several fixes passes.
+ * Returns the young versions that fix a vulnerability: an advisory affects the next lower version, but not this one.
+ * The next lower version is an offered or unaffected one. So only the lowest of several fixes passes.
  */
 function fixes(
   versions: readonly UpstreamVersion[],
@@ -145,7 +146,7 @@ function affectedConstraints(extra: JsonObject): string[] {
     .flatMap(({ affectedVersions }) => (typeof affectedVersions === 'string' ? [affectedVersions] : []))
 }
 
-/** Returns the entry with the archive URL of this registry. It does not replace or provide own packages. */
+/** Returns the entry with the archive URL of this registry. Removes own packages from its `replace` and `provide`. */
 function entryOfMirror(version: UpstreamVersion, { ownNames, isGone, distUrl }: OfferRules): JsonObject {
   const { dist, ...entry } = version.entry
   const { mirrors: _, ...shown } = isJsonObject(dist) ? dist : {}

@@ -7,8 +7,8 @@ export const maxPatterns = 500
 const shape = /^(?:\*|[a-z0-9_.*-]+\/[a-z0-9_.*-]+)$/
 
 /**
- * Returns whether a text is a pattern of packages: `symfony/*`, or `symfony/*:^6` with a version constraint. `*` matches
- * any characters.
+ * Returns whether a text is a valid pattern of packages: `symfony/*`, or `symfony/*:^6` with a version constraint. `*`
+ * matches any characters.
  */
 export function isPattern(pattern: string): boolean {
   const { name, constraint } = parts(pattern)
@@ -22,8 +22,8 @@ export function matchesName(pattern: string, packageName: string): boolean {
 }
 
 /**
- * Returns whether a text matches a pattern in which `*` matches any characters. Its time grows with the product of the
- * lengths. A regular expression with many `.*` could run forever, and upstreams send patterns too.
+ * Returns whether a text matches a pattern. `*` matches any characters. The time is at most the product of the lengths.
+ * A regular expression with many `.*` could run forever, and patterns also come from upstreams.
  */
 export function matchesGlob(pattern: string, text: string): boolean {
   let [p, t, star, resume] = [0, 0, -1, 0]

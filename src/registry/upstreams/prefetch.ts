@@ -27,7 +27,7 @@ export interface Prefetched {
 
 /**
  * Fetches every archive of a lock file. It uses the documents of this repository, because the lock file may have other
- * URLs. Returns a result for each package; a single failure throws nothing.
+ * URLs. Returns a result for each package. When a package fails, the others continue.
  */
 export async function prefetchLock(
   { db, mirror, archiveMirror }: { db: pg.Pool; mirror: Mirror; archiveMirror: ArchiveMirror },

@@ -21,14 +21,14 @@ export function isPublicIp(ip: string): boolean {
   const parsed = ipaddr.process(ip)
   if (parsed.range() === 'unicast') return true
   if (!(parsed instanceof ipaddr.IPv6)) return false
-  // 6to4, Teredo and NAT64 route to the IPv4 that they embed.
+  // 6to4, Teredo and NAT64 route to the IPv4 that they contain. Only NAT64 is accepted, when that IPv4 is public.
   if (parsed.range() !== 'rfc6052') return false
   return isPublicIp(new ipaddr.IPv4(parsed.toByteArray().slice(12)).toString())
 }
 
 /**
  * Opens an HTTP agent for URLs from users or other servers. It connects to public IPs only, also after a redirect. It
- * checks the IP when it connects, so a name that resolves differently the second time cannot bypass the check.
+ * checks the IP when it connects. So a name that resolves to another IP the second time cannot bypass the check.
  * `privateHosts` lists exceptions, as `host` or `host:port`.
  */
 export function openPublicAgent(privateHosts: readonly string[]): Agent {
@@ -45,7 +45,7 @@ export function openPublicAgent(privateHosts: readonly string[]): Agent {
       const host = options.hostname.replace(/^\[(.*)\]$/, '$1').toLowerCase()
       const port = options.port || (options.protocol === 'https:' ? '443' : '80')
       if (exceptions.has(host) || exceptions.has(`${host}:${port}`)) return open(options, callback)
-      // Node resolves names only: it does not call `lookup` for an IP.
+      // Node does not call `lookup` for an IP, so check the IP here.
       if (isIP(host) !== 0 && !isPublicIp(host)) return callback(refusal(host), null)
       return guarded(options, callback)
     },
@@ -65,6 +65,6 @@ const resolvePublicHost: LookupFunction = (hostname, options, callback) => {
 
 function refusal(host: string): PrivateHostError {
   return new PrivateHostError(
-    `${host} is not on the public internet; UPSTREAM_PRIVATE_HOSTS lists exceptions`,
+    `${host} is not on the public internet: add it to UPSTREAM_PRIVATE_HOSTS to allow it`,
   )
 }

@@ -14,31 +14,31 @@ import { listUpstreams, listUpstreamsById, type Upstream } from './tables/upstre
 const searchMilliseconds = 5_000
 const advisoryMilliseconds = 10_000
 const freshAdvisoryMilliseconds = 5 * 60_000
-/** The number of names of a list that are compared with the repository's own names. */
+/** How many names of a list are compared with the repository's own names. */
 const maxNames = 1000
 const maxResults = 100
 
-/** A search result of an upstream, as Composer reads it. */
+/** A search result of an upstream, in Composer's format. */
 export interface UpstreamResult {
   name: string
   description: string
 }
 
 /**
- * Requests to upstreams other than metadata: advisories, searches, lists and providers. They never contain a name of an
- * own package or a claimed vendor. Results about such names are dropped.
+ * Requests to upstreams other than metadata: advisories, searches, lists and providers. The requests never contain a
+ * name of an own package or a claimed vendor. Results about such names are dropped.
  */
 export interface UpstreamQueries {
   /**
-   * Returns the advisories of the mirrored packages among the names, by name. Throws errcode 14 when an upstream fails:
-   * an empty list would mean "no advisories".
+   * Returns the advisories of the mirrored packages among the names, by name. Throws errcode 14 when an upstream fails,
+   * because an empty list would mean "no advisories".
    */
   listAdvisories: (repositoryId: string, names: readonly string[]) => Promise<Record<string, JsonObject[]>>
-  /** Returns search results. A failing upstream has none. */
+  /** Returns search results. A failing upstream adds none. */
   search: (repositoryId: string, words: readonly string[], type: string | null) => Promise<UpstreamResult[]>
-  /** Returns names that match the patterns of Composer's `list`. A failing upstream has none. */
+  /** Returns names that match the patterns of Composer's `list`. A failing upstream adds none. */
   listNames: (repositoryId: string, wanted: { vendor: string; filter: string }) => Promise<string[]>
-  /** Returns packages that provide a name. A failing upstream has none. */
+  /** Returns packages that provide a name. A failing upstream adds none. */
   listProviders: (repositoryId: string, name: string) => Promise<JsonObject[]>
 }
 
@@ -81,7 +81,7 @@ export function openUpstreamQueries(
     return names.map((name) => [name, advisories.get(keyOf(name))?.advisories ?? []])
   }
 
-  /** Sends a request to several upstreams. A failing one is left out. */
+  /** Sends a request to several upstreams. Leaves out failing ones. */
   async function askAll<T>(
     upstreams: readonly Upstream[],
     urlOf: (root: UpstreamRoot) => string | null,
@@ -104,7 +104,10 @@ export function openUpstreamQueries(
     return results.flat()
   }
 
-  /** Returns the upstreams that may get a query. None if it is empty, or contains an own name or a claimed vendor. */
+  /**
+   * Returns the upstreams that may get a query. Returns none if the query is empty, or contains an own name or a
+   * claimed vendor.
+   */
   async function upstreamsFor(repositoryId: string, words: readonly string[]): Promise<Upstream[]> {
     if (words.length === 0) return []
     const upstreams = (await listUpstreams(db, repositoryId)).filter(({ mode }) => mode !== 'off')
@@ -112,7 +115,7 @@ export function openUpstreamQueries(
     return upstreams
   }
 
-  /** Keeps the results whose packages may come from an upstream, each name once. */
+  /** Keeps the results whose packages may come from an upstream. Each name is kept once. */
   async function foreignOnly<T extends { name: string }>(
     repositoryId: string,
     results: readonly T[],
@@ -197,7 +200,7 @@ export function openUpstreamQueries(
 
 /** Returns whether a query contains the name of an own package or of a claimed vendor. */
 async function mentionsOurs(db: pg.Pool, repositoryId: string, words: readonly string[]): Promise<boolean> {
-  // Test a vendor with a package name that does not exist.
+  // Look up a vendor as a package name that cannot exist.
   const names = words.flatMap((word) => [
     word,
     `${word.split('/')[0]}/-`,
@@ -218,7 +221,7 @@ function isAdvisory(advisory: JsonObject): boolean {
 }
 
 function unavailable(error: UpstreamError): RegistryError {
-  return new RegistryError(errcode.unavailable, 'the upstream cannot be asked', {
+  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
     warning: `Its advisories cannot be read: ${error.message}.`,
     cause: error,
   })

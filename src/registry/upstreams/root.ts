@@ -4,15 +4,18 @@ import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
 import { UpstreamError } from './fetch.ts'
 import { matchesGlob } from './patterns.ts'
 
-/** The used parts of an upstream's packages.json. All URLs are absolute; null when the upstream has none. */
+/**
+ * The parts of an upstream's packages.json that svc uses. All URLs are absolute. A URL is null when packages.json does
+ * not have it.
+ */
 export interface UpstreamRoot {
-  /** With `%package%`. Null: the packages are in packages.json itself and in its `includes`. */
+  /** A template with `%package%`. Null when the packages are in packages.json itself and in its `includes`. */
   metadataUrl: string | null
   /** All names of the upstream. Null when packages.json does not list them. */
   names: string[] | null
   /** Patterns that match all names of the upstream. Null when packages.json has none. */
   patterns: string[] | null
-  /** With `%query%` and `%type%`. */
+  /** A template with `%query%` and `%type%`. */
   searchUrl: string | null
   listUrl: string | null
   /** With `%package%`. */
@@ -22,7 +25,7 @@ export interface UpstreamRoot {
   filterSummaryUrl: string | null
 }
 
-/** The versions of a package, by name, as `packages` has them: a list, or an object by version. */
+/** The versions of packages, by name. Each value is a list of versions, or an object by version. */
 export type InlinePackages = ReadonlyMap<string, unknown>
 
 const text = z.string().min(1).max(2000)
@@ -50,8 +53,8 @@ export function rootUrlOf(url: string): string {
 }
 
 /**
- * Reads an upstream's packages.json, and its `includes` with `fetchText` when the packages are inline. Throws
- * `UpstreamError` when it is not a Composer repository, or only one for Composer 1.
+ * Reads an upstream's packages.json. When the packages are inline, it also reads the `includes` with `fetchText`.
+ * Throws `UpstreamError` when the upstream is not a Composer repository, or supports only Composer 1.
  */
 export async function readRoot(
   url: string,
@@ -82,7 +85,7 @@ export async function readRoot(
   }
   const packages = new Map<string, unknown>()
   addPackages(packages, said.packages)
-  // Composer itself reads includes of includes; Satis writes one level.
+  // Only one level of includes is read. Satis writes one level, although Composer reads more.
   for (const path of Object.keys(said.includes ?? {}).slice(0, 1000)) {
     const include = parseObject(await fetchText(resolveLink(path, rootUrlOf(url))), path) as {
       packages?: unknown

@@ -22,7 +22,7 @@ const conjunction = /(?<!^|as|[=>< ,]) *(?<!-)[, ](?!-) *(?!,|as|$)/
 const stabilitySuffix = new RegExp(`-${modifier}$`, 'i')
 
 /**
- * Returns whether a normalized version satisfies a constraint, as Composer's `Semver` does. False for a constraint that
+ * Returns whether a normalized version satisfies a constraint, like Composer's `Semver`. False for a constraint that
  * cannot be parsed.
  */
 export function satisfies(normalized: string, constraint: string): boolean {
@@ -107,7 +107,7 @@ function single(text: string, flag: string): Comparison[] | null {
   return [[operator, isLoose && !normalized.endsWith('-dev') ? `${normalized}-dev` : normalized]]
 }
 
-/** Returns the lower bound of a version: its first development version, unless it has a stability. */
+/** Returns the lower bound of a version. Without a stability, it is the version's first development version. */
 function lowest(text: string, suffix: (string | undefined)[]): string {
   const [word, , dev, branch] = suffix
   return word || dev || branch ? text : `${text}-dev`
@@ -123,7 +123,7 @@ function range(low: string, high: string): Comparison[] | null {
       ]
 }
 
-/** Increases the number at a place, and sets the following ones to zero. */
+/** Increases the number at a place by `by`, and sets the following numbers to zero. */
 function bump(found: readonly (string | undefined)[], place: number, by: number): string {
   const parts = [1, 2, 3, 4].map((i) =>
     i < place ? Number(found[i] ?? 0) : i === place ? Number(found[i] ?? 0) + by : 0,

@@ -30,16 +30,17 @@ export interface CheckedDocument {
   packageName: string
   isDev: boolean
   content: UpstreamContent
-  /** The content as it is stored: see `packContent`. */
+  /** The result of `packContent`. */
   packed: Buffer
-  /** Versions that were left out, each with the reason. */
+  /** The versions that were left out, each with the reason. */
   dropped: string[]
   lastModified: string | null
 }
 
 /**
- * Stores and renders documents in one transaction: concurrent checks share its statements and its commit. Returns for
- * each document, in their order, false when a racing request has bound the name to another upstream.
+ * Stores and renders documents in one transaction, so that concurrent checks share its statements and its commit.
+ * Returns a value for each document, in their order. It is false when a racing request has bound the name to another
+ * upstream.
  */
 export async function storeDocuments(
   db: pg.Pool,
@@ -96,10 +97,10 @@ export async function renderMirror(
   return true
 }
 
-/** Content of up to this size is compressed at once: the thread pool would cost more than the work. */
+/** Up to this size, content is compressed on the main thread. The thread pool would cost more than the work. */
 const smallBytes = 64 * 1024
 
-/** Returns content as it is stored: gzipped JSON. */
+/** Returns the stored form of content: gzipped JSON. */
 export async function packContent(content: UpstreamContent): Promise<Buffer> {
   const text = Buffer.from(JSON.stringify(content))
   return text.length <= smallBytes ? gzipSync(text, { level: 4 }) : promisify(gzip)(text, { level: 4 })
@@ -154,7 +155,7 @@ function aboutPackage({ versions, extra }: UpstreamContent) {
   }
 }
 
-/** Returns, by repository, those of the replaced and provided names that are the repository's own. */
+/** Returns the replaced and provided names that are a repository's own, by repository. */
 async function listOwnOfAll(
   tx: pg.PoolClient,
   sources: readonly MirrorSource[],
@@ -173,7 +174,10 @@ async function listOwnOfAll(
   return found
 }
 
-/** Returns when versions were first seen. Only the minimum age of versions without a publication time needs it. */
+/**
+ * Returns the times at which versions were first seen. Only versions without a publication time need this, for the
+ * minimum age.
+ */
 async function listSeen(
   tx: pg.PoolClient,
   sources: readonly MirrorSource[],

@@ -31,8 +31,8 @@ describe('judgeArchive refuses a name', () => {
     ['/etc/passwd', '"/etc/passwd" has an absolute name'],
     ['C:/x.php', '"C:/x.php" has an absolute name'],
     ['c:x.php', '"c:x.php" has an absolute name'],
-    ['src\\B.php', '"src\\\\B.php" has a backslash in its name; zip parts directories by "/"'],
-    ['..\\x', '"..\\\\x" has a backslash in its name; zip parts directories by "/"'],
+    ['src\\B.php', '"src\\\\B.php" has a backslash in its name; use "/" between directories'],
+    ['..\\x', '"..\\\\x" has a backslash in its name; use "/" between directories'],
     ['a\0.php', '"a\\u0000.php" has a control character in its name'],
     ['a\n.php', '"a\\n.php" has a control character in its name'],
     ['a\x7f.php', '"a\\u007f.php" has a control character in its name'],
@@ -50,18 +50,18 @@ describe('judgeArchive refuses a name', () => {
   })
 
   it.each([
-    ['of another entry', [file, file], '"a.php" is there twice'],
-    ['of another directory', [{ name: 'a/' }, { name: 'a/' }], '"a" is there twice'],
-    ['of a file and a directory', [{ name: 'a' }, { name: 'a/' }], '"a" is there as file and as directory'],
-    ['beneath a file', [{ name: 'a' }, { name: 'a/b' }], '"a/b" lies beneath "a", which is a file'],
-    ['deep beneath a file', [{ name: 'a/b/c' }, { name: 'a' }], '"a/b/c" lies beneath "a", which is a file'],
-    ['beneath a link', [link('a', '.'), { name: 'a/b' }], '"a/b" lies beneath "a", which is a link'],
+    ['of another entry', [file, file], '"a.php" occurs twice'],
+    ['of another directory', [{ name: 'a/' }, { name: 'a/' }], '"a" occurs twice'],
+    ['of a file and a directory', [{ name: 'a' }, { name: 'a/' }], '"a" occurs as file and as directory'],
+    ['beneath a file', [{ name: 'a' }, { name: 'a/b' }], '"a/b" is inside "a", which is a file'],
+    ['deep beneath a file', [{ name: 'a/b/c' }, { name: 'a' }], '"a/b/c" is inside "a", which is a file'],
+    ['beneath a link', [link('a', '.'), { name: 'a/b' }], '"a/b" is inside "a", which is a link'],
     [
       'beneath a file, with another between by bytes',
       [{ name: 'a' }, { name: 'a-b' }, { name: 'a/c' }],
-      '"a/c" lies beneath "a", which is a file',
+      '"a/c" is inside "a", which is a file',
     ],
-    ['of a second composer.json', [manifest], '"composer.json" is there twice'],
+    ['of a second composer.json', [manifest], '"composer.json" occurs twice'],
   ] as [string, CraftedEntry[], string][])('%s', async (_, entries, why) => {
     await expectInvalid(packageOf(...entries), why)
   })
@@ -74,8 +74,8 @@ describe('judgeArchive refuses a link', () => {
     ['x', '..', 'is a link that leads out of the package'],
     ['a/b/x', '../../../c', 'is a link that leads out of the package'],
     ['x', './/../c', 'is a link that leads out of the package'],
-    ['a/b/x', 'c/../../../c', 'is a link with ".." behind a name'],
-    ['x', 'a/..', 'is a link with ".." behind a name'],
+    ['a/b/x', 'c/../../../c', 'is a link with ".." after a name'],
+    ['x', 'a/..', 'is a link with ".." after a name'],
     ['x', '', 'is a link with an unreadable target'],
     ['x', 'a\0b', 'is a link with an unreadable target'],
     ['x', '..\\a', 'is a link with an unreadable target'],
@@ -104,7 +104,7 @@ describe('judgeArchive refuses an entry', () => {
   const twoKinds = 'is a directory by its attributes, but its name does not end in "/"'
   const special = 'is a device, pipe or socket'
   const sizes = 'has another size or checksum in its local header'
-  const descriptor = 'has no data descriptor, or a false one'
+  const descriptor = 'has no data descriptor, or a wrong one'
 
   it.each<[what: string, entry: CraftedEntry, why: string]>([
     ['that is a pipe', { name: 'x', mode: 0o010644 }, special],
@@ -138,7 +138,7 @@ describe('judgeArchive refuses an entry', () => {
     [
       'that only newer programs may extract',
       { name: 'x', central: { needed: 63 } },
-      'needs version 6.3 of zip, and 4.5 is understood',
+      'needs version 6.3 of zip, but svc supports at most 4.5',
     ],
 
     [
@@ -239,12 +239,12 @@ describe('judgeArchive refuses an entry', () => {
     [
       'that holds more than it announces',
       { ...file, local: { uncompressedSize: 599 }, central: { uncompressedSize: 599 } },
-      'holds more than the 599 bytes it announces',
+      'has more than the 599 bytes in its header',
     ],
     [
       'that holds less than it announces',
       { ...file, local: { uncompressedSize: 601 }, central: { uncompressedSize: 601 } },
-      'holds 600 bytes, not the 601 it announces',
+      'has 600 bytes, but its header says 601',
     ],
     [
       'with a false checksum',
@@ -259,12 +259,12 @@ describe('judgeArchive refuses an entry', () => {
     [
       'with bytes behind its deflated stream',
       { ...file, raw: Buffer.concat([deflateRawSync(file.content ?? ''), Buffer.from('hidden')]) },
-      'holds bytes behind its compressed contents',
+      'has bytes after its compressed contents',
     ],
     [
       'with much behind its deflated stream',
       { ...file, raw: Buffer.concat([deflateRawSync(file.content ?? ''), Buffer.alloc(300_000, 'hidden')]) },
-      'holds bytes behind its compressed contents',
+      'has bytes after its compressed contents',
     ],
     [
       'stored with two sizes',
@@ -282,11 +282,11 @@ describe('judgeArchive refuses an entry', () => {
       { ...file, raw: deflateRawSync(file.content ?? '').subarray(0, -3) },
       /^"a.php": unexpected end of file$/,
     ],
-    ['without a local header', { ...file, only: 'central' }, /^"a.php" overlaps what follows it$/],
+    ['without a local header', { ...file, only: 'central' }, /^"a.php" overlaps the data that follows it$/],
     [
       'whose local header is elsewhere',
       { ...file, central: { offset: 1 } },
-      /^"composer.json" overlaps what follows it$/,
+      /^"composer.json" overlaps the data that follows it$/,
     ],
     [
       'whose local header is beyond the file',
@@ -320,12 +320,12 @@ describe('judgeArchive refuses an entry', () => {
   })
 
   it('that shares its contents with others (overlapping bomb)', async () => {
-    await expectInvalid(overlappingBomb(20), '"f0" overlaps what follows it')
+    await expectInvalid(overlappingBomb(20), '"f0" overlaps the data that follows it')
   })
 
   it('that shares its local header with another', async () => {
     const zip = packageOf({ ...file, only: 'central', central: { offset: 0 } })
-    await expectInvalid(zip, '"composer.json" overlaps what follows it')
+    await expectInvalid(zip, '"composer.json" overlaps the data that follows it')
   })
 })
 
@@ -357,7 +357,7 @@ describe('judgeArchive refuses a package', () => {
     [
       'in two folders',
       { 'a/composer.json': json, 'b/composer.json': json },
-      'several composer.json, none where Composer looks: "a/composer.json" and "b/composer.json"',
+      'there are several composer.json files, but none where Composer looks: "a/composer.json" and "b/composer.json"',
     ],
     [
       'with Composer.json',
@@ -367,22 +367,14 @@ describe('judgeArchive refuses a package', () => {
     [
       'with composer.json/',
       { 'composer.json/': '', 'a.php': 'x' },
-      '"composer.json" must be a file, and is a directory',
+      '"composer.json" must be a file, but is a directory',
     ],
-    [
-      'with auth.json',
-      { 'composer.json': json, 'auth.json': '{}' },
-      '"auth.json" holds a user\'s credentials',
-    ],
-    [
-      'with AUTH.JSON',
-      { 'composer.json': json, 'AUTH.JSON': '{}' },
-      '"AUTH.JSON" holds a user\'s credentials',
-    ],
+    ['with auth.json', { 'composer.json': json, 'auth.json': '{}' }, '"auth.json" contains credentials'],
+    ['with AUTH.JSON', { 'composer.json': json, 'AUTH.JSON': '{}' }, '"AUTH.JSON" contains credentials'],
     [
       'with auth.json in its only folder',
       { 'lib/composer.json': json, 'lib/auth.json': '{}' },
-      '"lib/auth.json" holds a user\'s credentials',
+      '"lib/auth.json" contains credentials',
     ],
   ])('%s', async (_, files, why) => {
     await expectInvalid(aZip(files), why)
@@ -390,7 +382,7 @@ describe('judgeArchive refuses a package', () => {
 
   it('whose composer.json is a link', async () => {
     const zip = craftZip([link('composer.json', 'other.json'), { name: 'other.json', content: json }])
-    await expectInvalid(zip, '"composer.json" must be a file, and is a link')
+    await expectInvalid(zip, '"composer.json" must be a file, but is a link')
   })
 
   it('and tells where Composer looks', async () => {

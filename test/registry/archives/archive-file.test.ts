@@ -61,12 +61,12 @@ describe('judgeArchive refuses a file', () => {
     [
       'whose zip64 end record is outside',
       craftZip([manifest], { zip64: true, locatorShift: 1 }),
-      'its zip64 end record lies outside the file',
+      'its zip64 end record is outside the file',
     ],
     [
       'whose zip64 end record is far outside',
       craftZip([manifest], { zip64: true, locatorShift: 2 ** 52 }),
-      'its zip64 end record lies outside the file',
+      'its zip64 end record is outside the file',
     ],
     [
       'whose zip64 end record is elsewhere',
@@ -76,7 +76,7 @@ describe('judgeArchive refuses a file', () => {
     [
       'whose zip64 end record has a false size',
       craftZip([manifest], { zip64: true, recordShift: 8 }),
-      'its zip64 end record has a false size',
+      'its zip64 end record has a wrong size',
     ],
     ['whose zip64 locator counts two disks', craftZip([manifest], { zip64: true, disks: 2 }), inParts],
     ['whose zip64 locator counts no disk', craftZip([manifest], { zip64: true, disks: 0 }), inParts],

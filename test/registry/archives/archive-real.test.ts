@@ -71,7 +71,7 @@ describe('judgeArchive accepts what is written by', () => {
     rmSync(inDirectory('lib/.env'))
     const judged = await judgeArchive(inDirectory('composer.zip'))
     expect(judged.manifest.toString()).toBe(json)
-    expect(judged.warnings).toContain('".env" may hold secrets')
+    expect(judged.warnings).toContain('".env" may contain secrets')
   })
 
   it.skipIf(!has('python3'))('python, from a stream', async () => {

@@ -123,17 +123,17 @@ describe('judgeArchive, of what a package hardly means to hold,', () => {
     judgeZip(aZip(Object.fromEntries([['composer.json', json], ...list.map((name) => [name, 'x'])])))
 
   it.each([
-    ['.env', '".env" may hold secrets'],
-    ['config/.env.local', '"config/.env.local" may hold secrets'],
-    ['tests/auth.json', '"tests/auth.json" may hold secrets'],
-    ['.ssh/id_rsa', '".ssh/id_rsa" may hold secrets'],
+    ['.env', '".env" may contain secrets'],
+    ['config/.env.local', '"config/.env.local" may contain secrets'],
+    ['tests/auth.json', '"tests/auth.json" may contain secrets'],
+    ['.ssh/id_rsa', '".ssh/id_rsa" may contain secrets'],
     ['vendor/autoload.php', '"vendor/autoload.php" is a dependency packed with the package; exclude vendor/'],
     [
       'web/node_modules/a.js',
       '"web/node_modules/a.js" is a dependency packed with the package; exclude node_modules/',
     ],
-    ['.git/config', '".git/config" is history, not source; exclude it'],
-    ['package.ZIP', '"package.ZIP" is an archive within the archive; an earlier build?'],
+    ['.git/config', '".git/config" belongs to version control; exclude it'],
+    ['package.ZIP', '"package.ZIP" is an archive within the archive, perhaps an earlier build'],
     ['__MACOSX/._a.php', '"__MACOSX/._a.php" is a leftover of macOS'],
     ['src/aux.php', '"src/aux.php" cannot be unpacked on Windows'],
     ['src/a:b.php', '"src/a:b.php" cannot be unpacked on Windows'],
@@ -175,7 +175,7 @@ describe('judgeArchive, of what a package hardly means to hold,', () => {
   it('warns once a kind', async () => {
     const { warnings } = await names('.env', 'vendor/a.php', 'vendor/b.php', 'vendor/c.php')
     expect(warnings).toEqual([
-      '".env" may hold secrets',
+      '".env" may contain secrets',
       '"vendor/a.php" is a dependency packed with the package; exclude vendor/ (and 2 more)',
     ])
   })
@@ -183,9 +183,9 @@ describe('judgeArchive, of what a package hardly means to hold,', () => {
 
 describe('judgeArchive, of what costs too much,', () => {
   it.each([
-    ['entries', { maxEntries: 1 }, 'it has 2 entries, and 1 are allowed'],
+    ['entries', { maxEntries: 1 }, 'it has 2 entries, but at most 1 are allowed'],
     ['names and headers', { maxDirectoryBytes: 100 }, 'its directory has more than 100 bytes'],
-    ['contents', { maxInflatedBytes: 600 }, 'it unpacks to 619 bytes, and 600 are allowed'],
+    ['contents', { maxInflatedBytes: 600 }, 'it unpacks to 619 bytes, but at most 600 are allowed'],
     ['manifest', { maxManifestBytes: 18 }, 'composer.json has more than 18 bytes'],
     ['path segments', { maxPathSegments: 1 }, 'up to "a.php" its paths have more than 1 segments'],
   ])('refuses too many bytes of %s with 413', async (_, limits, why) => {
@@ -213,12 +213,12 @@ describe('judgeArchive, of what costs too much,', () => {
     expect(await judgeZip(zeros(49))).toMatchObject({ inflatedBytes: 49 * 2 ** 20 + json.length })
   })
 
-  it('refuses what lies more than 64 levels deep, naming it', async () => {
+  it('refuses what is more than 64 levels deep, naming it', async () => {
     const at = (levels: number) => packageOf({ name: `${'d/'.repeat(levels - 1)}a.php` })
     expect((await judgeZip(at(64))).entryCount).toBe(2)
     const { errcode, errmsg } = await refusalOf(at(65))
     expect(errcode).toBe(3)
-    expect(errmsg).toMatch(/^invalid archive: "(?:d\/){64}a\.php" lies more than 64 levels deep$/)
+    expect(errmsg).toMatch(/^invalid archive: "(?:d\/){64}a\.php" is more than 64 levels deep$/)
   })
 
   it('lets other requests run while it works without any I/O', async () => {
@@ -239,7 +239,7 @@ describe('judgeArchive, of what costs too much,', () => {
       central: { uncompressedSize: 5 },
     })
     expect((await refusalOf(bomb)).errmsg).toBe(
-      'invalid archive: "bomb" holds more than the 5 bytes it announces',
+      'invalid archive: "bomb" has more than the 5 bytes in its header',
     )
   })
 })

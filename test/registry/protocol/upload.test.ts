@@ -252,7 +252,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
       {
         errcode: 8,
         errmsg: expect.stringMatching(
-          /^the package's metadata would have 16\d{6} bytes, and 16777216 are allowed$/,
+          /^the package's metadata would have 16\d{6} bytes, but at most 16777216 are allowed$/,
         ),
         warning: "The largest key of this version's composer.json is extra, with 1012 bytes.",
       },

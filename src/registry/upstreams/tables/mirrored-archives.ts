@@ -7,11 +7,11 @@ import type { ArchiveDigest } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../offer.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
 
-/** An archive of an upstream, as a URL of this registry names it. */
+/** The parts of this registry's URL of an upstream's archive. */
 export interface WantedArchive {
   repositoryId: string
   packageName: string
-  /** The version as it is in the URL of this registry. */
+  /** The version in the URL of this registry. */
   versionPath: string
   reference: string
   type: string
@@ -25,7 +25,7 @@ export interface MirroredArchive {
   version: string
   normalized: string
   type: string
-  /** Where the upstream keeps it. */
+  /** The URL of the archive at the upstream. */
   url: string
   upstreamName: string
   upstreamUrl: string
@@ -55,7 +55,7 @@ const tables = `mirrored_package m
   join package_origin(m.repository_id, m.name) o on true
   left join archive c on c.sha256 = a.sha256`
 
-/** Finds archives, in the order of the calls. Null for one that no document has ever named. */
+/** Finds archives, in the order of the calls. Null for an archive that no document has ever contained. */
 export async function findMirroredArchives(
   db: Queryable,
   wanted: readonly WantedArchive[],
@@ -85,7 +85,7 @@ export async function findMirroredArchives(
   return rows.map((row) => (row.id === null ? null : row))
 }
 
-/** Finds the archive of a version by the reference that the upstream gave it, as lock files name it. */
+/** Finds the archive of a version by the upstream's reference, which lock files contain. */
 export async function findLockedArchive(
   db: Queryable,
   repositoryId: string,
@@ -103,12 +103,12 @@ export async function findLockedArchive(
   return rows[0] ?? null
 }
 
-/** A process loses its turn to fetch after this time, unless it extends the turn. */
+/** A process loses its turn to fetch after this time, unless it extends its turn. */
 const turnSeconds = 60
 
 /**
- * Takes the turns to fetch archives. Only one process gets each. Returns, in the order of the ids, false for an archive
- * that is stored, or being fetched.
+ * Takes the turns to fetch archives. Only one process gets each turn. Returns a value for each id, in their order. It
+ * is false for an archive that is stored or is being fetched.
  */
 export async function takeFetchTurns(db: Queryable, ids: readonly string[]): Promise<boolean[]> {
   const { rows } = await db.query<{ id: string }>({
@@ -140,7 +140,7 @@ export async function endFetchTurn(db: Queryable, id: string): Promise<void> {
   await db.query('update mirrored_archive set fetching_until = null where id = $1', [id])
 }
 
-/** Returns whether an archive is stored, and whether a process fetches it at this moment. */
+/** Returns whether an archive is stored, and whether a process is fetching it at this moment. */
 export async function findFetchState(
   db: Queryable,
   id: string,
@@ -161,8 +161,8 @@ export interface FetchedArchive extends ArchiveDigest {
 }
 
 /**
- * Names archives that are in the store. The first fetch of each fixes its hash. Returns, in their order, false for other
- * bytes than then. `insertArchive` describes the lock.
+ * Stores that archives are in the store. The first fetch of an archive sets its hash. Returns a value for each archive,
+ * in their order. It is false when the bytes differ from the first fetch. `insertArchive` describes the lock.
  */
 export async function saveFetchedArchives(
   db: Queryable,
@@ -199,7 +199,7 @@ export async function saveFetchedArchives(
   return rows.map(({ isSaved }) => isSaved)
 }
 
-/** Stores why an archive is not served. False when the same reason is stored already. */
+/** Stores the reason why an archive is not served. False when the same reason is already stored. */
 export async function saveAlarm(tx: pg.PoolClient, id: string, alarm: string): Promise<boolean> {
   const { rowCount } = await tx.query(
     `update mirrored_archive set alarm = $2, alarmed_at = now() where id = $1 and alarm is distinct from $2`,

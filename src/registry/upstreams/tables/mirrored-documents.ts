@@ -7,7 +7,7 @@ import type { Encoding } from '../../documents/encodings.ts'
 import type { Origin } from './mirrored-packages.ts'
 import { isFreshColumn } from './upstream-documents.ts'
 
-/** Which document of a repository is wanted. */
+/** The document that a request needs. */
 export interface WantedMirror {
   repositoryId: string
   packageName: string
@@ -19,15 +19,15 @@ export interface FoundMirror extends Origin {
   /** Null when there is no such document. */
   revision: string | null
   lastModified: Date
-  /** True when it must be rendered before it is served. */
+  /** True when the document must be rendered before it is served. */
   isDue: boolean
   /** True when the last response of the upstream is recent enough. */
   isFresh: boolean
-  /** True after a recent failure: the upstream gets no request. */
+  /** True after a recent failure. The upstream gets no request then. */
   isResting: boolean
   /** Whether the upstream had the document at its last response. Null without a response. */
   isFound: boolean | null
-  /** Why requests to the upstream have failed since `failedAt`. Null when they work. */
+  /** The reason why requests to the upstream have failed since `failedAt`. Null when they succeed. */
   failure: string | null
   failedAt: Date | null
   /** True for the first use today. */
@@ -35,7 +35,8 @@ export interface FoundMirror extends Origin {
 }
 
 /**
- * Decides where packages come from, and reads their documents' state: one for each wanted document, in that order.
+ * Decides where packages come from, and reads the state of their documents. Returns one result for each wanted
+ * document, in their order.
  */
 export async function listFoundMirrors(
   db: Queryable,
@@ -77,7 +78,7 @@ export interface WantedBytes {
   encoding: Encoding
 }
 
-/** Reads documents' bytes, in the order of the calls. Null for a document that is gone. */
+/** Reads the bytes of documents, in the order of the calls. Null for a document that does not exist. */
 export async function listMirrorBytes(
   db: Queryable,
   wanted: readonly WantedBytes[],
@@ -119,7 +120,7 @@ export async function setGone(
   return rowCount !== 0
 }
 
-/** Documents that must be rendered again: a version ripened, or a rule has changed. */
+/** Lists documents that must be rendered again, because a version has reached the minimum age or a rule has changed. */
 export async function listDueMirrors(
   db: Queryable,
   limit: number,
@@ -143,7 +144,10 @@ export async function noteUse(db: Queryable, packageId: string): Promise<void> {
   })
 }
 
-/** Notes which versions an upstream's summary flags as malware, and renders what that changes. */
+/**
+ * Stores the versions that an upstream's summary flags as malware. Renders the affected filter.json and marks changed
+ * documents as due.
+ */
 export async function saveSummaryFlags(
   tx: pg.PoolClient,
   upstreamId: string,

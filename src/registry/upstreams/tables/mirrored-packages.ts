@@ -3,13 +3,13 @@ import type { Queryable } from '../../../database/database.ts'
 import type { ListPart } from '../../../repositories/list-part.ts'
 import type { UpstreamMode } from './upstreams.ts'
 
-/** Why a package may or may not come from an upstream; the function `package_origin` decides it. */
+/** The reason why a package may or may not come from an upstream. The SQL function `package_origin` decides. */
 export type OriginVerdict = 'own' | 'claimed' | 'denied' | 'unapproved' | 'upstream'
 
 /** Where a package comes from. */
 export interface Origin {
   verdict: OriginVerdict
-  /** The row of `mirrored_package`; null when there is none yet. */
+  /** The id in `mirrored_package`. Null when there is no row yet. */
   packageId: string | null
   /** Whether an upstream has served the name before. Then no other upstream is tried. */
   isBound: boolean
@@ -17,7 +17,7 @@ export interface Origin {
   upstreamIds: string[]
 }
 
-/** Decides where a package comes from: the five rules against dependency confusion. */
+/** Decides where a package comes from. `package_origin` has the five rules against dependency confusion. */
 export async function findOrigin(db: Queryable, repositoryId: string, packageName: string): Promise<Origin> {
   const { rows } = await db.query<Origin>({
     name: 'find-package-origin',
@@ -44,7 +44,7 @@ export async function listForeignNames(
   return rows
 }
 
-/** Returns the given names that are bound to one upstream, and that it may see. */
+/** Returns the given names that are bound to an upstream, and that this upstream may see. */
 export async function listBoundNames(
   db: Queryable,
   repositoryId: string,
@@ -82,8 +82,8 @@ export interface Binding {
 }
 
 /**
- * Binds names to the upstreams that served them, and locks their rows. Returns for each the package and the upstream
- * that it is bound to: another one when a racing request was first.
+ * Binds names to the upstreams that served them, and locks their rows. Returns for each name the package and its
+ * upstream. It is another upstream when a racing request was first.
  */
 export async function bindPackages(
   tx: pg.PoolClient,
@@ -115,7 +115,7 @@ export async function bindPackages(
   return rows
 }
 
-/** The id of the package of that name that is bound to an upstream. Null when there is none. */
+/** Returns the id of the package with a name that is bound to an upstream. Null when there is none. */
 export async function findBoundPackage(
   db: Queryable,
   upstreamId: string,
@@ -128,7 +128,7 @@ export async function findBoundPackage(
   return rows[0]?.id ?? null
 }
 
-/** Approves names, known or not. Returns those that were not approved before. */
+/** Approves names, even unknown ones. Returns the names that were not approved before. */
 export async function approveNames(
   db: Queryable,
   repositoryId: string,
@@ -144,10 +144,13 @@ export async function approveNames(
   return rows.map(({ name }) => name)
 }
 
-/** The maximum number of names that wait for approval in a repository: everyone who may pull can add one. */
+/**
+ * The maximum number of names that wait for approval in a repository. It is limited because everyone who may pull can
+ * add a name.
+ */
 const maxRequests = 1000
 
-/** Stores a request to approve a name. False when it is approved or requested already, or too many names wait. */
+/** Stores a request to approve a name. False when the name is already approved or requested, or too many names wait. */
 export async function requestName(
   db: Queryable,
   repositoryId: string,
@@ -168,7 +171,7 @@ export async function requestName(
   return rowCount === 1
 }
 
-/** A mirrored package as people see it. */
+/** A mirrored package in a list. */
 export interface ListedMirror {
   name: string
   /** Null when no upstream has served it yet. */
@@ -182,16 +185,16 @@ export interface ListedMirror {
   approvedAt: Date | null
   requestedAt: Date | null
   requester: string | null
-  /** When the upstream stopped serving it; null while it does. */
+  /** The time at which the upstream stopped serving the package. Null while the upstream serves it. */
   goneAt: Date | null
   minimumAgeHours: number
-  /** Why an archive of it is not served; null without an alarm. */
+  /** The reason why an archive of the package is not served. Null without an alarm. */
   alarm: string | null
 }
 
 /**
- * Lists the mirrored packages of a repository, and the names that wait for approval, by name. `isWaiting`: true for
- * only the names that wait, false for all names but those that only wait.
+ * Lists the mirrored packages of a repository, and the names that wait for approval, by name. When `isWaiting` is true,
+ * it lists only the names that wait. When it is false, it leaves out names that only wait for approval.
  */
 export async function listMirrors(
   db: Queryable,

@@ -14,17 +14,17 @@ export interface MirrorRules {
   exempt: string[]
   minimumAgeHours: number
   isGone: boolean
-  /** A constraint on versions that the upstream's summary flags as malware; null without one. */
+  /** A constraint on the versions that the upstream's summary flags as malware. Null without such versions. */
   flagged: string | null
   now: Date
 }
 
-/** Locks the row of a package. */
+/** Locks the row of a package until the transaction ends. */
 export async function lockMirror(tx: pg.PoolClient, packageId: string): Promise<void> {
   await tx.query('select from mirrored_package where id = $1 for no key update', [packageId])
 }
 
-/** Reads the stored content of a document from its upstream: gzipped JSON. Null when there is none. */
+/** Reads the stored content of an upstream's document: gzipped JSON. Null when there is none. */
 export async function findMirrorContent(
   tx: pg.PoolClient,
   packageId: string,
@@ -62,7 +62,7 @@ export async function listMirrorRules(
   return rows
 }
 
-/** An archive that a document names. */
+/** An archive in a document. */
 export interface NamedDist extends UpstreamDist {
   packageId: string
   version: string
@@ -96,7 +96,7 @@ export async function noteArchives(tx: pg.PoolClient, dists: readonly NamedDist[
   })
 }
 
-/** Lists when archives were first seen, in their order. */
+/** Lists the times at which archives were first seen, in the order of the archives. */
 export async function listFirstSeen(
   tx: pg.PoolClient,
   dists: readonly Pick<NamedDist, 'packageId' | 'versionPath' | 'reference'>[],
@@ -117,7 +117,10 @@ export async function listFirstSeen(
   return rows.map(({ firstSeenAt }) => firstSeenAt)
 }
 
-/** A document as it is served. `dueAt`: when it must be rendered again; null when only a change makes it due. */
+/**
+ * A rendered document. `dueAt` is the time at which it must be rendered again. Null when only a change makes that
+ * necessary.
+ */
 export interface RenderedMirror extends EncodedDocument {
   packageId: string
   isDev: boolean
@@ -126,8 +129,8 @@ export interface RenderedMirror extends EncodedDocument {
 }
 
 /**
- * Replaces documents. If the bytes of one changed, its Last-Modified grows by at least a second. Otherwise clients still
- * get 304.
+ * Replaces documents. If the bytes of a document changed, its Last-Modified grows by at least a second. Otherwise
+ * clients still get 304.
  */
 export async function saveMirrors(tx: pg.PoolClient, documents: readonly RenderedMirror[]): Promise<void> {
   await tx.query({

@@ -10,7 +10,7 @@ export interface DocumentKey {
   isDev: boolean
 }
 
-/** Whether a process may check a document, and what is known about it. */
+/** The turn of a process to check a document, and the known state of the document. */
 export interface CheckTurn {
   hasTurn: boolean
   /** Null when the upstream never responded. */
@@ -19,15 +19,16 @@ export interface CheckTurn {
   isChecking: boolean
   /** Whether a failure is so recent that the upstream gets no request. */
   isResting: boolean
-  /** Of the stored content. Null when there is none. */
+  /** The Last-Modified of the stored content. Null when there is none. */
   lastModified: string | null
 }
 
-/** How long a missing name is not requested again. */
+/** How long a missing name gets no new request. */
 export const missingSeconds = 600
 /**
- * Returns an SQL condition: the document needs no check. `s` is the alias of its row, and `u` that of its upstream. The
- * change feed names every change. While it is followed without a gap, documents that were read since then are fresh.
+ * Returns an SQL condition that is true when a document needs no check. `s` is the alias of its row, and `u` that of
+ * its upstream. A change feed lists every change. While it is followed without a gap, documents that were read since
+ * its start are fresh.
  */
 export function isFreshColumn(s: string, freshSeconds: string): string {
   return `coalesce(not ${s}.is_stale and (
@@ -39,8 +40,9 @@ export function isFreshColumn(s: string, freshSeconds: string): string {
 const turnSeconds = 45
 
 /**
- * Takes the turn to check each document that is due: not fresh, not resting, and not being checked by another process.
- * Of several processes, one gets the turn. Returns the results in the order of the keys, which are all different.
+ * Takes the turn to check each document that is due. A due document is not fresh, not resting, and not being checked by
+ * another process. Only one process gets the turn. Returns the results in the order of the keys, which must all be
+ * different.
  */
 export async function takeCheckTurns(
   db: Queryable,
@@ -102,7 +104,7 @@ export async function saveNoContent(
   })
 }
 
-/** Stores why a request failed. The upstream gets no request for the given seconds. */
+/** Stores the reason why a request failed. The upstream gets no request for the given seconds. */
 export async function saveFailure(
   db: Queryable,
   { upstreamId, packageName, isDev }: DocumentKey,
@@ -128,7 +130,7 @@ export interface NewContent extends DocumentKey {
   replaces: string[]
 }
 
-/** Stores the contents of documents. Returns the versions of each that were dropped before. */
+/** Stores the contents of documents. Returns, for each document, the versions that were left out before. */
 export async function saveContents(
   tx: pg.PoolClient,
   contents: readonly NewContent[],
@@ -173,7 +175,7 @@ export async function saveContents(
   return rows
 }
 
-/** Marks documents that the change feed named, so that they are requested again. Returns how many are known. */
+/** Marks the documents of a change feed, so that they are requested again. Returns how many of them are known. */
 export async function markStale(
   db: Queryable,
   upstreamId: string,

@@ -8,9 +8,9 @@ export type UpstreamMode = (typeof upstreamModes)[number]
 /** The settings of an upstream. */
 export interface UpstreamSettings {
   mode: UpstreamMode
-  /** Patterns of packages that it may offer. Empty: all packages. */
+  /** Patterns of packages that the upstream may offer. If empty, it may offer all packages. */
   allow: string[]
-  /** Patterns of packages that it may not offer. */
+  /** Patterns of packages that the upstream may not offer. */
   deny: string[]
   /** Patterns to which the minimum age does not apply. */
   exempt: string[]
@@ -29,7 +29,7 @@ export interface Upstream extends UpstreamSettings {
   root: UpstreamRoot | null
   rootLastModified: string | null
   rootCheckedAt: Date | null
-  /** Why the last attempt to read packages.json failed. Null when it succeeded. */
+  /** The reason why packages.json could not be read. Null when the last attempt succeeded. */
   failure: string | null
   createdAt: Date
 }
@@ -49,7 +49,7 @@ export async function listUpstreams(db: Queryable, repositoryId: string): Promis
   return rows
 }
 
-/** Finds an upstream by name. Null when the repository has none of that name. */
+/** Finds an upstream by name. Null when the repository has no upstream of that name. */
 export async function findUpstream(
   db: Queryable,
   repositoryId: string,
@@ -62,7 +62,7 @@ export async function findUpstream(
   return rows[0] ?? null
 }
 
-/** Lists upstreams by their ids, in the order of the ids. Removed ones are left out. */
+/** Lists upstreams by their ids, in the order of the ids. Leaves out removed upstreams. */
 export async function listUpstreamsById(db: Queryable, ids: readonly string[]): Promise<Upstream[]> {
   const { rows } = await db.query<Upstream>({
     name: 'list-upstreams-by-id',
@@ -95,13 +95,13 @@ export interface NewUpstream extends Omit<UpstreamSettings, 'position'> {
   repositoryId: string
   name: string
   url: string
-  /** Null puts it after all others. */
+  /** The position. Null puts the upstream after all others. */
   position: number | null
   root: UpstreamRoot
   rootLastModified: string | null
 }
 
-/** Adds an upstream. Throws with the constraint `upstream_name_is_taken` or another of the table. */
+/** Adds an upstream. Throws with the constraint `upstream_name_is_taken` or another constraint of the table. */
 export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise<Upstream> {
   const { rows } = await db.query<Upstream>(
     `with u as (
@@ -166,8 +166,8 @@ export async function changeUpstream(
 }
 
 /**
- * Removes an upstream. Its names stay bound to it, so that no other upstream can take them over, unless they are
- * released. False when there is no such upstream.
+ * Removes an upstream. Its names stay bound to it, so that no other upstream can take them over, unless `releasesNames`
+ * is set. False when there is no such upstream.
  */
 export async function markUpstreamRemoved(
   db: Queryable,
@@ -206,7 +206,7 @@ export async function saveRoot(
   })
 }
 
-/** Stores why packages.json of an upstream could not be read. */
+/** Stores the reason why packages.json of an upstream could not be read. */
 export async function saveRootFailure(db: Queryable, id: string, failure: string): Promise<void> {
   await db.query('update upstream set root_failed_at = now(), failure = $2 where id = $1', [id, failure])
 }
@@ -227,7 +227,10 @@ export async function takeFeedTurn(
   return rows[0] ?? null
 }
 
-/** Stores where the change feed is read next. A restart has a gap before it. */
+/**
+ * Stores the position for the next read of the change feed. `isRestart` means that changes before the position may be
+ * missing.
+ */
 export async function saveFeedPosition(
   db: Queryable,
   id: string,
@@ -241,7 +244,7 @@ export async function saveFeedPosition(
   )
 }
 
-/** Stores that the change feed could not be followed. Documents are then checked one by one again. */
+/** Stores that the change feed could not be read. After that, documents are checked one by one again. */
 export async function stopFeed(db: Queryable, id: string): Promise<void> {
   await db.query('update upstream set feed_from = null where id = $1', [id])
 }

@@ -1,11 +1,11 @@
 import type { Queryable } from '../../../database/database.ts'
 
-/** A vendor whose packages come from the group's own repositories only. */
+/** A vendor whose packages only the group's own repositories offer. */
 export interface VendorClaim {
   vendor: string
   /** Patterns of names that upstreams may still serve. */
   exceptions: string[]
-  /** False when publishing a package claimed it. */
+  /** Whether an administrator made the claim. False when the publication of a package made it. */
   byHand: boolean
   claimedAt: Date
 }
@@ -29,7 +29,7 @@ export async function claimVendor(
   return { vendor: claimed, exceptions: [...exceptions], byHand, claimedAt }
 }
 
-/** Lists the vendors of a group, by name. */
+/** Lists the vendor claims of a group, by vendor. */
 export async function listVendorClaims(db: Queryable, groupId: string): Promise<VendorClaim[]> {
   const { rows } = await db.query<VendorClaim>(
     `select ${columns} from vendor_claim where group_id = $1 order by vendor collate "C"`,
@@ -39,8 +39,8 @@ export async function listVendorClaims(db: Queryable, groupId: string): Promise<
 }
 
 /**
- * Ends a claim that was made by hand. Returns `published` when the group has published packages of the vendor: then the
- * claim stays. Null when the group has no claim on the vendor.
+ * Ends a claim that was made by hand. Returns `published` when the group has published packages of the vendor. The
+ * claim stays then. Null when the group has no claim on the vendor.
  */
 export async function releaseVendor(
   db: Queryable,
@@ -75,8 +75,8 @@ export async function countMirroredOfVendor(db: Queryable, groupId: string, vend
 }
 
 /**
- * Returns whether a package can be published only after a claim: an upstream of the group serves its vendor, and the
- * group has not claimed the vendor.
+ * Returns whether a package can be published only after a claim. This is so when an upstream of the group serves its
+ * vendor, and the group has not claimed the vendor.
  */
 export async function needsVendorClaim(
   db: Queryable,
