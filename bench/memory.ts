@@ -64,7 +64,7 @@ export async function measureMemory(server: Server, folder: string): Promise<str
 interface Watched {
   before: number | null
   growth: number | null
-  /** Megabytes a second. */
+  /** The transfer rate, in megabytes a second. */
   rate: number
 }
 

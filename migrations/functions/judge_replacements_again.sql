@@ -1,4 +1,4 @@
--- Makes every document due that replaces or provides a name of this vendor. Call it when the vendor's claim has
+-- Marks all documents that replace or provide a name of this vendor as due. Call it when the vendor's claim has
 -- changed.
 create or replace function judge_replacements_again(the_group_id bigint, the_vendor text) returns void
 language sql as $$

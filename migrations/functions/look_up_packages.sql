@@ -1,7 +1,7 @@
 -- Returns packages of a repository that contain all of the words, at most `max_count`. With `in_names`, all words must
 -- be in the name. The index package_search finds the packages by `grams`, which are some of the words' `search_grams`.
 -- The setting makes every plan use that index. Without the setting, and with missing or old statistics, a plan may
--- compute the grams of all packages. So could a plan with the index of repository_id: `+ 0` prevents its use.
+-- compute the grams of all packages. A plan with the index of repository_id would do so too, and `+ 0` prevents it.
 create or replace function look_up_packages(
   repository_id bigint, grams integer[], words text[], in_names boolean, max_count integer
 ) returns setof bigint

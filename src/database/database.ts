@@ -3,7 +3,7 @@ import pg from 'pg'
 /** The pool, or a client inside a transaction: both can run a single statement. */
 export type Queryable = Pick<pg.Pool, 'query'>
 
-/** Names the connection in `pg_stat_activity`. */
+/** The name of the connections in `pg_stat_activity`. */
 const applicationName = 'svc'
 
 /*
@@ -166,9 +166,10 @@ export function brokenConstraint(error: unknown): string | null {
 }
 
 /**
- * Returns whether a retry may help. The database cannot be reached, is shutting down, or has no connection left. Or a
- * server-side timeout ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03). Or the
- * database is a standby that is not promoted yet and refuses to write (25006).
+ * Returns whether a retry may help:
+ * - the database cannot be reached, is shutting down, or has no connection left;
+ * - a server-side timeout ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03);
+ * - the database is a standby that is not promoted yet and refuses to write (25006).
  */
 export function isOutage(thrown: NodeJS.ErrnoException): boolean {
   if (thrown instanceof pg.DatabaseError)

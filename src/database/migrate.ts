@@ -91,7 +91,7 @@ export async function withMigrationLock<T>(
 /** Runs work in a transaction with the lock. On a failure the caller closes the connection, which rolls back. */
 async function inLockedTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
   await client.query('begin')
-  // A pooler may lend a connection on which svc has set limits before.
+  // A pooler may lend a connection on which svc has set limits before, so remove them.
   await withoutTimeouts(client)
   // A session's lock would stay on a connection that a pooler lends to others.
   await client.query('select pg_advisory_xact_lock($1)', [advisoryLock])

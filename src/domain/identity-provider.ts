@@ -19,9 +19,9 @@ export interface ProviderSettings {
   issuer: string
   clientId: string
   clientSecret: string
-  /** Separated by spaces; `openid` is one of them. */
+  /** The requested scopes, separated by spaces. `openid` is one of them. */
   scopes: string
-  /** Lower-case domains of verified email addresses. Empty: everybody at the provider may sign in. */
+  /** Lower-case domains of verified email addresses. If empty, everybody at the provider may sign in. */
   allowedDomains: string[]
   /** The claim with the groups. */
   groupsClaim: string

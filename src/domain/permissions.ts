@@ -25,8 +25,8 @@ const acts = {
 export type Act = keyof typeof acts
 
 /**
- * The scopes that this product itself checks (SPEC 2.4): those of the registries, and those of `/api/user` and
- * `/api/groups` with the deploy tokens of a group. The others are for other services, which introspect the token.
+ * The scopes of SPEC 2.4 that svc itself checks. They are the scopes of the registries, of `/api/user`, and of
+ * `/api/groups` with the deploy tokens of a group. Other services check the other scopes: they introspect the token.
  */
 export const enforcedScopes: readonly string[] = [
   ...new Set(Object.values(acts).map(({ scope }) => scope)),

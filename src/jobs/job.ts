@@ -39,8 +39,8 @@ export interface Job<Data = unknown> {
   everySeconds?: number
   /**
    * True: one job of this name runs at a time, in all processes. A function: one job for each key that it returns. When
-   * a job starts, waiting jobs with the same key are dropped as the same work. So jobs with different work need
-   * different keys.
+   * a job starts, waiting jobs with the same key are dropped, because they are the same work. So jobs with different
+   * work need different keys.
    */
   singleton?: true | ((data: Data) => string)
   /**

@@ -18,8 +18,8 @@ import {
 import { refuseMirroredVendor } from './upstreams/claims.ts'
 
 /**
- * The most bytes of a document. A version is not published when its document would be larger, because Composer fetches
- * all of it (DESIGN §7).
+ * The maximum size of a document in bytes. A version is not published when its document would be larger, because
+ * Composer fetches all of it (DESIGN §7).
  */
 const maxDocumentBytes = 16 * 1024 * 1024
 

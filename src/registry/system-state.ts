@@ -11,11 +11,11 @@ export interface SystemState {
   database: DatabaseState
   isEmbedded: boolean
   store: { place: string; archives: number; bytes: number }
-  /** By name. */
+  /** The counts of jobs, by name. */
   jobs: JobCount[]
-  /** When the archives were last collected. Null: never. */
+  /** The time of the last garbage collection. Null when there was none. */
   collectedAt: Date | null
-  /** The disk of DATA_DIR. Null when the file system has no figures. */
+  /** The disk of DATA_DIR. Null when the file system does not report its size. */
   disk: { directory: string; freeBytes: number; allBytes: number } | null
 }
 
@@ -40,7 +40,7 @@ export async function readSystemState(db: Queryable, config: Config): Promise<Sy
 }
 
 async function measureDisk(directory: string): Promise<SystemState['disk']> {
-  // A command may run before the server has made the folder.
+  // A command may run before the server has created the folder.
   const measured = await statfs(directory).catch(() => null)
   if (!measured || measured.blocks === 0) return null
   const { blocks, bavail, bsize } = measured

@@ -15,7 +15,7 @@ export async function findGroup(db: Queryable, name: string): Promise<Group | nu
   return rows[0] ?? null
 }
 
-/** A group with the role of the visitor of its page. */
+/** A group, with the role of the visitor of the group's page. */
 export interface VisibleGroup extends Group {
   /**
    * Null when the visitor has no role on the group and only sees some of its repositories. A site administrator is

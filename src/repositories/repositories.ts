@@ -162,8 +162,8 @@ export interface CountedRepository extends Repository {
 }
 
 /**
- * Lists all repositories by path, or those of one group, or those with the text in their path or description; `after`
- * is a path.
+ * Lists repositories by path: all of them, or only those of one group or with the text in their path or description.
+ * `after` is a path.
  */
 export async function listRepositories(
   db: Queryable,
@@ -196,7 +196,7 @@ export async function lockRepositoriesOf(tx: pg.PoolClient, groupId: string): Pr
   return rows.map(({ id }) => id)
 }
 
-/** A repository with the role of the visitor of its page. */
+/** A repository, with the role of the visitor of the repository's page. */
 export interface VisibleRepository extends Repository {
   /** Null for a public repository on which the visitor has no role. */
   role: Role | null

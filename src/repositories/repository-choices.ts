@@ -18,20 +18,20 @@ export interface RepositoryChoice {
 /** The repositories in a picker. */
 export interface RepositoryPicker {
   search: string
-  /** The chosen ones first. */
+  /** Chosen repositories come first. */
   choices: RepositoryChoice[]
   /** True when there are more repositories than the picker shows. */
   hasMore: boolean
 }
 
 /**
- * The most repositories in a picker that are not chosen. A longer list is hard to read, so the form also offers a
- * search.
+ * The maximum number of repositories in a picker that are not chosen. A longer list is hard to read, so the form also
+ * offers a search.
  */
 const maxChoices = 50
 
 /**
- * Reads the repositories of a picker, all of which the account has a role on. The chosen ones come first. After them
+ * Reads the repositories of a picker. The account has a role on each of them. The chosen ones come first. After them
  * come at most 50 others with the text in path or description.
  */
 export async function readPicker(

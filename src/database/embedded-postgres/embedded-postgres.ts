@@ -41,7 +41,7 @@ export interface EmbeddedPostgres {
  */
 type Purpose = 'server' | 'command'
 
-/** What to start. */
+/** The options of a start. */
 export interface EmbeddedPostgresOptions {
   dataDir: string
   log?: Pick<FastifyBaseLogger, 'info'>

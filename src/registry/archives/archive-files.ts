@@ -36,7 +36,7 @@ export interface ArchiveBrowser {
   read: (sha256: string, file: ArchiveFile, maxBytes: number) => Promise<Buffer | null>
 }
 
-/** How many files the lists in memory have together. Each file takes about 250 bytes. */
+/** The maximum number of files in all lists in memory together. Each file takes about 250 bytes. */
 const maxCachedFiles = 100_000
 /** How many bytes of the directory one request to a bucket reads. The directory of a large archive has 16 MiB. */
 const windowBytes = 256 * 1024

@@ -53,7 +53,7 @@ export async function listChanges(
   const actions = rows.map((row) => ({ type: 'update' as const, ...row }))
   const last = rows.at(-1)
   if (rows.length <= maxChanges || !last) return { actions, timestamp }
-  // Return whole seconds only. The next part begins with the first second that is incomplete in this one.
+  // Return whole seconds only. The next part begins with the first second that is incomplete in this part.
   const complete = actions.filter(({ time }) => time < last.time)
   if (complete.length > 0) return { actions: complete, timestamp: Math.min(last.time * 10_000, timestamp) }
   return { actions: [{ type: 'resync', package: '*', time: last.time }], timestamp }

@@ -28,7 +28,7 @@ export const AdvisoryDraft = z
   })
   .meta({ id: 'AdvisoryDraft' })
 
-/** The most characters in the reason of a quarantine. */
+/** The maximum length of the reason of a quarantine, in characters. */
 export const maxQuarantineReasonCharacters = 500
 
 /** The rule of the reason of a quarantine. Composer shows it to everyone who tries to install the version. */

@@ -12,7 +12,7 @@ import { toLowerAscii } from './package-name.ts'
 import { descriptionKeys, linkTypes, PublishedFields, publishedKeys } from './published-fields.ts'
 import { isSameVersion, type PublishedVersion } from './version-name.ts'
 
-/** The most bytes of metadata. It is part of a document that every user of the package fetches. */
+/** The maximum size of the metadata in bytes. It is part of a document that every user of the package fetches. */
 export const maxMetadataBytes = 64 * 1024
 /** A larger manifest is refused before its fields are read, because 128 KiB of links take 50 ms. */
 const maxUnreadBytes = 2 * maxMetadataBytes

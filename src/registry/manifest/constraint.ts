@@ -1,7 +1,7 @@
 import { isPlainText } from '../../domain/plain-text.ts'
 import { modifier, normalizeVersion, trimSpaces, withoutAlias } from './composer-version.ts'
 
-/** The most characters in a constraint. The longest known ones list vulnerable versions in a few hundred characters. */
+/** The maximum length of a constraint. The longest known ones list vulnerable versions in a few hundred characters. */
 export const maxConstraintLength = 4096
 
 const version = `v?\\d+(?:\\.\\d+)?(?:\\.\\d+)?(?:\\.\\d+)?(?:${modifier}|\\.([x*][.-]?dev))(?:\\+[^ ]+)?`

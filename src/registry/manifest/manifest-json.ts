@@ -11,9 +11,9 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The most bytes of a composer.json. Parsing this size takes 50 ms, and blocks everything else. */
+/** The maximum size of a composer.json in bytes. Parsing this size takes 50 ms, and blocks everything else. */
 export const maxManifestBytes = 512 * 1024
-/** The deepest nesting. Composer itself reads 512 levels, but nobody writes more than a dozen. */
+/** The maximum nesting depth. Composer itself reads 512 levels, but nobody writes more than a dozen. */
 export const maxManifestDepth = 64
 /** The number of repeated keys that warnings name. */
 const maxNamedKeys = 10

@@ -1,6 +1,6 @@
 import { errcode, RegistryError } from '../errors.ts'
 
-/** The most characters in a name, which is part of directories, URLs and file names. */
+/** The maximum length of a name, which is part of directories, URLs and file names. */
 export const maxPackageNameLength = 150
 
 // Words with single separators between them. Each character matches in one way only, so the pattern never backtracks.

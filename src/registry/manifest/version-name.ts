@@ -15,7 +15,7 @@ export interface PublishedVersion {
   isDev: boolean
 }
 
-/** The most characters in a version, which is part of URLs and file names. */
+/** The maximum length of a version, which is part of URLs and file names. */
 export const maxVersionLength = 255
 
 const identifier = '(?:0|[1-9]\\d*|\\d*[a-zA-Z-][0-9a-zA-Z-]*)'

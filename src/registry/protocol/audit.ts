@@ -8,7 +8,7 @@ import type { RegistryContext } from './registry-request.ts'
 import { readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 
-/** The most names in one request. Packagist has the same limit. */
+/** The maximum number of names in one request. Packagist has the same limit. */
 const maxNames = 1000
 
 /**

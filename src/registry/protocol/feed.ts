@@ -8,7 +8,7 @@ import type { RegistryContext } from './registry-request.ts'
 import { param, readRegistryRequest } from './registry-request.ts'
 import { registryNotFound } from './responses.ts'
 
-/** The most releases in a feed. Feed readers request a feed often, so it has only the latest releases. */
+/** The maximum number of releases in a feed. Feed readers request a feed often, so it has only the latest releases. */
 const maxReleases = 50
 
 /** The URL paths of the feeds: of a repository, and of a package. */

@@ -38,8 +38,8 @@ type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
 
 /**
  * packages.json, filter.json and p2 (COMPOSER A2, A3, A5, A8). Each request runs one indexed statement that checks the
- * permission and finds the document. The bytes come from a cache by the document's revision. Concurrent requests share
- * one read of bytes that are not cached.
+ * permission and finds the document. The bytes come from a cache, whose key is the document's revision. Concurrent
+ * requests share one read of bytes that are not cached.
  */
 export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
   const { config, db, requireAccess, mirror } = context

@@ -42,7 +42,7 @@ export async function notifyRoutes(app: FastifyInstance, { db, requireAccess, do
   })
 }
 
-/** Returns the valid items of `{"downloads":[{"name","version"}]}`. Throws errcode 3 when there are none. */
+/** Returns the valid items of `{"downloads":[{"name","version"}]}`. Throws errcode 3 when the body has no such list. */
 function readInstallations(body: unknown): Installation[] {
   const downloads = parseDownloads(body)
   if (!Array.isArray(downloads)) {

@@ -24,7 +24,7 @@ export async function listNamedArchives(
  */
 export const collectionLock = 7_382_002
 
-/** Lets this transaction remove archives. Waits for transactions that are adding a reference to one. */
+/** Lets this transaction remove archives. Waits for transactions that are adding a reference to an archive. */
 export async function lockCollection(tx: pg.PoolClient): Promise<void> {
   await tx.query('select pg_advisory_xact_lock($1)', [collectionLock])
 }

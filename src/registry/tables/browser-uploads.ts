@@ -17,7 +17,7 @@ export interface BrowserUpload {
 const columns = `id, file_name as "fileName", encode(sha256, 'hex') as sha256, size::float8 as size,
   created_at as "createdAt", expires_at as "expiresAt"`
 
-/** The most unpublished uploads of one account. */
+/** The maximum number of unpublished uploads of one account. */
 export const maxUploads = 5
 
 /**

@@ -19,8 +19,8 @@ export const maxCounted = 1_000
 const maxChecked = 100
 
 /*
- * Both parts can use only one index for their order. Otherwise, on a site with one very large repository, PostgreSQL's
- * statistics would make a read of the whole table look cheaper.
+ * Both subqueries of `readContents` have an order that only one index has. With another order, and with one very large
+ * repository, PostgreSQL's statistics would make a read of the whole table look cheaper.
  */
 const packagesOf = 'select id from package where repository_id = wanted.id order by name collate "C"'
 

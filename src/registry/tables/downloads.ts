@@ -4,7 +4,7 @@ import type { Job } from '../../jobs/job.ts'
 /** How many rows one statement changes. */
 const rowsPerStatement = 2_000
 
-/** How many days are kept as days. Older days are added to their month. */
+/** For how many days the counts are kept by day. Older days are added to their month. */
 const keptDays = 90
 /** The largest count that every JSON parser reads exactly. */
 const maxCount = Number.MAX_SAFE_INTEGER

@@ -12,9 +12,9 @@ export interface FoundPackage {
 
 /** How many packages the search reads without an index, in all repositories together. */
 const maxWalked = 2_000
-/** How many packages of each repository it reads without an index: those with the shortest names. */
+/** How many packages of each repository the search reads without an index: those with the shortest names. */
 const maxWalkedOfOne = 500
-/** How many repositories it reads without an index. */
+/** How many repositories the search reads without an index. */
 const maxRepositories = 1_000
 /** How many packages the index returns at most, before permissions are checked. */
 const maxLookedUp = 2_000

@@ -44,7 +44,7 @@ const columns = `v.id, v.version, v.composer, v.is_dev as "isDev", encode(c.sha2
   ${asCount('(select count from version_download_total where version_id = v.id)')} as downloads`
 const tables = `package_version v
   join archive c on c.sha256 = v.sha256`
-/** The order of the index `version_order`, backwards. */
+/** The reverse order of the index `version_order`. */
 const newestFirst = '(not v.is_dev) desc, v.sort_key desc, v.published_at desc, v.id desc'
 
 /** Which versions of a package are listed. */

@@ -142,7 +142,7 @@ async function changeAll(tx: pg.PoolClient, packageId: string, change: string): 
   return rows[0]?.versions ?? []
 }
 
-/** A version in quarantine, for filter.json. */
+/** A version in quarantine, for the p2 document of its package. */
 export interface QuarantinedVersion {
   id: string
   /** The version in Composer's terms. */

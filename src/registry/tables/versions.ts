@@ -36,11 +36,14 @@ export async function insertArchive(tx: pg.PoolClient, { sha256, sha1, size }: A
   })
 }
 
-/** SQL of the username of who published a version `v`; `deleted account` when the account is gone, null for no account. */
+/**
+ * SQL for the username of the publisher of a version `v`. It is `deleted account` when the account was deleted. Null
+ * when no account published the version.
+ */
 export const uploaderName = `case when v.uploader_id is not null
   then coalesce((select username from account where id = v.uploader_id), 'deleted account') end`
 
-/** SQL of the name of the deploy token that published a version `v`; null for anything else. */
+/** SQL for the name of the deploy token that published a version `v`. Null when no deploy token published it. */
 export const deployTokenName = '(select name from deploy_token where id = v.deploy_token_id)'
 
 /** A version to insert. */

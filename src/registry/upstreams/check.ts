@@ -163,7 +163,7 @@ async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Pr
   const fetched = await client.fetchDocument(rootUrlOf(upstream.url), {
     lastModified: upstream.root === null ? null : upstream.rootLastModified,
   })
-  if (fetched.kind === 'missing') throw new UpstreamError(`there is no ${rootUrlOf(upstream.url)}`)
+  if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(upstream.url)} does not exist`)
   if (fetched.kind === 'unchanged') {
     await saveRoot(db, upstream.id, { root: null, lastModified: null })
     return upstream
@@ -183,7 +183,7 @@ async function inlinePackages(
   const known = inline.get(id)
   if (known && Date.now() - known.readAt < freshSeconds * 1000) return known.packages
   const fetched = await client.fetchDocument(rootUrlOf(url), { lastModified: known?.lastModified ?? null })
-  if (fetched.kind === 'missing') throw new UpstreamError(`there is no ${rootUrlOf(url)}`)
+  if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(url)} does not exist`)
   if (fetched.kind === 'unchanged') {
     if (known) known.readAt = Date.now()
     return known?.packages ?? new Map()
@@ -197,7 +197,7 @@ async function inlinePackages(
 export async function textOf(client: UpstreamClient, url: string): Promise<string> {
   const fetched = await client.fetchDocument(url)
   if (fetched.kind === 'found') return fetched.text
-  throw new UpstreamError(`there is no ${url}`)
+  throw new UpstreamError(`${url} does not exist`)
 }
 
 async function findUpstreams(db: pg.Pool, ids: readonly string[]): Promise<(Upstream | null)[]> {

@@ -141,7 +141,7 @@ async function fetchRoot(client: UpstreamClient, url: string) {
   try {
     const rootUrl = rootUrlOf(url)
     const fetched = await client.fetchDocument(rootUrl)
-    if (fetched.kind !== 'found') throw new UpstreamError(`there is no ${rootUrl}`)
+    if (fetched.kind !== 'found') throw new UpstreamError(`${rootUrl} does not exist`)
     const { root } = await readRoot(url, fetched.text, async (include) => textOf(client, include))
     return { root, lastModified: fetched.lastModified }
   } catch (error) {

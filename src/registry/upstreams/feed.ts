@@ -128,7 +128,7 @@ async function firstTimestamp(client: UpstreamClient, url: string): Promise<stri
 async function feedText(client: UpstreamClient, url: string): Promise<string> {
   const fetched = await client.fetchDocument(url, { takesBadRequest: true })
   if (fetched.kind === 'found') return fetched.text
-  throw new UpstreamError(`there is no ${url}`)
+  throw new UpstreamError(`${url} does not exist`)
 }
 
 function withSince(url: string, since: string): string {

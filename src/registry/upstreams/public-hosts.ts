@@ -13,8 +13,9 @@ export class PrivateHostError extends Error {
 }
 
 /**
- * Returns whether an IP is public. Loopback, private, link-local (metadata services), carrier-grade NAT, multicast,
- * documentation and reserved ranges are not public, nor is an IPv6 that embeds such an IP.
+ * Returns whether an IP is public. These ranges are not public: loopback, private, link-local (metadata services),
+ * carrier-grade NAT, multicast, documentation and reserved. An IPv6 that contains an IPv4 of such a range is not public
+ * either.
  */
 export function isPublicIp(ip: string): boolean {
   if (!ipaddr.isValid(ip)) return false

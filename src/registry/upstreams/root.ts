@@ -18,7 +18,7 @@ export interface UpstreamRoot {
   /** A template with `%query%` and `%type%`. */
   searchUrl: string | null
   listUrl: string | null
-  /** With `%package%`. */
+  /** A template with `%package%`. */
   providersUrl: string | null
   advisoriesUrl: string | null
   changesUrl: string | null

@@ -39,7 +39,7 @@ export interface MirroredArchive {
   verdict: OriginVerdict
   deny: string[]
   flags: MalwareFlag[]
-  /** Whether its use today is stored already. */
+  /** Whether today's use of the archive is already stored. */
   isUsedToday: boolean
 }
 

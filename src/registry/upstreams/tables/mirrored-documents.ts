@@ -169,6 +169,6 @@ export async function saveSummaryFlags(
      select distinct repository_id as "repositoryId" from changed`,
     [upstreamId, flags.map(([name]) => name), flags.map(([, constraints]) => constraints)],
   )
-  // A separate statement, because it must see the change.
+  // Use a separate statement, because it must see the change.
   for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
 }

@@ -187,6 +187,6 @@ export async function describeMirrors(
       packages.map(({ flags }) => JSON.stringify(flags)),
     ],
   })
-  // A separate statement, because it must see the change.
+  // Use a separate statement, because it must see the change.
   for (const { repositoryId } of rows) await tx.query('select render_filter_document($1)', [repositoryId])
 }

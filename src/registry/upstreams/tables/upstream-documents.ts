@@ -190,7 +190,7 @@ export async function markStale(
   return rowCount ?? 0
 }
 
-/** Marks every document of an upstream, because its change feed does not go back far enough. */
+/** Marks every document of an upstream as stale. Call it when its change feed does not go back far enough. */
 export async function markAllStale(db: Queryable, upstreamId: string): Promise<void> {
   await db.query('update upstream_document set is_stale = true where upstream_id = $1', [upstreamId])
 }
