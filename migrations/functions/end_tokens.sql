@@ -1,8 +1,8 @@
 -- Revokes tokens (SPEC 4.3, RFC 7009). Each element of the arrays is one call. A refresh token ends its authorization,
 -- and an access token ends only itself. A token that is not live, or belongs to another client, changes nothing.
--- Returns a row for each call, in any order. is_authenticated is false when the client's authentication failed.
--- An actor is the JSON text of who sent the request, for the identity event, or null.
--- redeem_codes describes the order of locks.
+-- Returns a row for each call, in any order. is_authenticated is false when the client's authentication failed. An
+-- actor is JSON text that describes the sender of the request, for the identity event, or null. redeem_codes describes
+-- the order of locks.
 create or replace function end_tokens(client_ids text[], secret_hashes bytea[], token_hashes bytea[], actors text[])
 returns table (call_number integer, is_authenticated boolean)
 language plpgsql

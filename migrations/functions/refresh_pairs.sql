@@ -17,7 +17,7 @@ create or replace function refresh_pairs(
 returns table (call_number integer, outcome text, scope text, expires_in integer, sealed_pair bytea,
                authorization_id bigint)
 language plpgsql
--- One plan with indexes for all calls: redeem_codes says why.
+-- Use one plan with indexes for all calls: redeem_codes explains why.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$

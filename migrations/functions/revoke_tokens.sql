@@ -1,4 +1,4 @@
--- Revokes tokens. Only processes of the previous release call it, which name no actors: see end_tokens.
+-- Revokes tokens without actors. Only processes of the previous release call it: see end_tokens.
 create or replace function revoke_tokens(client_ids text[], secret_hashes bytea[], token_hashes bytea[])
 returns table (call_number integer, is_authenticated boolean)
 language sql as $$

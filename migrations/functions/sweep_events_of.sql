@@ -1,6 +1,6 @@
 -- Erases the client IPs of events older than ip_days, and removes events older than retention_days (null: keeps all).
 -- Each step looks only at the max_count oldest events, which have the smallest ids. Returns how many it changed. The
--- triggers of the append-only tables allow changes while svc.event_sweep is on, which ends with the call.
+-- triggers of the append-only tables allow changes while svc.event_sweep is on. The setting ends with the call.
 create or replace function sweep_events_of(
   event_table regclass, retention_days integer, ip_days integer, max_count integer)
 returns integer language plpgsql set svc.event_sweep = 'on' as $$

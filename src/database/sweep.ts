@@ -1,8 +1,8 @@
 import type { Queryable } from './database.ts'
 
 /**
- * Makes a function that deletes expired rows of a table, at most `limit` in one statement, and returns how many. `key` is
- * the primary key. Rows that others have locked are skipped: the next sweep deletes them.
+ * Returns a function that deletes expired rows of a table, at most `limit` in one statement, and returns how many.
+ * `key` is the primary key. It skips rows that others have locked: the next sweep deletes them.
  */
 export function sweepOf(
   table: string,
@@ -15,8 +15,8 @@ export function sweepOf(
 }
 
 /**
- * SQL: the first part of an insertion that anyone can cause. It deletes the oldest rows of the network, so that `kept`
- * remain before the insertion. `network` is the placeholder of its value.
+ * Returns an SQL expression for the `with` of an insertion that anyone can cause. It deletes the oldest rows of the
+ * network, so that `kept` rows remain before the insertion. `network` is the placeholder of the network's value.
  */
 export function surplusOf(table: string, key: string, network: `$${number}`, kept: number): string {
   return `surplus as (

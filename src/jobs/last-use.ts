@@ -17,8 +17,9 @@ export interface UsedToken {
 /** Stores when authorizations, personal access tokens and deploy tokens were last used. */
 export interface LastUse {
   /**
-   * Remembers the use and returns at once, so that no request waits for the database. `describeSender` is called only when
-   * it may be the first use of a personal access token or deploy token: its identity event names the sender.
+   * Remembers the use and returns at once, so that no request waits for the database. `describeSender` is called only
+   * when this may be the first use of a personal access token or deploy token. The identity event of the first use
+   * names the sender.
    */
   note: (token: UsedToken, describeSender: () => Actor) => void
   /**
@@ -30,7 +31,7 @@ export interface LastUse {
   flush: () => Promise<void>
 }
 
-/** Tokens that were used, each with the sender of the first remembered request. */
+/** The used tokens, each with the sender of its first remembered request. */
 type Senders = Map<string, Actor>
 
 /**
@@ -87,8 +88,8 @@ interface FirstUse {
 }
 
 /**
- * Sets the last use to now if it is older than a minute. Skips locked rows: the next use updates them. Returns the tokens
- * that were never used before: it leaves them to `touchFirst`.
+ * Sets the last use to now if it is older than a minute. Skips locked rows: the next use updates them. Returns the
+ * tokens that were never used before. `touchFirst` sets their first use.
  */
 async function touch(
   db: Queryable,

@@ -17,7 +17,7 @@ export interface RegistryRequest {
   name: string
   /** Null without a token. */
   tokenHash: SecretHash | null
-  /** Describes who sent the request, by the account of the token. */
+  /** Describes the sender of the request, with the account of the token. */
   describeSender: (accountId: string | null) => Actor
 }
 

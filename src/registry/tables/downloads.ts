@@ -149,8 +149,8 @@ export const rollDownloadsJob: Job = {
 }
 
 /**
- * Copies the totals of packages that changed to their ranks, at most `limit`, and returns how many. Lists by downloads
- * read the ranks through an index. An index on the totals would change at every download.
+ * Copies the changed totals of packages to their ranks, at most `limit`, and returns how many. Lists by downloads read
+ * the ranks through an index. An index on the totals would change with every download.
  */
 export async function rankPackages(db: Queryable, limit: number): Promise<number> {
   const { rowCount } = await db.query(

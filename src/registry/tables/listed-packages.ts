@@ -92,7 +92,7 @@ export async function findPackage(
 /** The orders of a list of packages, other than by name. */
 export type PackageOrder = 'updated' | 'downloads'
 
-/** A package in such a list. */
+/** A package in an ordered list. */
 export interface OrderedPackage extends ListedPackage {
   /** The `after` of the next part: the value that the list is ordered by, `-`, and the package's id. */
   place: string
@@ -101,7 +101,7 @@ export interface OrderedPackage extends ListedPackage {
 /**
  * Like `listOfferedPackages`, but in another order. `updated` has the latest change first. `downloads` has the most
  * downloaded package first, by the ranks of some minutes ago. Both read an index in order. `after` is the place of the
- * last package of the previous part. A text that is no place starts at the beginning.
+ * last package of the previous part. For an invalid place the list starts at the beginning.
  */
 export async function listOfferedPackagesBy(
   db: Queryable,
