@@ -1,15 +1,18 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
+import type { Queryable } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { csrfToken } from '../http/csrf.ts'
-import { type AttemptLimit, countAttempt, networkOf } from '../http/failure-limit.ts'
+import { type AttemptLimit, countAttempt } from '../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import { enqueue } from '../jobs/job.ts'
+import { findCredentials } from './accounts.ts'
 import { requestPasswordResetJob } from './password-reset-mail.ts'
 import { findResetAccount, spendResetToken } from './password-resets.ts'
 import { findPasswordProblem, minPasswordCharacters } from './passwords.ts'
+import { findKnownOrigin, type SignInOrigin, signInOriginOf } from './sign-in-origins.ts'
 
 const resetPage = page<{
   /** Null when the link does not work, or there is none. */
@@ -31,15 +34,25 @@ const ResetForm = z.object({ token: text, new_password: text, repeated_password:
 const RequestForm = z.object({ login: text.transform((login) => login.trim()) })
 
 /**
- * Limits of mails in an hour: 20 from one network, 5 of them for one account, and 10 for one account from all networks.
+ * A network requests the mail for one name at most 5 times an hour, and all mails together 20 times. All networks
+ * together request the mail for one name 10 times. A network from which the account signed in before does not count
+ * there, and a browser that signed in before has its own limit: nobody else can use up the mails of a person.
  */
-function limitsOf(ip: string, login: string): AttemptLimit[] {
-  const network = networkOf(ip)
+async function limitsOf(db: Queryable, login: string, origin: SignInOrigin): Promise<AttemptLimit[]> {
+  const { network, deviceHash } = origin
   const name = login.toLowerCase()
+  // The same statements for an unknown account: no account has the id 0.
+  const accountId = (await findCredentials(db, login))?.accountId ?? '0'
+  const { isKnownDevice, isKnownNetwork } = await findKnownOrigin(db, accountId, origin)
+  if (isKnownDevice) {
+    const subject = `password reset of account ${accountId} from browser ${deviceHash?.toString('hex')}`
+    return [{ subject, attempts: 5, windowSeconds: 3600 }]
+  }
+  const everywhere = { subject: `password reset of ${name}`, attempts: 10, windowSeconds: 3600 }
   return [
     { subject: `password reset from ${network}`, attempts: 20, windowSeconds: 3600 },
     { subject: `password reset of ${name} from ${network}`, attempts: 5, windowSeconds: 3600 },
-    { subject: `password reset of ${name}`, attempts: 10, windowSeconds: 3600 },
+    ...(isKnownNetwork ? [] : [everywhere]),
   ]
 }
 
@@ -66,10 +79,11 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
       return show(context, request, reply.code(400), { ...nothing, problem })
     }
     // Count the entered name even if there is no such account, so that the limits do not show which accounts exist.
-    const blockedSeconds = await countAttempt(db, limitsOf(request.ip, login))
+    const blockedSeconds = await countAttempt(db, await limitsOf(db, login, signInOriginOf(request, config)))
     if (blockedSeconds > 0) {
       reply.code(429).header('retry-after', `${blockedSeconds}`)
-      const problem = 'Too many mails were requested. Try again in an hour.'
+      const problem =
+        'Too many mails were requested. If one arrived in the last hour, the link in the newest one still works. Otherwise try again in an hour, or from a browser in which you signed in before.'
       return show(context, request, reply, { ...nothing, problem })
     }
     await enqueue(db, requestPasswordResetJob, { login, actor: actorOf(request, null) })

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { findAccountByUsername } from '../accounts/accounts.ts'
+import { findFactors, hasFactor } from '../accounts/second-factor/factors.ts'
 import { roles, visibilities } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
 import { changeMember } from '../registry/membership.ts'
@@ -114,9 +115,12 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       response: { 200: Settings },
     }),
     async (request) => {
-      const { groupId, name, isSiteAdmin, author } = mayManage.granted(request)
+      const { groupId, name, accountId, isSiteAdmin, author } = mayManage.granted(request)
       const { name: newName, requires_second_factor: isRequired } = request.body
       if (newName !== undefined && !isSiteAdmin) throw roleForbids()
+      if (isRequired && !hasFactor(await findFactors(db, accountId))) {
+        throw conflict('add a second factor to your own account first, to keep your role in the group')
+      }
       // First: a name that is refused must leave the rest as it is.
       if (newName !== undefined && newName !== name) {
         await keepingRules(() => changeGroupName(db, author, { id: groupId, name }, newName))

@@ -70,6 +70,7 @@ export function guardToken({ db, lastUse }: ApiContext, scope: string): Guard<To
 export interface GroupGrant {
   groupId: string
   name: string
+  accountId: string
   isSiteAdmin: boolean
   /** What the token may do. */
   scopes: readonly string[]
@@ -88,12 +89,15 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
     await holders.preValidation(request)
     const { accountId, account, resourceScope, scopes, kind, tokenId, authorizationId } =
       holders.granted(request)
-    const found = accountId === null ? null : await findVisibleGroup(context.db, group, accountId)
+    // A deploy token belongs to no person.
+    if (accountId === null) throw notFound('group not found')
+    const found = await findVisibleGroup(context.db, group, accountId)
     if (!found) throw notFound('group not found')
     if (!isAtLeast(found.role, 'admin') || resourceScope !== 'all') throw roleForbids()
     return {
       groupId: found.id,
       name: found.name,
+      accountId,
       isSiteAdmin: account?.isSiteAdmin === true,
       scopes,
       author: { accountId, token: { kind, tokenId, authorizationId }, address },

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
-import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
+import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
 import type { Act } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
@@ -127,6 +127,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     const { name, release } = readQuery(NameQuery, request)
     const upstream = await findUpstream(db, repository.id, name)
     if (!upstream) throw pageNotFound()
+    await requireConfirmation(context, request, session)
     return confirmationPage(reply, session, {
       title: `Remove the upstream ${name}?`,
       explanation: release
@@ -141,6 +142,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   })
 
   route('post', '/remove', 'manage', async (visit) => {
+    await requireConfirmation(context, visit.request, visit.session, visit.home)
     const { name, release } = readForm(RemovalForm, visit.request)
     return changing(visit, { form: 'other' }, async () => {
       await removeUpstream(db, visit.change, name, { releasesNames: release !== '' })

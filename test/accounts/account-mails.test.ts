@@ -190,6 +190,39 @@ describe('a new password by mail', () => {
     expect(await statuses('nobody')).toEqual(limited)
   })
 
+  it('always reaches a person whose mails somebody else uses up from many networks', async () => {
+    const { username, email } = await aVerifiedAccount()
+    const cookie = await signIn(t.app, { username })
+    const { csrf_token } = await formOf('/password-reset', cookie)
+    const from = (remoteAddress: string, cookies: string, token: string) =>
+      t.app.inject({
+        method: 'POST',
+        url: '/password-reset/request',
+        remoteAddress,
+        headers: { cookie: cookies, 'content-type': 'application/x-www-form-urlencoded' },
+        payload: new URLSearchParams({ csrf_token: token, login: username }).toString(),
+      })
+    const stranger = await formOf('/password-reset')
+    const statuses = []
+    for (let i = 1; i <= 12; i += 1) {
+      statuses.push((await from(`192.0.2.${i}`, stranger.cookie, stranger.csrf_token)).statusCode)
+    }
+    expect(statuses).toEqual([...Array.from({ length: 10 }, () => 200), 429, 429])
+    const refused = await from('192.0.2.13', stranger.cookie, stranger.csrf_token)
+    expect(refused.body).toContain('the link in the newest one still works')
+    await sendMails(t)
+    server.received.length = 0
+    // A browser in which the person signed in before, anywhere; and another one in a known network.
+    expect((await from('198.51.100.7', cookie, csrf_token)).statusCode).toBe(200)
+    expect((await from('127.0.0.1', stranger.cookie, stranger.csrf_token)).statusCode).toBe(200)
+    const mails = (await mailsTo(email)).filter(({ link }) => link.includes('password-reset'))
+    expect(mails).toHaveLength(2)
+    // The reserve has an end too.
+    const own = []
+    for (let i = 0; i < 5; i += 1) own.push((await from('198.51.100.7', cookie, csrf_token)).statusCode)
+    expect(own).toEqual([200, 200, 200, 200, 429])
+  })
+
   it('is not offered without a mail server', async () => {
     const page = await withoutMail.app.inject('/password-reset')
     expect(page.body).toContain('Ask an administrator')

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { FactorRule } from '../../config.ts'
 import { type Actor, type Queryable, transaction } from '../../database/database.ts'
+import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import { deletePasskey, deletePasskeys } from './passkeys.ts'
 import { deleteRecoveryCodes } from './recovery-codes.ts'
 import { deleteTotpFactor } from './totp-factors.ts'
@@ -69,19 +70,24 @@ export async function removeTotp(db: pg.Pool, actor: Actor, accountId: string): 
   )
 }
 
-/** Removes a passkey of an account, like `removeTotp`. False when the account has no passkey with this id. */
+/**
+ * Removes a passkey of an account, like `removeTotp`. Refuses to remove the only way to sign in. Returns `unknown` when
+ * the account has no passkey with this id.
+ */
 export async function removePasskey(
   db: pg.Pool,
   actor: Actor,
   accountId: string,
   id: string,
-): Promise<boolean> {
+  offered: OfferedWays,
+): Promise<'removed' | 'unknown' | 'only-way'> {
   return transaction(
     db,
     async (tx) => {
+      if (!(await keepsWayIn(tx, accountId, offered, { passkeyId: id }))) return 'only-way'
       const isRemoved = await deletePasskey(tx, accountId, id)
       if (!hasFactor(await findFactors(tx, accountId))) await deleteRecoveryCodes(tx, accountId)
-      return isRemoved
+      return isRemoved ? 'removed' : 'unknown'
     },
     actor,
   )

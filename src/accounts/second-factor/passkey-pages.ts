@@ -80,7 +80,12 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
       return showFactors(context, request, reply.code(409), session, problem)
     }
     const accountId = session.account.id
-    if (!(await removePasskey(db, actorOf(request, accountId), accountId, id))) throw pageNotFound()
+    const outcome = await removePasskey(db, actorOf(request, accountId), accountId, id, config)
+    if (outcome === 'unknown') throw pageNotFound()
+    if (outcome === 'only-way') {
+      const problem = 'This passkey is your only way to sign in. Add another one, or set a password first.'
+      return showFactors(context, request, reply.code(409), session, problem)
+    }
     leaveNotice(request, reply, config, 'The passkey was removed. Remove it from your device, too.')
     return reply.redirect(factorHome, 303)
   })

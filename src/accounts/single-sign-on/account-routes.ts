@@ -9,9 +9,7 @@ import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
 import { PageError } from '../../http/page-error.ts'
 import { page } from '../../http/pages.ts'
-import { mayUsePassword } from '../password-sign-in.ts'
 import { findFactors, hasFactor } from '../second-factor/factors.ts'
-import { allowsPasskeys } from '../second-factor/passkey-ceremony.ts'
 import { checkSignIn, noteRefusedSignIn } from '../sign-in.ts'
 import { signInOriginOf } from '../sign-in-origins.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
@@ -171,11 +169,7 @@ export async function unlinkRoutes(app: FastifyInstance, context: AppContext): P
     await requireConfirmation(context, request, session, '/settings/account')
     const { issuer } = readForm(UnlinkForm, request)
     const actor = actorOf(request, session.account.id)
-    const outcome = await unlinkAccount(db, actor, session.account, issuer, {
-      issuers: config.providers.map((provider) => provider.issuer),
-      mayUsePassword: (isAdmin) => mayUsePassword(config, isAdmin),
-      mayUsePasskey: allowsPasskeys(config),
-    })
+    const outcome = await unlinkAccount(db, actor, session.account, issuer, config)
     if (outcome === 'only-way') {
       const remedy = 'Link another provider or set a password first.'
       throw new PageError(409, `This is your only way to sign in, so it stays linked. ${remedy}`)

@@ -3,6 +3,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import { type Actor, brokenConstraint, transaction } from '../../database/database.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
+import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
   deleteIdentity,
   findAccountsOfPerson,
@@ -130,17 +131,8 @@ export async function keepInStep(
   }
 }
 
-/** The other ways to sign in that an account may use. */
-export interface OtherWays {
-  /** The issuers of the configured providers. */
-  issuers: readonly string[]
-  /** Whether this account may sign in with a password, if it has one. */
-  mayUsePassword: (isAdmin: boolean) => boolean
-  mayUsePasskey: boolean
-}
-
 /**
- * Unlinks an account's identity of an issuer, and ends the memberships that it gave. With `otherWays`, it refuses to
+ * Unlinks an account's identity of an issuer, and ends the memberships that it gave. With `offered`, it refuses to
  * remove the only way to sign in.
  */
 export async function unlinkAccount(
@@ -148,7 +140,7 @@ export async function unlinkAccount(
   actor: Actor,
   account: { id: string; username: string },
   issuer: string,
-  otherWays: OtherWays | null,
+  offered: OfferedWays | null,
 ): Promise<'unlinked' | 'unknown' | 'only-way'> {
   return transaction(
     db,
@@ -157,12 +149,7 @@ export async function unlinkAccount(
       const identities = await listIdentities(tx, account.id)
       const unlinked = identities.find((identity) => identity.issuer === issuer)
       if (!locked || !unlinked) return 'unknown'
-      const hasOther = identities.some(
-        (identity) => identity.issuer !== issuer && otherWays?.issuers.includes(identity.issuer),
-      )
-      const hasPassword = locked.hasPassword && otherWays?.mayUsePassword(locked.isAdmin)
-      const hasPasskey = locked.hasPasskey && otherWays?.mayUsePasskey
-      if (otherWays && !hasOther && !hasPassword && !hasPasskey) return 'only-way'
+      if (offered && !(await keepsWayIn(tx, account.id, offered, { issuer }))) return 'only-way'
       await syncGroups(tx, actor, account, { name: unlinked.provider, issuer, groupMap: [] }, [])
       await deleteIdentity(tx, account.id, issuer)
       return 'unlinked'

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { nobodysHash } from '../../../src/accounts/passwords.ts'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 
@@ -71,6 +72,33 @@ describe('the page of the second factor', () => {
       id: '1',
     })
     expect(removed.statusCode).toBe(404)
+  })
+})
+
+describe('the passkeys of a person without a password', () => {
+  const t = useApp({ BASE_URL: 'https://svc.example.com' })
+
+  it('can be removed but for the last one, also when two are removed at once', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
+    const csrf_token = csrfTokenIn(page)
+    const { rows } = await t.db.query<{ id: string }>(
+      `insert into passkey (account_id, credential_id, public_key, sign_count, name)
+       select $1, decode(md5(name), 'hex'), '\\x01', 0, name from unnest(array['one', 'two']) as name
+       returning id`,
+      [account.id],
+    )
+    await t.db.query('update account set password_hash = $2 where id = $1', [account.id, nobodysHash])
+    const removed = await Promise.all(
+      rows.map(({ id }) =>
+        post(t.app, '/settings/second-factor/passkeys/remove', cookie, { csrf_token, id }),
+      ),
+    )
+    expect(removed.map(({ statusCode }) => statusCode).sort()).toEqual([303, 409])
+    expect(removed.find(({ statusCode }) => statusCode === 409)?.body).toContain('only way to sign in')
+    const left = await t.db.query('select from passkey where account_id = $1', [account.id])
+    expect(left.rowCount).toBe(1)
   })
 })
 

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { rememberPage } from '../../../src/accounts/sign-in-returns.ts'
+import { unlinkAccount } from '../../../src/accounts/single-sign-on/enter.ts'
+import { commandActor } from '../../../src/database/database.ts'
 import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPersonWithTotp } from '../../support/factor-actors.ts'
@@ -302,6 +304,25 @@ describe('linking on the account page', () => {
     await browser.open(await browser.signInThere(start, aPerson(strict).subject))
     const both = await Promise.all([unlink(acme.issuer), unlink(strict.issuer)])
     expect(both.map(({ statusCode }) => String(statusCode)).toSorted()).toEqual(['303', '409'])
+  })
+})
+
+describe('the only provider of a person with a passkey', () => {
+  it('can be unlinked where passkeys work, and stays linked where they do not', async () => {
+    const eve = aPerson()
+    await new Walker(t).signIn(acme, eve.subject)
+    const { rows } = await t.db.query<{ id: string; username: string }>(
+      `with owner as (select id, username from account where username = $1),
+            made as (insert into passkey (account_id, credential_id, public_key, sign_count, name)
+                     select id, decode(md5(username), 'hex'), '\\x01', 0, 'key' from owner)
+       select id, username from owner`,
+      [eve.subject],
+    )
+    const account = rows[0] as { id: string; username: string }
+    const unlink = (baseUrl: string) =>
+      unlinkAccount(t.db, commandActor, account, acme.issuer, { ...t.config, baseUrl })
+    expect(await unlink('http://svc.test')).toBe('only-way')
+    expect(await unlink('https://svc.test')).toBe('unlinked')
   })
 })
 

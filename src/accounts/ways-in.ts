@@ -1,0 +1,33 @@
+import type pg from 'pg'
+import type { Config } from '../config.ts'
+import { mayUsePassword } from './password-sign-in.ts'
+import { allowsPasskeys } from './second-factor/passkey-ceremony.ts'
+import { listPasskeys } from './second-factor/passkeys.ts'
+import { listIdentities, lockAccount } from './single-sign-on/identities.ts'
+
+/** The ways to sign in that this server offers. */
+export type OfferedWays = Pick<Config, 'providers' | 'passwordSignIn' | 'baseUrl'>
+
+/**
+ * Returns whether an account can still sign in after the removal of an identity or of a passkey. It locks the account,
+ * so that two removals at once cannot both count on each other. A second factor alone is no way to sign in.
+ */
+export async function keepsWayIn(
+  tx: pg.PoolClient,
+  accountId: string,
+  offered: OfferedWays,
+  removed: { issuer: string } | { passkeyId: string },
+): Promise<boolean> {
+  const locked = await lockAccount(tx, accountId)
+  if (locked?.hasPassword && mayUsePassword(offered, locked.isAdmin)) return true
+  const identities = await listIdentities(tx, accountId)
+  const hasProvider = identities.some(
+    ({ issuer }) =>
+      !('issuer' in removed && removed.issuer === issuer) &&
+      offered.providers.some((provider) => provider.issuer === issuer),
+  )
+  if (hasProvider) return true
+  if (!allowsPasskeys(offered)) return false
+  const passkeys = await listPasskeys(tx, accountId)
+  return passkeys.some(({ id }) => !('passkeyId' in removed && removed.passkeyId === id))
+}
