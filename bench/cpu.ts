@@ -34,7 +34,9 @@ export function memoryMiB(pid: number): number | null {
   }
 }
 
-/** Runs `work` and returns how many MiB the memory of a process grows at most during it. Null without /proc. */
+/**
+ * Waits for `work`, and returns how many MiB the memory of the process grows at most in that time. Null without /proc.
+ */
 export async function memoryGrowth(pid: number, work: Promise<unknown>): Promise<number | null> {
   const before = memoryMiB(pid)
   let most = before ?? 0

@@ -114,7 +114,7 @@ export async function growPackage(
   })
 }
 
-/** Inserts the packages `<vendor>/lib<i>`, and notes that packages.json must list them. */
+/** Inserts the packages `<vendor>/lib<i>`, and marks packages.json as outdated. */
 export async function claimPackages(
   db: pg.Pool,
   repositoryId: string,

@@ -11,7 +11,7 @@ create or replace view granted_pair as
          g.ended_at is null and p.epoch = g.epoch and array_position(g.replayed_codes, p.code_hash) is null
            and (select disabled_at is null from account where id = g.account_id) as is_live
     from token_pair p
-   -- The limit keeps this a lookup of one row. As a join, it could read all grants.
+   -- Without the limit, PostgreSQL could make this a join and read all grants.
    cross join lateral (
      select id, scopes, account_id, application_id, resource_scope, repository_ids, ended_at, epoch, replayed_codes
        from authorization_grant

@@ -1,8 +1,9 @@
 -- Lets note_exchanges read the pairs up to the newest one. False when note_exchanges has not yet read all pairs below
 -- the horizon, or when there is no newer pair.
 --
--- A pair with a smaller id may be committed later. Its transaction got a xid before the pair got its id, and so before
--- this statement takes the next xid. When every smaller xid has ended, all those pairs are committed or rolled back.
+-- A pair with a smaller id may be committed later. Its transaction got its transaction id (xid) before the pair got its
+-- id. So that xid is smaller than the xid that this statement takes. When all transactions with smaller xids have
+-- ended, all those pairs are committed or rolled back.
 create or replace function move_exchange_horizon() returns boolean language plpgsql as $$
 begin
   update sweep_position

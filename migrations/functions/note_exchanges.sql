@@ -17,7 +17,8 @@ begin
   select pair_id, horizon_id into first_id, last_id
     from sweep_position
    where name = 'noted_exchanges'
-     -- A xid that is larger than every xid of this server comes from the server that the database was copied from.
+     -- A transaction id (xid) may be larger than every xid of this server. Then it comes from the server that the
+     -- database was copied from.
      and (horizon_xid <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint
           or horizon_xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
      for update;

@@ -8,11 +8,11 @@ const applicationName = 'svc'
 
 /*
  * Limits that PostgreSQL itself enforces, in milliseconds. A statement ends on the server before its caller gives up
- * (`query_timeout` below), so a caller that got an error never has its change committed later.
+ * (`query_timeout` below). So a caller that got an error never has its change committed later.
  *
- * They are set by `SET` on every new connection and by `SET LOCAL` in every transaction, not as startup parameters,
- * because PgBouncer refuses connections with parameters that it does not know. In PgBouncer's transaction mode, `SET`
- * can reach another server connection, but `SET LOCAL` cannot.
+ * The limits are set by `SET` on every new connection, and by `SET LOCAL` in every transaction. They are not startup
+ * parameters, because PgBouncer refuses connections with parameters that it does not know. In PgBouncer's transaction
+ * mode, `SET` can reach another server connection, but `SET LOCAL` cannot.
  */
 const statementMilliseconds = 25_000
 const idleInTransactionMilliseconds = 30_000
@@ -63,7 +63,7 @@ export function openDatabase(
   return pool
 }
 
-/** A connection whose statements have no names. PostgreSQL parses and plans each one anew. */
+/** A connection whose statements have no names. PostgreSQL parses and plans each statement again. */
 class UnnamedClient extends pg.Client {
   // This override accepts every overload. It only removes the name.
   // biome-ignore lint/suspicious/noExplicitAny: pg's declaration has eleven overloads.
@@ -84,7 +84,7 @@ const begin = `begin; set local lock_timeout = ${lockMilliseconds};
  * change a member here, also change `note_identity_event` and `note_session_event`.
  */
 export interface Actor {
-  /** Null: nobody has signed in, as on the command line. */
+  /** Null when nobody has signed in, such as on the command line. */
   accountId: string | null
   /** `application`: an application acts at an OAuth endpoint. The event names the application. */
   via: 'browser' | 'api' | 'command' | 'application'

@@ -32,7 +32,7 @@ export async function unlessBackupRuns<T>(
   })
 }
 
-/** The database as an administrator sees it. */
+/** The state of the database, for administrators. */
 export interface DatabaseState {
   /** The id of the installation: a UUID. */
   id: string

@@ -10,7 +10,7 @@ export interface SqlFile {
   checksum: string
 }
 
-/** Reads one file. Throws an Error that names it when it cannot be read. */
+/** Reads one file. Throws an Error with the file's path when it cannot be read. */
 export async function readSqlFile(path: string, name: string): Promise<SqlFile> {
   const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`The migration ${path} cannot be read (${error.code}).`)
@@ -23,7 +23,7 @@ export function checksumOf(bytes: Buffer): string {
   return createHash('sha256').update(bytes).digest('hex')
 }
 
-/** Runs one file. Throws an Error that names the file and the rule that it broke. */
+/** Runs one file. On a failure it throws an Error with the file's path and the broken rule. */
 export async function runSqlFile(
   client: pg.Client,
   { path, sql }: Pick<SqlFile, 'path' | 'sql'>,

@@ -9,7 +9,7 @@ export interface GroupMapping {
   role: 'guest' | 'developer' | 'admin'
 }
 
-/** An OpenID Connect provider that people sign in with, as the operator configures it. */
+/** The operator's settings of an OpenID Connect provider. */
 export interface ProviderSettings {
   /** Lower-case name in URLs, such as `acme`. */
   name: string

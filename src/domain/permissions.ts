@@ -81,7 +81,7 @@ export function scopeOf(act: Act): string {
 /**
  * Applies the permission rule (DESIGN §1): the token's scope covers the act, its resource scope includes the
  * repository, and the account's role allows the act. `token` is null for a request without credentials. Anyone may pull
- * from a public repository, even with a token that does not cover it.
+ * from a public repository, with any token or none.
  */
 export function judge(token: TokenGrant | null, repository: RepositoryForAccount, act: Act): Verdict {
   const isPublic = repository.visibility === 'public'

@@ -3,10 +3,10 @@ import { allScopes } from './scopes.ts'
 
 /** The description of a scope. */
 export interface DescribedScope {
-  /** The scope as it is in requests: `repo-code:r`. */
+  /** The name in requests, such as `repo-code:r`. */
   scope: string
   access: 'Read-only' | 'Read-write'
-  /** What the scope allows: "Clone and fetch your code with Git". */
+  /** The actions that the scope allows, such as "Clone and fetch your code with Git". */
   can: string
   /** A warning about dangerous scopes; null for most scopes. */
   warning: string | null

@@ -43,7 +43,7 @@ export const scopeDefinitions: readonly ScopeDefinition[] = [
   { name: 'mission-manage', permissions: both },
 ]
 
-/** All scopes as they are in requests and responses: `repo-code:r`, `repo-code:rw`, … */
+/** All scopes by their names in requests and responses: `repo-code:r`, `repo-code:rw`, … */
 export const allScopes: readonly string[] = scopeDefinitions.flatMap(({ name, permissions }) =>
   permissions.map((permission) => `${name}:${permission}`),
 )

@@ -20,7 +20,7 @@ export interface PublishContext extends AppContext {
 /** The repository, package name and version that an archive is published as. */
 export interface PublishTarget {
   repositoryId: string
-  /** In lower case. */
+  /** The name in lower case. */
   packageName: string
   version: PublishedVersion
 }

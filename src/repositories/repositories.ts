@@ -162,8 +162,8 @@ export interface CountedRepository extends Repository {
 }
 
 /**
- * Lists repositories by path: all of them, or only those of one group or with the text in their path or description.
- * `after` is a path.
+ * Lists repositories by path. `groupId` limits the list to one group. `search` limits it to repositories with the text
+ * in their path or description. `after` is a path.
  */
 export async function listRepositories(
   db: Queryable,
@@ -203,8 +203,8 @@ export interface VisibleRepository extends Repository {
 }
 
 /**
- * Finds a repository by path, if the account may see it. A null account is a visitor who is not signed in. Null
- * otherwise.
+ * Finds a repository by path. A null account is a visitor who is not signed in. Null when there is no repository, or
+ * the account may not see it.
  */
 export async function findVisibleRepository(
   db: Queryable,

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type ClusterPaths, clusterArgument, isAlive } from './cluster.ts'
 import type { RunAs } from './run-as.ts'
 
-/** A PostgreSQL server, as its postmaster.pid describes it. */
+/** The facts about a PostgreSQL server in its postmaster.pid. */
 export interface Postmaster {
   pid: number
   socketFolder: string

@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 
 const run = promisify(execFile)
 
-/** A user and its main group, by number. */
+/** The numeric ids of a user and its main group. */
 export interface UserIds {
   uid: number
   gid: number
@@ -41,7 +41,7 @@ export async function findClusterOwner(cluster: string): Promise<UserIds | null>
   const ownUid = process.geteuid?.()
   if (ownUid !== 0 && found.uid !== ownUid) throw belongsToAnother(cluster)
   if (found.uid === 0) {
-    // Root may have made a copy. Only the operator knows the owner of the original.
+    // Root may have copied the cluster. Only the operator knows the owner of the original.
     throw new Error(
       `${cluster} belongs to root, but PostgreSQL does not run as root. Change its owner to another user.`,
     )

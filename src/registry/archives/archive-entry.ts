@@ -2,7 +2,7 @@ import type { Entry } from 'yauzl'
 import { isPlainText } from '../../domain/plain-text.ts'
 import { entryRefusal } from './archive-refusal.ts'
 
-/** A file, directory or link, as the central directory of the archive lists it. */
+/** A file, directory or link in the central directory of the archive. */
 export interface ArchiveEntry {
   /** Path segments separated by `/`. The trailing slash of a directory is removed. */
   name: string

@@ -13,7 +13,7 @@ const inflate = promisify(inflateRaw)
 
 /** A file, directory or link of a package. */
 export interface ArchiveFile {
-  /** The path in the package, as Composer unpacks it. */
+  /** The path in the package, after Composer has unpacked it. */
   path: string
   kind: ArchiveEntry['kind']
   /** The size of the inflated contents, in bytes. */

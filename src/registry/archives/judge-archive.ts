@@ -49,7 +49,7 @@ export interface JudgedArchive {
   manifest: Buffer
   /** The path of the manifest: 'composer.json' or 'folder/composer.json'. */
   manifestPath: string
-  /** The files of the package, as Composer unpacks it. */
+  /** The files of the package, after Composer has unpacked it. */
   tree: PackageTree
   /** The README in the directory of the manifest. Null when there is none. */
   readme: Readme | null

@@ -151,7 +151,7 @@ export class ZipReader extends RandomAccessReader {
   #window: Buffer = Buffer.alloc(0)
   #windowStart = 0
 
-  /** Reads a file, which the caller closes, or calls `source`. It reads at least `windowBytes` at a time. */
+  /** Reads from a file or through a function. The caller closes the file. Each read gets at least `windowBytes`. */
   constructor(source: FileHandle | ReadBytes, windowBytes = WINDOW_BYTES) {
     super()
     this.#readBytes = typeof source === 'function' ? source : (start, end) => readAt(source, start, end)

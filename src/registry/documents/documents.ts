@@ -12,8 +12,8 @@ import {
 import type { EncodedDocument } from './encodings.ts'
 
 /**
- * The formats of the documents that this release renders. Raise a number with every change of the content of such a
- * document, so that stored documents are rendered again.
+ * The versions of the document formats that this release renders. When you change the content of a document, raise its
+ * number, so that stored documents are rendered again.
  */
 const formats = { package: 1, root: 2 }
 

@@ -7,9 +7,9 @@ import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from '
 import { refreshRoot, renderDocument } from './render.ts'
 
 /**
- * Renders all documents again whose links have another base URL, or whose format is older. It runs in the background,
- * and the stored documents are served until then. Several processes may do this at once. Returns the number of packages
- * and repositories whose documents it rendered. Stops early when the signal is aborted.
+ * Renders all documents that have links of another base URL, or an older format. It runs in the background, and the
+ * stored documents are served until then. Several processes may do this at once. Returns the number of packages and
+ * repositories whose documents it rendered. Stops early when the signal is aborted.
  */
 export async function rerenderDocuments(
   pool: pg.Pool,

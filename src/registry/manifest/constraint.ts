@@ -16,8 +16,8 @@ const branchLike = /^[0-9a-zA-Z./-]*-dev$/
 const conjunction = /(?<!^|as|[=>< ,]) *(?<!-)[, ](?!-) *(?!,|as|$)/
 
 /**
- * Returns whether Composer's parser accepts a version constraint. A constraint that it refuses breaks every project
- * that loads the package. Control characters are refused too, although Composer accepts some: terminals would show them.
+ * Returns whether Composer's parser accepts a version constraint. A refused constraint would break every project that
+ * loads the package. Control characters that Composer accepts are refused, because a terminal would execute them.
  */
 export function isConstraint(constraint: string): boolean {
   if (constraint.length > maxConstraintLength || !isPlainText(constraint)) return false

@@ -78,7 +78,7 @@ export function saysSomething(value: unknown): boolean {
   return value !== undefined && value !== null && value !== ''
 }
 
-/** Returns whether PHP converts a key to an integer. That breaks Composer where it expects a string. */
+/** Returns whether PHP converts a key to an integer. Such a key breaks Composer where Composer expects a string. */
 export function isIntegerKey(key: string): boolean {
   return /^(?:0|-?[1-9]\d*)$/.test(key)
 }

@@ -29,7 +29,7 @@ export function toLowerAscii(name: string): string {
   return name.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
 }
 
-/** Returns the name in lower case, as it is stored and published. Throws errcode 3 for an invalid name. */
+/** Returns the name in lower case, which is the stored and published form. Throws errcode 3 for an invalid name. */
 export function readPackageName(name: string): string {
   const lower = toLowerAscii(name)
   if (isPackageName(lower)) return lower

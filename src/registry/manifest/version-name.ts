@@ -1,7 +1,7 @@
 import { errcode, RegistryError } from '../errors.ts'
 import { compareNormalized, isReadAlike, normalizeVersion, stabilityOf } from './composer-version.ts'
 
-/** An uploaded version, and how Composer sees it. */
+/** An uploaded version in svc's and in Composer's terms. */
 export interface PublishedVersion {
   /** The version as uploaded: strict SemVer 2.0.0. */
   version: string

@@ -6,7 +6,7 @@ import type { RegistryContext } from './registry-request.ts'
 import { readRegistryRequest } from './registry-request.ts'
 import { sendRegistryJson } from './responses.ts'
 
-/** A timestamp in ten-thousandths of a second since 1970, as mirrors of Packagist send it. */
+/** A timestamp in ten-thousandths of a second since 1970. Mirrors of Packagist send this format. */
 const moment = /^\d{1,15}$/
 
 /**

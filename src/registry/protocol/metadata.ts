@@ -33,7 +33,7 @@ import { hasTag, jsonType, sendRegistryJson, setDocumentCaching } from './respon
 /** How many bytes of documents a process keeps in memory. */
 const maxCachedBytes = 64 * 1024 * 1024
 
-/** Reads a document's bytes from the database in a content coding. Null when the document is gone. */
+/** Reads a document's bytes from the database in a content coding. Null when the document does not exist. */
 type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
 
 /**
@@ -135,7 +135,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     if (!found) return sendNoPackage(reply)
     const { packageId } = found
     const read = (encoding: Encoding) => findMirrorBytes({ packageId, isDev: wanted.isDev, encoding })
-    // Shared caches must not store it, because an administrator may deny the package at any moment.
+    // Shared caches must not store this response, because an administrator may deny the package at any moment.
     const isPrivate = { ...found, visibility: 'private' as const }
     if (found.warning === null) return sendDocument(request, reply, isPrivate, read)
     const stored = await read('identity')
@@ -177,7 +177,7 @@ function readDocumentName(vendor: string, file: string): { packageName: string; 
   return { packageName: name === undefined ? '' : `${vendor}/${name}`, isDev: dev !== undefined }
 }
 
-/** Sends errcode 5. Shared caches must not store it, because the name can be published at any moment. */
+/** Sends errcode 5. Shared caches must not store this response, because the name can be published at any moment. */
 function sendNoPackage(reply: FastifyReply): FastifyReply {
   setDocumentCaching(reply, 'private')
   return sendRegistryJson(reply, 404, { errcode: errcode.notFound, errmsg: 'package not found' })

@@ -12,7 +12,7 @@ import { errcode, RegistryError } from '../errors.ts'
 const field = 'package'
 const limits = { fields: 16, fieldSize: 4096, files: 4, parts: 20, headerPairs: 32 }
 
-/** Returns whether a body is a form with files, as Composer's upload plugins send it. */
+/** Returns whether a body is a form with files. Composer's upload plugins send such forms. */
 export function isMultipart(contentType: string | undefined): contentType is string {
   return /^multipart\/form-data\s*;/i.test(contentType ?? '')
 }

@@ -4,7 +4,7 @@ import type { Queryable } from '../../database/database.ts'
 export const severities = ['low', 'medium', 'high', 'critical'] as const
 export type Severity = (typeof severities)[number]
 
-/** The text of an advisory, as its author wrote it. */
+/** The text that the author of an advisory writes. */
 export interface AdvisoryText {
   title: string
   /** A constraint that Composer can parse. */

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../database/database.ts'
 import type { RegistryAction } from './events.ts'
 
-/** The packages of a repository, as a list of repositories shows them. */
+/** The facts about the packages of a repository, for a list of repositories. */
 export interface RepositoryContent {
   /**
    * The number of packages, at most `maxCounted` + 1. Up to 100, packages whose versions are all deleted are not

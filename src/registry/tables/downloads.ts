@@ -13,7 +13,7 @@ const maxCount = Number.MAX_SAFE_INTEGER
 export interface CountedDownload {
   repositoryId: string
   packageName: string
-  /** Normalized, as Composer sends it. */
+  /** The version in the normalized form that Composer sends. */
   normalized: string
   count: number
 }
@@ -29,7 +29,7 @@ export async function addDownloads(db: Queryable, downloads: readonly CountedDow
            select v.id, (now() at time zone 'utc')::date, sum(i.count)
              from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
                     as i (repository_id, name, normalized, count),
-                  -- Only one process at a time, because two processes that add totals could deadlock.
+                  -- Let only one process run at a time, because two processes that add totals could deadlock.
                   (select pg_advisory_xact_lock(7338002)) as turn
              join lateral (
                select v.id from package p join package_version v on v.package_id = p.id

@@ -15,11 +15,11 @@ export interface ListedVersion {
   sha256: string
   /** Lower-case hex. */
   sha1: string
-  /** In bytes. */
+  /** The size of the archive in bytes. */
   size: number
-  /** A username, or `deleted account`. Null when no account published it. */
+  /** The username of the publisher, or `deleted account`. Null when no account published the version. */
   uploader: string | null
-  /** The name of the deploy token that published it. Null for anything else. */
+  /** The name of the deploy token that published the version. Null when no deploy token did. */
   deployToken: string | null
   downloads: number
   publishedAt: Date
@@ -31,9 +31,9 @@ export interface ListedVersion {
 
 /** A version with the additional values of its page. */
 export interface DescribedVersion extends ListedVersion {
-  /** Whether `composer require` chooses it when no version is named. */
+  /** Whether `composer require` chooses this version when no version is given. */
   isChosen: boolean
-  /** The published metadata of its composer.json. */
+  /** The published metadata of the version's composer.json. */
   metadata: JsonObject
 }
 

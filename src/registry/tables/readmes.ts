@@ -1,6 +1,6 @@
 import type { Queryable } from '../../database/database.ts'
 
-/** A README as it is stored and shown. `content` is HTML or plain text. It is empty when the version has no README. */
+/** A stored README. `content` is HTML or plain text. It is empty when the version has no README. */
 export interface RenderedReadme {
   format: 'html' | 'text' | 'none'
   content: string

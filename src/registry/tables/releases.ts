@@ -9,7 +9,7 @@ export interface Release {
   description: string
   version: string
   publishedAt: Date
-  /** A username, or `deleted account`. Null when no account published it. */
+  /** The username of the publisher, or `deleted account`. Null when no account published the version. */
   uploader: string | null
 }
 

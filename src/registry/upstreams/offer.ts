@@ -146,7 +146,10 @@ function affectedConstraints(extra: JsonObject): string[] {
     .flatMap(({ affectedVersions }) => (typeof affectedVersions === 'string' ? [affectedVersions] : []))
 }
 
-/** Returns the entry with the archive URL of this registry. Removes own packages from its `replace` and `provide`. */
+/**
+ * Returns the entry with the archive URL of this registry. Removes the repository's own packages from `replace` and
+ * `provide`.
+ */
 function entryOfMirror(version: UpstreamVersion, { ownNames, isGone, distUrl }: OfferRules): JsonObject {
   const { dist, ...entry } = version.entry
   const { mirrors: _, ...shown } = isJsonObject(dist) ? dist : {}

@@ -47,7 +47,9 @@ const Root = z.object({
   'providers-lazy-url': z.unknown().optional(),
 })
 
-/** Returns the URL of an upstream's packages.json, as Composer derives it from the URL of the repository. */
+/**
+ * Returns the URL of an upstream's packages.json. Composer derives it from the URL of the repository in the same way.
+ */
 export function rootUrlOf(url: string): string {
   return /\.json(?:$|[?#])/.test(url) ? url : `${url.replace(/\/+$/, '')}/packages.json`
 }
