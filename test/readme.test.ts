@@ -47,7 +47,7 @@ describe('the shell commands of the documents', async () => {
       const blocks = firstGroups(await read(file), /^```(?:sh|bash|console)\n(.*?)^```/gms)
       const lines = blocks.flatMap((block) => (block ?? '').split('\n'))
       expect(lines.filter((line) => /^[^#]*\S\s+# /.test(line))).toEqual([])
-      // An apostrophe in a comment begins a string there.
+      // In a shell, an apostrophe in such a comment would begin a string.
       expect(lines.filter((line) => /^\s*#.*['"`]/.test(line))).toEqual([])
     },
   )

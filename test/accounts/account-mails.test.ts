@@ -43,7 +43,7 @@ async function aVerifiedAccount() {
   return { ...account, email }
 }
 
-/** The mails to an address, after all due ones are sent. */
+/** Sends all due mails, and returns those to an address. */
 async function mailsTo(address: string): Promise<ReceivedMail[]> {
   await sendMails(t)
   return server.received.filter(({ recipients }) => recipients.includes(address))

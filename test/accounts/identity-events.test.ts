@@ -193,7 +193,7 @@ describe('identity events', () => {
     const events = await listIdentityEvents(t.db, {}, { after: null, limit: 100 })
     const own = events.filter((event) => event.clientId === clientId).reverse()
     const about = own.filter(({ action }) => !action.startsWith('application-'))
-    // The application acts at the token functions.
+    // For events of the token functions, the actor is the application.
     expect(about.map(({ action, via, ip }) => [action, via, ip])).toEqual([
       ['consent-given', null, null],
       ['code-replayed', 'application', '127.0.0.1'],

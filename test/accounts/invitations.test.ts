@@ -42,7 +42,7 @@ async function aManagedGroup(app: TestApp = t) {
   return { group, admin, cookie: await signIn(app.app, admin) }
 }
 
-/** The token of a new invitation to the group, by its admin. */
+/** Creates an invitation to the group as its admin, and returns its token. */
 async function aToken(app: TestApp, group: { id: string }, admin: { id: string }, role: Role = 'developer') {
   const actor = { ...commandActor, accountId: admin.id }
   const { id, url } = await invite(app.db, app.config, actor, {
@@ -105,7 +105,7 @@ describe('an invitation to a group', () => {
     )
     expect(rows).toEqual([{ email, verified: true, is_admin: false }])
     expect(await rolesIn(t, group)).toEqual({ [admin.username]: 'admin', [username]: 'developer' })
-    // No notice of the first sign-in, and no mail to verify what the link has verified.
+    // There is no notice of the first sign-in, and no mail to verify the email: the link has verified it.
     await sendMails(t)
     expect(server.received).toHaveLength(1)
     expect(t.log()).not.toContain(mail?.token)
@@ -297,7 +297,7 @@ describe('/admin/invitations', () => {
     const cookie = await signIn(invited.app, admin)
     const made = await send(invited, '/admin/invitations', cookie, {})
     const [, token = ''] = /\/invitations\?token=([\w-]{43})/.exec(made.body) ?? []
-    // Nobody who is signed in uses it up.
+    // A signed-in person does not use up the invitation.
     await send(invited, '/invitations', cookie, { token })
     expect((await send(invited, '/invitations/account', cookie, { token })).statusCode).toBe(409)
     const username = aName('new')

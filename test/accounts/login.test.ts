@@ -6,7 +6,7 @@ import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../su
 import { type TestApp, useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 
-/** A browser with the sign-in form open: what it sends with it, and its cookies. */
+/** A browser with the sign-in form open. Returns the fields of the form and the cookies. */
 async function anOpenForm({ app }: TestApp, username: string) {
   const form = await app.inject('/login')
   return { cookie: cookiesOf(form), fields: { csrf_token: csrfTokenIn(form), username, password } }
@@ -338,7 +338,7 @@ describe('POST /logout', () => {
   })
 })
 
-/** The algorithm and the cost of a hash, in any order of their parameters. */
+/** Returns the algorithm and the cost of a hash. The order of its parameters does not matter. */
 function costOf(hash: string | undefined): string {
   const [, algorithm, version, parameters = ''] = String(hash).split('$')
   return [algorithm, version, ...parameters.split(',').sort()].join(' ')

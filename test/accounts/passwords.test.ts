@@ -15,7 +15,7 @@ import { aZip } from '../support/zip.ts'
 
 afterEach(() => void vi.restoreAllMocks())
 
-/** Watches argon2: how many hashes run at once, and how many at most. */
+/** Counts how many argon2 hashes run at once, and the maximum. */
 function watchHashes() {
   const seen = { running: 0, most: 0 }
   const { verify } = argon2
@@ -99,7 +99,7 @@ describe('many sign-ins at once', () => {
     const { cookie, fields } = await aFormOf(username)
     const queued = Promise.allSettled(Array.from({ length: 62 }, () => isPassword('x', nobodysHash)))
     const ip = { 'x-forwarded-for': '198.51.100.1' }
-    // Whatever finishes meanwhile is replaced, so that the queue stays full.
+    // Replace each finished hash, so that the queue stays full.
     const keepFull = setInterval(() => void isPassword('x', nobodysHash).catch(() => {}), 1)
     const response = await post(t.app, '/login', cookie, fields, ip)
     clearInterval(keepFull)

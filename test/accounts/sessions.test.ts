@@ -9,7 +9,7 @@ import { useDatabase } from '../support/database.ts'
 describe('a session', () => {
   const t = useDatabase()
 
-  /** A session of the account, as after a sign-in. */
+  /** Starts a session of the account, as a sign-in does. */
   async function aSession({ username }: AccountActor): Promise<string> {
     const credentials = await findCredentials(t.db, username)
     const id = credentials && (await insertSession(t.db, credentials, '192.0.2.1'))
@@ -51,7 +51,7 @@ describe('a session', () => {
       await replacePasswordHash(tx, checked, 'another hash')
       await deleteSessions(tx, checked.accountId)
       starting = insertSession(t.db, checked, '192.0.2.1')
-      // The session's statement is running before the change is committed.
+      // Wait until the statement of the session runs. Only then is the change committed.
       const isWaiting = `select from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock' and query like '%insert into session%'`
       await expect.poll(async () => (await t.db.query(isWaiting)).rowCount).toBe(1)

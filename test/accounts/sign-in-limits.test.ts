@@ -19,13 +19,13 @@ describe('POST /login after wrong passwords', () => {
     return post(t.app, '/login', cookies, fields, { 'x-forwarded-for': ip })
   }
 
-  /** Pretends that so many attempts were made. */
+  /** Counts this many failed attempts without sending them. */
   async function fail(username: string, ip: string, times: number) {
     await attempt(username, 'wrong', ip)
     await t.db.query('update auth_failure set failures = $1', [times])
   }
 
-  /** The device cookie of a browser that signs in and out again. */
+  /** Signs a browser in and out again, and returns its device cookie. */
   async function aKnownBrowser(username: string, ip: string): Promise<string> {
     const response = await attempt(username, password, ip)
     const device = response.cookies.find(({ name }) => name === 'svc_device') ?? expect.fail()
@@ -111,7 +111,7 @@ describe('POST /login after wrong passwords', () => {
   it('keeps a hundred guesses from everywhere off an account, but not where it signed in before', async () => {
     const { username } = await anAccount(t.db)
     expect((await attempt(username, password, '198.51.100.7')).statusCode).toBe(303)
-    // Signing out does not make the network a strange one.
+    // After signing out, the network is still known.
     await t.db.query('delete from session')
     await fail(username, '192.0.2.1', 100)
     expect((await attempt(username, password, '203.0.113.9')).statusCode).toBe(429)

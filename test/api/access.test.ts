@@ -5,7 +5,7 @@ import { useApp } from '../support/app.ts'
 
 const t = useApp()
 
-/** Every interface about a repository: its scope, and the weakest role that may call it (DESIGN §1, §6). */
+/** Every endpoint about a repository: its scope, and the weakest role that may call it (DESIGN §1, §6). */
 const interfaces: [Method, string, string, 'guest' | 'developer' | 'admin', object?][] = [
   ['GET', '', 'repo-basic-info:r', 'guest'],
   ['PATCH', '', 'registry-manage:rw', 'admin', {}],

@@ -15,7 +15,7 @@ const migrationsDir = mkdtempSync(join(tmpdir(), 'svc-test-migrations-'))
 const t = useApp({ MIGRATIONS_DIR: migrationsDir })
 const scopes = ['group-manage:rw', 'group-resource:rw', 'group-delete:rw', 'account-profile:rw']
 
-/** Somebody with a personal access token for the administration. */
+/** An account with a personal access token for the administration. */
 async function aCaller({
   isAdmin = true,
   ...about
@@ -37,7 +37,7 @@ interface Operation {
   requestBody?: object
 }
 
-/** The endpoints that take personal access tokens only: those of the administration, and those of one's own account. */
+/** The endpoints that accept only personal access tokens: those for administrators, and those for one's own account. */
 async function endpointsForPeople() {
   const { paths } = (await t.app.inject('/api/openapi.json')).json() as {
     paths: Record<string, Record<string, Operation>>
@@ -194,7 +194,7 @@ describe('/api/accounts', () => {
     expect((await callApi(t, own, 'DELETE', `/api/user/sessions/${session}`)).statusCode).toBe(404)
     const rest = (await call('GET', `/accounts/${person.username}/sessions`)).json()
     expect(rest).toHaveLength(2)
-    // A person ends only own sessions.
+    // People can end only their own sessions.
     const [foreign] = (await call('GET', `/accounts/${admin.username}/sessions`)).json()
     expect(foreign).toBeUndefined()
     await call('DELETE', `/accounts/${person.username}/sessions/${rest[0].session}`)

@@ -79,7 +79,7 @@ describe('GET /api/events', () => {
 })
 
 describe('the sweep of events', () => {
-  /** Inserts events of that many days ago; returns what is left of them. */
+  /** Inserts events that are this many days old. Returns the remaining ones. */
   async function eventsOf(days: number[]) {
     const repositoryId = Math.floor(Math.random() * 1e12)
     await t.db.query(

@@ -150,7 +150,7 @@ describe('GET /api/openapi.json', () => {
   })
 })
 
-/** The paths of the API, `/api/user` and so on, from the tree of routes that Fastify prints. */
+/** Returns the paths of the API, such as `/api/user`, from the tree of routes that Fastify prints. */
 function listPaths(tree: string): string[] {
   const segments: string[] = []
   const paths: string[] = []

@@ -179,7 +179,7 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
 
     expect((await call('DELETE', `${lib}/1.1.0-beta.2/quarantine`)).statusCode).toBe(204)
     expect(await document()).toEqual(before)
-    // Composer keeps packages.json for minutes, so what it says must not depend on quarantines.
+    // Composer caches packages.json for minutes, so its content must not depend on quarantines.
     expect(await root()).toBe(rootBefore)
     const again = await call('DELETE', `${lib}/1.1.0-beta.2/quarantine`)
     expect([again.statusCode, again.json().errcode]).toEqual([409, 9])
@@ -188,7 +188,7 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
   it('name the version as Composer reads it once, for a second reading may find another', async () => {
     const { call, document } = await aPackage('1.0.0-STABLE', '1.0.0')
     await call('POST', `${lib}/1.0.0-STABLE/quarantine`)
-    // Normalised once it is 1.0.0.0-stable, and twice 1.0.0.0.
+    // Normalised once, this version is 1.0.0.0-stable. Normalised twice, it is 1.0.0.0.
     const { filter } = (await document()) as { filter?: { malware: { constraint: string }[] } }
     expect(filter?.malware.map(({ constraint }) => constraint)).toEqual(['==1.0.0-STABLE'])
   })
@@ -261,7 +261,7 @@ describe('GET filter.json (COMPOSER A8)', () => {
       dates.push(String(headers['last-modified']))
       const same = await ask(dates.at(-1))
       expect([same.statusCode, same.body]).toEqual([304, ''])
-      // Another reason changes nothing that this document says.
+      // A different reason does not change this document.
       if (method === 'POST') await call('POST', `${lib}/1.0.0/quarantine`, { reason: 'another' })
       expect((await ask(dates.at(-1))).statusCode).toBe(304)
     }

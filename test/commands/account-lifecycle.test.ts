@@ -11,7 +11,7 @@ import { useCommands } from '../support/commands.ts'
 
 const svc = useCommands()
 
-/** An account that is signed in and has a token. */
+/** An account with a session and a token. */
 async function aPerson() {
   const account = await anAccount(svc.db)
   const token = await aPersonalToken(svc.db, account, { name: 'laptop' })

@@ -36,7 +36,7 @@ beforeAll(async () => {
   await caller.call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
   await caller.push('3.0.0', { manifest: { description: 'deleted' } })
   await caller.call('DELETE', '/packages/acme/lib/3.0.0')
-  // It is written a few seconds later, and would differ between the backup and the comparison.
+  // The last use is written a few seconds later. It would differ between the backup and the comparison.
   const used = () => t.db.query('select from personal_token where last_used_at is null')
   await vi.waitFor(async () => expect((await used()).rows).toEqual([]), { timeout: 10_000 })
 }, 30_000)
@@ -52,7 +52,7 @@ const here = () => ({
   MIGRATIONS_DIR: t.config.migrationsDir,
 })
 
-/** An installation without anything in it. */
+/** An installation without data. */
 async function anEmptyInstallation() {
   const database = `${t.connection.database}_${databases.length}`
   await onServer(t.connection, `create database ${database}`)
@@ -293,7 +293,7 @@ describe('svc restore', () => {
     const { stderr } = await runSvc(['restore', cut], environment)
     expect(stderr).toMatch(/the archive [0-9a-f]{64} has other bytes/)
     expect(await contentOf(db)).toEqual({})
-    // The file itself is fine, and so a restore after the failed ones succeeds.
+    // The file is valid, so a restore after the failed ones succeeds.
     expect((await runSvc(['restore', file], environment)).code).toBe(0)
     await db.end()
   })

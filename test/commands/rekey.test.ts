@@ -28,7 +28,7 @@ async function svcRekey(environment: Record<string, string> = {}) {
   return { code, ...(JSON.parse(stdout || stderr) as { secrets?: number; key?: string; error?: string }) }
 }
 
-/** Whether the running server still reads the codes of all. */
+/** Returns whether the running server still accepts the codes of all accounts. */
 async function allSignIn() {
   for (const person of people) {
     await forgetCodes(t, person)
@@ -66,7 +66,7 @@ describe('svc rekey', () => {
 
   it('ends an interrupted change instead of beginning another one', async () => {
     const next = makeKeyText()
-    // As it was killed after it wrote the new key: nothing is encrypted under it yet.
+    // The state after a kill right after the new key was written: nothing is encrypted with it yet.
     await writeFile(file(), `${[next, ...(await lines())].join('\n')}\n`)
     await allSignIn()
     expect(await rekey(t.db, t.config)).toEqual({ secrets: 2, key: 'file' })

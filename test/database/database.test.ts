@@ -100,7 +100,7 @@ describe('the limits that PostgreSQL enforces', () => {
     const pool = openDatabase({ ...database.connection, max: 1 }, () => {})
     expect(await shown(pool)).toEqual(['25s', '30s', '0'])
     expect(await transaction(pool, shown)).toEqual(['25s', '30s', '5s'])
-    // As on a connection that PgBouncer has lent to another client before.
+    // The same happens when PgBouncer has lent the connection to another client before.
     await pool.query('reset all')
     expect(await transaction(pool, shown)).toEqual(['25s', '30s', '5s'])
     await pool.end()
@@ -161,7 +161,7 @@ describe('an idle connection that breaks', () => {
   it('is not worth a report once the pool has ended', async () => {
     const { pool, errors, pid } = await anIdleConnection()
     const removed = new Promise((resolve) => pool.once('remove', resolve))
-    // It hears of both at once, and tells of the termination.
+    // The client receives both messages at once, and must report the termination.
     process.kill(pid, 'SIGSTOP')
     await pool.end()
     const terminated = terminate(pid)

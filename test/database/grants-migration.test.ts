@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { builtInMigrations, migrate } from '../../src/database/migrate.ts'
 import { useDatabase } from '../support/database.ts'
 
-/** Rows of the release before grants: hashes are those of short texts. */
+/** Rows of the release before grants. The hashes are those of short texts. */
 const data = `
   insert into account (username, password_hash) values ('ann', '');
   insert into application (client_id, name, website, redirect_uri, logo, scopes, resource_scope, status)

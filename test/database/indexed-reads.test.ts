@@ -10,7 +10,7 @@ import { anAuthorizedApplication, ask } from '../support/token-client.ts'
 
 type Act = () => Promise<{ statusCode: number }>
 
-/** Rows and blocks: more than any act reads by indexes, and less than any of the large tables or its index has. */
+/** The maximum number of rows and blocks: more than indexed reads need, and less than any large table or index has. */
 const few = 300
 
 describe.each([
@@ -26,12 +26,12 @@ describe.each([
 
   beforeAll(async () => {
     t.db.on('acquire', (one) => clients.add(one))
-    // On a slow machine the pool closes those that were idle for long.
+    // On a slow machine the pool closes connections that were idle for long.
     t.db.on('remove', (one) => clients.delete(one))
     publisher = await aPublisher(t)
     const { url } = (await publisher.push('1.0.0')).json() as { url: string }
     dist = url.split('/-/packages/')[1] ?? ''
-    // Renders it, once: that reads every name.
+    // Render the document once, because this reads every name.
     await publisher.ask('packages.json')
     client = await anAuthorizedApplication(t)
     if (analyzed === 'before') await t.db.query('vacuum analyze')
@@ -51,7 +51,7 @@ describe.each([
     await db.query(
       `insert into application_secret (secret_hash, application_id) select sha256(client_id::bytea), id from application`,
     )
-    // One application that everyone uses, and one account that uses every application.
+    // One application is used by everyone, and one account uses every application.
     await db.query(
       `insert into account_authorization (account_id, application_id, scopes, resource_scope)
        select a.id, c.id, c.scopes, 'all' from account a, application c
@@ -106,7 +106,7 @@ describe.each([
     )
   }
 
-  /** Rows and blocks, of tables and of indexes, that the database looked at for an act. */
+  /** Returns the rows and blocks of tables and indexes that the database read for an act. */
   async function readsOf(act: Act): Promise<number> {
     const before = await countReads()
     expect((await act()).statusCode).toBe(200)
@@ -146,7 +146,7 @@ describe.each([
         expect([word, listed.length > 0]).toEqual([word, word !== 'nothing'])
       }
       await client.query('select pg_stat_force_next_flush()')
-      // A plan without the index computes the grams of every package.
+      // Without the index, the plan computes the grams of every package.
       const { rows } = await client.query(
         `select calls from pg_stat_user_functions where funcname = 'search_grams'`,
       )

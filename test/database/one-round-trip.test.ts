@@ -5,14 +5,14 @@ import { useApp } from '../support/app.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
 import { anAuthorizedApplication, ask } from '../support/token-client.ts'
 
-/** The statements that pass through the pool meanwhile, those inside transactions included. */
+/** Returns the statements that the pool sends during an act, also those in transactions. */
 async function statementsOf(act: () => Promise<{ statusCode: number }>) {
   const query = vi.spyOn(pg.Client.prototype, 'query')
   try {
     const { statusCode } = await act()
     const statements = query.mock.calls.map(([statement]: unknown[]) => statement as pg.QueryConfig | string)
     const texts = statements.map((one) => (typeof one === 'string' ? one : (one.name ?? one.text)))
-    // Uses of tokens are written by a timer, for all requests of some seconds together.
+    // A timer writes the uses of tokens, for all requests of some seconds together.
     const ofRequests = texts.filter((text) => text !== 'touch-last-use')
     return { statusCode, texts: ofRequests }
   } finally {
@@ -30,7 +30,7 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     publisher = await aPublisher(t, { visibility: 'private' })
     const response = await publisher.push('1.0.0')
     dist = response.json<{ url: string }>().url.split('/-/packages/')[1] ?? ''
-    // Renders it: the upload has published a new name.
+    // Render the document, because the upload has published a new name.
     await publisher.ask('packages.json')
     lastModified = String((await publisher.ask('p2/acme/lib.json')).headers['last-modified'])
   })

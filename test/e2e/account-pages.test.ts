@@ -16,7 +16,7 @@ describe.skipIf(!hasBrowser)(
     const t = useListeningApp(port)
     const browser = useBrowser()
 
-    /** Somebody who has just signed in, on a phone. */
+    /** A person who has just signed in on a phone. */
     async function aVisitor() {
       const account = await anAccount(t.db)
       const repository = await aRepository(t.db)
@@ -30,7 +30,7 @@ describe.skipIf(!hasBrowser)(
       return { account, repository, page }
     }
 
-    /** What reaches over the right edge of the window, or of the card or list item that it lies in. */
+    /** Returns the elements that extend beyond the right edge of the window, or of their card or list item. */
     const overflowing = (page: Page) =>
       page.locator('body *:not(.hidden)').evaluateAll((all) => {
         const scrolls = (one: Element) => getComputedStyle(one).overflowX === 'auto'

@@ -10,7 +10,7 @@ import { has } from '../support/requires.ts'
 
 const run = promisify(execFile)
 
-/** What somebody writes who knows only the OpenAPI document. */
+/** A program whose author knows only the OpenAPI document. */
 const program = `
 import { readFile } from 'node:fs/promises'
 import createClient from 'openapi-fetch'
@@ -49,7 +49,7 @@ describe.skipIf(!has('openapi-typescript'))('a generated client (needs openapi-t
   const t = useListeningApp(port)
   let folder: string
   beforeAll(async () => {
-    // Below node_modules, so that the program finds openapi-fetch.
+    // The folder is below node_modules, so that the program finds openapi-fetch.
     folder = await mkdtemp(join('node_modules', '.svc-test-client-'))
   })
   afterAll(() => rm(folder, { recursive: true }))

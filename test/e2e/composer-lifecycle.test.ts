@@ -19,7 +19,7 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
     for (const project of projects.splice(0)) await project.remove()
   })
 
-  /** A project that may read the registries of all callers, and asks the first one first. */
+  /** A project that may read the registries of all callers. Composer asks the first one first. */
   async function aProject(caller: Caller, ...more: Caller[]): Promise<ComposerProject> {
     for (const { repository } of more) {
       await t.db.query(
@@ -29,7 +29,7 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
     }
     const project = await aComposerProject()
     projects.push(project)
-    // `composer config` puts each repository before the ones that are there.
+    // `composer config` puts each new repository before the existing ones.
     const paths = [...more, caller].map(({ repository }) => repository.path)
     await useRegistries(project, `http://127.0.0.1:${port}`, caller.token, ...paths)
     return project
@@ -53,7 +53,7 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
     expect([code === 0, output]).toEqual([false, expect.not.stringContaining('9.0.0')])
     expect(await project.read('composer.lock')).toContain('"version": "1.0.0"')
 
-    // The lock file still installs, with nothing in the cache.
+    // The lock file can still be installed, with an empty cache.
     await project.forget('cache', 'vendor')
     expect(await run(project, 'install')).toContain('Installing acme/lib (1.0.0)')
     await mine.call('POST', `${lib}/1.0.0/restore`)
@@ -135,7 +135,7 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
       false,
       expect.stringContaining('acme/lib 1.1.0 is in quarantine and cannot be installed: steals passwords'),
     ])
-    // Composer gives up at once: a retry would get the same response.
+    // Composer does not retry: it would get the same response.
     const archives = requestsIn(t.log()).filter((request) => request.includes('/dist/acme/lib/1.1.0/'))
     expect(archives.filter((request) => request.startsWith('410'))).toHaveLength(1)
     expect(await run(project, 'update')).toContain('Downgrading acme/lib (1.1.0 => 1.0.0)')

@@ -141,7 +141,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     const asked = async () => (await upstream.requests()).slice(before)
     await expect.poll(asked, { timeout: 20_000 }).toContain('GET /p2/psr/log.json')
 
-    // Older than UPSTREAM_FRESH_SECONDS, but the feed is followed without a gap.
+    // The document is older than UPSTREAM_FRESH_SECONDS, but svc has read the feed without a gap.
     await t.db.query(`update upstream set feed_from = now() - interval '2 hours'`)
     await t.db.query(`update upstream_document set checked_at = now() - interval '1 hour'`)
     await project.forget('cache')
@@ -210,7 +210,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
   })
 })
 
-/** A Composer plugin that says that it runs. */
+/** A Composer plugin that prints a text when it runs. */
 function aPluginZip(): Buffer {
   return aZip({
     'composer.json': JSON.stringify({ name: 'pub/plugin', type: 'composer-plugin' }),

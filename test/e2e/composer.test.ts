@@ -33,7 +33,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     return project
   }
 
-  /** What the registry of the publisher was asked while something was done: `200 packages.json`. */
+  /** Returns the requests that the publisher's registry received during an act, such as `200 packages.json`. */
   async function asked({ path }: Publisher, act: () => Promise<unknown>): Promise<string[]> {
     const before = requestsIn(t.log()).length
     await act()

@@ -13,7 +13,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
   const browser = useBrowser()
   const thirdParty = useThirdPartyApp(applicationPort, `http://127.0.0.1:${port}`)
 
-  /** Someone with an account and a browser, sent here by an application. */
+  /** A person with an account and a browser, whom an application has sent to svc. */
   async function aVisit(differences: Parameters<typeof anApplication>[1] = {}) {
     const account = await anAccount(t.db, { displayName: 'Ann Example' })
     const application = await anApplication(t.db, { redirectUri: thirdParty.redirectUri, ...differences })

@@ -56,7 +56,7 @@ describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, un
     await page.getByLabel('Username or email').fill('demo')
     await page.getByLabel('Password').fill(password)
     await page.getByRole('button', { name: 'Sign in' }).click()
-    // A person pastes first and clicks then; a browser that finds nobody listening does not try again.
+    // The listener must run before the click, because the browser does not retry.
     while (!(await fetch('http://127.0.0.1:8123').catch(() => null))?.ok) await sleep(20)
     await page.getByRole('button', { name: 'Authorize' }).click()
     await page.getByText('Back to the shell.').waitFor()

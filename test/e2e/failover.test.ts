@@ -44,7 +44,7 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
     const revoked: string[] = []
     let isOver = false
 
-    /** Returns the body; null when the request was refused, as it may be in the gap. */
+    /** Returns the body, or null when the request failed, as it may during the failover. */
     async function send(what: (typeof kinds)[number], request: Promise<Response>): Promise<string | null> {
       const response = await request
       const body = await response.text()
@@ -84,7 +84,7 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
     await expect.poll(() => lastSuccess.size, { timeout: 10_000 }).toBe(kinds.length)
     await pair.killPrimary()
     await sleep(500)
-    // Now it may be read, and not yet written.
+    // Now the standby can be read, but not written.
     pair.moveAddress()
     await sleep(300)
     await pair.promoteStandby()

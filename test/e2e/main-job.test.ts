@@ -51,7 +51,7 @@ describe.skipIf(!isComplete)('the main job (needs chromium, composer, php, unzip
     home = await mkdtemp(join(tmpdir(), 'svc-test-home-'))
     await mkdir(join(home, 'seeds'))
     await writeFile(join(home, 'logo.png'), pixel)
-    // The account is made before any server has run, the rest beside the running one.
+    // The account is created before any server has run. The rest is created while one runs.
     await svc('account create ann --password-stdin')
     server = await startServer(environment())
     await svc('group create acme --owner ann')

@@ -70,7 +70,7 @@ describe.skipIf(!has('nginx'))('behind nginx as docs/nginx.md configures it', ()
       }
       const [, , body] = await seen()
       expect(await seen()).toEqual([200, 'HIT', body])
-      // Whoever sends credentials gets what svc says now.
+      // A request with credentials gets the current response of svc.
       expect(await seen(headers)).toEqual([200, null, body])
       expect((await seen({ authorization: basic('wrong') }))[0]).toBe(401)
     }

@@ -15,7 +15,7 @@ import { works } from '../support/token-client.ts'
 
 const port = await freePort()
 
-/** Real client libraries, unmodified, over HTTP; those that a machine lacks are skipped by name. */
+/** Real client libraries over HTTP, without changes. Libraries that are not installed are skipped by name. */
 const libraries: { name: string; library: ClientLibrary; isMissing?: boolean }[] = [
   { name: 'oauth4webapi', library: oauth4webapi },
   { name: 'openid-client', library: openidClient },

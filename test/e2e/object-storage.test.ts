@@ -56,7 +56,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
 
   async function aPublished(app: TestApp, size = 100) {
     const caller = await aCaller(app)
-    // Random text, so that it is not compressed away.
+    // The text is random, so that it cannot be compressed.
     const text = Array.from({ length: size / 8 }, () => Math.random().toString(36).slice(2, 10)).join('')
     const payload = aPackageZip('acme/lib', { description: text.slice(0, 900), extra: { text } })
     const pushed = await caller.push('1.0.0', { payload })
@@ -175,7 +175,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     await caller.call('DELETE', '/packages/acme/raced?purge=true')
     const archives = await openArchiveStore(t.config)
     const other = await aCaller(t)
-    // As a collection does: the lock, then the removal. The publication waits, and finds the archive gone.
+    // Like garbage collection: take the lock, then remove the archive. The publication waits, and finds no archive.
     const tx = await t.db.connect()
     await tx.query('begin')
     await tx.query('select pg_advisory_xact_lock(7382002)')
@@ -252,7 +252,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect(stderr).toContain('There is no bucket no-such-bucket: check ARCHIVE_STORE.')
   })
 
-  /** A database with another id. */
+  /** Creates a database with another id. */
   async function aStranger(): Promise<string> {
     const database = `${t.connection.database}_stranger`
     await onServer(t.connection, `create database ${database} template svc_template`)

@@ -19,7 +19,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     for (const page of pages.splice(0)) await page.context().close()
   })
 
-  /** A browser with an authenticator, whose device has checked its person unless told otherwise. */
+  /** A browser with an authenticator. Its device has verified the person, unless `isUserVerified` is false. */
   async function aDevice({ isUserVerified = true } = {}) {
     const page = await browser.newPage({ baseURL })
     pages.push(page)
@@ -49,7 +49,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await press(page, 'Sign in')
   }
 
-  /** Somebody who has added a passkey in this browser, and signed out. */
+  /** A person who has added a passkey in this browser, and signed out. */
   async function aPersonWithPasskey(page: Page) {
     const account = await anAccount(t.db)
     await givePassword(page, account)
@@ -117,12 +117,12 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   it('do not replace the password when the device did not check the person', async () => {
     const { page, cdp, authenticatorId } = await aDevice()
     await aPersonWithPasskey(page)
-    // The browser itself refuses, and says so on the page.
+    // The browser itself refuses, and the page shows this.
     await cdp.send('WebAuthn.setUserVerified', { authenticatorId, isUserVerified: false })
     await page.goto('/login/passkey')
     await press(page, 'Use a passkey')
     await page.getByText('No passkey was used').waitFor()
-    // A response without the check, as another program could send it, is refused by the server.
+    // The server rejects a response without user verification, which another program could send.
     await relax(page, { userVerification: 'discouraged' })
     await press(page, 'Use a passkey')
     await page.getByText('This passkey was not accepted').waitFor()
@@ -166,7 +166,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
       form.setAttribute('data-options', JSON.stringify({ ...options, ...more }))
     }, changes)
 
-  /** Uses the passkey on the page without sending the form. `send` then sends it, from this page or another. */
+  /** Uses the passkey on the page without sending the form. `send` then sends it, from this page or another one. */
   async function holdBack(page: Page) {
     await page.evaluate(() => {
       HTMLFormElement.prototype.submit = function hold() {

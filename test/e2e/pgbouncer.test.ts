@@ -11,7 +11,7 @@ import { has } from '../support/requires.ts'
 describe.skipIf(!has('pgbouncer'))(
   'behind PgBouncer in transaction mode, with DATABASE_PREPARE=false',
   () => {
-    // Empty: the servers migrate it through PgBouncer.
+    // The database is empty: the servers migrate it through PgBouncer.
     const database = useDatabase('template1')
     const servers: Server[] = []
     let folder: string

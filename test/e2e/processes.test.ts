@@ -67,7 +67,7 @@ describe.skipIf(!has('nginx'))('four processes behind nginx as docs/nginx.md con
   it('restart one after the other under load, and no request fails', async () => {
     const user = await aRemoteUser(database.db)
     expect((await user.push(proxy, '1.0.0')).status).toBe(201)
-    // With pauses: this machine also has to start the processes.
+    // The load pauses, because this machine also starts the processes.
     const load = { connections: 12, pauseMs: 10 }
     const { requests, failures } = await countDuring(proxy, user, load, processes.restartAll)
     expect(failures).toEqual([])

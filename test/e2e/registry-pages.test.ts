@@ -25,7 +25,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
   const t = useListeningApp(port)
   const browser = useBrowser()
 
-  /** An admin of a repository with one version, signed in. */
+  /** A signed-in admin of a repository with one version. */
   async function anAdmin(options: { javaScriptEnabled?: boolean } = {}) {
     const account = await anAccount(t.db)
     const repository = await aRepository(t.db)
@@ -324,7 +324,7 @@ async function checkShownPage(page: Page, path: string, colorScheme: string): Pr
   await page.setViewportSize({ width: 1280, height: 800 })
 }
 
-/** A package with what its pages can show. */
+/** A package that has something for each part of its pages. */
 function aFullPackage(): Buffer {
   return aZip({
     'composer.json': JSON.stringify({

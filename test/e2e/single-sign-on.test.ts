@@ -45,7 +45,7 @@ describe.skipIf(!hasBrowser)('an authorization by somebody who signs in with a p
     await page.getByRole('button', { name: 'It is mine: link it' }).click()
     await page.getByRole('button', { name: /Authorize/ }).click()
     await page.getByRole('heading', { name: 'Back at the application' }).waitFor()
-    // A consent that was given before: the next sign-in leads to the application at once.
+    // An earlier consent exists, so the next sign-in redirects to the application at once.
     await page.context().clearCookies()
     await page.goto(await thirdParty.begin(application.clientId))
     await page.getByRole('link', { name: 'Sign in with Acme' }).click()

@@ -8,10 +8,10 @@ const port = await freePort()
 describe('a request that cannot be read', () => {
   useListeningApp(port)
 
-  /** Sends the bytes as they are and returns everything that comes back. */
+  /** Sends the bytes unchanged and returns all bytes of the response. */
   async function send(bytes: string): Promise<string> {
     const socket = connect(port, '127.0.0.1')
-    // The server may close before it has taken all of it.
+    // The server may close the connection before it has read all bytes.
     socket.on('error', () => {})
     socket.write(bytes)
     return await text(socket)

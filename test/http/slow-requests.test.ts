@@ -48,7 +48,7 @@ describe.concurrent('a body that arrives slowly', () => {
     for (const response of await responses) expect(response).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
     const countConnections = () =>
       new Promise((resolve) => t.app.server.getConnections((_, count) => resolve(count)))
-    // The slow upload beside this test may still be under way.
+    // The slow upload of another test may still run.
     await expect.poll(countConnections).toBeLessThanOrEqual(1)
   })
 

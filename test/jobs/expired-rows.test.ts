@@ -13,7 +13,7 @@ describe('the sweep of expired rows', () => {
   const count = async (table: string) =>
     Number((await t.db.query(`select count(*) from ${table}`)).rows[0].count)
 
-  /** All sweeps of this file, once. */
+  /** Runs all sweeps of this file once. */
   async function sweep(): Promise<void> {
     for (const one of [
       deleteExpiredSessions,

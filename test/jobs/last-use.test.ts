@@ -85,7 +85,7 @@ describe('the last use of tokens', () => {
       { actions: ['token-first-used', 'deploy-token-first-used'] },
       { after: null, limit: 10 },
     )
-    // The order of two events of one statement is not promised.
+    // Two events of one statement have no guaranteed order.
     const own = events
       .toSorted((one, other) => one.action.localeCompare(other.action))
       .filter(({ details, username }) => username === account.username || details['group'] === group.name)

@@ -150,7 +150,7 @@ describe('a singleton', () => {
     const pools = Array.from({ length: 4 }, () => new pg.Pool(t.connection))
     for (const db of pools) aProcess([job], db)
     await vi.waitFor(() => expect(state.begun).toBe(1))
-    // It is queued again while it runs: what happened since may need another run.
+    // Enqueue the job again while it runs: a later change may need another run.
     await enqueue(t.db, job, {})
     for (let i = 0; i < 20; i += 1) await t.db.query('select pg_sleep(0.01)')
     expect(state.begun).toBe(1)
@@ -158,7 +158,8 @@ describe('a singleton', () => {
     await vi.waitFor(async () => expect(await rows()).toEqual([]))
     expect(state.most).toBe(1)
     expect(state.done).toBe(state.begun)
-    // One run for the first five, one for the last. If processes raced for two of the five, the one that lost waits too.
+    // There is one run for the first five jobs and one for the last. If processes race for two of the five, there is a
+    // third.
     expect([2, 3]).toContain(state.begun)
     await Promise.all(processes.splice(0).map((running) => running.stop(5)))
     await Promise.all(pools.map((db) => db.end()))
@@ -176,7 +177,7 @@ describe('a singleton', () => {
     state.release()
     await vi.waitFor(async () => expect(await rows()).toEqual([]))
     expect(state.most).toBe(3)
-    // The second job of "a" was dropped. If both processes took one at once, the one that lost runs afterwards.
+    // The second job of "a" was dropped. If two processes raced for one job, there is a fourth run.
     expect([3, 4]).toContain(state.begun)
   })
 })
@@ -302,7 +303,7 @@ describe('a process', () => {
     await vi.waitFor(() => expect(claims().length).toBeGreaterThanOrEqual(20))
     await running.stop(5)
     await db.end()
-    // One that notes the schedules, and one in five that reads them.
+    // One statement stores the schedules, and at most one in five claims reads them.
     expect(texts.length).toBeLessThanOrEqual(1 + claims().length + Math.ceil(claims().length / 5))
   })
 

@@ -7,7 +7,7 @@ import { anApplication } from '../support/oauth-actors.ts'
 describe('/settings/authorizations', () => {
   const t = useApp()
 
-  /** Someone who has authorized an application, and looks at the page. */
+  /** A person who has authorized an application and opens the page. */
   async function aGrant(differences: Parameters<typeof anApplication>[1] = {}, repository: string[] = []) {
     const account = await anAccount(t.db)
     const application = await anApplication(t.db, differences)

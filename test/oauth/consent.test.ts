@@ -9,7 +9,7 @@ import { anApplication } from '../support/oauth-actors.ts'
 describe('POST /oauth2/auth', () => {
   const t = useApp()
 
-  /** Someone who looks at the consent page of an application. */
+  /** A person on the consent page of an application. */
   async function aQuestion(differences: Parameters<typeof anApplication>[1] = {}) {
     const account = await anAccount(t.db)
     const application = await anApplication(t.db, differences)

@@ -26,7 +26,7 @@ describe('the events of exchanged codes', () => {
     return listIdentityEvents(t.db, filter, { after: null, limit: 1000 })
   }
 
-  /** Exchanges a code by the SQL function that processes of the previous release call. */
+  /** Exchanges a code with the SQL function of the previous release. */
   async function exchangeAsBefore(db: Pick<PoolClient, 'query'>, { application, newCode }: Authorized) {
     const { rows } = await db.query<{ outcome: string }>(
       `select outcome from exchange_codes(
@@ -112,7 +112,7 @@ describe('the events of exchanged codes', () => {
     await late.query('begin')
     await exchangeAsBefore(late, client)
     await client.tokens()
-    // It waits for the open transaction, and gives up.
+    // The job waits for the open transaction, and then stops waiting.
     await run()
     await late.query('commit')
     late.release()

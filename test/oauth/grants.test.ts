@@ -33,7 +33,10 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
     return { account, application, toy, prod, cookie, ...client, codeFor, consent, renew: refresh }
   }
 
-  /** Returns the statuses of a pull from and a push to a repository. A push that is allowed fails on the empty archive. */
+  /**
+   * Returns the statuses of a pull and a push. The archive is empty, so a push that is allowed fails with another
+   * status.
+   */
   async function pullAndPush(token: string, repository: { path: string }) {
     const headers = { authorization: basic(token) }
     const url = `/${repository.path}/-/packages/`

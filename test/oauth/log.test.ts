@@ -41,7 +41,7 @@ describe('the log of a whole authorization', () => {
       authorization: basicOf(application.clientId, `${application.clientSecret}x`),
     })
     await client.revoke(next.refresh_token)
-    // Also what goes wrong in the database.
+    // Errors of the database must not be logged with secrets either.
     await t.db.query('alter table token_pair add constraint nothing_fits check (false) not valid')
     const again = await submitConsent(t, await open(t, link, cookie), cookie, 'approve')
     const { code: lastCode = '' } = responseOf(again)

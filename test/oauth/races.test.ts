@@ -27,7 +27,7 @@ describe('two processes on one database', () => {
     await secondDb.end()
   })
 
-  /** An authorized application that speaks to both processes by turns. */
+  /** An authorized application that alternates between both processes. */
   async function anApplicationOfBoth() {
     const actor = await anAuthorizedApplication(t)
     const there = tokenClient(second, actor.application)

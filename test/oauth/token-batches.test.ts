@@ -33,7 +33,7 @@ describe('token requests that arrive together', () => {
   it('are done or not done, and can be repeated, when the connection breaks in the middle of a statement', async () => {
     const { pairs, refresh, newCode, exchange } = await manyPairs(12)
     const codes = await Promise.all(pairs.map(() => newCode()))
-    // Of the twelve refreshes and twelve exchanges one waits for a lock, after others of its statement are done.
+    // One of the refreshes waits for a lock, after other calls of its statement are finished.
     const holder = await t.db.connect()
     await holder.query('begin')
     const hashes = pairs.map(({ refresh_token }) => hashSecret(refresh_token))

@@ -10,7 +10,7 @@ describe('POST /oauth2/token', () => {
   const t = useApp()
   const form = 'application/x-www-form-urlencoded'
 
-  /** A valid token request whose body and headers a test may spoil. */
+  /** A valid token request. A test may change its body and headers. */
   async function aRequest() {
     const { application, newCode } = await anAuthorizedApplication(t)
     const code = await newCode()

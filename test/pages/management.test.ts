@@ -17,7 +17,7 @@ import { aPublisher } from '../support/registry-actors.ts'
 const t = useApp()
 const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
 
-/** Someone who is signed in, with the token of the forms. */
+/** A signed-in person, with the form token. */
 async function aVisitor() {
   const account = await anAccount(t.db)
   const cookie = await signIn(t.app, account)

@@ -18,7 +18,7 @@ function aPackage(files: Record<string, string | Buffer> = {}, manifest: object 
   return aZip(Object.fromEntries(Object.entries(all).map(([path, content]) => [folder + path, content])))
 }
 
-/** A developer with a package, signed in. */
+/** A signed-in developer with a package. */
 async function aReader({ role = 'developer' as Role, visibility = 'private' as Visibility } = {}) {
   const publisher = await aPublisher(t, { visibility })
   const account = await anAccount(t.db)
@@ -237,7 +237,7 @@ describe('…/-/dependencies and …/-/dependents', () => {
     expect(await dependents()).not.toContain('acme/hidden')
     await aMember(t.db, account, hidden.repository, 'guest')
     expect(await dependents()).toContain(`href="/${hidden.repository.path}/packages/acme/hidden"`)
-    // A later version no longer requires it, and a restored earlier state does again.
+    // A later version no longer requires the package. After the earlier version is the latest again, it does.
     await hidden.push('3.1.0', { name: 'acme/hidden', manifest: { require: { php: '*' } } })
     expect(await dependents()).not.toContain('acme/hidden')
     expect((await t.app.inject(`${home}/-/dependents`)).statusCode).toBe(404)

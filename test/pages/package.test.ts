@@ -9,7 +9,7 @@ import { aZip } from '../support/zip.ts'
 describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
   const t = useApp()
 
-  /** A package with three versions, and a browser that looks at its page. */
+  /** A package with three versions. Returns a function that opens its page. */
   async function aPackage() {
     const publisher = await aPublisher(t)
     const manifest = {
@@ -145,7 +145,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(versionsIn(first.body)).toHaveLength(60)
     expect(versionsIn(second.body)).toEqual(['0.1', '2.0.0-foo'])
     expect(second.body).not.toContain('Older versions')
-    // A field with more versions than it can offer takes any other too.
+    // The package has more versions than the field offers, so the field also accepts other versions.
     expect((await look('?version=0.1')).body).toMatch(/<input id="version" name="version" value="0.1" list=/)
   })
 

@@ -111,7 +111,7 @@ describe('GET /<group>/<name>', () => {
         where p.repository_id = $1 and p.name in ('acme/b', 'acme/c')`,
       [repository.id],
     )
-    // Last-Modified has whole seconds, so each change gets its own.
+    // Last-Modified has whole seconds, so each change must be in its own second.
     await t.db.query(
       `update package_document d set last_modified = last_modified + case p.name when 'acme/a' then 3 when 'acme/c' then 2 else 1 end * interval '1 minute'
          from package p where p.id = d.package_id and p.repository_id = $1`,

@@ -10,7 +10,7 @@ import { aZip } from '../support/zip.ts'
 
 const t = useApp({ MAX_ARCHIVE_BYTES: '1048576' })
 
-/** A member of a repository, signed in. */
+/** A signed-in member of a repository. */
 async function aMemberOf({
   role = 'developer' as Role,
   repository = undefined as { id: string; path: string } | undefined,
@@ -23,7 +23,7 @@ async function aMemberOf({
   const url = `/${own.path}/-/upload`
   const open = (path = url) => t.app.inject({ url: path, headers: { cookie } })
   const csrf = csrfTokenIn(await open('/settings/account'))
-  /** Sends the form of the upload page, its fields in this order. */
+  /** Sends the form of the upload page, with the fields in this order. */
   async function upload(
     zip: Buffer | null,
     { token = csrf as string | null, fileName = 'lib.zip', isTokenLast = false } = {},

@@ -51,7 +51,7 @@ describe('an upload whose server is killed (kill -9)', () => {
     }
   }
 
-  /** Holds uploads where they want to change the table, or read it too, while the test acts. */
+  /** Locks a table during an act, so that uploads wait where they change it, or where they read it. */
   async function whileLocked(table: string, mode: string, act: () => Promise<unknown>): Promise<void> {
     const holder = await database.db.connect()
     await holder.query('begin')
@@ -116,7 +116,7 @@ describe('an upload whose server is killed (kill -9)', () => {
       const response = registry.push(server).catch(() => 'none')
       await untilItWaits()
       const sha256 = createHash('sha256').update(registry.zip).digest('hex')
-      // A background job may be the one that waits: the upload has come this far when its archive is kept.
+      // A background job may be the one that waits. The upload has come this far when its archive is stored.
       await expect.poll(() => listFiles('archives')).toContain(join(sha256.slice(0, 2), `${sha256}.zip`))
       await kill(server)
       expect(await response).toBe('none')

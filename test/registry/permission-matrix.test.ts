@@ -21,8 +21,8 @@ import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { basic } from '../support/registry-actors.ts'
 
 /*
- * The permission rule of DESIGN §1, stated here once more in other words than in src/domain/permissions.ts, and compared with
- * what the database and the endpoints return in every combination.
+ * The permission rule of DESIGN §1, written independently of src/domain/permissions.ts. The tests compare it with the
+ * results of the database and of the endpoints, for every combination.
  */
 type Roles = { inGroup?: Role; inRepository?: Role; isAdmin?: true }
 
@@ -101,7 +101,7 @@ async function aSubject({ held, visibility }: Pick<Case, 'held' | 'visibility'>)
     return { scopes: [scope], resourceScope, repositories: chosen }
   }
 
-  /** The same grant to an application, and to the account itself. */
+  /** Returns tokens with the same grant: one of an application, and one of the account itself. */
   async function tokensFor(one: Case): Promise<string[]> {
     const { repositories, ...grant } = grantOf(one)
     const repositoryIds = repositories.map(({ id }) => id)
@@ -125,7 +125,7 @@ describe.each(roleSets)('an account that is %j', (held) => {
     'may do with a %s repository what DESIGN §1 says, and nothing else',
     async (visibility) => {
       const { repository, tokensFor } = await aSubject({ held, visibility })
-      // Tables that grow from nothing within a minute are planned as the empty ones that they were.
+      // Without new statistics, PostgreSQL would plan queries as for the empty tables of a minute ago.
       await t.db.query('analyze')
       const [group = '', name = ''] = repository.path.split('/')
       for (const [scope, limit] of scopes.flatMap((each) => tokenLimits.map((one) => [each, one] as const))) {
@@ -138,7 +138,7 @@ describe.each(roleSets)('an account that is %j', (held) => {
             expect(allowed, `${token.slice(0, 5)} ${JSON.stringify(one)} ${act}`).toBe(isAllowed(one, act))
           }
         }
-        // The endpoints judge by the access that was just read; with one kind of token, and then with the other.
+        // The endpoints use the access that was just checked, half of them with each kind of token.
         const [token = ''] = limit === 'all' || limit === 'public' ? tokens : tokens.toReversed()
         expect(await statusesFor(token, repository.path), JSON.stringify(one)).toEqual({
           pull: isAllowed(one, 'pull') ? 200 : isSeen(one) ? 403 : 404,
@@ -163,13 +163,13 @@ describe.each(['read', 'publish'] as const)('a deploy token to %s', (right) => {
         all: await aDeployToken(t.db, repository.group, { right }),
         'this one': await aDeployToken(t.db, repository.group, { right, repositories: [repository, sister] }),
         'another one': await aDeployToken(t.db, repository.group, { right, repositories: [sister] }),
-        // The schema cannot refuse it, so the rule must: a repository of another group.
+        // The schema cannot reject a repository of another group, so the rule must.
         'another group': await aDeployToken(t.db, elsewhere.group, { right }),
       }
       const isPublic = visibility === 'public'
       for (const [limit, token] of Object.entries(tokens)) {
         const isOwn = limit === 'all' || limit === 'this one'
-        // Everybody may pull from a public repository, and a token that is not limited may describe it.
+        // Everybody may pull from a public repository. A token without a limit may also describe it.
         const allowed = isOwn
           ? own
           : isPublic
@@ -215,7 +215,7 @@ function verdictOf(access: Access, act: Act): string {
   return judge(access, { ...access, id: access.repositoryId as string }, act)
 }
 
-/** How the registry responds to a pull, and to an upload without an archive: 400 if the upload is permitted. */
+/** Returns the status of a pull, and of an upload without an archive: 400 means that the upload is permitted. */
 async function statusesFor(token: string | null, path: string): Promise<{ pull: number; push: number }> {
   const headers = token === null ? {} : { authorization: basic(token) }
   const pull = await t.app.inject({ url: `/${path}/-/packages/packages.json`, headers })

@@ -93,7 +93,7 @@ describe('a renamed repository', () => {
     )
     expect(rows.map(({ name }) => name)).toEqual(['second', 'third'])
     await rename(repository.id, 'first')
-    // Another group has names of its own, and a deleted repository leaves its names to others.
+    // The name is free in another group, and after the repository with that name was deleted.
     await aRepository(t.db, { name: 'second' })
     await removeRepository(t.db, commandLine, repository)
     await rename(other.id, 'second')

@@ -172,7 +172,7 @@ describe('a hidden repository and a missing one', () => {
     expect(missing.statusCode).toBe(404)
     expect(texts).toEqual(textsOfMissing)
     expect(texts).toHaveLength(1)
-    // A search may only begin once the repository is known to be visible.
+    // A search may start only after the repository is known to be visible.
     expect(texts[0]).not.toMatch(/strpos|like all|provides|json_agg/)
   })
 })

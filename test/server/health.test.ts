@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
 
-/** Puts a file system of so many MiB over a folder. False when this user may not. */
+/** Mounts a small file system over a folder. False when this user is not allowed to. */
 function mountSmallDisk(folder: string, mebibytes: number): boolean {
   const words = ['-t', 'tmpfs', '-o', `size=${mebibytes}m`, 'tmpfs', folder]
   return spawnSync('mount', words).status === 0

@@ -23,7 +23,7 @@ import {
 } from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
 
-/** It runs until four more bytes come. */
+/** The request is incomplete until four more bytes arrive. */
 const halfARequest = [
   'POST /login HTTP/1.1',
   'Host: x',
@@ -210,7 +210,7 @@ describe('svc serve', () => {
   it('is stopped by a signal to the npm start that runs it', async () => {
     const port = String(await freePort())
     const env = { PATH: process.env['PATH'], HOME: dataDir, ...environment({ PORT: port }) }
-    // Its prestart would build anew, under the feet of other tests.
+    // Without this option, prestart would build again while other tests use the build.
     const npm = spawn('npm', ['start', '--ignore-scripts'], { env, stdio: ['ignore', 'pipe', 'ignore'] })
     let printed = ''
     npm.stdout.on('data', (text: Buffer) => {

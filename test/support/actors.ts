@@ -12,11 +12,11 @@ import type { Group } from '../../src/repositories/groups.ts'
 import { setGroupMember, setRepositoryMember } from '../../src/repositories/members.ts'
 import { insertRepository, type NewRepository, type Repository } from '../../src/repositories/repositories.ts'
 
-/** The password of every account that a test makes; hashed once, for hashing is slow on purpose. */
+/** The password of every account in the tests. It is hashed once, because hashing is slow on purpose. */
 export const password = 'correct horse battery staple'
 const passwordHash = hashPassword(password)
 
-/** A name that no other actor of this run has. */
+/** Returns a name that is unique in this test run. */
 export function aName(kind: string): string {
   return `${kind}-${randomBytes(4).toString('hex')}`
 }
@@ -26,7 +26,7 @@ export interface AccountActor {
   username: string
 }
 
-/** Someone with an account, who signs in with `password`. */
+/** An account whose password is `password`. */
 export async function anAccount(
   db: Queryable,
   { username = aName('ann'), displayName = '', email = null as string | null, isAdmin = false } = {},
@@ -50,7 +50,7 @@ export async function aGroup(db: Queryable, name = aName('group')): Promise<Grou
   return rows[0] as Group
 }
 
-/** A repository, in a group of its own unless one is given. */
+/** A repository. Without a group, it gets a new one. */
 export async function aRepository(
   db: Queryable,
   { group, ...about }: Partial<Omit<NewRepository, 'groupId'>> & { group?: Group } = {},
@@ -100,7 +100,7 @@ export async function aPersonalToken(
   return token
 }
 
-/** A deploy token of the group; it returns the plain token. */
+/** Creates a deploy token of the group. Returns the plain token. */
 export async function aDeployToken(
   db: pg.Pool,
   group: { id: string },
@@ -160,7 +160,7 @@ export function cookiesOf(response: LightMyRequestResponse): string {
     .join('; ')
 }
 
-/** The token that a page's forms carry. */
+/** Returns the CSRF token in the forms of a page. */
 export function csrfTokenIn(page: LightMyRequestResponse): string {
   const [, token] = /name="csrf_token" value="([^"]+)"/.exec(page.body) ?? []
   if (token === undefined) throw new Error(`no form on the page: ${page.statusCode}`)

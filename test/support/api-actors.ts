@@ -4,13 +4,13 @@ import { aPublisher, type Publisher } from './registry-actors.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
-/** Somebody who calls the interfaces about a repository, and may publish to it. */
+/** A caller of the endpoints about a repository, who may also publish to it. */
 export interface Caller extends Publisher {
-  /** Calls an interface below the repository's address. */
+  /** Calls an endpoint below the repository's URL. */
   call: (method: Method, below?: string, payload?: object) => Promise<LightMyRequestResponse>
 }
 
-/** Every scope that an interface about repositories asks for. */
+/** Every scope that an endpoint about repositories requires. */
 export const everyScope = [
   'repo-basic-info:r',
   'registry-package:rw',
@@ -19,7 +19,7 @@ export const everyScope = [
   'registry-delete:rw',
 ]
 
-/** An admin of a new private repository with every scope, unless it says otherwise. */
+/** An admin of a new private repository with every scope. `differences` may change this. */
 export async function aCaller(
   t: TestApp,
   { role = 'admin', scopes = everyScope, ...about }: Parameters<typeof aPublisher>[1] = {},
@@ -32,7 +32,7 @@ export async function aCaller(
   }
 }
 
-/** Calls an interface with a bearer token. */
+/** Calls an endpoint with a bearer token. */
 export function callApi(
   t: TestApp,
   token: string,

@@ -10,11 +10,11 @@ import { buildApp } from '../../src/server/app.ts'
 import { openLog } from '../../src/server/log.ts'
 import { useDatabase } from './database.ts'
 
-/** A running svc for one test file: its own database, and everything it has logged. */
+/** A running svc for one test file, with its own database and log. */
 export interface TestApp {
   readonly app: FastifyInstance
   readonly db: pg.Pool
-  /** Leads another process to the same database. */
+  /** The settings with which another process connects to the same database. */
   readonly connection: pg.PoolConfig
   readonly config: Config
   /** All log lines so far. */
@@ -52,7 +52,7 @@ export function useApp(environment: Record<string, string> = {}): TestApp {
   }
 }
 
-/** A second process beside a test's app: the same database and volume, its own memory. */
+/** A second process beside a test's app. Both have the same database and volume, but separate memory. */
 export function useAnotherProcess(t: TestApp): { readonly app: FastifyInstance } {
   let app: FastifyInstance
   let db: pg.Pool

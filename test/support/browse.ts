@@ -3,7 +3,7 @@ import { post } from './actors.ts'
 import type { TestApp } from './app.ts'
 import type { ApplicationActor } from './oauth-actors.ts'
 
-/** The link by which an application asks for authorization; null leaves a parameter out. */
+/** Returns the link with which an application requests authorization. A parameter that is null is left out. */
 export function authorizeLink(
   { clientId }: Pick<ApplicationActor, 'clientId'>,
   parameters: Record<string, string | null> = {},
@@ -18,7 +18,7 @@ export function open(t: TestApp, url: string, cookie = ''): Promise<LightMyReque
   return t.app.inject({ url, headers: { cookie } })
 }
 
-/** Presses a button of a consent page; `fields` come on top of the hidden ones. */
+/** Presses a button of a consent page. `fields` are added to the hidden ones. */
 export function submitConsent(
   t: TestApp,
   page: LightMyRequestResponse,
@@ -37,7 +37,7 @@ export function hiddenFields(page: LightMyRequestResponse): { csrf_token: string
   return { csrf_token, request }
 }
 
-/** The parameters of the response that a redirect carries back to the application. */
+/** Returns the parameters in the URL of a redirect to the application. */
 export function responseOf(redirect: LightMyRequestResponse): Record<string, string> {
   return Object.fromEntries(new URL(String(redirect.headers.location)).searchParams)
 }

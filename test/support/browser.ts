@@ -2,13 +2,13 @@ import { type Browser, type BrowserContextOptions, chromium, type Page } from 'p
 import { afterAll, beforeAll } from 'vitest'
 import { has } from './requires.ts'
 
-/** Where Debian's package puts Chromium. */
+/** The path of Chromium in Debian's package. */
 const executablePath = '/usr/bin/chromium'
 
 /** Whether browser tests can run. */
 export const hasBrowser = has('chromium')
 
-/** A headless Chromium for one test file, with a profile of its own that is thrown away. */
+/** A headless Chromium for one test file. Its profile is new, and deleted afterwards. */
 export function useBrowser(): { newPage(options?: BrowserContextOptions): Promise<Page> } {
   let browser: Browser
   beforeAll(async () => {
@@ -30,7 +30,7 @@ export function useBrowser(): { newPage(options?: BrowserContextOptions): Promis
     await browser.close()
   })
   return {
-    /** A page with cookies of its own. */
+    /** Opens a page with separate cookies. */
     async newPage(options) {
       const context = await browser.newContext(options)
       context.setDefaultTimeout(10_000)

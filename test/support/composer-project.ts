@@ -6,28 +6,28 @@ import { text } from 'node:stream/consumers'
 import { registryUrl } from '../../src/repositories/repositories.ts'
 import { has } from './requires.ts'
 
-/** Whether the real Composer can be driven here. */
+/** Whether the real Composer can run here. */
 export const hasComposerClient = has('composer', 'php', 'unzip', 'curl')
 
-/** How a command ended; Composer talks on both streams, so they are one here. */
+/** The result of a command. Composer writes to both streams, so the two are joined. */
 export interface CommandOutcome {
   code: number | null
   output: string
 }
 
-/** A PHP project on this machine, with a Composer of its own: home, cache and credentials are nobody else's. */
+/** A PHP project on this machine. Its Composer has separate home, cache and credentials. */
 export interface ComposerProject {
   folder: string
   composer: (...words: string[]) => Promise<CommandOutcome>
   php: (code: string) => Promise<string>
   write: (name: string, content: string | object) => Promise<void>
   read: (name: string) => Promise<string>
-  /** Forgets what Composer has downloaded, and optionally what is installed. */
+  /** Deletes what Composer has downloaded, or the installed packages. */
   forget: (...what: ('cache' | 'vendor')[]) => Promise<void>
   remove: () => Promise<void>
 }
 
-/** Makes a project that knows nothing yet. */
+/** Creates an empty project. */
 export async function aComposerProject(): Promise<ComposerProject> {
   const root = await mkdtemp(join(tmpdir(), 'svc-test-composer-'))
   const folder = join(root, 'project')
@@ -64,7 +64,7 @@ export async function aComposerProject(): Promise<ComposerProject> {
   }
 }
 
-/** Sets a project up as SPEC 4.5 says: no public source, the registries, one token for the host. */
+/** Sets a project up as in SPEC 4.5: without the public source, with the registries and one token for the host. */
 export async function useRegistries(
   { composer, write }: ComposerProject,
   baseUrl: string,
@@ -79,7 +79,10 @@ export async function useRegistries(
   await composer('config', '-g', `http-basic.${new URL(baseUrl).host}`, 'svc', token)
 }
 
-/** The requests that a server received, from its log: `200 GET /acme/php/-/packages/packages.json`, in order of the responses. */
+/**
+ * Returns the requests in a server's log, in the order of the responses, such as `200 GET
+ * /acme/php/-/packages/packages.json`.
+ */
 export function requestsIn(log: string): string[] {
   const asked = new Map<string, string>()
   const requests: string[] = []

@@ -20,7 +20,7 @@ export function useDatabase(source = template): { readonly db: pg.Pool; readonly
   })
   afterAll(async () => {
     await db.end()
-    // Not by force: PostgreSQL waits a few seconds for connections that are just closing.
+    // Do not drop it by force: PostgreSQL waits a few seconds for connections that are closing.
     await onServer(server, `drop database ${connection.database}`)
   })
   return {

@@ -5,24 +5,24 @@ import type { TestApp } from './app.ts'
 
 /** Someone with an authenticator app. */
 export interface FactorActor extends AccountActor {
-  /** In base32. */
+  /** The secret in base32. */
   secret: string
   recoveryCodes: string[]
   /** The Cookie header of the browser that set it up. */
   cookie: string
 }
 
-/** The code that an app shows now. */
+/** Returns the code that an app shows now. */
 export function codeOf(secret: string, secondsFromNow = 0): string {
   return generateSync({ secret, epoch: Math.floor(Date.now() / 1000) + secondsFromNow })
 }
 
-/** Makes the account's codes acceptable again. */
+/** Lets the account use its codes again. */
 export async function forgetCodes({ db }: Pick<TestApp, 'db'>, { id }: { id: string }): Promise<void> {
   await db.query('update totp_factor set last_time_step = 0 where account_id = $1', [id])
 }
 
-/** Sets up an authenticator app in the browser of a signed-in account. No code is spent afterwards. */
+/** Sets up an authenticator app in the browser of a signed-in account, without using up a code. */
 export async function enrol(t: TestApp, account: AccountActor, cookie: string): Promise<FactorActor> {
   const home = await t.app.inject({ url: '/settings/second-factor', headers: { cookie } })
   const csrf_token = csrfTokenIn(home)
@@ -56,16 +56,16 @@ export function recoveryCodesIn({ body }: LightMyRequestResponse): string[] {
   return /id="codes">([^<]+)</.exec(body)?.[1]?.split('\n') ?? []
 }
 
-/** A browser that gave the password and is asked for the second factor now. */
+/** A browser that has sent the password and must send the second factor. */
 export interface HalfSignedIn {
   /** Sends the second step. */
   send: (typed: { code?: string; recovery_code?: string }) => Promise<LightMyRequestResponse>
   cookie: string
-  /** The page that asks. */
+  /** The page that asks for the second factor. */
   page: LightMyRequestResponse
 }
 
-/** Gives the password, from the sign-in form at `url`. */
+/** Sends the password in the sign-in form at `url`. */
 export async function halfSignIn(
   app: FastifyInstance,
   { username }: { username: string },

@@ -38,7 +38,7 @@ export function providerEnvironment(
   )
 }
 
-/** Starts a provider for one test file. Its sign-in page asks for nothing but the subject. */
+/** Starts a provider for one test file. Its sign-in page asks only for the subject. */
 export function useIdentityProvider(
   name: string,
   port: number,
@@ -72,7 +72,7 @@ export function useIdentityProvider(
       accountId: sub,
       claims: async () => ({ sub, ...people.get(sub) }),
     }),
-    // Whoever signs in agrees: consent at the provider is not what these tests are about.
+    // Everybody who signs in has consented: the tests do not cover consent at the provider.
     loadExistingGrant: async (ctx: {
       oidc: { session: { accountId: string }; client: { clientId: string } }
     }) => {
@@ -116,7 +116,7 @@ function aSigningKey(): object {
   return { ...privateKey.export({ format: 'jwk' }), alg: 'RS256', use: 'sig', kid: 'test' }
 }
 
-/** A person's browser: it keeps cookies of svc and of providers. */
+/** A person's browser. It stores the cookies of svc and of providers. */
 export class Walker {
   readonly #t: TestApp
   readonly #jars = new Map<string, Map<string, string>>()
@@ -148,7 +148,7 @@ export class Walker {
     return this.#seen(response)
   }
 
-  /** Signs in at the provider as a person, from the redirect of svc on. Returns the path of the callback. */
+  /** Signs in at the provider as a person, after a redirect from svc. Returns the path of the callback. */
   async signInThere(redirect: LightMyRequestResponse, person: string): Promise<string> {
     let url = new URL(String(redirect.headers.location))
     const { origin } = url
@@ -170,7 +170,7 @@ export class Walker {
     throw new Error('the provider redirects without end')
   }
 
-  /** The whole way: from svc to the provider, and back. Returns the response to the callback. */
+  /** Runs a whole sign-in, from svc to the provider and back. Returns the response to the callback. */
   async signIn(provider: { name: string }, person: string, returnId = ''): Promise<LightMyRequestResponse> {
     const start = await this.open(`/login/oidc/${provider.name}?return=${returnId}`)
     return this.open(await this.signInThere(start, person))

@@ -4,7 +4,7 @@ import { readConfig } from '../../src/config.ts'
 import { runJobs } from '../../src/jobs/run-jobs.ts'
 import { openLog } from '../../src/server/log.ts'
 
-/** A process that takes the job `long` and works on it until it is killed. It prints when it has begun. */
+/** A process that takes the job `long` and works on it until it is killed. It prints a line when it has started. */
 const db = new pg.Pool({ connectionString: process.argv[2] })
 const long = {
   name: 'long',

@@ -20,14 +20,14 @@ export async function judgeZip(zip: Buffer, limits: Partial<ArchiveLimits> = {})
   }
 }
 
-/** The refusal of an archive. That it was accepted fails the test. */
+/** Returns the error for a rejected archive. The test fails when the archive is accepted. */
 export async function refusalOf(zip: Buffer, limits: Partial<ArchiveLimits> = {}): Promise<RegistryError> {
   const outcome = await judgeZip(zip, limits).catch((error: unknown) => error)
   expect(outcome).toBeInstanceOf(RegistryError)
   return outcome as RegistryError
 }
 
-/** Expects the refusal of a bad archive, in these words: the whole of them, or their pattern. */
+/** Expects that an archive is rejected with this whole message, or with a message that matches the pattern. */
 export async function expectInvalid(zip: Buffer, why: string | RegExp): Promise<void> {
   const { errcode, status, errmsg } = await refusalOf(zip)
   const said = errmsg.replace(/^invalid archive: /, '')

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { beforeAll } from 'vitest'
 import { type TestApp, useApp } from './app.ts'
 
-/** A loopback port that was free a moment ago. */
+/** Returns a loopback port that is free. */
 export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -12,7 +12,7 @@ export async function freePort(): Promise<number> {
   return port
 }
 
-/** A whole server that listens on the loopback port, as clients and browsers meet it. */
+/** A whole server that listens on the loopback port. */
 export function useListeningApp(port: number, environment: Record<string, string> = {}): TestApp {
   const t = useApp({ BASE_URL: `http://127.0.0.1:${port}`, ...environment })
   beforeAll(async () => {

@@ -2,26 +2,26 @@ import { createHash, createSign, generateKeyPairSync, type KeyObject } from 'nod
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { afterAll, beforeAll, beforeEach } from 'vitest'
 
-/** What a lying provider says instead of the truth. */
+/** The false content of a lying provider. */
 export interface Lies {
-  /** The provider's metadata, with lies. */
+  /** Metadata of the provider that replaces the true one. */
   metadata?: Record<string, unknown>
-  /** Claims of the ID token, with lies. Undefined members are left out. */
+  /** Claims of the ID token that replace the true ones. Undefined members are removed. */
   claims?: Record<string, unknown>
   header?: Record<string, unknown>
-  /** Makes an ID token into another one. */
+  /** Replaces an ID token with another one. */
   token?: (token: string) => string
   /** The key that signs, instead of the published one. */
   key?: KeyObject
-  /** What UserInfo says. */
+  /** The response of UserInfo. */
   userInfo?: Record<string, unknown>
-  /** Responds instead of an endpoint: its path is `/token`, for example. */
+  /** Sends the response of an endpoint. Its path is `/token`, for example. */
   respond?: (path: string, response: ServerResponse) => boolean
 }
 
 /**
- * An OpenID Connect provider that can lie: a small HTTP server, because real ones refuse to. It signs everybody in at
- * once. `tell` sets the lies of the next sign-in.
+ * An OpenID Connect provider that can send false content. It is a small HTTP server, because real providers cannot do
+ * this. It signs everybody in at once. `tell` sets the false content of the next sign-in.
  */
 export interface LyingProvider {
   readonly name: string

@@ -15,7 +15,7 @@ export interface ReceivedMail {
   headers: Map<string, string[]>
   text: string
   html: string
-  /** The first URL of the text that has a token, and what follows `token=`. */
+  /** The first URL in the text that has a token. `token` is the value after `token=`. */
   link: string
   token: string
 }
@@ -27,14 +27,14 @@ export interface MailServer {
   readonly received: ReceivedMail[]
   /** Refuses the next recipients with this status, such as 450; null accepts them. */
   refuseRecipients: (status: number | null) => void
-  /** Runs before a message is accepted. */
+  /** Sets work that runs before a message is accepted. */
   beforeAccepting: (work: () => Promise<void>) => void
   stop: () => Promise<void>
-  /** Listens again, on the same port. */
+  /** Listens again on the same port. */
   start: () => Promise<void>
 }
 
-/** Starts a mail server for a test file. Give its environment to svc: the port is chosen at once. */
+/** Starts a mail server for a test file. Pass its environment to svc, because it contains the chosen port. */
 export async function startMailServer(): Promise<MailServer> {
   const received: ReceivedMail[] = []
   let refusal: number | null = null
@@ -90,7 +90,7 @@ export async function startMailServer(): Promise<MailServer> {
   }
 }
 
-/** The same, stopped after the tests of the file. */
+/** Starts a mail server that stops after the tests of the file. */
 export async function useMailServer(): Promise<MailServer> {
   const server = await startMailServer()
   afterAll(server.stop)
@@ -99,7 +99,7 @@ export async function useMailServer(): Promise<MailServer> {
 
 const mailJobs = ['log-identity-events', 'request-password-reset', 'request-sign-up', 'send-mail']
 
-/** Runs the jobs that lead to mails, until nothing is left to send. */
+/** Runs the jobs that cause and send mails, until no mail is left. */
 export async function sendMails({ app, config, db }: TestApp): Promise<void> {
   await enqueue(db, logIdentityEventsJob, {})
   const due = jobs.filter(({ name }) => mailJobs.includes(name))

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
  * Starts nginx with the configuration of docs/nginx.md, without its certificate, in front of the svc processes on these
- * ports, and waits until one of them responds through it. Returns a function that stops it.
+ * ports. Waits until a process responds through nginx. Returns a function that stops it.
  */
 export async function startNginxProxy({
   port,

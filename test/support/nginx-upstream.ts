@@ -12,7 +12,7 @@ import { longAgo, type VersionKeys } from './upstream.ts'
 
 export const hasNginx = has('nginx')
 
-/** A static Composer repository under the real nginx. */
+/** A static Composer repository, served by the real nginx. */
 export interface NginxUpstream {
   url: string
   put: (path: string, content: object | string | Buffer) => Promise<void>
@@ -30,7 +30,7 @@ export interface NginxUpstream {
 }
 
 /**
- * Starts nginx with an empty repository that has a search and a change feed, and with URLs that misbehave: see the
+ * Starts nginx with an empty repository. It has a search, a change feed, and URLs that return errors: see the
  * configuration. The feed of a timestamp is the file `changes/<timestamp>.json`.
  */
 export async function startNginxUpstream(): Promise<NginxUpstream> {

@@ -2,7 +2,7 @@ import type { Queryable } from '../../src/database/database.ts'
 import { hashSecret, makeClientId, makeSecret } from '../../src/domain/secrets.ts'
 import { type Application, insertApplication, type NewApplication } from '../../src/oauth/applications.ts'
 
-/** The smallest picture that a browser shows: one transparent pixel. */
+/** The smallest valid image: one transparent pixel. */
 export const pixel = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
@@ -10,11 +10,11 @@ export const pixel = Buffer.from(
 
 export interface ApplicationActor extends Application {
   clientSecret: string
-  /** The Authorization header by which it authenticates. */
+  /** The Authorization header with which it authenticates. */
   basic: string
 }
 
-/** A registered application; approved, unless said otherwise. */
+/** A registered application. It is approved by default. */
 export async function anApplication(
   db: Queryable,
   differences: Partial<NewApplication> = {},
@@ -38,7 +38,7 @@ export async function anApplication(
   return { ...application, clientSecret, basic: basicOf(application.clientId, clientSecret) }
 }
 
-/** HTTP Basic credentials, neither part encoded. */
+/** HTTP Basic credentials without percent-encoding. */
 export function basicOf(user: string, password: string): string {
   return `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
 }
@@ -50,7 +50,7 @@ export interface AuthorizationActor {
   scopes: string[]
 }
 
-/** An account's consent to an application, to all that the application may ask unless said otherwise. */
+/** An account's consent to an application. By default it covers everything that the application may request. */
 export async function anAuthorization(
   db: Queryable,
   account: { id: string },

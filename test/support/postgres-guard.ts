@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { removeLeftovers } from './postgres.ts'
 
-// Ends what a test run leaves behind. The run holds the other end of this pipe: it ends with the run, however that
-// happens. The run's workers may outlive it for some seconds, and theirs is removed then.
+// Removes what a test run leaves behind. The run holds the other end of this pipe, which closes when the run ends, in
+// whatever way. Workers of the run may live some seconds longer, and their files are then removed too.
 process.stdin.resume()
 await once(process.stdin, 'end')
 for (let second = 0; second < 10; second += 1) {

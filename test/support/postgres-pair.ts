@@ -13,7 +13,7 @@ import { freePort } from './program.ts'
 const run = promisify(execFile)
 const installed = '/usr/lib/postgresql'
 
-/** The folder of Debian's PostgreSQL programs; null where they are not installed. With CI=true they must be. */
+/** Returns the folder of Debian's PostgreSQL programs. Null where they are not installed. With CI=true they must be. */
 export function findPostgresPrograms(): string | null {
   const versions = existsSync(installed) ? readdirSync(installed).sort((a, b) => Number(b) - Number(a)) : []
   const folder = versions.map((version) => join(installed, version, 'bin')).find((bin) => existsSync(bin))
@@ -21,19 +21,19 @@ export function findPostgresPrograms(): string | null {
   return folder ?? null
 }
 
-/** A primary with a synchronous standby, and one address that leads to one of them, or to none. */
+/** A primary with a synchronous standby. One TCP port is connected to one of them, or to none. */
 export interface PostgresPair {
-  /** The DATABASE_URL of an empty database, at the address. */
+  /** The DATABASE_URL of an empty database, through this port. */
   url: string
-  /** Kills all processes of the primary with SIGKILL. The address then leads to none. */
+  /** Kills all processes of the primary with SIGKILL. The port is then connected to none. */
   killPrimary: () => Promise<void>
-  /** Lets the address lead to the standby. */
+  /** Connects the port to the standby. */
   moveAddress: () => void
   promoteStandby: () => Promise<void>
   stop: () => Promise<void>
 }
 
-/** Starts both on loopback, in a temporary folder, as an ordinary user. */
+/** Starts both on loopback, in a temporary folder, as an unprivileged user. */
 export async function startPostgresPair(programs: string): Promise<PostgresPair> {
   const folder = await mkdtemp('/tmp/svc-test-pair-')
   const ids = await chooseRunAs(null)
@@ -48,7 +48,7 @@ export async function startPostgresPair(programs: string): Promise<PostgresPair>
       `port=${port}`,
       'listen_addresses=127.0.0.1',
       `unix_socket_directories=${folder}`,
-      // Only processes are killed here, never the machine: the disk need not be synced.
+      // The test kills only processes, never the machine, so the disk need not be synced.
       'fsync=off',
       'wal_keep_size=128MB',
     ].flatMap((setting) => ['-c', setting])

@@ -13,22 +13,22 @@ import { readPostmaster, stopPostmaster } from '../../src/database/embedded-post
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** The test run's own PostgreSQL. */
+    /** The PostgreSQL of the test run. */
     postgres: PostgresConnection
   }
 }
 
-/** Folders carry the process id of their maker, so that a later run can tell a leftover. */
+/** Folders contain the process id of their creator, so that a later run can recognize leftovers. */
 const prefix = 'svc-test-data-'
 
 const guardProgram = fileURLToPath(new URL('./postgres-guard.ts', import.meta.url))
 
-/** For throw-away clusters: speed instead of safety. */
+/** Settings of temporary clusters: speed instead of safety. */
 export const fastSettings = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }
 
 /**
- * Starts a throw-away PostgreSQL for one test run, after ending what a killed run left behind. A guard process ends
- * this one as soon as our process is gone, so that neither Ctrl-C nor kill -9 leaves a PostgreSQL behind.
+ * Starts a temporary PostgreSQL for one test run. First it stops those that a killed run left behind. A guard process
+ * stops this one when our process ends, so neither Ctrl-C nor kill -9 leaves a PostgreSQL behind.
  */
 export async function startTestPostgres(): Promise<{
   connection: PostgresConnection
@@ -37,7 +37,7 @@ export async function startTestPostgres(): Promise<{
 }> {
   await removeLeftovers()
   const guard = spawn(process.execPath, ['--import', 'tsx', guardProgram], {
-    // In a session of its own, where Ctrl-C does not reach it. It waits for the end of its standard input.
+    // The guard has its own session, which Ctrl-C does not reach. It waits for the end of its standard input.
     detached: true,
     stdio: ['pipe', 'ignore', 'inherit'],
   })
@@ -65,7 +65,7 @@ export async function startTestPostgres(): Promise<{
   }
 }
 
-/** An empty DATA_DIR, open to its owner only. */
+/** Creates an empty DATA_DIR that only its owner can open. */
 export async function makeDataDir(): Promise<string> {
   return mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`))
 }
@@ -77,11 +77,11 @@ export async function removeDataDir(dataDir: string): Promise<void> {
   await rm(dataDir, { recursive: true, force: true, maxRetries: 5 })
 }
 
-/** Removes the DATA_DIRs whose makers are gone, together with the PostgreSQLs that still run in them. */
+/** Removes the DATA_DIRs whose creators have ended, and stops the PostgreSQLs that still run in them. */
 export async function removeLeftovers(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     if (!name.startsWith(prefix) || isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue
-    // Another user's leftover is not ours to read, nor to remove.
+    // This process cannot read or remove a leftover of another user.
     await removeDataDir(join(tmpdir(), name)).catch(() => {})
   }
 }

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
 
-/** The command of package.json's "bin"; it runs what `npm run build` made. */
+/** The command in `bin` of package.json. It runs the build of `npm run build`. */
 export const program = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
 
 /** How a program ended. */
@@ -15,7 +15,7 @@ export interface Outcome {
   stderr: string
 }
 
-/** The environment's variables by name, on top of a bare PATH and HOME. */
+/** Variables of the environment by name. PATH and HOME are always set. */
 export type Environment = Record<string, string>
 
 /** A folder without a file `.env`. */
@@ -49,13 +49,13 @@ export async function paste(lines: string, home: string): Promise<Outcome> {
 export interface Server {
   process: ChildProcess
   url: string
-  /** How it ends. */
+  /** The outcome of the program, when it ends. */
   outcome: Promise<Outcome>
   /** What it has printed so far. */
   printed: () => string
 }
 
-/** Starts `svc serve` and waits until it listens. Throws with its outcome when it ends instead. */
+/** Starts `svc serve` and waits until it listens. If it ends instead, throws with its outcome. */
 export async function startServer(environment: Environment, cwd = plainFolder): Promise<Server> {
   const port = environment['PORT'] ?? String(await freePort())
   const env = environmentOf({ PORT: port, ...environment })
@@ -77,12 +77,12 @@ export async function stopServer(server: Server): Promise<Outcome> {
   return server.outcome
 }
 
-/** A connection as DATABASE_URL says it. */
+/** Returns a connection as a DATABASE_URL. */
 export function databaseUrl({ user, password, host = '', database }: pg.PoolConfig): string {
   return `postgres://${user}:${String(password)}@/${database}?host=${encodeURIComponent(host)}`
 }
 
-/** A port of this machine that nobody listens on. */
+/** Returns a port of this machine that no program listens on. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -5,18 +5,18 @@ import { aMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
 import type { TestApp } from './app.ts'
 import { aZip } from './zip.ts'
 
-/** Someone with a token for a repository's registry. */
+/** An account with a token for the registry of a repository. */
 export interface Publisher {
   repository: Repository
   account: { id: string; username: string }
   token: string
-  /** Of the registry, below the host: it ends with a slash. */
+  /** The path of the registry. It ends with a slash. */
   path: string
-  /** What curl and Composer send for the token. */
+  /** The Authorization header that curl and Composer send for the token. */
   authorization: string
-  /** GET, or whatever else, below the registry's address. */
+  /** Sends a request below the URL of the registry. The method is GET by default. */
   ask: (path: string, options?: AskOptions) => Promise<LightMyRequestResponse>
-  /** Uploads a version: a good archive unless another body is given. */
+  /** Uploads a version. The default body is a valid archive. */
   push: (version: string, options?: PushOptions) => Promise<LightMyRequestResponse>
 }
 
@@ -32,7 +32,7 @@ export interface PushOptions extends AskOptions {
   manifest?: Record<string, unknown>
 }
 
-/** Basic credentials as SPEC 4.4 has them. */
+/** Returns Basic credentials as in SPEC 4.4. */
 export function basic(token: string, username = 'svc'): string {
   return `Basic ${Buffer.from(`${username}:${token}`).toString('base64')}`
 }
@@ -81,7 +81,7 @@ export async function aPublisher(
   return { repository, account, token, path, authorization, ask, push }
 }
 
-/** The entries of a p2 document as Composer expands them. */
+/** Returns the entries of a p2 document, expanded as Composer does it. */
 export function expand(body: string, name = 'acme/lib'): Record<string, unknown>[] {
   const document = JSON.parse(body) as {
     minified: string

@@ -10,8 +10,8 @@ export interface Tokens {
 }
 
 /**
- * A developer of a private repository who also authorized an application. Every call names the URL of the server that
- * it goes to, so that one user can speak to many processes.
+ * A developer of a private repository who has also authorized an application. Every call gets the URL of a server, so
+ * one user can use many processes.
  */
 export async function aRemoteUser(db: Queryable) {
   const repository = await aRepository(db)
@@ -37,7 +37,7 @@ export async function aRemoteUser(db: Queryable) {
         body: new Uint8Array(aPackageZip(name, { description: version })),
       }),
     pull: (url: string, file = 'p2/acme/lib.json') => fetch(`${url}${path}${file}`, { headers }),
-    /** A first pair, from a new code. */
+    /** Exchanges a new code for a first pair. */
     async tokens(url: string): Promise<Tokens> {
       const code = await aCode(db, authorization)
       const response = await askAs('token', { grant_type: 'authorization_code', code })(url)

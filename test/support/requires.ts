@@ -4,8 +4,8 @@ import { delimiter, join } from 'node:path'
 const folders = (process.env['PATH'] ?? '').split(delimiter)
 
 /**
- * True when this machine has every one of the programs; tests that need them are skipped by name where it has not.
- * With CI=true nothing is skipped: what is missing there fails.
+ * Returns true when all programs are installed. Otherwise the tests that need them are skipped by name. With CI=true
+ * nothing is skipped, so a missing program causes a failure.
  */
 export function has(...programs: string[]): boolean {
   if (process.env['CI'] === 'true') return true

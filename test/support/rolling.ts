@@ -8,12 +8,12 @@ type RemoteUser = Awaited<ReturnType<typeof aRemoteUser>>
 export interface Processes {
   ports: number[]
   urls: string[]
-  /** Stops and starts one after the other. */
+  /** Stops and starts the processes, one after the other. */
   restartAll: () => Promise<void>
   stop: () => Promise<void>
 }
 
-/** Starts so many processes with the same environment, each on its own port. */
+/** Starts this many processes with the same environment, each on its own port. */
 export async function startProcesses(count: number, environment: Environment): Promise<Processes> {
   const ports = await Promise.all(Array.from({ length: count }, freePort))
   const start = (port: number) => startServer({ HOST: '127.0.0.1', ...environment, PORT: String(port) })
@@ -33,18 +33,18 @@ export async function startProcesses(count: number, environment: Environment): P
   }
 }
 
-/** What became of the requests of a load. */
+/** The results of the requests of a load. */
 export interface LoadCount {
   requests: number
-  /** What was wrong with each request that failed. */
+  /** The reason for each failed request. */
   failures: string[]
   seconds: number
   slowestMs: number
 }
 
 /**
- * Sends requests over so many connections while work runs: pushes on one, refreshes on about a quarter, else pulls. Each
- * connection pauses after each response.
+ * Sends requests over this many connections while work runs. One connection pushes, about a quarter refresh, and the
+ * others pull. Each connection pauses after each response.
  */
 export async function countDuring(
   url: string,

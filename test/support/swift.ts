@@ -46,7 +46,7 @@ export async function startSwift(): Promise<Swift> {
     await rm(folder, { recursive: true, force: true, maxRetries: 5 })
   }
   try {
-    // The proxy must find its servers at the first try: it avoids one that failed for a minute.
+    // The proxy must reach its servers at the first attempt: it avoids a failed server for a minute.
     await Promise.all([...Object.values(ports), account, cache].map(untilListening))
     await untilReady(endpoint)
   } catch (error) {
@@ -163,22 +163,22 @@ ${Object.entries(filters)
   }
 }
 
-/** What a store does wrong. */
+/** The fault that a store shows. */
 export type Fault = 'none' | 'down' | 'silent' | '500' | '503' | 'full' | 'cut'
 
-/** A proxy in front of a store, which can be told to fail. */
+/** A proxy in front of a store. Tests can make it fail. */
 export interface FaultyStore {
   endpoint: string
-  /** For requests whose method matches. */
+  /** Sets the fault of requests with this method, or of all requests. */
   fail: (fault: Fault, method?: string) => void
-  /** How many requests came since the last call of `fail`. */
+  /** Returns the number of requests since the last call of `fail`. */
   count: () => number
-  /** Their first lines and headers. */
+  /** Returns the first lines and headers of these requests. */
   heads: () => readonly string[]
   stop: () => Promise<void>
 }
 
-/** Starts such a proxy. It passes bytes on as they are, and looks only at the first line of each request. */
+/** Starts such a proxy. It forwards bytes unchanged, and reads only the first line of each request. */
 export async function startFaultyStore(target: string): Promise<FaultyStore> {
   let fault: Fault = 'none'
   let failing: string | undefined

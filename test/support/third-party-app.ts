@@ -2,15 +2,15 @@ import { createServer } from 'node:http'
 import * as oauth from 'oauth4webapi'
 import { afterAll, beforeAll } from 'vitest'
 
-/** Tests speak http on loopback; outside of them the library is right to refuse it. */
+/** The tests use http on loopback. Elsewhere the library rightly rejects it. */
 const insecure = { [oauth.allowInsecureRequests]: true }
 
-/** An application of someone else's, written as its author would: it listens for the browser to come back. */
+/** A third-party application, written as its author would write it. It listens for the redirect of the browser. */
 export interface ThirdPartyApp {
   redirectUri: string
   /** The link for its user, with a new state and PKCE challenge. */
   begin(clientId: string, parameters?: Record<string, string>): Promise<string>
-  /** Exchanges what the browser brought back. Throws what the authorization server refused with. */
+  /** Exchanges the code from the browser's URL. Throws the error of the authorization server. */
   finish(clientId: string, clientSecret: string): Promise<oauth.TokenEndpointResponse>
   refresh(clientId: string, clientSecret: string, refreshToken: string): Promise<oauth.TokenEndpointResponse>
   revoke(clientId: string, clientSecret: string, token: string): Promise<void>

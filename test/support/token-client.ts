@@ -23,7 +23,7 @@ export function ask(
   })
 }
 
-/** Sends a body as a form, whatever it holds. */
+/** Sends a body with the content type of a form. The body may be anything. */
 export function postForm(
   { app }: Pick<Server, 'app'>,
   url: string,
@@ -38,7 +38,7 @@ export function postForm(
   })
 }
 
-/** What an application asks of the token and revocation endpoints. */
+/** Returns functions for the requests that an application sends to the token and revocation endpoints. */
 export function tokenClient(t: Pick<Server, 'app'>, application: Pick<ApplicationActor, 'basic'>) {
   return {
     exchange: (code: string, form: Form = {}) =>
@@ -49,7 +49,7 @@ export function tokenClient(t: Pick<Server, 'app'>, application: Pick<Applicatio
   }
 }
 
-/** An account that has authorized an application, and what the application does about it. */
+/** An account that has authorized an application. Returns functions for the application's requests. */
 export async function anAuthorizedApplication(t: Server, { scopes }: { scopes?: string[] } = {}) {
   const account = await anAccount(t.db, { displayName: 'Ann' })
   const application = await anApplication(t.db)
@@ -62,19 +62,19 @@ export async function anAuthorizedApplication(t: Server, { scopes }: { scopes?: 
     authorization,
     ...client,
     newCode,
-    /** A first pair, from a new code. */
+    /** Exchanges a new code for a first pair. */
     tokens: async (): Promise<TokenResponse> => (await client.exchange(await newCode())).json(),
   }
 }
 
-/** True while the API accepts the access token. */
+/** Returns true if the API accepts the access token. */
 export async function works({ app }: Pick<Server, 'app'>, accessToken: string): Promise<boolean> {
   const response = await app.inject({ url: '/api/user', headers: { authorization: `Bearer ${accessToken}` } })
   if (response.statusCode !== 200 && response.statusCode !== 401) throw new Error(response.body)
   return response.statusCode === 200
 }
 
-/** Lets time pass for all codes and token pairs of the database: everything in them happened that much earlier. */
+/** Simulates that time passes, for all codes and token pairs of the database: makes them older. */
 export async function pass(db: pg.Pool, seconds: number): Promise<void> {
   await db.query(
     `with codes as (

@@ -3,10 +3,12 @@ import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll } from 'vitest'
 import { aPackageZip } from './registry-actors.ts'
 
-/** How a URL of a fake upstream responds instead of with its file. */
+/** The response of a URL of a fake upstream, instead of its file. */
 export type Fault = (request: IncomingMessage, response: ServerResponse) => unknown
 
-/** A Composer repository of somebody else, over real HTTP. Nothing is cached: what a test sets counts at once. */
+/**
+ * A Composer repository of somebody else, over real HTTP. It caches nothing, so changes by a test take effect at once.
+ */
 export interface FakeUpstream {
   readonly url: string
   readonly host: string
@@ -14,9 +16,9 @@ export interface FakeUpstream {
   readonly requests: string[]
   /** The headers of the last request. */
   lastHeaders: IncomingMessage['headers']
-  /** Puts a file there. An object becomes JSON. Null removes it. */
+  /** Stores a file at a path. An object becomes JSON. Null removes the file. */
   put: (path: string, content: object | string | Buffer | null) => void
-  /** Makes a path fail; null ends that. */
+  /** Makes a path fail. Null ends the failure. */
   fail: (path: string, fault: Fault | number | null) => void
   /** Publishes versions of a package, with archives; each call replaces the package's document. */
   offer: (
@@ -29,7 +31,7 @@ export interface FakeUpstream {
 /** Keys of a version's entry. */
 export type VersionKeys = { version: string } & Record<string, unknown>
 
-/** A long time ago, so that no minimum age hides it. */
+/** A date so old that no minimum age hides the version. */
 export const longAgo = '2020-01-01T00:00:00+00:00'
 
 /** Starts an upstream for a test file. */
@@ -104,5 +106,5 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
   return upstream
 }
 
-/** The environment in which svc may read upstreams of this machine. */
+/** The environment with which svc may read upstreams on this machine. */
 export const upstreamsHere = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }

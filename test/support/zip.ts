@@ -5,7 +5,7 @@ export function aZip(files: Record<string, string | Buffer>): Buffer {
   return craftZip(Object.entries(files).map(([name, content]) => ({ name, content })))
 }
 
-/** The fields of a local or central header, for headers that lie. */
+/** The fields of a local or central header. They may be false. */
 export interface ZipFields {
   name: string | Buffer
   flags: number
@@ -16,44 +16,44 @@ export interface ZipFields {
   extra: Buffer
   /** The version of zip needed to extract, in tenths; 45 is zip64. */
   needed: number
-  /** Central only: the host that made the entry (3 is Unix). */
+  /** Only in the central directory: the host that made the entry (3 is Unix). */
   host: number
-  /** Central only. */
+  /** Only in the central directory. */
   attributes: number
-  /** Central only: where the local header is. */
+  /** Only in the central directory: the offset of the local header. */
   offset: number
 }
 
-/** An entry of which every part may be false. */
+/** An entry whose fields may all be false. */
 export interface CraftedEntry {
   name: string | Buffer
   content?: string | Buffer
-  /** 8 is deflated (the default), 0 stored. */
+  /** The compression: 8 is deflated (the default), 0 is stored. */
   method?: number
   /** The Unix mode, with the type of file: 0o120777 is a link. */
   mode?: number
   flags?: number
   extra?: Buffer
-  /** A data descriptor of so many bytes: 16 and 24 have a signature, 20 and 24 have sizes of 8 bytes. */
+  /** The size of a data descriptor in bytes: 16 and 24 have a signature, 20 and 24 have sizes of 8 bytes. */
   descriptor?: 12 | 16 | 20 | 24
-  /** The descriptor itself, when it lies. */
+  /** The bytes of the descriptor, when they are false. */
   descriptorBytes?: Buffer
-  /** Sizes and offset in a zip64 field. */
+  /** Stores sizes and offset in a zip64 field. */
   zip64?: boolean
-  /** The bytes in the archive, when they are not the content deflated. */
+  /** The bytes in the archive, when they are not the deflated content. */
   raw?: Buffer
   local?: Partial<ZipFields>
   central?: Partial<ZipFields>
-  /** Bytes that belong to nothing, before the local header. */
+  /** Additional bytes before the local header. */
   junk?: Buffer
-  /** Left out of the directory, or of everything else. */
+  /** The entry exists only in the file, or only in the directory. */
   only?: 'local' | 'central'
 }
 
-/** The rest of a crafted archive. */
+/** The other parts of a crafted archive. */
 export interface CraftedEnd {
   prefix?: Buffer
-  /** Between the directory and its end record. */
+  /** Bytes between the directory and its end record. */
   gap?: Buffer
   comment?: Buffer
   suffix?: Buffer
@@ -62,10 +62,10 @@ export interface CraftedEnd {
   end?: Partial<EndFields>
   /** Fields of the zip64 end record. */
   end64?: Partial<EndFields>
-  /** Where the zip64 locator points to, relative to the truth, and the size of the record, too. */
+  /** An offset that makes the zip64 locator point to a wrong place. It is added to the size of the record, too. */
   locatorShift?: number
   recordShift?: number
-  /** How many parts the zip64 locator says there are. */
+  /** The number of parts in the zip64 locator. */
   disks?: number
 }
 
@@ -82,7 +82,7 @@ const UTF8 = 1 << 11
 const DESCRIPTOR = 1 << 3
 const FULL = 0xffffffff
 
-/** Writes an archive byte for byte as told; what is not told is right. */
+/** Writes an archive with exactly these values. All other values are correct. */
 export function craftZip(entries: CraftedEntry[], options: CraftedEnd = {}): Buffer {
   const parts: Buffer[] = [options.prefix ?? Buffer.alloc(0)]
   let at = parts[0]?.length ?? 0
@@ -198,7 +198,7 @@ function descriptorOf(
   return descriptor
 }
 
-/** A field of an extra block. */
+/** Returns a field of an extra block. */
 export function extraField(id: number, data: Buffer): Buffer {
   const head = Buffer.alloc(4)
   head.writeUInt16LE(id)
@@ -206,7 +206,7 @@ export function extraField(id: number, data: Buffer): Buffer {
   return Buffer.concat([head, data])
 }
 
-/** Info-ZIP's field with another name for the entry, valid for this one. */
+/** Returns Info-ZIP's field with another name for the entry. The field is valid for this entry. */
 export function unicodePathField(name: string, other: string): Buffer {
   const head = Buffer.alloc(5)
   head.writeUInt8(1)

@@ -15,7 +15,7 @@ import { aPersonWithTotp, codeOf, forgetCodes } from '../../support/factor-actor
 
 const t = useApp()
 
-/** Somebody whose last proof is older than 15 minutes. */
+/** A session whose last proof of identity is older than 15 minutes. */
 async function anOldSession(account: AccountActor, cookie?: string) {
   const signedIn = cookie ?? (await signIn(t.app, account))
   const get = (url: string) => t.app.inject({ url, headers: { cookie: signedIn } })

@@ -45,7 +45,7 @@ describe('the page of the second factor', () => {
     expect(JSON.stringify(rows)).not.toContain(secret)
     expect(Buffer.from(rows[0].sealed_secret).toString('latin1')).not.toContain(secret)
 
-    // Not a factor yet.
+    // The app is not confirmed yet, so the sign-in does not ask for a code.
     expect(await signIn(t.app, account)).toContain('svc_session')
     for (const code of ['', '12345', 'abcdef', '1234567', codeOf(secret, 3600)]) {
       expect((await send('/totp/confirm', { code })).statusCode).toBe(403)
@@ -60,7 +60,7 @@ describe('the page of the second factor', () => {
     ])
     expect(stored).toHaveLength(10)
 
-    // Shown once: neither secret nor codes are on any page now.
+    // Secret and codes are shown once: no page has them now.
     expect((await get('/settings/second-factor/totp')).headers.location).toBe('/settings/second-factor')
     expect((await get('/settings/second-factor')).body).toContain('10 left')
     expect((await send('/totp')).statusCode).toBe(409)
@@ -169,7 +169,7 @@ describe('the second step of a sign-in', () => {
     const { send } = await halfSignIn(t.app, ann)
     expect((await send({ code: codeOf(bob.secret) })).statusCode).toBe(403)
     expect((await send({ recovery_code: bob.recoveryCodes[0] ?? '' })).statusCode).toBe(403)
-    // Only the form's fields, without the cookie of the step.
+    // Send only the form's fields, without the cookie of the step.
     const form = await t.app.inject('/login')
     const fields = { csrf_token: csrfTokenIn(form), code: codeOf(ann.secret) }
     const stolen = await post(t.app, '/login/second-factor', cookiesOf(form), fields)

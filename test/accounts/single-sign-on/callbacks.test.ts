@@ -155,7 +155,7 @@ describe('the metadata of a provider', () => {
     ['over http elsewhere', { metadata: { authorization_endpoint: 'http://elsewhere.example/authorize' } }],
   ]
 
-  // Each begins with a fresh server, because good metadata is kept for a while.
+  // Each test starts a new server, because a server caches valid metadata.
   describe.each(metadata)('%s', (_what, lies) => {
     const fresh = useApp(providerEnvironment('liar', liarPort))
 
@@ -189,7 +189,7 @@ describe('the metadata of a provider', () => {
 })
 
 describe('GET /login/oidc/<provider>/callback', () => {
-  /** A sign-in that has come back from the provider: the browser, and the path of the callback. */
+  /** A sign-in that has returned from the provider. Returns the browser and the path of the callback. */
   async function aCallback() {
     const name = aName('eve')
     acme.people.set(name, { preferred_username: name })
@@ -212,13 +212,13 @@ describe('GET /login/oidc/<provider>/callback', () => {
   it('works in the browser that began, once', async () => {
     const { name, browser, callback } = await aCallback()
     const stranger = new Walker(t)
-    // With a sign-in of its own under way.
+    // This browser has started its own sign-in.
     await stranger.open('/login/oidc/acme')
     const refused = await stranger.open(callback)
     expect([refused.statusCode, problemOf(refused)]).toEqual([400, outOfDate])
     expect((await browser.open(callback)).statusCode).toBe(303)
     expect(await usernameOf(browser)).toBe(name)
-    // Reloaded, it leads on; in a browser that has signed out, it is out of date.
+    // When the callback is reloaded, a signed-in browser is redirected. After a sign-out, the callback is out of date.
     expect((await browser.open(callback)).headers.location).toBe('/')
     expect(await usernameOf(stranger)).toBeNull()
   })
@@ -250,7 +250,7 @@ describe('GET /login/oidc/<provider>/callback', () => {
     const refused = await browser.open(replace(callback, name, value))
     expect([refused.statusCode, problemOf(refused)]).toEqual([status, expect.any(String)])
     expect(await usernameOf(browser)).toBeNull()
-    // The sign-in is spent: the right response comes too late.
+    // The sign-in is used up, so the right response comes too late.
     expect(problemOf(await browser.open(callback))).toBe(outOfDate)
   })
 

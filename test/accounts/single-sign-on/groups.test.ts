@@ -13,7 +13,7 @@ const acme = useIdentityProvider('acme', await freePort(), 'http://svc.test', {
 })
 const t = useApp(acme.environment)
 
-/** The group of that name, which the tests of this file share. */
+/** Returns the group with this name. The tests of this file share it. */
 async function theGroup(name: string) {
   const { rows } = await t.db.query<{ id: string; name: string }>(
     'select id, name from repository_group where name = $1',
@@ -22,7 +22,7 @@ async function theGroup(name: string) {
   return rows[0] ?? (await aGroup(t.db, name))
 }
 
-/** Signs a person of these groups in. Returns the browser. */
+/** Signs in a person with these groups. Returns the browser. */
 async function signInWith(subject: string, groups: unknown, more: Record<string, unknown> = {}) {
   await theGroup(red)
   await theGroup(blue)
@@ -33,7 +33,7 @@ async function signInWith(subject: string, groups: unknown, more: Record<string,
   return browser
 }
 
-/** The roles of an account, by group. */
+/** Returns the roles of an account, by group. */
 async function rolesOf(username: string): Promise<Record<string, Role>> {
   const { rows } = await t.db.query<{ name: string; role: Role }>(
     `select g.name, m.role from group_member m

@@ -52,7 +52,7 @@ describe('readPerson', () => {
     [{ 'https://acme.example/groups': ['admins'] }, 'https://acme.example/groups', ['admins']],
     [{}, '__proto__.constructor', []],
     [{}, 'groups', []],
-    // Entra ID: too many groups to send.
+    // Entra ID sends this when there are too many groups.
     [{ _claim_names: { groups: 'src1' } }, 'groups', null],
   ])('reads the groups of %j by %s', (claims, claim, groups) => {
     expect(read(claims, {}, claim).groups).toEqual(groups)

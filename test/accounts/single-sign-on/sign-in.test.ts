@@ -155,7 +155,7 @@ describe('the allowed domains of a provider', () => {
   })
 })
 
-/** Sends a form of the page that asks whose account it is. */
+/** Sends the form of the page that asks who owns the account. */
 async function choose(browser: Walker, url: string, fields: Record<string, string>) {
   const question = await browser.open(url)
   const proof = new URL(url, baseUrl).searchParams.get('proof') ?? ''
@@ -327,7 +327,7 @@ describe('the only provider of a person with a passkey', () => {
 })
 
 describe('a person without a password', () => {
-  /** A new account, whose last proof is an hour old. */
+  /** A session of a new account whose last proof of identity is an hour old. */
   async function anOldSession() {
     const eve = aPerson()
     const browser = new Walker(t)

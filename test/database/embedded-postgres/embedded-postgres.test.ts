@@ -31,7 +31,7 @@ afterAll(async () => {
   await rm(clone, { recursive: true, force: true })
 })
 
-/** An empty DATA_DIR, removed after the test with whatever runs in it. */
+/** Creates an empty DATA_DIR. After the test it is removed, and processes in it are ended. */
 async function aDataDir(): Promise<string> {
   const dataDir = await makeDataDir()
   onTestFinished(() => removeDataDir(dataDir))
@@ -45,7 +45,7 @@ async function start(
   return startEmbeddedPostgres({ dataDir, settings: fastSettings, patienceSeconds: 1, ...options })
 }
 
-/** Another process that starts the PostgreSQL of a DATA_DIR, killed after the test. */
+/** Starts another process that holds the PostgreSQL of a DATA_DIR. It is killed after the test. */
 function aHolder(
   dataDir: string,
   options: { purpose?: string; ids?: { uid: number; gid: number }; clone?: string } = {},
@@ -139,7 +139,7 @@ describe('startEmbeddedPostgres', () => {
     const dataDir = await aDataDir()
     const postgres = await start(dataDir)
     const { pid } = (await postmasterOf(dataDir)) ?? { pid: 0 }
-    // Signal 0 to a process group: there is one, and PostgreSQL leads it.
+    // Signal 0 checks that there is a process group whose leader is PostgreSQL.
     expect(process.kill(-pid, 0)).toBe(true)
     await postgres.stop()
   })
@@ -262,7 +262,7 @@ describe('a DATA_DIR in use', () => {
     expect(await postmasterOf(dataDir)).toEqual(orphan)
     expect(await query(adopted.connection, 'select n from kept')).toEqual([{ n: 7 }])
     await adopted.stop()
-    // The orphan is its foster parent's to bury, which may take a moment.
+    // The new parent of the orphaned process must reap it, which may take a moment.
     await waitUntil(async () => !isAlive(orphan?.pid ?? 0))
   })
 })
@@ -390,7 +390,7 @@ describe.runIf(isRoot)('as root', () => {
   })
 })
 
-/** A clone in a place that anybody can reach, owned by a user that is not root. */
+/** A clone in a folder that everybody can access, owned by a user that is not root. */
 async function anOrdinaryUsersClone(): Promise<{ folder: string; ids: { uid: number; gid: number } }> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-test-clone-'))
   onTestFinished(async () => {

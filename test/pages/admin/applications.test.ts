@@ -61,7 +61,7 @@ describe('/admin/applications', () => {
     ]) {
       expect(body).toContain(words)
     }
-    // Nobody else sees the logo of an application that nobody approved.
+    // Only administrators see the logo of an application that was never approved.
     const logo = await open(t, `/admin/applications/${application.clientId}/logo`, cookie)
     expect(logo.rawPayload).toEqual(pixel)
     expect((await open(t, `/applications/${application.clientId}/logo`, cookie)).statusCode).toBe(404)
@@ -266,7 +266,7 @@ describe('/admin/applications', () => {
   })
 })
 
-/** A folder that can be read, and in which nobody, not even root, can make a file. */
+/** A folder that can be read, but in which nobody, not even root, can create a file. */
 const unwritable = '/proc/self/task'
 
 describe.skipIf(!existsSync(unwritable))(

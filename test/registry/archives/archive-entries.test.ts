@@ -394,8 +394,8 @@ describe('judgeArchive refuses a package', () => {
 })
 
 /**
- * A bomb like David Fifield's: each entry is a stored block that quotes the local header of the next entry, and then
- * goes on as that entry. All of them share one kernel, and each is right by itself.
+ * A zip bomb as described by David Fifield. Each entry is a stored block that contains the local header of the next
+ * entry. It then continues as that entry. All entries share one kernel, and each entry alone is valid.
  */
 function overlappingBomb(count: number): Buffer {
   let content = Buffer.alloc(100_000)

@@ -91,13 +91,13 @@ describe('judgeArchive refuses a file', () => {
   })
 })
 
-/** Two archives one behind the other, each right by its own end record. */
+/** Two archives in one file. Each is valid according to its own end record. */
 function withTwoEnds(first: { zip64?: boolean } = {}): Buffer {
   const inner = craftZip([manifest], first)
   return Buffer.concat([inner, relocated(craftZip([manifest]), inner.length)])
 }
 
-/** An archive of one entry, moved to `by` bytes from the start of a file. */
+/** An archive of one entry, moved by `by` bytes from the start of a file. */
 function relocated(zip: Buffer, by: number): Buffer {
   const moved = Buffer.from(zip)
   const start = zip.readUInt32LE(zip.length - 6)

@@ -248,7 +248,7 @@ function kindsIn(tree: PackageTree, ...paths: string[]) {
   return paths.map((path) => tree(path))
 }
 
-/** How often the event loop turns, and so others run, until the work is done. */
+/** Counts the turns of the event loop until the work is done. In each turn other work can run. */
 async function countTurns(work: () => Promise<unknown>): Promise<number> {
   let turns = 0
   let isRunning = true
@@ -263,7 +263,7 @@ async function countTurns(work: () => Promise<unknown>): Promise<number> {
   return turns
 }
 
-/** The manifest comes second in the file, and first in the directory. */
+/** The manifest is the second entry in the file, and the first in the directory. */
 function swapped(): Buffer {
   const zip = craftZip([{ name: 'a.json', content: 'x' }, manifest])
   const directory = zip.readUInt32LE(zip.length - 6)

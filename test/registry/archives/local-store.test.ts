@@ -243,7 +243,7 @@ describe('remove', () => {
     const { ctimeMs } = await stat(pathOf(sha256))
     expect(await volume.remove(sha256, yesterday())).toBe(false)
     expect(await verifyArchive(volume, sha256)).toBe(true)
-    // Not moved away and back, either: a reader might have come between.
+    // The file must not be moved away and back either: a reader could find it missing.
     expect((await stat(pathOf(sha256))).ctimeMs).toBe(ctimeMs)
   })
 

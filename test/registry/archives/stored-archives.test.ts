@@ -31,7 +31,7 @@ async function age(path: string, hours: number): Promise<void> {
   await utimes(path, then, then)
 }
 
-/** A publisher of two versions of acme/lib, whose archives nobody has touched for two days. */
+/** A publisher with two versions of acme/lib, whose archives were last used two days ago. */
 async function twoVersions() {
   const caller = await aCaller(t)
   const [kept, gone] = await Promise.all(

@@ -12,14 +12,14 @@ import { readVersion } from '../../../src/registry/manifest/version-name.ts'
 import { askComposer, hasComposer } from '../../support/composer-oracle.ts'
 import { constraintLike, semvers, versionLike } from './composer-strings.ts'
 
-/** COMPOSER_SAMPLES=100000 for the long run. */
+/** Set COMPOSER_SAMPLES=100000 for a long run. */
 const samples = Number(process.env['COMPOSER_SAMPLES'] ?? 3000)
 
 function sample<T>(arbitrary: fc.Arbitrary<T>): T[] {
   return [...new Set(fc.sample(arbitrary, samples))]
 }
 
-/** Composer 2.6 and newer read more as dates. Ours is the older grammar: what that accepts, they all accept. */
+/** Composer 2.6 and newer read more texts as dates. svc has the older grammar: all versions accept what it accepts. */
 const readsLongDates = hasComposer && askComposer([['normalize', '100000.0.0']])[0] !== null
 
 describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and composer)', () => {
@@ -65,7 +65,7 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
     )
     const names = sample(fc.array(part, { minLength: 1, maxLength: 6 }).map((parts) => parts.join('')))
     const results = askComposer(names.map((name) => ['misnames', name]))
-    // Of the platform, upper case and all: Composer asks for nothing else but lower case.
+    // Platform packages may be in upper case. For all others, Composer requires lower case.
     const actual = names.map((name) => [name, isPackageName(name) || isPlatformName(name.toLowerCase())])
     expect(actual).toEqual(names.map((name, i) => [name, results[i] === null]))
   })
@@ -73,7 +73,7 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
   it('orders versions as PHP does', () => {
     const normalized = sample(versionLike)
       .flatMap((version) => normalizeVersion(version) ?? [])
-      // PHP takes all numbers beyond 64 bits for one.
+      // PHP treats all numbers beyond 64 bits as equal.
       .filter((version) => !version.startsWith('dev-') && !/\d{19}/.test(version))
     const pairs = normalized.map((a, i) => [a, normalized[(i * 7 + 1) % normalized.length] ?? a] as const)
     const results = askComposer(pairs.map(([a, b]) => ['compare', a, b]))

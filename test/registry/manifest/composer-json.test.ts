@@ -22,7 +22,7 @@ function read(fields: unknown, version?: string) {
   return readText(JSON.stringify({ name: 'acme/lib', ...(fields as object) }), version)
 }
 
-/** What a refused manifest's uploader reads. */
+/** Returns the error message for a manifest that is rejected. */
 function refusal(act: () => unknown): string {
   try {
     act()
@@ -535,7 +535,7 @@ describe('the published metadata', () => {
   })
 })
 
-/** The metadata of a manifest, null when it is refused. */
+/** Returns the metadata of a manifest. Null when it is rejected. */
 function metadataOf(fields: unknown): JsonObject | null {
   try {
     return read(fields).metadata

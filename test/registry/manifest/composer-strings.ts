@@ -95,7 +95,7 @@ function mutated(text: fc.Arbitrary<string>): fc.Arbitrary<string> {
   )
 }
 
-/** Strings like Composer versions: most of them nearly so, many exactly. */
+/** Strings similar to Composer versions. Many are valid, most are almost valid. */
 export const versionLike = fc.oneof(
   { weight: 3, arbitrary: plain },
   { weight: 2, arbitrary: decorated },
@@ -133,7 +133,7 @@ const disjunction = fc
   .array(fc.oneof(single, single, conjunction), { minLength: 1, maxLength: 3 })
   .chain((parts) => pick('|', '||', ' || ', ' | ', '|||', ' ||').map((glue) => parts.join(glue)))
 
-/** Strings like Composer constraints: most of them nearly so, many exactly. */
+/** Strings similar to Composer constraints. Many are valid, most are almost valid. */
 export const constraintLike = fc.oneof(
   { weight: 2, arbitrary: single },
   { weight: 3, arbitrary: disjunction },

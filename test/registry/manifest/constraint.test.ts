@@ -141,7 +141,7 @@ describe('isConstraint', () => {
     expect(isConstraint(`${longest}1`)).toBe(false)
   })
 
-  // These would not end in anyone’s lifetime if a pattern could read a character in two ways.
+  // A pattern that matches a character in two ways would never finish with these texts.
   it.each([
     ['numbers', '^1.0-alpha', '1'],
     ['numbers with dots', '^1.0-alpha', '.1'],

@@ -102,7 +102,7 @@ const mostlySound = {
 }
 const fields = Object.keys(mostlySound)
 
-/** What may stand in a composer.json beside the name: few fields, mostly of the right type, seldom in order. */
+/** Fields of a composer.json besides the name: few of them, mostly with the right type, rarely sorted. */
 export const manifests = fc
   .tuple(
     fc.array(fc.constantFrom(...fields), { maxLength: 4 }),

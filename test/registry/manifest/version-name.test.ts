@@ -27,7 +27,7 @@ interface Sample {
 const samples: Sample[] = JSON.parse(
   readFileSync(new URL('../../fixtures/composer-versions.json', import.meta.url), 'utf8'),
 )
-/** Taken for dates by the Composer that made the samples, refused by older ones. */
+/** The Composer that made the samples reads these as dates. Older ones reject them. */
 const disputed = ['100000.0.0', '123456.7.8', '20260101.0.0']
 
 function refusalOf(act: () => unknown): RegistryError {
@@ -109,7 +109,7 @@ describe('normalizeVersion', () => {
     expect(normalizeVersion(version)).toBeNull()
   })
 
-  // These would not end in anyone’s lifetime if a pattern could read a character in two ways.
+  // A pattern that matches a character in two ways would never finish with these texts.
   it.each([
     ['numbers', `1.0-alpha${'1'.repeat(100_000)}!`],
     ['numbers with dots', `1.0-alpha${'.1'.repeat(50_000)}!`],

@@ -4,7 +4,7 @@ import { aPublisher } from '../../support/registry-actors.ts'
 
 const t = useApp()
 
-/** Makes every document an hour older, so that what comes next is told apart from it. */
+/** Makes every document an hour older, to distinguish it from later changes. */
 async function anHourPasses(): Promise<void> {
   await t.db.query(`update package_document set last_modified = last_modified - interval '1 hour'`)
 }
@@ -48,7 +48,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
   it('tells many changes in parts, each document once at least', async () => {
     const { push, ask, repository } = await aPublisher(t)
     await push('1.0.0')
-    // 12,000 documents in the order of their numbers, seven in each second.
+    // There are 12,000 documents in the order of their numbers, seven in each second.
     await t.db.query(
       `insert into package (repository_id, name) select $1, 'many/lib' || i from generate_series(0, 11999) i`,
       [repository.id],

@@ -70,7 +70,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     const { ask, dist, sha256 } = await aPublishedArchive()
     const path = join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
     await rm(path)
-    // Whoever opens a named pipe waits for its writer; its size can be told without.
+    // Opening a named pipe waits for its writer, but reading its size does not.
     await promisify(execFile)('mkfifo', [path])
     const response = await ask(dist, { method: 'HEAD', headers: { range: 'bytes=10-19' } })
     expect([response.statusCode, response.headers['content-length']]).toEqual([200, '0'])
@@ -140,7 +140,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
   })
 
   it('says that data is lost when the volume has lost it', async () => {
-    // For bytes that nobody has requested yet: others come from memory.
+    // Use bytes that nobody has requested yet: others would come from memory.
     const zip = aPackageZip('acme/lib', { description: 'lost' })
     const { ask, dist, sha256 } = await aPublishedArchive(zip)
     await rm(join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`))

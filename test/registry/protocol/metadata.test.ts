@@ -313,7 +313,7 @@ describe('rerenderDocuments', () => {
     const [before, root] = [await ask('p2/acme/lib.json'), await ask('packages.json')]
     expect((await rerenderDocuments(t.db, 'https://new.test')).packages).toBeGreaterThan(0)
     const after = await ask('p2/acme/lib.json')
-    // The links of the registry change, and nothing that a package says.
+    // Only the links of the registry change. All values of the package stay.
     const [old, now] = [before, after].map(({ body }) => expand(body))
     expect(now).toEqual(
       old?.map((entry) => {

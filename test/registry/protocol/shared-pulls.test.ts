@@ -6,7 +6,7 @@ import { aPublisher, basic } from '../../support/registry-actors.ts'
 
 const t = useApp()
 
-/** How many statements of that name run meanwhile. */
+/** Counts the statements with this name that run during an act. */
 async function countStatements(name: string, act: () => Promise<unknown>): Promise<number> {
   const query = vi.spyOn(pg.Client.prototype, 'query')
   try {

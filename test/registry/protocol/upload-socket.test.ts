@@ -15,7 +15,7 @@ const maxBytes = 1024 * 1024
 const port = await freePort()
 const t = useListeningApp(port, { MAX_ARCHIVE_BYTES: String(maxBytes) })
 
-/** A request's head, sent; what follows is up to the test. */
+/** Sends the head of a request. The test sends the rest. */
 async function sendHead(path: string, headers: Record<string, string>): Promise<Socket> {
   const socket = connect(port, '127.0.0.1')
   await once(socket, 'connect')
@@ -171,7 +171,7 @@ describe('an upload whose body is already on its way', () => {
     socket.write(zip.subarray(0, 100))
     await expect.poll(() => readdir(join(t.config.dataDir, 'tmp'))).toHaveLength(1)
     await transaction(t.db, async (tx) => {
-      // Where the archive, once judged, has to wait.
+      // The upload waits for this lock after its archive was checked.
       await tx.query('lock table personal_token in access exclusive mode')
       socket.write(zip.subarray(100))
       const waiting = () =>

@@ -86,7 +86,7 @@ describe('a README in Markdown', () => {
       /<(?:script|style|iframe)|<[^>]*\son\w+=(?!&quot;)|<[^>]*href="(?!https?:|mailto:)/i,
     )
     expect(html).not.toMatch(/<img(?! src="svc-image:[\w%.-]*")/i)
-    // The attributes that get the URLs of files are those of tags only.
+    // Only attributes of tags may get the URLs of files.
     const between = html.replace(/<[^>]*>/g, '')
     expect(resolveFiles(between, { page: '/files', image: '/image' })).toBe(between)
   })

@@ -79,7 +79,7 @@ describe('download counts', () => {
     const counts = [...one.daily_downloads, ...one.monthly_downloads].map(({ count }) => count)
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(total)
     expect(one.monthly_downloads[0].month).toMatch(/^\d{4}-\d\d$/)
-    // A day that comes late is added to its month.
+    // A count that is added later for an old day goes into its month.
     await addDays(publisher, '1.1.0', [[400, 5]])
     expect(await rollAll()).toBe(1)
     const late = await get(publisher, 'packages/acme/lib/1.1.0')

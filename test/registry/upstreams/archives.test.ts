@@ -15,7 +15,9 @@ beforeAll(async () => {
   await t.app.listen({ port: 0, host: '127.0.0.1' })
 })
 
-/** A repository with the upstream, a package there, and where its archive is, there and here. */
+/**
+ * A repository with an upstream and a mirrored package. Returns the paths of the archive at the upstream and in svc.
+ */
 async function aMirroredPackage(name: string, keys: Record<string, unknown> = {}) {
   const caller = await aCaller(t)
   await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public' })
@@ -39,7 +41,7 @@ function aLargeZip(bytes = 2_000_000): Buffer {
   return aZip({ 'composer.json': '{"name":"big/one"}', 'data.bin': Buffer.concat(parts) })
 }
 
-/** GET over a real socket: the bytes that came, and whether the response was complete. */
+/** Sends a GET over a real socket. Returns the received bytes, and whether the response was complete. */
 function getOverSocket(
   url: string,
   authorization: string,
@@ -133,7 +135,7 @@ describe('an archive of an upstream', () => {
     upstream.fail(source, (_, response) => {
       response.writeHead(200, kind === 'length' ? { 'content-length': zip.length } : {})
       response.write(zip.subarray(0, 1_500_000))
-      // A chunked response that ends early by itself looks complete to HTTP.
+      // For HTTP, a chunked response that ends normally is complete, even if the content is too short.
       if (kind === 'chunked') response.end()
       else setTimeout(() => response.destroy(), 50)
     })

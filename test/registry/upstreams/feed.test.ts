@@ -22,7 +22,7 @@ async function aMirror(settings: object = {}) {
   return { ...caller, versions }
 }
 
-/** Runs a job now, whenever it ran last. */
+/** Runs a job now, no matter when it ran last. */
 async function run(job: typeof followFeeds) {
   await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
   await enqueue(t.db, job, undefined)
@@ -63,7 +63,7 @@ describe('the job that follows change feeds', () => {
     expect(await versions('feed/named')).toEqual(['1.1.0', '1.0.0'])
     expect(askedFor('feed/unknown')).toBe(0)
 
-    // Both are older than UPSTREAM_FRESH_SECONDS, but the feed is followed without a gap.
+    // Both documents are older than UPSTREAM_FRESH_SECONDS, but svc has read the feed without a gap.
     await t.db.query(`update upstream set feed_from = now() - interval '2 hours'`)
     await t.db.query(`update upstream_document set checked_at = now() - interval '1 hour'`)
     const before = askedFor('feed/quiet')

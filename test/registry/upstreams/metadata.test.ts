@@ -27,7 +27,7 @@ const age = (name: string, seconds = 3600) =>
     `update upstream_document set checked_at = checked_at - make_interval(secs => $2), retry_at = null where name = $1`,
     [name, seconds],
   )
-/** Asks until the document is as expected: a check runs in the background. */
+/** Repeats the request until the document is as expected, because a check runs in the background. */
 async function eventually<T>(ask: () => Promise<T>, isDone: (value: T) => boolean): Promise<T> {
   for (let i = 0; i < 200; i += 1) {
     const value = await ask()
@@ -121,7 +121,7 @@ describe('p2 of a mirrored package', () => {
     )
     expect(versions).toEqual(names.flatMap((_, i) => [[`1.${i}.0`], ['dev-main']]))
     expect(askedFor('crowd/').length - before).toBe(2 * names.length)
-    // Every check may find packages.json too old, and yet it is not read for each of them.
+    // Each check may find packages.json outdated, but svc does not read it again for each of them.
     expect(roots() - rootsBefore).toBeLessThan(names.length)
     const { rows } = await t.db.query(
       `select count(*)::int as count from registry_event where action = 'mirror-package' and package like 'crowd/%'`,

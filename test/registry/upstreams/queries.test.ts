@@ -11,7 +11,7 @@ const upstream = useUpstream({
   'security-advisories': { metadata: true, 'api-url': '/advisories' },
 })
 
-/** A repository with a package of its own, and the upstream. */
+/** A repository with its own package, and an upstream. */
 async function aMirror(vendor: string) {
   const caller = await aCaller(t)
   await caller.call('POST', '/upstreams', { url: upstream.url })

@@ -1,4 +1,4 @@
-/** Where an application finds the authorization server, and who it is there. */
+/** The registration of an application: the authorization server and its credentials there. */
 export interface Registration {
   issuer: string
   clientId: string
@@ -6,21 +6,21 @@ export interface Registration {
   redirectUri: string
 }
 
-/** Tokens as a client library hands them to its application. */
+/** The tokens that a client library returns to its application. */
 export interface Tokens {
   accessToken: string
   refreshToken: string
 }
 
-/** One authorization, from the link to the revocation, done by a client library as its documentation shows. */
+/** One authorization, from the link to the revocation, with a client library used as in its documentation. */
 export interface OAuthClient {
   /** The link for the application's user. */
   begin(): Promise<string>
-  /** Takes the address that the browser came back to. */
+  /** Handles the URL that the browser came back to. */
   finish(callback: string): Promise<Tokens>
-  /** Refreshes the tokens that it got last. */
+  /** Refreshes the latest tokens. */
   refresh(): Promise<Tokens>
-  /** Revokes the refresh token that it got last; null when the library cannot. */
+  /** Revokes the latest refresh token. Null when the library cannot revoke. */
   revoke: (() => Promise<void>) | null
 }
 

@@ -1,7 +1,7 @@
 import * as oauth from 'oauth4webapi'
 import type { ClientLibrary, Tokens } from './client.ts'
 
-/** The tests speak http on loopback; outside of them the library is right to refuse it. */
+/** The tests use http on loopback. Elsewhere the library rightly rejects it. */
 const insecure = { [oauth.allowInsecureRequests]: true }
 
 /** oauth4webapi: discovery, PKCE, HTTP Basic with everything percent-encoded, `iss` checked. */

@@ -4,16 +4,18 @@ import { fileURLToPath } from 'node:url'
 import { onTestFinished } from 'vitest'
 import type { ClientLibrary, Tokens } from './client.ts'
 
-/** Debian's Python, for which Debian packages the libraries. */
+/** Debian's Python, which has the libraries as packages. */
 const python = '/usr/bin/python3'
 const script = fileURLToPath(new URL('python-client.py', import.meta.url))
 
-/** Whether a test with the module can run. Under CI it must: a missing module is a failure there, not a skip. */
+/** Returns whether a test with the module can run. With CI=true a missing module is a failure, not a skip. */
 export function hasPythonModule(module: string): boolean {
   return process.env['CI'] === 'true' || spawnSync(python, ['-c', `import ${module}`]).status === 0
 }
 
-/** A library of python-client.py: it reads one step a line and prints one line of JSON for each, exceptions included. */
+/**
+ * A library of python-client.py. It reads one step per line and prints one line of JSON for each, also for exceptions.
+ */
 export function pythonClient(module: 'authlib' | 'requests_oauthlib'): ClientLibrary {
   return async (registration) => {
     const child = spawn(python, [script, module, JSON.stringify(registration)], {

@@ -27,7 +27,7 @@ declare module 'passport-oauth2' {
     success: (user: object) => void
     fail: (challenge: unknown) => void
     error: (error: Error) => void
-    /** What passport-oauth2-refresh and strategies of one's own call. */
+    /** The members that passport-oauth2-refresh and custom strategies call. */
     _oauth2: {
       getOAuthAccessToken(
         code: string,
