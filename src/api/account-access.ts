@@ -8,7 +8,7 @@ import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
 import { deleteSessionsByKey, type ListedSession, listSessions } from '../accounts/sessions.ts'
 import { type Actor, transaction } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { AccountPath, theAccount } from './accounts.ts'
+import { AccountPath, accountOfPath } from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator, guardPerson } from './guards.ts'
@@ -111,7 +111,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       params,
       response: { 200: Factors },
     }),
-    async (request) => readFactors((await theAccount(context, request.params.username)).id),
+    async (request) => readFactors((await accountOfPath(context, request.params.username)).id),
   )
 
   app.delete(
@@ -125,7 +125,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     }),
     async (request, reply) => {
       const { accountId, actor } = mayManage.granted(request)
-      const { id } = await theAccount(context, request.params.username)
+      const { id } = await accountOfPath(context, request.params.username)
       if (id === accountId)
         throw conflict('you cannot do this to your own account: ask another administrator')
       await resetFactors(db, actor, id)
@@ -160,7 +160,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 200: z.array(Session) },
     }),
     async (request, reply) => {
-      const { id } = await theAccount(context, request.params.username)
+      const { id } = await accountOfPath(context, request.params.username)
       const { items, next } = await readSessions(id, request.query)
       reply.headers(pageHeaders(config.baseUrl, request.url, next))
       return items
@@ -193,7 +193,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { id } = await theAccount(context, request.params.username)
+      const { id } = await accountOfPath(context, request.params.username)
       await endSession(mayManage.granted(request).actor, id, request.params.session)
       return reply.code(204).send()
     },
@@ -209,7 +209,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { id } = await theAccount(context, request.params.username)
+      const { id } = await accountOfPath(context, request.params.username)
       await transaction(db, (tx) => deleteSessionsByKey(tx, id, ''), mayManage.granted(request).actor)
       return reply.code(204).send()
     },
@@ -235,7 +235,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       params,
       response: { 200: Export },
     }),
-    async (request) => readExport((await theAccount(context, request.params.username)).id),
+    async (request) => readExport((await accountOfPath(context, request.params.username)).id),
   )
 
   app.put(
@@ -249,7 +249,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 200: SetPassword },
     }),
     async (request) => {
-      const { id, username } = await theAccount(context, request.params.username)
+      const { id, username } = await accountOfPath(context, request.params.username)
       const { password: given } = request.body
       const problem = given === undefined ? null : findPasswordProblem(given, username)
       if (problem !== null) throw invalidArgument(`password: ${problem}`)
@@ -269,7 +269,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 201: ResetLink },
     }),
     async (request, reply) => {
-      const { id } = await theAccount(context, request.params.username)
+      const { id } = await accountOfPath(context, request.params.username)
       const token = await makeResetToken(db, mayManage.granted(request).actor, id)
       if (token === null) throw conflict('the account is disabled')
       return reply.code(201).send({ url: resetUrl(config, token), expires_in: resetLifetimeSeconds })
@@ -286,7 +286,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 200: Revoked },
     }),
     async (request) => {
-      const { id } = await theAccount(context, request.params.username)
+      const { id } = await accountOfPath(context, request.params.username)
       return revokeAllAccess(db, mayManage.granted(request).actor, id)
     },
   )

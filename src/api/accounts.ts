@@ -127,7 +127,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       await keepingRules(() =>
         transaction(db, (tx) => insertAccount(tx, draft), mayManage.granted(request).actor),
       )
-      const made = describeAccount(await theAccount(context, username))
+      const made = describeAccount(await accountOfPath(context, username))
       return reply.code(201).send({ ...made, password: given === undefined ? password : null })
     },
   )
@@ -141,7 +141,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       params: AccountPath,
       response: { 200: Account },
     }),
-    async (request) => describeAccount(await theAccount(context, request.params.username)),
+    async (request) => describeAccount(await accountOfPath(context, request.params.username)),
   )
 
   app.patch(
@@ -158,7 +158,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
     }),
     async (request) => {
       const person = mayManage.granted(request)
-      const account = await theAccount(context, request.params.username)
+      const account = await accountOfPath(context, request.params.username)
       const { name, disabled, email, username = account.username, admin } = request.body
       if (admin !== undefined || disabled !== undefined) refuseOwn(person, account)
       const changes = {
@@ -171,7 +171,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       await keepingRules(() => transaction(db, (tx) => changeAccount(tx, account.id, changes), person.actor))
       if (disabled === true) await disableAccount(db, person.actor, account.id)
       if (disabled === false) await enableAccount(db, person.actor, account.id)
-      return describeAccount(await theAccount(context, username))
+      return describeAccount(await accountOfPath(context, username))
     },
   )
 
@@ -189,7 +189,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
     }),
     async (request, reply) => {
       const person = mayManage.granted(request)
-      const account = await theAccount(context, request.params.username)
+      const account = await accountOfPath(context, request.params.username)
       refuseOwn(person, account)
       const { groups_to: heir = null, leave_groups } = request.query
       const chosen = await chooseHeir(db, account.username, { heir, isLeft: leave_groups === 'true' })
@@ -207,7 +207,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
 }
 
 /** Finds the account of a URL. Throws 404 when there is none. */
-export async function theAccount({ db }: ApiContext, username: string): Promise<AccountDetails> {
+export async function accountOfPath({ db }: ApiContext, username: string): Promise<AccountDetails> {
   const account = await findAccountDetails(db, username)
   if (!account) throw notFound('account not found')
   return account
