@@ -1,7 +1,8 @@
-import { extname } from 'node:path/posix'
+import { basename, extname } from 'node:path/posix'
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
+import { revealText } from '../domain/plain-text.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
@@ -11,6 +12,7 @@ import {
   type DirectoryEntry,
   listDirectory,
 } from '../registry/archives/archive-files.ts'
+import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import type { DescribedVersion, ListedVersion } from '../registry/tables/listed-versions.ts'
 import {
   findPackageView,
@@ -30,13 +32,22 @@ const maxTextBytes = 1024 * 1024
 const maxImageBytes = 2 * 1024 * 1024
 /** The maximum size of the escaped text of a file on a page. */
 const maxShownBytes = 72 * 1024
+/** What the page adds to each line: its number and the link to it. */
+const lineBytes = 80
+
+/** A line of a file. */
+interface ShownLine {
+  number: number
+  /** Escaped, with colours if the language is known. */
+  html: string
+}
 
 /** A file as its page shows it. */
 interface ShownFile {
   size: number
   kind: ArchiveFile['kind']
-  /** Null for a file that is not text, is too large, or cannot be read. */
-  text: string | null
+  /** Null for a file that is not text, is too large, or cannot be read. The target of a link has one line. */
+  lines: ShownLine[] | null
   isImage: boolean
   /** The number of the first line that is shown. */
   line: number
@@ -71,9 +82,9 @@ const RawQuery = z.object({ version: text, path: text })
  */
 export async function fileRoutes(
   app: FastifyInstance,
-  context: AppContext & { archives: ArchiveBrowser },
+  context: AppContext & { archives: ArchiveBrowser; readmes: ReadmeRenderer },
 ): Promise<void> {
-  const { archives } = context
+  const { archives, readmes } = context
 
   app.get<PackageRoute>(`${packagePath}/-/files`, async (request, reply) => {
     const view = await findPackageView(context, request)
@@ -122,9 +133,11 @@ export async function fileRoutes(
     const { size, kind, path } = file
     const bytes = await readingArchive(() => archives.read(sha256, file, maxTextBytes))
     const content = bytes && decodeText(bytes)
-    const part = content === null ? null : partOf(content, line)
     const isImage = /\.(?:png|jpe?g|gif|webp|svg)$/i.test(path) && size <= maxImageBytes && kind === 'file'
-    return { size, kind, text: part?.text ?? null, isImage, line, nextLine: part?.nextLine ?? null }
+    if (content === null) return { size, kind, lines: null, isImage, line, nextLine: null }
+    const language = kind === 'file' ? languageOf(path) : null
+    const coloured = language && (await readmes.highlight(content, language))
+    return { size, kind, isImage, line, ...partOf(coloured || content.split('\n').map(escapeHtml), line) }
   }
 }
 
@@ -149,29 +162,68 @@ function decodeText(bytes: Buffer): string | null {
 }
 
 /**
- * Returns as many whole lines as fit on a page, beginning with `firstLine`. A line that is too long for a page is cut.
+ * Returns as many whole lines of HTML as fit on a page, beginning with `firstLine`. A line that is too long for a page
+ * is cut.
  */
-function partOf(content: string, firstLine: number): { text: string; nextLine: number | null } {
-  const lines = content.split('\n')
-  const shown: string[] = []
+function partOf(lines: readonly string[], firstLine: number): Pick<ShownFile, 'lines' | 'nextLine'> {
+  const shown: ShownLine[] = []
   let bytes = 0
-  for (let at = firstLine - 1; at < lines.length; at += 1) {
-    const line = lines[at] ?? ''
-    bytes += escapedBytes(line) + 1
-    if (bytes > maxShownBytes) {
-      if (shown.length > 0) return { text: shown.join('\n'), nextLine: at + 1 }
-      return {
-        text: `${line.slice(0, maxShownBytes / 6)}…`,
-        nextLine: at + 2 <= lines.length ? at + 2 : null,
-      }
-    }
-    shown.push(line)
+  for (let number = firstLine; number <= lines.length; number += 1) {
+    // Bidirectional controls can make code look different from what PHP runs.
+    const html = revealText(lines[number - 1] ?? '')
+    bytes += Buffer.byteLength(html) + lineBytes
+    if (bytes <= maxShownBytes) shown.push({ number, html })
+    else if (shown.length > 0) return { lines: shown, nextLine: number }
+    else
+      return { lines: [{ number, html: cutLine(html) }], nextLine: number < lines.length ? number + 1 : null }
   }
-  return { text: shown.join('\n'), nextLine: null }
+  // A newline ends the last line.
+  if (shown.at(-1)?.html === '') shown.pop()
+  return { lines: shown, nextLine: null }
 }
 
-function escapedBytes(line: string): number {
-  return Buffer.byteLength(line) + 5 * (line.match(/[&<>"']/g)?.length ?? 0)
+/** Returns the beginning of a line, without colours and without a cut entity. */
+function cutLine(html: string): string {
+  const text = html.replaceAll(/<[^>]*>/g, '').slice(0, maxShownBytes / 4)
+  return `${text.replace(/&[^;]*$/, '')}…`
+}
+
+const entities: Record<string, string> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+function escapeHtml(line: string): string {
+  return line.replaceAll(/[&<>"']/g, (character) => entities[character] ?? character)
+}
+
+/** The extensions of files that get colours, by language. */
+const extensions: Record<string, string[]> = {
+  php: ['php', 'phtml', 'inc'],
+  json: ['json', 'lock'],
+  xml: ['xml', 'html', 'svg', 'xlf', 'xsd'],
+  javascript: ['js', 'mjs', 'cjs', 'jsx'],
+  typescript: ['ts', 'tsx'],
+  yaml: ['yml', 'yaml', 'neon'],
+  bash: ['sh', 'bash'],
+  python: ['py'],
+  css: ['css'],
+  sql: ['sql'],
+  twig: ['twig'],
+  ini: ['ini'],
+  diff: ['diff', 'patch'],
+}
+
+/** Returns the language of a file by its name: `php` for `src/A.php`, `xml` for `phpunit.xml.dist`. Null for others. */
+function languageOf(path: string): string | null {
+  if (basename(path) === 'Dockerfile') return 'dockerfile'
+  const extension = extname(path.replace(/\.dist$/, ''))
+    .slice(1)
+    .toLowerCase()
+  return Object.keys(extensions).find((language) => extensions[language]?.includes(extension)) ?? null
 }
 
 /** The images that are served, by extension: the content type and how the bytes begin. */

@@ -29,6 +29,9 @@ async function aReader({ role = 'developer' as Role, visibility = 'private' as V
   return { ...publisher, account, home, look, cookie }
 }
 
+/** The HTML of a file without its colours. */
+const textOf = (body: string) => body.replaceAll(/<\/?span[^>]*>/g, '')
+
 describe('…/-/files', () => {
   it.each(['', 'lib-1.0.0/'])(
     'lists directories and shows text, in an archive with the folder %j',
@@ -42,7 +45,7 @@ describe('…/-/files', () => {
       expect(names(root.body)).toEqual(['src/', 'README.md', 'composer.json'])
       expect(names((await look('/-/files?path=src')).body)).toEqual(['..', 'Deep/', 'B.php'])
       const file = await look('/-/files?path=src/Deep/A.php')
-      expect(file.body).toContain('&lt;?php echo &quot;&lt;b&gt;&quot;;')
+      expect(textOf(file.body)).toContain('&lt;?php echo &quot;&lt;b&gt;&quot;;')
       expect((await look('/-/files?path=src/B.php')).body).toContain('This file is empty.')
       for (const missing of ['src/C.php', '../composer.json', '/', 'src/', 'src/Deep/A.php/x', '%00']) {
         expect((await look(`/-/files?path=${missing}`)).statusCode, missing).toBe(404)
@@ -68,6 +71,7 @@ describe('…/-/files', () => {
     expect((await look('/-/files?path=a.bin')).body).toContain('This file is not text.')
     expect((await look('/-/files?path=large.txt')).body).toContain('too large')
     expect((await look('/-/files?path=page.html')).body).not.toContain('<script>alert')
+    expect(textOf((await look('/-/files?path=page.html')).body)).toContain('&lt;script&gt;alert(1)')
     expect(Buffer.byteLength((await look('/-/files?path=one.txt')).body)).toBeLessThan(100_000)
     const seen: string[] = []
     for (let url: string | null = '/-/files?path=long.txt'; url !== null; ) {
@@ -78,6 +82,48 @@ describe('…/-/files', () => {
       url = line ? `/-/files?path=long.txt&line=${line}` : null
     }
     expect(seen).toEqual(long.map((_, i) => `${i + 1}`))
+  })
+
+  it('colours code, numbers its lines with links to them, and shows invisible characters', async () => {
+    const { push, look } = await aReader()
+    const code = `<?php\n/* two\nlines */\n$a = "x\u202ey\u200b" <=> '</span><b>';\n`
+    await push('1.0.0', {
+      payload: aPackage({ 'A.php': code, 'a.txt': code, 'phpunit.xml.dist': '<a b="c"/>' }),
+    })
+    const { body } = await look('/-/files?path=A.php')
+    const lines = [...body.matchAll(/<span id="L(\d+)"><a href="#L(\d+)" tabindex="-1">(\d+)<\/a>(.*)/g)]
+    expect(lines.map(([, id, link, number]) => [id, link, number].join())).toEqual([
+      '1,1,1',
+      '2,2,2',
+      '3,3,3',
+      '4,4,4',
+    ])
+    expect(lines[1]?.[4]).toBe('<span class="hljs-comment">/* two</span>')
+    expect(lines[2]?.[4]).toBe('<span class="hljs-comment">lines */</span>')
+    expect(textOf(body)).toContain(
+      `&quot;x[U+202E]y[U+200B]&quot; &lt;=&gt; &#x27;&lt;/span&gt;&lt;b&gt;&#x27;;`,
+    )
+    const plain = (await look('/-/files?path=a.txt')).body
+    expect(plain).not.toContain('hljs-')
+    expect(plain).toContain('&#39;&lt;/span&gt;&lt;b&gt;&#39;;')
+    expect((await look('/-/files?path=phpunit.xml.dist')).body).toContain('hljs-')
+  })
+
+  it('keeps the page of code below 100 kB, with every line on one page of several', async () => {
+    const { push, look } = await aReader()
+    const code = `<?php\n${Array.from({ length: 4000 }, (_, i) => `$a[${i}] = [1, "x"];`).join('\n')}\n`
+    const one = `<?php ${'$a = [1, "x"]; '.repeat(8000)}`
+    await push('1.0.0', { payload: aPackage({ 'A.php': code, 'One.php': one }) })
+    expect(Buffer.byteLength((await look('/-/files?path=One.php')).body)).toBeLessThan(100_000)
+    const seen: string[] = []
+    for (let line: string | undefined = '1'; line !== undefined; ) {
+      const { body } = await look(`/-/files?path=A.php&line=${line}`)
+      expect(Buffer.byteLength(body)).toBeLessThan(100_000)
+      expect(body).toContain('hljs-')
+      seen.push(...[...body.matchAll(/id="L(\d+)"/g)].map(([, number]) => String(number)))
+      line = /[?&;]line=(\d+)"/.exec(body)?.[1]
+    }
+    expect(seen).toEqual(Array.from({ length: 4001 }, (_, i) => `${i + 1}`))
   })
 
   it('shows a directory of many files in parts', async () => {

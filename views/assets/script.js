@@ -42,7 +42,10 @@ if (navigator.clipboard) {
     button.setAttribute('aria-live', 'polite')
     button.addEventListener('click', async () => {
       try {
-        await navigator.clipboard.writeText(source.textContent.trim())
+        const copied = source.cloneNode(true)
+        // The numbers of lines.
+        for (const number of copied.querySelectorAll('a[href^="#L"]')) number.remove()
+        await navigator.clipboard.writeText(copied.textContent.trim())
         button.textContent = 'Copied'
       } catch {
         button.textContent = 'Not allowed'

@@ -48,3 +48,23 @@ export function highlightCode(code: string, language: string): string | null {
   if (code.length > maxCodeCharacters || !hljs.getLanguage(language)) return null
   return hljs.highlight(code, { language, ignoreIllegals: true }).value
 }
+
+/**
+ * Returns code as lines of escaped HTML with colours. A color that spans lines is opened again in each of them. Null for
+ * an unknown language.
+ */
+export function highlightLines(code: string, language: string): string[] | null {
+  if (!hljs.getLanguage(language)) return null
+  const open: string[] = []
+  return hljs
+    .highlight(code, { language, ignoreIllegals: true })
+    .value.split('\n')
+    .map((line) => {
+      const before = open.join('')
+      for (const [tag] of line.matchAll(/<span [^>]*>|<\/span>/g)) {
+        if (tag === '</span>') open.pop()
+        else open.push(tag)
+      }
+      return before + line + '</span>'.repeat(open.length)
+    })
+}

@@ -1,15 +1,20 @@
 import { parentPort } from 'node:worker_threads'
+import { highlightLines } from './highlight.ts'
 import { renderMarkdown } from './markdown.ts'
 
-/** A task for the worker thread. */
-export interface RenderTask {
-  markdown: string
-  /** Whether code gets colours. */
-  hasColours: boolean
-}
+/** A task for the worker thread: a README, or a file of an archive. */
+export type RenderTask =
+  | {
+      markdown: string
+      /** Whether code gets colours. */
+      hasColours: boolean
+    }
+  | { code: string; language: string }
 
-// This runs in a worker thread. It sends `ready` first, and then the HTML for each message.
-parentPort?.on('message', ({ markdown, hasColours }: RenderTask) =>
-  parentPort?.postMessage(renderMarkdown(markdown, { hasColours })),
+// This runs in a worker thread. It sends `ready` first, and then the result of each message: HTML, or lines of HTML.
+parentPort?.on('message', (task: RenderTask) =>
+  parentPort?.postMessage(
+    'code' in task ? highlightLines(task.code, task.language) : renderMarkdown(task.markdown, task),
+  ),
 )
 parentPort?.postMessage('ready')

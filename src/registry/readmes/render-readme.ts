@@ -10,10 +10,15 @@ import { limitConcurrency } from '../archives/time-slices.ts'
 import { findReadmeOf, listOldReadmes, type RenderedReadme, saveReadme } from '../tables/readmes.ts'
 import type { RenderTask } from './readme-worker.ts'
 
-/** Renders READMEs. */
+/** Renders READMEs, and files of archives. */
 export interface ReadmeRenderer {
   /** Returns the README as HTML. A README that exceeds the limits of time or size is returned as text. */
   render: (readme: Readme | null) => Promise<RenderedReadme>
+  /**
+   * Returns code as lines of escaped HTML with colours. Null for an unknown language, for long code, when it takes too
+   * long, and when other tasks are waiting.
+   */
+  highlight: (code: string, language: string) => Promise<string[] | null>
   close: () => Promise<void>
 }
 
@@ -23,6 +28,12 @@ const maxContentBytes = 512 * 1024
 const maxColouredBytes = 84 * 1024
 /** The time limit. 64 KiB of Markdown take 50 to 800 ms, or 1.2 s in the worst known case. */
 const maxMilliseconds = 5_000
+
+/** 128 KiB of PHP take 100 ms. */
+const maxCodeCharacters = 128 * 1024
+const maxCodeMilliseconds = 1_000
+/** More tasks than these do not wait for the thread: READMEs of published packages come first. */
+const maxWaiting = 4
 
 const resourceLimits = { maxOldGenerationSizeMb: 256 }
 
@@ -46,6 +57,7 @@ function startThread(): Worker {
 export function openReadmeRenderer(): ReadmeRenderer {
   const inTurn = limitConcurrency(1)
   let worker: Worker | null = null
+  let waiting = 0
 
   async function startWorker(): Promise<Worker> {
     const started = startThread()
@@ -59,19 +71,22 @@ export function openReadmeRenderer(): ReadmeRenderer {
   }
 
   /**
-   * Returns the HTML. When the rendering takes too long or the thread fails, it returns null and replaces the thread.
+   * Returns the result. When the rendering takes too long or the thread fails, it returns null and replaces the thread.
    */
-  async function renderInThread(task: RenderTask): Promise<string | null> {
+  async function renderInThread<Result = string>(
+    task: RenderTask,
+    milliseconds = maxMilliseconds,
+  ): Promise<Result | null> {
     worker ??= await startWorker()
     const rendering = worker
     // Only a README in progress keeps the process alive.
     rendering.ref()
     try {
       rendering.postMessage(task)
-      const timeout = AbortSignal.timeout(maxMilliseconds)
-      const [html] = (await once(rendering, 'message', { signal: timeout })) as [string]
+      const timeout = AbortSignal.timeout(milliseconds)
+      const [result] = (await once(rendering, 'message', { signal: timeout })) as [Result]
       rendering.unref()
-      return html
+      return result
     } catch {
       worker = null
       await rendering.terminate()
@@ -91,6 +106,15 @@ export function openReadmeRenderer(): ReadmeRenderer {
       if (plain !== null && Buffer.byteLength(plain) <= maxContentBytes)
         return { format: 'html', content: plain }
       return { format: 'text', content: text }
+    },
+    async highlight(code, language) {
+      if (code.length > maxCodeCharacters || waiting >= maxWaiting) return null
+      waiting += 1
+      try {
+        return await inTurn(() => renderInThread<string[]>({ code, language }, maxCodeMilliseconds))
+      } finally {
+        waiting -= 1
+      }
     },
     async close() {
       await worker?.terminate()
