@@ -14,6 +14,8 @@ declare
   the_authorization_id bigint;
   the_grant_id         bigint;
   is_first             boolean;
+  former               authorization_grant;
+  granted              authorization_grant;
   chosen_ids           bigint[] := array(
     select r.id
       from unnest(chosen_paths) as path
@@ -41,12 +43,24 @@ begin
   on conflict (account_id, application_id) where ended_at is null do update set granted_at = now()
   returning id, xmax = 0 into the_authorization_id, is_first;
 
+  -- A grant without a time may hold several acts of consent of an earlier release, so it is not compared.
+  select g.* into former
+    from authorization_grant g
+   where g.authorization_id = the_authorization_id and g.ended_at is null and g.granted_at is not null
+   order by g.id desc
+   limit 1;
+
   -- The first grant has the id of its authorization. So it also owns a code that a process of the previous release
   -- issues.
   the_grant_id := case when is_first then the_authorization_id else nextval('account_authorization_id_seq') end;
   insert into authorization_grant (id, authorization_id, account_id, application_id, scopes, resource_scope, repository_ids)
   values (the_grant_id, the_authorization_id, the_account_id, request.application_id, request.scopes, request.resource_scope,
-          case when request.resource_scope = 'specified' then chosen_ids else '{}' end);
+          case when request.resource_scope = 'specified' then chosen_ids else '{}' end)
+  returning * into granted;
+  if former.id is not null and covers_grant(former, granted) and not covers_grant(granted, former) then
+    perform note_identity_event('consent-narrowed', the_account_id, request.application_id,
+                                jsonb_build_object('from', describe_grant(former), 'to', describe_grant(granted)));
+  end if;
 
   insert into authorization_code (code_hash, authorization_id, grant_id, redirect_uri, scopes, code_challenge, expires_at)
   values (the_code_hash, the_authorization_id, the_grant_id, request.redirect_uri, request.scopes, request.code_challenge,

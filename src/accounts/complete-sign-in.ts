@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
-import { type Actor, transaction } from '../database/database.ts'
+import { type SignInProof, transaction } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie, readCookie } from '../http/cookies.ts'
 import type { Credentials } from './accounts.ts'
@@ -17,9 +17,9 @@ export async function completeSignIn(
   request: FastifyRequest,
   reply: FastifyReply,
   credentials: Credentials,
-  how: Pick<Actor, 'provider'> = {},
+  proof: SignInProof,
 ): Promise<boolean> {
-  if (!(await startSession(context, request, reply, credentials, how))) return false
+  if (!(await startSession(context, request, reply, credentials, { proof }))) return false
   await endSession(context, request)
   clearCookie(reply, context.config, 'visit')
   return true

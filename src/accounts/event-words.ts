@@ -37,6 +37,7 @@ const words: Record<IdentityAction, string> = {
   'deploy-token-first-used': 'Deploy token used for the first time',
   'deploy-token-revoked': 'Deploy token revoked',
   'consent-given': 'Application authorized',
+  'consent-narrowed': 'Application authorized for less than before',
   'authorization-withdrawn': 'Authorization withdrawn',
   'code-replayed': 'Authorization code used twice',
   'refresh-token-reused': 'Refresh token used after it was replaced',
@@ -61,7 +62,7 @@ export function describeSubject({ application, details }: IdentityEvent): string
     details['group'],
     kindOf(details),
     details['name'],
-    details['provider'],
+    proofOf(details) || details['provider'],
     rangeOf(details),
     listOf(details['scopes']),
     listOf(details['changed']),
@@ -84,13 +85,32 @@ function kindOf({ kind, left }: Record<string, unknown>): string {
   return typeof kind === 'string' ? (factorKinds[kind] ?? kind) : ''
 }
 
+const methods: Record<string, string> = { invitation: 'invitation link' }
+
+/** How a person signed in: `password and authenticator app`. Events of earlier releases have at most the provider. */
+function proofOf({ method, provider, second_factor: factor }: Record<string, unknown>): string {
+  if (typeof method !== 'string') return ''
+  const first = method === 'provider' ? `provider ${nameOf(provider)}` : (methods[method] ?? method)
+  return typeof factor === 'string' ? `${first} and ${factorKinds[factor] ?? factor}` : first
+}
+
 function rangeOf({ from, to }: Record<string, unknown>): string {
   if (from === undefined || to === undefined) return ''
   return `${nameOf(from)} → ${nameOf(to)}`
 }
 
 function nameOf(value: unknown): string {
-  return typeof value === 'string' ? value : 'none'
+  if (typeof value === 'string') return value
+  return typeof value === 'object' && value !== null ? consentOf(value as Record<string, unknown>) : 'none'
+}
+
+/** What a consent allows: `registry-package:r for acme/php`. */
+function consentOf({ scopes, resource_scope: reach, repositories, others }: Record<string, unknown>): string {
+  const more = typeof others === 'number' && others > 0 ? ` and ${others} more` : ''
+  const where = Array.isArray(repositories)
+    ? `${repositories.join(' ')}${more}`
+    : `${nameOf(reach)} repositories`
+  return `${listOf(scopes)} for ${where}`
 }
 
 function listOf(value: unknown, label = ''): string {

@@ -42,6 +42,7 @@ export const identityActions = [
   'deploy-token-first-used',
   'deploy-token-revoked',
   'consent-given',
+  'consent-narrowed',
   'authorization-withdrawn',
   'code-replayed',
   'refresh-token-reused',

@@ -113,7 +113,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
       if (!made) return showEnded(request, reply)
       clearCookie(reply, config, 'invitation')
       clearCookie(reply, config, 'visit')
-      await startSession(context, request, reply, made, { act: 'sign-up' })
+      await startSession(context, request, reply, made, { act: 'sign-up', proof: { method: 'invitation' } })
     } catch (error) {
       const rule = brokenConstraint(error)
       if (rule === null) throw error

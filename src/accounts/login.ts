@@ -73,7 +73,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
       const credentials = await renewPasswordHash(db, checked, password)
       return redirectToSecondStep(context, reply, credentials, returnId)
     }
-    if (!(await completeSignIn(context, request, reply, checked))) {
+    if (!(await completeSignIn(context, request, reply, checked, { method: 'password' }))) {
       const problem = 'The password was changed a moment ago. Sign in with the new one.'
       return showLogin(context, request, reply.code(403), { returnId, login, problem })
     }

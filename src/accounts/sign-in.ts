@@ -67,7 +67,7 @@ export async function startSession(
   request: FastifyRequest,
   reply: FastifyReply,
   credentials: Credentials,
-  how: Pick<Actor, 'act' | 'provider'> = {},
+  how: Pick<Actor, 'act' | 'proof'>,
 ): Promise<boolean> {
   const origin = signInOriginOf(request, config)
   const { network, networkHash } = origin

@@ -95,8 +95,17 @@ export interface Actor {
   act?: 'sign-out' | 'change-password' | 'sign-up'
   /** True for a sign-in from a browser that has not signed in to the account before. */
   isNewBrowser?: true
-  /** The name of the OpenID Connect provider that a sign-in used. */
+  /** How a sign-in proved the person. */
+  proof?: SignInProof
+}
+
+/** The proofs of a sign-in, for its identity event. */
+export interface SignInProof {
+  /** `invitation`: the link of an invitation, with which the person has just made the account. */
+  method: 'password' | 'passkey' | 'provider' | 'invitation'
+  /** The name of the OpenID Connect provider, for the method `provider`. */
   provider?: string
+  secondFactor?: 'totp' | 'recovery-code' | 'passkey'
 }
 
 /** The actor of commands. */

@@ -72,6 +72,16 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
   const actionsOf = async (accountId: string) =>
     (await listIdentityEvents(t.db, { accountId }, { after: null, limit: 50 })).map(({ action }) => action)
 
+  /** How the last sign-in proved the person. */
+  const lastProof = async (accountId: string) => {
+    const [event] = await listIdentityEvents(
+      t.db,
+      { accountId, action: 'sign-in' },
+      { after: null, limit: 1 },
+    )
+    return { method: event?.details['method'], second: event?.details['second_factor'] }
+  }
+
   it('sign in without a password, and on to the application', async () => {
     const { page } = await aDevice()
     const account = await aPersonWithPasskey(page)
@@ -88,6 +98,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     expect(Number(rows[0].sign_count)).toBeGreaterThan(0)
     expect(rows[0].last_used_at).not.toBeNull()
     expect(await actionsOf(account.id)).toContain('second-factor-added')
+    expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
   })
 
   it('are the second step after a password, and confirm a sensitive act', async () => {
@@ -99,6 +110,7 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     await press(page, 'Use a passkey')
     await menuOf(page).waitFor()
     expect(await username(page)).toBe(account.username)
+    expect(await lastProof(account.id)).toEqual({ method: 'password', second: 'passkey' })
 
     await t.db.query(`update session set proved_at = now() - interval '1 hour' where account_id = $1`, [
       account.id,

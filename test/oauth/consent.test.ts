@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { describeSubject } from '../../src/accounts/event-words.ts'
+import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { findReturn } from '../../src/accounts/sign-in-returns.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
@@ -217,6 +219,40 @@ describe('POST /oauth2/auth', () => {
     expect(back.headers.location).toBe(authorizeLink(application, { state: 's', prompt: 'consent' }))
   })
 
+  /** The subjects of the events that tell of less than before, as pages show them. */
+  async function narrowedFor({ id }: { id: string }): Promise<string[]> {
+    const filter = { accountId: id, action: 'consent-narrowed' }
+    const events = await listIdentityEvents(t.db, filter, { after: null, limit: 10 })
+    return events.reverse().map(describeSubject)
+  }
+
+  it('writes an event of a consent that covers strictly less than the one before', async () => {
+    const scopes = ['account-profile:rw', 'registry-package:rw']
+    const { account, application, cookie } = await aQuestion({ name: 'Bot', scopes })
+    const consent = async (scope: string) => {
+      const link = authorizeLink(application, { scope, prompt: 'consent' })
+      expect((await submitConsent(t, await open(t, link, cookie), cookie, 'approve')).statusCode).toBe(302)
+      return narrowedFor(account)
+    }
+    const narrower = [
+      'Bot, registry-package:rw account-profile:rw for all repositories → account-profile:rw for all repositories',
+      'Bot, account-profile:rw for all repositories → account-profile:r for all repositories',
+    ]
+    expect(await consent('account-profile:rw registry-package:rw')).toEqual([])
+    expect(await consent('registry-package:rw account-profile:rw')).toEqual([])
+    expect(await consent('account-profile:rw')).toEqual(narrower.slice(0, 1))
+    expect(await consent('account-profile:r')).toEqual(narrower)
+    expect(await consent('account-profile:r')).toEqual(narrower)
+    // Something else, and more than before, is not less.
+    expect(await consent('registry-package:r')).toEqual(narrower)
+    expect(await consent('registry-package:rw')).toEqual(narrower)
+    await t.db.query('update account_authorization set ended_at = now() where account_id = $1', [account.id])
+    // After a withdrawal nothing is allowed, so a consent is more.
+    expect(await consent('registry-package:r')).toEqual(narrower)
+    const page = await open(t, '/settings/security', cookie)
+    expect(page.body).toContain('Application authorized for less than before')
+  })
+
   describe('for an application for specified repositories', () => {
     async function aChoice(differences: Parameters<typeof anApplication>[1] = {}) {
       const account = await anAccount(t.db)
@@ -243,6 +279,21 @@ describe('POST /oauth2/auth', () => {
       expect(page.body).toContain('there is none to choose')
       expect(page.body).toContain('value="deny"')
       expect(page.body).not.toContain('value="approve"')
+    })
+
+    it('writes an event when fewer repositories are chosen than before', async () => {
+      const { account, application, cookie, own, shared } = await aChoice({ scopes: ['registry-package:r'] })
+      const choose = async (...repository: string[]) => {
+        const page = await open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
+        await submitConsent(t, page, cookie, 'approve', { repository })
+        return narrowedFor(account)
+      }
+      const both = [own.path, shared.path].toSorted().join(' ')
+      expect(await choose(own.path, shared.path)).toEqual([])
+      const narrower = [`Package Mirror, registry-package:r for ${both} → registry-package:r for ${own.path}`]
+      expect(await choose(own.path)).toEqual(narrower)
+      expect(await choose(shared.path)).toEqual(narrower)
+      expect(await choose(own.path, shared.path)).toEqual(narrower)
     })
 
     it('shows the problem beside the choice, with the focus there', async () => {

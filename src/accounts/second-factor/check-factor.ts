@@ -45,7 +45,7 @@ export async function refuseFactor(
   const limits = [limitOf(accountId)]
   const blockedSeconds = await countAttempt(db, limits)
   if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
-  const kind = typed.recoveryCode === '' ? 'totp' : 'recovery-code'
+  const kind = kindOfTyped(typed)
   const checked =
     kind === 'totp'
       ? await spendCode(context, accountId, typed.code)
@@ -60,6 +60,11 @@ export async function refuseFactor(
   }
   await noteFailedFactor(db, actor, accountId, kind)
   return kind === 'totp' ? wrongCode : wrongRecoveryCode
+}
+
+/** Returns which factor was typed. */
+export function kindOfTyped({ recoveryCode }: TypedFactor): 'totp' | 'recovery-code' {
+  return recoveryCode === '' ? 'totp' : 'recovery-code'
 }
 
 /** The refusal of a wrong code of an authenticator app. */

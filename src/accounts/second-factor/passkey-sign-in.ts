@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
+import type { SignInProof } from '../../database/database.ts'
 import { actorOf } from '../../http/actor.ts'
 import { clearCookie, readCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
@@ -65,7 +66,11 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
     clearCookie(reply, config, 'step')
     const isFirst = !waiting || (await deleteSignInStep(db, waiting.id))
     const credentials = waiting ? waiting.step : await findCredentialsById(db, accountId)
-    const isSignedIn = isFirst && credentials && (await completeSignIn(context, request, reply, credentials))
+    const proof: SignInProof = waiting
+      ? { method: 'password', secondFactor: 'passkey' }
+      : { method: 'passkey' }
+    const isSignedIn =
+      isFirst && credentials && (await completeSignIn(context, request, reply, credentials, proof))
     return isSignedIn
       ? redirectBack(context, reply, returnId)
       : reply.redirect(withReturn('/login', returnId), 303)

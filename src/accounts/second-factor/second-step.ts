@@ -9,7 +9,7 @@ import { page } from '../../http/pages.ts'
 import type { Credentials } from '../accounts.ts'
 import { completeSignIn, redirectBack } from '../complete-sign-in.ts'
 import { withReturn } from '../visitor.ts'
-import { refuseFactor, type TypedFactor } from './check-factor.ts'
+import { kindOfTyped, refuseFactor, type TypedFactor } from './check-factor.ts'
 import { type FactorSummary, findFactors } from './factors.ts'
 import { allowsPasskeys } from './passkey-ceremony.ts'
 import { deleteSignInStep, findSignInStep, insertSignInStep, type SignInStep } from './sign-in-steps.ts'
@@ -63,7 +63,8 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
     }
     clearCookie(reply, config, 'step')
     const isFirst = await deleteSignInStep(db, id)
-    const isSignedIn = isFirst && (await completeSignIn(context, request, reply, step))
+    const proof = { method: 'password', secondFactor: kindOfTyped(typed) } as const
+    const isSignedIn = isFirst && (await completeSignIn(context, request, reply, step, proof))
     return isSignedIn
       ? redirectBack(context, reply, returnId)
       : reply.redirect(withReturn('/login', returnId), 303)

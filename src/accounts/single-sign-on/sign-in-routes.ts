@@ -133,8 +133,8 @@ export async function enterLinkedAccount(
 ): Promise<FastifyReply> {
   await keepInStep(singleSignOnOf(context, request, provider, account.id), account, person)
   const credentials = await findCredentialsById(context.db, account.id)
-  const how = { provider: provider.settings.name }
-  if (credentials && (await completeSignIn(context, request, reply, credentials, how))) {
+  const proof = { method: 'provider', provider: provider.settings.name } as const
+  if (credentials && (await completeSignIn(context, request, reply, credentials, proof))) {
     return redirectBack(context, reply, returnId)
   }
   const problem = 'Your account was changed or disabled a moment ago. Try again.'

@@ -4,9 +4,11 @@ import { unlinkAccount } from '../../../src/accounts/single-sign-on/enter.ts'
 import { commandActor } from '../../../src/database/database.ts'
 import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { authorizeLink, hiddenFields, responseOf } from '../../support/browse.ts'
 import { aPersonWithTotp } from '../../support/factor-actors.ts'
 import { problemOf, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
 import { freePort } from '../../support/listening.ts'
+import { anApplication } from '../../support/oauth-actors.ts'
 
 const baseUrl = 'http://svc.test'
 const acme = useIdentityProvider('acme', await freePort(), baseUrl, { LABEL: 'Acme & Co' })
@@ -66,7 +68,28 @@ describe('a first sign-in with a provider', () => {
     })
     const events = await actionsOf(eve.subject)
     expect(events.map(({ action }) => action)).toEqual(['account-created', 'identity-linked', 'sign-in'])
-    expect(events[2]?.details).toMatchObject({ provider: 'acme' })
+    expect(events[2]?.details).toMatchObject({ method: 'provider', provider: 'acme' })
+  })
+
+  it('leads to an authorization request of the longest URL, whose state comes back unchanged (OAUTH 1, 6)', async () => {
+    const eve = aPerson()
+    const application = await anApplication(t.db)
+    const state = (length: number) => `&=#%+ "漢字${'x'.repeat(length)}`
+    const most = 8192 - authorizeLink(application, { state: state(0) }).length
+    const link = authorizeLink(application, { state: state(most) })
+    expect(link).toHaveLength(8192)
+    const browser = new Walker(t)
+    const login = await browser.open(String((await browser.open(link)).headers.location))
+    const start = /href="(\/login\/oidc\/acme\?return=[\w-]+)"/.exec(login.body)?.[1] ?? ''
+    const there = await browser.open(start)
+    const end = await browser.open(await browser.signInThere(there, eve.subject))
+    expect(end.headers.location).toBe(link)
+    const page = await browser.open(link)
+    const approved = await browser.post('/oauth2/auth', { ...hiddenFields(page), decision: 'approve' })
+    expect(approved.statusCode).toBe(302)
+    expect(responseOf(approved)).toMatchObject({ state: state(most), code: expect.any(String) })
+    // One more character is refused before the sign-in, with a page.
+    expect((await browser.open(authorizeLink(application, { state: state(most + 1) }))).statusCode).toBe(400)
   })
 
   it('finds the account again by the subject, whatever name and email are now', async () => {
