@@ -85,7 +85,7 @@ async function seed(server: Server, visibility: 'public' | 'private'): Promise<R
   return registry
 }
 
-/** The archive that both repositories get. The same bytes give it the same path in both. */
+/** Both repositories get this archive. Its path is the same in both, because its hash is part of the path. */
 const archive = new Uint8Array(
   aZip({ 'composer.json': JSON.stringify(aManifest(name)), 'src/Noise.php': randomBytes(8000) }),
 )
@@ -110,7 +110,7 @@ async function listPulls(server: Server, open: Registry): Promise<Pull[]> {
   ]
 }
 
-/** Reads the bytes that svc sends, so that nginx can serve the same. */
+/** Reads the bytes that svc sends, so that nginx can serve the same bytes. */
 async function copyFiles(server: Server, open: Registry, pulls: Pull[]): Promise<StaticFile[]> {
   const paths = [...new Set(pulls.filter(({ status }) => status === 200).map(({ path }) => path))]
   return Promise.all(

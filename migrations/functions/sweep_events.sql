@@ -1,4 +1,4 @@
--- Sweeps the events of registries.
+-- Calls sweep_events_of for the events of registries.
 create or replace function sweep_events(retention_days integer, ip_days integer, max_count integer)
 returns integer language sql as $$
   select sweep_events_of('registry_event', retention_days, ip_days, max_count)

@@ -9,7 +9,7 @@ import {
   startEmbeddedPostgres,
 } from './embedded-postgres/embedded-postgres.ts'
 
-/** The database that the configuration chooses: the one of DATABASE_URL, or the embedded one under DATA_DIR. */
+/** The database of the configuration: the one of DATABASE_URL, or the embedded one under DATA_DIR. */
 export interface ChosenDatabase {
   db: pg.Pool
   isEmbedded: boolean

@@ -51,8 +51,8 @@ export function openDatabase(
     ...connection,
   })
   pool.on('error', (error: Error & { client?: unknown }) => {
-    // pg attaches the connection to the error. In the log, it would fill pages and show the key that cancels its
-    // statements.
+    // pg attaches the connection to the error. In the log, the connection would fill pages and show the key that
+    // cancels its statements.
     delete error.client
     // `end` does not wait until the connections are closed. When PostgreSQL stops before that, their errors do not
     // matter.
@@ -198,7 +198,7 @@ export function isOutage(thrown: NodeJS.ErrnoException): boolean {
  */
 export function openSidePool(main: pg.Pool, max: number, onError: (error: Error) => void): pg.Pool {
   const { options } = main
-  // The password is not enumerable in pg, so that logs do not show it. A spread would lose it.
+  // The password is not enumerable in pg, so that logs do not show it. A spread would lose the password.
   return openDatabase({ ...options, password: options.password, max, min: 0 }, onError)
 }
 

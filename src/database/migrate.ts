@@ -163,7 +163,10 @@ export async function isMigrated(pool: pg.Pool): Promise<boolean> {
   return rows[0]?.exists === true
 }
 
-/** Reads all SQL files. Throws when a file or folder cannot be read, is misnamed, or a name appears twice. */
+/**
+ * Reads all SQL files. Throws when a file or folder cannot be read, when a file has a wrong name, or when a name
+ * appears twice.
+ */
 export async function readSchema(
   migrationsDir: string | null,
   builtInDir = builtInMigrations,
@@ -225,7 +228,10 @@ async function apply(client: pg.Client, { name, path, sql, checksum }: SqlFile):
   await client.query('insert into applied_migration (name, checksum) values ($1, $2)', [name, checksum])
 }
 
-/** Returns whether it applied the migration. Throws when it was changed after it was applied. */
+/**
+ * Applies a migration unless it is already applied. Returns whether it was applied now. Throws when the migration was
+ * changed after it was applied.
+ */
 async function applyIfMissing(client: pg.Client, migration: SqlFile): Promise<boolean> {
   const applied = await listApplied(client)
   refuseChange(migration, applied)

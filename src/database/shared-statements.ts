@@ -80,7 +80,8 @@ function isRefusal(error: unknown): boolean {
  */
 export function forEachCall(columns: Record<string, string>, query: string): string {
   const names = Object.keys(columns).join(', ')
-  // Subqueries hide the length of the arrays from the planner. Otherwise it would create a plan for every length.
+  // Subqueries hide the length of the arrays from the planner. Otherwise the planner would create a plan for every
+  // length.
   const arrays = Object.values(columns).map((type, i) => `(select $${i + 1}::${type}[])`)
   // The limit makes the planner run the query for each call. A join with all calls would read whole tables.
   return `select result.*

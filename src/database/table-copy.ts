@@ -45,8 +45,8 @@ export async function isEmptyDatabase(db: Queryable): Promise<boolean> {
 }
 
 /**
- * Begins a transaction that sees all tables as they are at one moment. Until it ends, no table definition changes and
- * no archive is removed (`unlessBackupRuns`). Returns the tables.
+ * Begins a transaction that sees all tables as they are at one moment. Until the transaction ends, no table definition
+ * changes and no archive is removed (`unlessBackupRuns`). Returns the tables.
  */
 export async function openSnapshot(client: pg.Client): Promise<CopiedTable[]> {
   const tables = await listTables(client)

@@ -27,7 +27,7 @@ export interface JobContext extends AppContext {
  * job again. So a second run must do no harm. Long work checks `signal` between its steps.
  */
 export interface Job<Data = unknown> {
-  /** Kebab-case. It is stored with queued jobs and is a label in `/metrics`: do not rename it. */
+  /** The name in kebab-case. It is stored with queued jobs and is a label in `/metrics`, so do not rename a job. */
   name: string
   /**
    * Does the work. An error is logged once, and the job is retried, unless the error is FailedForGood. The signal is

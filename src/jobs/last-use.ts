@@ -10,7 +10,7 @@ const gatherMilliseconds = 3_000
 export interface UsedToken {
   kind: TokenKind
   tokenId: string
-  /** Null unless it is an access token of an application. */
+  /** Null unless the token is an access token of an application. */
   authorizationId: string | null
 }
 

@@ -27,7 +27,9 @@ export interface TokenActor extends UsedToken {
   accountId: string | null
 }
 
-/** The repository and token of a request as the database has them, and the role of its account or deploy token. */
+/**
+ * The repository and the token of a request in the database, with the role of the request's account or deploy token.
+ */
 export interface Access {
   repositoryId: string | null
   visibility: Visibility

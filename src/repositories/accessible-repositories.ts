@@ -17,14 +17,14 @@ export interface Principal extends Pick<TokenGrant, 'resourceScope' | 'repositor
   deploy: { groupId: string; role: Role } | null
 }
 
-/** Returns the repositories that a signed-in account may use without a token. */
+/** Returns the principal for an account without a token. A null account is a visitor who is not signed in. */
 export function accountPrincipal(accountId: string | null): Principal {
   return { accountId, resourceScope: 'all', repositoryIds: [], deploy: null }
 }
 
 /** A repository and the account's role on it. */
 export interface AccessibleRepository extends Repository {
-  /** Null for a public repository if the account is not a member. */
+  /** Null for a public repository on which the account has no role. */
   role: Role | null
   createdAt: Date
 }
@@ -45,23 +45,27 @@ const principalValues = ({ accountId, resourceScope, repositoryIds, deploy }: Pr
   deploy?.role ?? null,
 ]
 
-/** The role of the account or deploy token on a repository. */
+/** SQL for the role of the account or deploy token on a repository. */
 const roleOn = (id: string, groupId: string) =>
   `coalesce(role_of($1, ${id}), case when ${groupId} = $4::bigint then $5::member_role end)`
 
 /**
- * The ids of the repositories on which the account has a role as a member. Site administrators need `isSiteAdmin` too.
+ * SQL for the ids of the repositories on which the account has a role as a member. Site administrators need
+ * `isSiteAdmin` too.
  */
 const memberIds = `(select repository_id from repository_member where account_id = $1
                      union
                     select r.id from counted_group_member m join repository r on r.group_id = m.group_id
                      where m.account_id = $1)`
-/** The ids of the repositories on which the account or the deploy token has a role. */
+/** SQL for the ids of the repositories on which the account or the deploy token has a role. */
 const idsWithRole = `(select id from repository where group_id = $4::bigint union select * from ${memberIds} as own)`
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
 const isInResourceScope = `($2::resource_scope = 'all' or ($2 = 'public' and r.visibility = 'public')
   or ($2 = 'specified' and r.id = any($3::bigint[])))`
-/** Whether the account or deploy token may access the repository `r`. For lists that do not start from memberships. */
+/**
+ * SQL that tells whether the account or deploy token may access the repository `r`. For lists that do not start from
+ * memberships.
+ */
 const isAccessible = `(${isInResourceScope}
   and ((r.group_id = $4::bigint and $5::member_role is not null)
        or exists (select from repository_member where repository_id = r.id and account_id = $1)

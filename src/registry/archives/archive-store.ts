@@ -68,7 +68,7 @@ export interface ArchiveStore extends ArchiveVolume {
   keep(received: ReceivedArchive): Promise<'new' | 'known' | 'damaged'>
   /** Opens an archive, or its bytes from `start` to `end`, both included. Null when the archive is missing. */
   read(sha256: string, range?: { start: number; end: number }): Promise<OpenArchive | null>
-  /** Opens an archive as a local file. Null when it is missing. The caller closes it. */
+  /** Opens an archive as a local file. Null when the archive is missing. The caller closes the file. */
   openFile(sha256: string): Promise<{ file: FileHandle; size: number } | null>
   /** Returns the size and time of an archive. Null when it is missing. */
   stat(sha256: string): Promise<StoredArchive | null>

@@ -29,8 +29,8 @@ export interface CollectOptions {
 }
 
 /**
- * Files that were touched within this time stay. It is longer than any upload: an upload touches the archive, and its
- * version is stored within minutes.
+ * Files that were touched within this time stay. The time is longer than any upload: an upload touches the archive, and
+ * its version is stored within minutes.
  */
 const untouchedMilliseconds = 24 * 60 * 60 * 1000
 const batchSize = 1000
@@ -43,7 +43,7 @@ const collectSeconds = 24 * 60 * 60
 /** Thrown when a collection would remove more than half of the archives. */
 export class TooMuchGarbage extends Error {}
 
-/** Collects garbage once a day. One server process runs it at a time. */
+/** Collects garbage once a day. Only one server process runs this job at a time. */
 export const collectGarbageJob: Job = {
   name: 'collect-garbage',
   everySeconds: collectSeconds,

@@ -38,7 +38,9 @@ export async function openOwnStore(db: Queryable, settings: StoreSettings): Prom
   return store
 }
 
-/** Throws when the database is empty and the store has the id of another one. Call it before the first migration. */
+/**
+ * Throws when the database is empty and the store has the id of another database. Call it before the first migration.
+ */
 export async function refuseEmptyDatabase(db: pg.Pool, settings: StoreSettings): Promise<void> {
   const store = await openArchiveStore(settings)
   // Keep this order, because another process may migrate the database and write its id to the store at the same time.

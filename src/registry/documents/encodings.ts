@@ -43,7 +43,8 @@ export async function compress(bytes: Buffer, encoding: Encoding): Promise<Buffe
 }
 
 /**
- * Chooses the smallest window that holds the document. It compresses as well as a larger one and costs less to set up.
+ * Chooses the smallest window that holds the document. A larger window would not compress better, and costs more to set
+ * up.
  */
 function brotliOptions(size: number, quality: number): BrotliOptions {
   const window = Math.ceil(Math.log2(size + 16))

@@ -4,8 +4,8 @@ import type { Listing } from '../tables/listings.ts'
 export const quarantineList = 'malware'
 
 /**
- * The maximum number of package names in packages.json. With more packages it lists their vendors instead, because
- * every update fetches it.
+ * The maximum number of package names in packages.json. With more names, packages.json lists their vendors instead,
+ * because every update fetches the file.
  */
 export const maxNamesInRoot = 10_000
 

@@ -3,8 +3,8 @@ import type { QuarantinedVersion } from '../tables/version-states.ts'
 import { quarantineList } from './root.ts'
 
 /**
- * Returns the warnings of a p2 document, as the inside of a JSON object (COMPOSER A8). An empty list of advisories tells
- * Composer that the package has none, so that it asks no other repository.
+ * Returns the warnings of a p2 document, as the inside of a JSON object (COMPOSER A8). An empty list of advisories
+ * tells Composer that the package has none, so that Composer asks no other repository.
  */
 export function warningsOf(
   advisories: readonly Advisory[],

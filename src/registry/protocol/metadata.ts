@@ -80,7 +80,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
       const plain = await findFilterBytes(db, repositoryId)
       return plain && { ...plain, bytes: await compress(plain.bytes, encoding) }
     }
-    // Never send 404. Composer treats it as an error and installs nothing (COMPOSER A8).
+    // Never send 404. Composer treats a 404 as an error and installs nothing (COMPOSER A8).
     return sendDocument(request, reply, found, read, () => emptyFilterText)
   })
 
@@ -98,7 +98,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     return sendDocument(request, reply, found, read)
   })
 
-  /** Finds packages.json. Renders it again first when names were published after it was stored. */
+  /** Finds packages.json. If names were published after it was stored, it is rendered again first. */
   async function findCurrentRoot(
     target: RegistryRequest,
   ): Promise<{ found: FoundRoot; repositoryId: string }> {

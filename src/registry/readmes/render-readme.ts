@@ -159,7 +159,7 @@ export const renderReadmesJob: Job = {
         if (!last) return
         for (const version of versions) {
           signal.throwIfAborted()
-          // If an archive cannot be read, its README stays as it is, and the others are rendered.
+          // If an archive cannot be read, its README stays unchanged, and the others are rendered.
           await loadReadme(sources, version).catch((err: unknown) =>
             log.warn({ err, version: version.id }, 'a README could not be rendered again'),
           )

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../database/database.ts'
 
-/** The severity of an advisory; null when its author gives none. */
+/** The severity of an advisory. Null when its author gives none. */
 export const severities = ['low', 'medium', 'high', 'critical'] as const
 export type Severity = (typeof severities)[number]
 

@@ -171,7 +171,7 @@ export async function listPackageEvents(
   return rows
 }
 
-/** An event of any repository or group, deleted ones included. */
+/** An event of any repository or group, even of a deleted one. */
 export interface SiteEvent extends RegistryEvent {
   /** The path, such as `acme/php`. For a deleted repository it is the last path. Null for an event of a group. */
   repositoryPath: string | null

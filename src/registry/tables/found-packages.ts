@@ -24,7 +24,7 @@ const maxRanked = 1_000
 const maxGrams = 3
 
 const isSiteAdmin = 'coalesce((select is_admin from account where id = $1), false)'
-/** The repositories that the account may see. A site administrator sees all, which this does not contain. */
+/** The public repositories, and those on which the account has a role. Site administrators also see all others. */
 const visibleIds = `(select id from repository where visibility = 'public'
    union select repository_id from repository_member where account_id = $1
    union select r.id from counted_group_member m join repository r on r.group_id = m.group_id where m.account_id = $1)`

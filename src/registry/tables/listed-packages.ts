@@ -3,7 +3,7 @@ import type { ListPart } from '../../repositories/list-part.ts'
 import { asCount } from './downloads.ts'
 import { findRarePackages } from './matching-packages.ts'
 
-/** A package as the API and the pages show it. */
+/** A package, for the API and the pages. */
 export interface ListedPackage {
   id: string
   name: string

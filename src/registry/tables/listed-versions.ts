@@ -4,7 +4,7 @@ import type { JsonObject } from '../manifest/manifest-json.ts'
 import { asCount } from './downloads.ts'
 import { deployTokenName, uploaderName } from './versions.ts'
 
-/** A version as the API and the pages show it. */
+/** A version, for the API and the pages. */
 export interface ListedVersion {
   id: string
   version: string

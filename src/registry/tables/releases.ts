@@ -25,8 +25,8 @@ const maxEvents = 200
  */
 export async function listReleases(db: Queryable, repositoryId: string, limit: number): Promise<Release[]> {
   const { rows } = await db.query<Release>(
-    // Only one index has this order. With another order, the statistics of a site with one large repository could lead
-    // to a slow index.
+    // Only one index has this order. With another order, the statistics of a site with one large repository could make
+    // PostgreSQL choose a slow index.
     `with latest as materialized (
        select repository_id, package, happened_at from registry_event
         where action in ('publish', 'import') and (repository_id, id) <= ($1, 9223372036854775807)

@@ -39,8 +39,8 @@ export interface CheckedDocument {
 
 /**
  * Stores and renders documents in one transaction, so that concurrent checks share its statements and its commit.
- * Returns a value for each document, in their order. It is false when a racing request has bound the name to another
- * upstream.
+ * Returns a value for each document, in their order. The value is false when a racing request has bound the name to
+ * another upstream.
  */
 export async function storeDocuments(
   db: pg.Pool,

@@ -107,8 +107,8 @@ export async function findLockedArchive(
 const turnSeconds = 60
 
 /**
- * Takes the turns to fetch archives. Only one process gets each turn. Returns a value for each id, in their order. It
- * is false for an archive that is stored or is being fetched.
+ * Takes the turns to fetch archives. Only one process gets each turn. Returns a value for each id, in their order. The
+ * value is false for an archive that is stored or is being fetched.
  */
 export async function takeFetchTurns(db: Queryable, ids: readonly string[]): Promise<boolean[]> {
   const { rows } = await db.query<{ id: string }>({
@@ -162,7 +162,7 @@ export interface FetchedArchive extends ArchiveDigest {
 
 /**
  * Stores that archives are in the store. The first fetch of an archive sets its hash. Returns a value for each archive,
- * in their order. It is false when the bytes differ from the first fetch. `insertArchive` describes the lock.
+ * in their order. The value is false when the bytes differ from the first fetch. `insertArchive` describes the lock.
  */
 export async function saveFetchedArchives(
   db: Queryable,

@@ -83,7 +83,7 @@ export interface Binding {
 
 /**
  * Binds names to the upstreams that served them, and locks their rows. Returns for each name the package and its
- * upstream. It is another upstream when a racing request was first.
+ * upstream. When a racing request was first, this is the upstream of that request.
  */
 export async function bindPackages(
   tx: pg.PoolClient,
@@ -174,7 +174,7 @@ export async function requestName(
 /** A mirrored package in a list. */
 export interface ListedMirror {
   name: string
-  /** Null when no upstream has served it yet. */
+  /** Null when no upstream has served the package yet. */
   upstream: string | null
   /** The mode of that upstream. */
   mode: UpstreamMode | null
@@ -193,8 +193,8 @@ export interface ListedMirror {
 }
 
 /**
- * Lists the mirrored packages of a repository, and the names that wait for approval, by name. When `isWaiting` is true,
- * it lists only the names that wait. When it is false, it leaves out names that only wait for approval.
+ * Lists the mirrored packages of a repository, and the names that wait for approval, by name. `isWaiting: true` lists
+ * only the names that wait. `isWaiting: false` leaves out names that only wait for approval.
  */
 export async function listMirrors(
   db: Queryable,

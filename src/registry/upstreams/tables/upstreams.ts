@@ -166,8 +166,8 @@ export async function changeUpstream(
 }
 
 /**
- * Removes an upstream. Its names stay bound to it, so that no other upstream can take them over, unless `releasesNames`
- * is set. False when there is no such upstream.
+ * Removes an upstream. Unless `releasesNames` is set, its names stay bound to it, so that no other upstream can take
+ * them over. False when there is no such upstream.
  */
 export async function markUpstreamRemoved(
   db: Queryable,
