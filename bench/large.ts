@@ -149,7 +149,7 @@ async function seeingRequests(
   ])
 }
 
-/** The pages of a package. Some are in the middle of a list. */
+/** The pages of a package. Some URLs lead to the middle of a long list. */
 const packageTabs = [
   'versions',
   'dependencies',

@@ -76,8 +76,8 @@ const repositoryColumns =
 
 /**
  * Lists the repositories on which the account has a role and that the token may access, by group and name. `search` is
- * a text in the path or description. A site administrator's list is read in its order, and a member's list through the
- * memberships. So neither statement reads all repositories.
+ * a text in the path or description. For a site administrator, it reads repositories in the order of the list. For a
+ * member, it reads them through the memberships. So it never reads all repositories.
  */
 export async function listAccessibleRepositories(
   db: Queryable,

@@ -142,9 +142,8 @@ export async function refreshRoot(db: Queryable, repositoryId: string, baseUrl: 
 }
 
 /**
- * Returns [id, JSON text] for each version, where the text is the minified entry, from the newest version to the
- * oldest. `newer` is the version just before them in the document. Pauses for other requests, because entries can be
- * large.
+ * Returns [id, JSON text] for each version, the newest first. The text is the minified entry. `newer` is the version
+ * just before them in the document. Pauses for other requests, because entries can be large.
  */
 async function minify(
   sources: readonly (EntrySource & { id: string })[],

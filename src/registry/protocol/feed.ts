@@ -57,7 +57,7 @@ export async function feedRoutes(
       .split(',')
       .map((tag) => tag.trim().replace(/^W\//, ''))
     if (known.includes(etag)) return reply.code(304).send()
-    // A Buffer: for strings Fastify appends a charset to the content type.
+    // Send a Buffer, because Fastify appends a charset to the content type of a string.
     return reply.type('application/atom+xml').send(Buffer.from(xml))
   }
 }

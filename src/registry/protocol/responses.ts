@@ -12,7 +12,7 @@ export function sendRegistryJson(reply: FastifyReply, status: number, body: obje
   return reply.code(status).header('content-type', jsonType).send(encodeJson(body))
 }
 
-/** Returns a Buffer: for strings Fastify appends a charset to the content type. */
+/** Returns a Buffer, because Fastify appends a charset to the content type of a string. */
 function encodeJson(body: object): Buffer {
   return Buffer.from(JSON.stringify(body))
 }
