@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { transaction } from '../src/database/database.ts'
 import { relinkDocument, renderDocument } from '../src/registry/documents/render.ts'
-import { readVersion } from '../src/registry/manifest/version-name.ts'
+import { readVersion } from '../src/registry/manifest/composer-version.ts'
 import { noteListingChange } from '../src/registry/tables/listings.ts'
 import { claimPackage, copyDescription } from '../src/registry/tables/packages.ts'
 import { insertArchive, insertVersion } from '../src/registry/tables/versions.ts'

@@ -8,12 +8,18 @@ import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveSignedOutNotice } from '../http/notice.ts'
 import { page } from '../http/pages.ts'
 import { isAdministrator } from './accounts.ts'
-import { completeSignIn, endSession, redirectBack } from './complete-sign-in.ts'
 import { mayUsePassword, noPasswordHere } from './password-sign-in.ts'
 import { findFactors, hasFactor } from './second-factor/factors.ts'
 import { allowsPasskeys } from './second-factor/passkey-ceremony.ts'
 import { redirectToSecondStep } from './second-factor/second-step.ts'
-import { checkSignIn, noteRefusedSignIn, renewPasswordHash } from './sign-in.ts'
+import {
+  checkSignIn,
+  completeSignIn,
+  endSession,
+  noteRefusedSignIn,
+  redirectBack,
+  renewPasswordHash,
+} from './sign-in.ts'
 import { signInOriginOf } from './sign-in-origins.ts'
 import { readSession, redirectToSignIn, withReturn } from './visitor.ts'
 

@@ -1,14 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Actor, type Queryable, type SignInProof, transaction } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { actorOf, userAgentOf } from '../http/actor.ts'
-import { readCookie, setCookie } from '../http/cookies.ts'
+import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
 import { type AttemptLimit, countAttempt, networkOf, takeBackAttempt } from '../http/failure-limit.ts'
 import { type Credentials, findCredentials, findCredentialsById, renewHash } from './accounts.ts'
 import { insertSignInFailure, insertSignInLock } from './identity-events.ts'
 import { HashQueueFullError, hashPassword, isPassword, needsRehash, nobodysHash } from './passwords.ts'
-import { insertSession } from './sessions.ts'
+import { deleteSession, findSession, insertSession } from './sessions.ts'
 import {
   findKnownOrigin,
   originLifetimeSeconds,
@@ -16,6 +16,7 @@ import {
   type SignInOrigin,
   signInOriginOf,
 } from './sign-in-origins.ts'
+import { findReturn } from './sign-in-returns.ts'
 
 /** The problem with a sign-in, for the page and its status. */
 export interface SignInRefusal {
@@ -184,4 +185,39 @@ function tooManyAttempts(seconds: number): SignInRefusal {
   const minutes = Math.ceil(seconds / 60)
   const problem = `Too many wrong passwords. Try again in ${minutes === 1 ? 'a minute' : `${minutes} minutes`}.`
   return { status: 429, headers: { 'retry-after': `${seconds}` }, problem, isLocked: true }
+}
+
+/**
+ * Starts the session after all steps of a sign-in, and ends the earlier session of the browser. Returns false, without
+ * a session, when the password was changed in the meantime. Call `redirectBack` next.
+ */
+export async function completeSignIn(
+  context: AppContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  credentials: Credentials,
+  proof: SignInProof,
+): Promise<boolean> {
+  if (!(await startSession(context, request, reply, credentials, { proof }))) return false
+  await endSession(context, request)
+  clearCookie(reply, context.config, 'visit')
+  return true
+}
+
+/** Ends the session that the request's browser has. */
+export async function endSession({ config, db }: AppContext, request: FastifyRequest): Promise<void> {
+  const id = readCookie(request, config, 'session')
+  const session = id === null ? null : await findSession(db, id)
+  if (!session) return
+  const actor = actorOf(request, session.account.id, 'sign-out')
+  await transaction(db, (tx) => deleteSession(tx, session.idHash), actor)
+}
+
+/** Redirects to the page that required the sign-in, or to the home page. */
+export async function redirectBack(
+  { db }: AppContext,
+  reply: FastifyReply,
+  returnId: string,
+): Promise<FastifyReply> {
+  return reply.redirect((await findReturn(db, returnId)) ?? '/', 303)
 }

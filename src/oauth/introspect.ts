@@ -2,9 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { hashSecret } from '../domain/secrets.ts'
-import { readClient, refuseClient } from './client-auth.ts'
+import { formOf, readClient, readRequired, refuseClient } from './client-request.ts'
 import { sendJson } from './errors.ts'
-import { formOf, readRequired } from './form.ts'
 import { introspectTokens, type SeenToken } from './token-pairs.ts'
 
 /**

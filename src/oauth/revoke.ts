@@ -3,9 +3,8 @@ import type { AppContext } from '../context.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { hashSecret } from '../domain/secrets.ts'
 import { applicationActor } from '../http/actor.ts'
-import { readClient, refuseClient } from './client-auth.ts'
+import { formOf, readClient, readRequired, refuseClient } from './client-request.ts'
 import { sendJson } from './errors.ts'
-import { formOf, readRequired } from './form.ts'
 import { revokeTokens } from './token-pairs.ts'
 
 /** Revocation endpoint: SPEC 4.3, RFC 7009. It ignores `token_type_hint`: both columns are searched for the token's hash. */

@@ -5,9 +5,16 @@ import { shareStatements } from '../database/shared-statements.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { applicationActor } from '../http/actor.ts'
 import type { LastUse } from '../jobs/last-use.ts'
-import { type PresentedClient, readClient, refuseClient } from './client-auth.ts'
+import {
+  type Form,
+  formOf,
+  type PresentedClient,
+  readClient,
+  readOptional,
+  readRequired,
+  refuseClient,
+} from './client-request.ts'
 import { OAuthError, sendJson } from './errors.ts'
-import { type Form, formOf, readOptional, readRequired } from './form.ts'
 import { noteCodeReplay, noteTokenReuse } from './replays.ts'
 import { openSeal, sealPair, type TokenPair } from './seal.ts'
 import { type CodeExchange, exchangeCodes, type PairRefresh, refreshPairs } from './token-pairs.ts'

@@ -15,7 +15,6 @@ import {
   receiveArchive,
 } from '../registry/archives/archive-store.ts'
 import { type JudgedArchive, judgeArchive } from '../registry/archives/judge-archive.ts'
-import { limitConcurrency } from '../registry/archives/time-slices.ts'
 import { RegistryError } from '../registry/errors.ts'
 import { publishArchive } from '../registry/publish-archive.ts'
 import {
@@ -29,6 +28,7 @@ import {
   lockUploads,
   maxUploads,
 } from '../registry/tables/browser-uploads.ts'
+import { limitConcurrency } from '../registry/time-slices.ts'
 import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import { type ManifestSummary, readManifest } from './manifest.ts'

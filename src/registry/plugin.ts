@@ -11,11 +11,15 @@ import { auditRoute } from './protocol/audit.ts'
 import { changesRoute } from './protocol/change-feed.ts'
 import { distRoute } from './protocol/dist.ts'
 import { feedRoutes } from './protocol/feed.ts'
+import {
+  methodNotAllowed,
+  param,
+  type RegistryContext,
+  registryNotFound,
+  sendRegistryError,
+} from './protocol/http.ts'
 import { metadataRoutes } from './protocol/metadata.ts'
 import { notifyRoutes } from './protocol/notify.ts'
-import type { RegistryContext } from './protocol/registry-request.ts'
-import { param } from './protocol/registry-request.ts'
-import { methodNotAllowed, registryNotFound, sendRegistryError } from './protocol/responses.ts'
 import { searchRoutes } from './protocol/search.ts'
 import { uploadRoutes } from './protocol/upload.ts'
 import { type ArchiveMirrorContext, openArchiveMirror } from './upstreams/archive-mirror.ts'

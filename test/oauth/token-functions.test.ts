@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Actor } from '../../src/database/database.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
-import type { PresentedClient } from '../../src/oauth/client-auth.ts'
+import type { PresentedClient } from '../../src/oauth/client-request.ts'
 import { exchangeCodes, refreshPairs, revokeTokens } from '../../src/oauth/token-pairs.ts'
 import { useApp } from '../support/app.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'

@@ -2,11 +2,10 @@ import { promisify } from 'node:util'
 import { crc32, inflateRaw } from 'node:zlib'
 import { LRUCache } from 'lru-cache'
 import { fromRandomAccessReaderPromise } from 'yauzl'
-import { type ArchiveEntry, readArchiveEntry } from './archive-entry.ts'
-import { parsing } from './archive-refusal.ts'
+import { limitConcurrency, makePause } from '../time-slices.ts'
+import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import { findPackageRoot, sortTree } from './archive-tree.ts'
-import { limitConcurrency, makePause } from './time-slices.ts'
 import { type ReadBytes, ZipReader } from './zip-directory.ts'
 
 const inflate = promisify(inflateRaw)

@@ -1,18 +1,27 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { fromRandomAccessReaderPromise, type ZipFile } from 'yauzl'
-import { type ArchiveEntry, readArchiveEntry, refuseEscape, refuseLongLink } from './archive-entry.ts'
-import { archiveRefusal, oversizeRefusal, parsing, quoted } from './archive-refusal.ts'
+import { makePause } from '../time-slices.ts'
+import {
+  type ArchiveEntry,
+  archiveRefusal,
+  oversizeRefusal,
+  parsing,
+  quoted,
+  readArchiveEntry,
+  refuseEscape,
+  refuseLongLink,
+} from './archive-entry.ts'
 import {
   findManifest,
   findPackageRoot,
+  listWarnings,
   type PackageTree,
   refuseClashes,
+  refuseCredentials,
   sortTree,
   treeOf,
 } from './archive-tree.ts'
-import { listWarnings, refuseCredentials } from './archive-warnings.ts'
 import { findReadme, maxReadmeBytes, type Readme, toReadme } from './readme-entry.ts'
-import { makePause } from './time-slices.ts'
 import { type Directory, findDirectory, ZipReader } from './zip-directory.ts'
 import { compareLocalHeader, inflateEntry, refuseUnreadable } from './zip-entry.ts'
 

@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { RandomAccessReader } from 'yauzl'
-import { archiveRefusal } from './archive-refusal.ts'
+import { archiveRefusal } from './archive-entry.ts'
 
 const CENTRAL_HEADER = Buffer.from('PK\x01\x02', 'latin1')
 const LOCAL_HEADER = Buffer.from('PK\x03\x04', 'latin1')

@@ -2,7 +2,7 @@ import { pipeline } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import { crc32, createInflateRaw, type InflateRaw, inflateRawSync } from 'node:zlib'
 import { type Entry, type LocalFileHeader, parseExtraFields, type ZipFile } from 'yauzl'
-import { entryRefusal, parsing, quoted } from './archive-refusal.ts'
+import { entryRefusal, parsing, quoted } from './archive-entry.ts'
 import { readUInt64, type ZipReader } from './zip-directory.ts'
 
 const LOCAL_HEADER_BYTES = 30

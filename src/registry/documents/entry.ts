@@ -1,5 +1,5 @@
+import { repairMetadata } from '../manifest/manifest-fields.ts'
 import type { Json, JsonObject } from '../manifest/manifest-json.ts'
-import { repairMetadata } from '../manifest/stored-metadata.ts'
 
 /** The source of the p2 entry of a version. */
 export interface EntrySource {

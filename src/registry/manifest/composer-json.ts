@@ -1,3 +1,5 @@
+import type { PackageTree } from '../archives/archive-tree.ts'
+import { isSameVersion, type PublishedVersion } from './composer-version.ts'
 import { losesCharacters, saysSomething, withoutEmpty } from './manifest-fields.ts'
 import {
   isJsonObject,
@@ -10,7 +12,6 @@ import {
 } from './manifest-json.ts'
 import { toLowerAscii } from './package-name.ts'
 import { descriptionKeys, linkTypes, PublishedFields, publishedKeys } from './published-fields.ts'
-import { isSameVersion, type PublishedVersion } from './version-name.ts'
 
 /** The maximum size of the metadata in bytes. It is part of a document that every user of the package fetches. */
 export const maxMetadataBytes = 64 * 1024
@@ -164,4 +165,45 @@ function listLinkWarnings(manifest: JsonObject, { conflict, replace }: JsonObjec
       .slice(0, 10)
       .map((target) => `conflict.${target} is not needed, because replace already excludes it`),
   ]
+}
+
+/**
+ * Refuses a package whose `autoload` names a missing file, or a missing classmap path. Such a package breaks every
+ * update that chooses it, or fails as soon as the project loads it. Paths in psr-4 and psr-0 may be missing. `metadata`
+ * comes from `readComposerJson`.
+ */
+export function refuseMissingAutoload(metadata: JsonObject, tree: PackageTree): void {
+  const { autoload, 'target-dir': targetDir } = metadata
+  const isMetapackage = metadata['type'] === 'metapackage'
+  // A metapackage is not unpacked. With target-dir, Composer tries a path in two places.
+  if (!isJsonObject(autoload) || targetDir !== undefined || isMetapackage) return
+  for (const path of textsOf(autoload, 'files')) {
+    const kind = kindAt(tree, path)
+    if (kind === null || kind === 'directory') refuseMissing('files', path)
+  }
+  for (const path of textsOf(autoload, 'classmap')) {
+    // Do not check patterns. Composer expands them.
+    if (!path.includes('*') && kindAt(tree, path) === null) refuseMissing('classmap', path)
+  }
+}
+
+/** Returns a list of strings in checked metadata. */
+function textsOf(autoload: JsonObject, key: string): string[] {
+  return (autoload[key] ?? []) as string[]
+}
+
+/** Returns the kind of entry at a path, or null if it is missing or outside the package. Links are not followed. */
+function kindAt(tree: PackageTree, path: string) {
+  const segments: string[] = []
+  for (const segment of path.split('/')) {
+    if (segment === '..' && segments.pop() === undefined) return null
+    if (!['', '.', '..'].includes(segment)) segments.push(segment)
+    const kind = tree(segments.join('/'))
+    if (kind === null || kind === 'link') return kind
+  }
+  return tree(segments.join('/'))
+}
+
+function refuseMissing(key: string, path: string): never {
+  refuseManifest(`autoload.${key}`, `names "${shown(path)}", which the archive does not contain`)
 }

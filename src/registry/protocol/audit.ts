@@ -4,9 +4,7 @@ import { composerAdvisory } from '../documents/warnings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
 import { listAdvisoriesOf } from '../tables/advisories.ts'
-import type { RegistryContext } from './registry-request.ts'
-import { readRegistryRequest } from './registry-request.ts'
-import { sendRegistryJson } from './responses.ts'
+import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 /** The maximum number of names in one request. Packagist has the same limit. */
 const maxNames = 1000

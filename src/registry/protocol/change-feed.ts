@@ -2,9 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findAccess } from '../access.ts'
 import { findChangesTimestamp, listChanges } from '../documents/document-changes.ts'
 import { errcode } from '../errors.ts'
-import type { RegistryContext } from './registry-request.ts'
-import { readRegistryRequest } from './registry-request.ts'
-import { sendRegistryJson } from './responses.ts'
+import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 /** A timestamp in ten-thousandths of a second since 1970. Mirrors of Packagist send this format. */
 const moment = /^\d{1,15}$/

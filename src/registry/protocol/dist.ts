@@ -6,9 +6,15 @@ import type { OpenArchive } from '../archives/archive-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads } from '../tables/versions.ts'
 import type { WantedArchive } from '../upstreams/tables/mirrored-archives.ts'
-import type { RegistryContext } from './registry-request.ts'
-import { param, readRegistryRequest } from './registry-request.ts'
-import { hasTag, readRange, registryNotFound, setArchiveCaching } from './responses.ts'
+import {
+  hasTag,
+  param,
+  type RegistryContext,
+  readRange,
+  readRegistryRequest,
+  registryNotFound,
+  setArchiveCaching,
+} from './http.ts'
 
 /**
  * How many bytes of archives a process keeps in memory. It also reads at most this many bytes into memory at the same

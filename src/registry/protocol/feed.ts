@@ -4,9 +4,7 @@ import { cleanLine } from '../../domain/plain-text.ts'
 import { findRepository } from '../../repositories/repositories.ts'
 import { findAccess } from '../access.ts'
 import { listReleases, listReleasesOf, type Release } from '../tables/releases.ts'
-import type { RegistryContext } from './registry-request.ts'
-import { param, readRegistryRequest } from './registry-request.ts'
-import { registryNotFound } from './responses.ts'
+import { param, type RegistryContext, readRegistryRequest, registryNotFound } from './http.ts'
 
 /** The maximum number of releases in a feed. Feed readers request a feed often, so it has only the latest releases. */
 const maxReleases = 50

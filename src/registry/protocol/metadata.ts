@@ -26,9 +26,15 @@ import {
   type WantedBytes,
   type WantedMirror,
 } from '../upstreams/tables/mirrored-documents.ts'
-import type { RegistryContext } from './registry-request.ts'
-import { param, readRegistryRequest } from './registry-request.ts'
-import { hasTag, jsonType, sendRegistryJson, setDocumentCaching } from './responses.ts'
+import {
+  hasTag,
+  jsonType,
+  param,
+  type RegistryContext,
+  readRegistryRequest,
+  sendRegistryJson,
+  setDocumentCaching,
+} from './http.ts'
 
 /** How many bytes of documents a process keeps in memory. */
 const maxCachedBytes = 64 * 1024 * 1024

@@ -3,9 +3,7 @@ import { findAccess } from '../access.ts'
 import type { ReportedDownload } from '../download-counter.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
-import type { RegistryContext } from './registry-request.ts'
-import { readRegistryRequest } from './registry-request.ts'
-import { sendRegistryJson } from './responses.ts'
+import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 const maxInstallations = 1000
 

@@ -6,9 +6,7 @@ import {
   maxListedNames,
   searchPackages,
 } from '../tables/matching-packages.ts'
-import type { RegistryContext } from './registry-request.ts'
-import { param, readRegistryRequest } from './registry-request.ts'
-import { sendRegistryJson } from './responses.ts'
+import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 const maxQueryLength = 200
 

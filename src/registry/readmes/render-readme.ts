@@ -6,8 +6,8 @@ import type { Job } from '../../jobs/job.ts'
 import type { ArchiveStore } from '../archives/archive-store.ts'
 import { type Readme, readReadme } from '../archives/readme-entry.ts'
 import { openArchiveStore } from '../archives/store-owner.ts'
-import { limitConcurrency } from '../archives/time-slices.ts'
 import { findReadmeOf, listOldReadmes, type RenderedReadme, saveReadme } from '../tables/readmes.ts'
+import { limitConcurrency } from '../time-slices.ts'
 import type { RenderTask } from './readme-worker.ts'
 
 /** Renders READMEs, and files of archives. */

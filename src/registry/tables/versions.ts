@@ -10,9 +10,8 @@ import {
   type RegistryRequest,
 } from '../access.ts'
 import type { EntrySource } from '../documents/entry.ts'
-import { versionSortKey } from '../manifest/composer-version.ts'
+import { type PublishedVersion, versionSortKey } from '../manifest/composer-version.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
-import type { PublishedVersion } from '../manifest/version-name.ts'
 import { collectionLock } from './archives.ts'
 
 /** The hashes of an archive, in lower-case hex, and its size in bytes. */

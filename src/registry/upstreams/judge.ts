@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto'
 import { isPlainText } from '../../domain/plain-text.ts'
-import { normalizeVersion, stabilityOf } from '../manifest/composer-version.ts'
+import { maxVersionLength, normalizeVersion, stabilityOf } from '../manifest/composer-version.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
-import { maxVersionLength } from '../manifest/version-name.ts'
 import { versionList } from './root.ts'
 
 /** A valid version of an upstream. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { refuseMissingAutoload } from '../../../src/registry/manifest/autoload-paths.ts'
+import { refuseMissingAutoload } from '../../../src/registry/manifest/composer-json.ts'
 import type { JsonObject } from '../../../src/registry/manifest/manifest-json.ts'
 import { useApp } from '../../support/app.ts'
 import { judgeZip } from '../../support/judge-zip.ts'

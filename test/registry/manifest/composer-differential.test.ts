@@ -4,11 +4,11 @@ import { isPlainText } from '../../../src/domain/plain-text.ts'
 import {
   compareNormalized,
   normalizeVersion,
+  readVersion,
   stabilityOf,
 } from '../../../src/registry/manifest/composer-version.ts'
 import { isConstraint } from '../../../src/registry/manifest/constraint.ts'
 import { isPackageName, isPlatformName } from '../../../src/registry/manifest/package-name.ts'
-import { readVersion } from '../../../src/registry/manifest/version-name.ts'
 import { askComposer, hasComposer } from '../../support/composer-oracle.ts'
 import { constraintLike, semvers, versionLike } from './composer-strings.ts'
 

@@ -3,12 +3,12 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { RegistryError } from '../../../src/registry/errors.ts'
 import { maxMetadataBytes, readComposerJson } from '../../../src/registry/manifest/composer-json.ts'
+import { readVersion } from '../../../src/registry/manifest/composer-version.ts'
 import {
   type JsonObject,
   maxManifestBytes,
   maxManifestDepth,
 } from '../../../src/registry/manifest/manifest-json.ts'
-import { readVersion } from '../../../src/registry/manifest/version-name.ts'
 import { askComposer, hasComposer } from '../../support/composer-oracle.ts'
 import { manifests } from './manifests.ts'
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { readVersion } from '../../../src/registry/manifest/composer-version.ts'
 import { isConstraint, maxConstraintLength } from '../../../src/registry/manifest/constraint.ts'
-import { readVersion } from '../../../src/registry/manifest/version-name.ts'
 import { semvers } from './composer-strings.ts'
 
 describe('isConstraint', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isReadableJson, repairMetadata } from '../../../src/registry/manifest/stored-metadata.ts'
+import { isReadableJson, repairMetadata } from '../../../src/registry/manifest/manifest-fields.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'

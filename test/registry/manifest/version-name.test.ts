@@ -3,18 +3,16 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { RegistryError } from '../../../src/registry/errors.ts'
 import {
+  compareNewestFirst,
   compareNormalized,
   isReadAlike,
-  normalizeVersion,
-  stabilityOf,
-} from '../../../src/registry/manifest/composer-version.ts'
-import {
-  compareNewestFirst,
   isSameVersion,
   isSemver,
   maxVersionLength,
+  normalizeVersion,
   readVersion,
-} from '../../../src/registry/manifest/version-name.ts'
+  stabilityOf,
+} from '../../../src/registry/manifest/composer-version.ts'
 import { semvers } from './composer-strings.ts'
 
 interface Sample {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { readRange } from '../../../src/registry/protocol/responses.ts'
+import { readRange } from '../../../src/registry/protocol/http.ts'
 
 it.each([
   [undefined, null],

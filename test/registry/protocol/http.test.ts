@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import Fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
-import { sendRegistryError } from '../../../src/registry/protocol/responses.ts'
+import { sendRegistryError } from '../../../src/registry/protocol/http.ts'
 
 describe('an upload that meets a full volume', () => {
   it('gets errcode 8 and 507 (COMPOSER D)', async () => {

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { limitConcurrency } from '../../../src/registry/archives/time-slices.ts'
+import { limitConcurrency } from '../../src/registry/time-slices.ts'
 
 describe('limitConcurrency', () => {
   it('runs so many tasks at once, the others in the order of their calls, after failures too', async () => {
