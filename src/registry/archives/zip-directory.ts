@@ -101,7 +101,10 @@ async function readEnd64(file: FileHandle, tail: Buffer, locatorAt: number, tail
   return { at, fields }
 }
 
-/** yauzl and libzip use any zip64 record that exists. unzip uses it only for fields whose bits are all set. */
+/**
+ * Refuses a zip64 record that contradicts the classic one, because parsers use them differently. yauzl and libzip use
+ * any zip64 record that exists. unzip uses it only for fields whose bits are all set.
+ */
 function refuseContradiction(classic: EndFields, wide: EndFields): void {
   const full = [0xffff, 0xffff, 0xffff, 0xffff, 0xffffffff, 0xffffffff]
   if (!classic.every((value, i) => value === full[i] || value === wide[i])) {
