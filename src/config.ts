@@ -218,7 +218,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const env = read.data
   const baseUrl = env.BASE_URL ?? `http://${urlHost(env.HOST)}:${env.PORT}`
   const archiveStore = readArchiveStore(env, [baseUrl, env.AUTH_URL ?? baseUrl])
-  if (env.PASSWORD_SIGN_IN === 'off' && providers.length === 0) {
+  if (env.PASSWORD_SIGN_IN === 'off' && providers.length === 0 && providerMistakes.length === 0) {
     mistakes.push('PASSWORD_SIGN_IN can be off only with a provider: set OIDC_<NAME>_ISSUER')
   }
   if (typeof archiveStore === 'string') mistakes.push(`ARCHIVE_STORE ${archiveStore}`)

@@ -1,3 +1,4 @@
+import { z } from 'zod'
 import { isPlainText } from './plain-text.ts'
 
 /** Gives the members of a group at the provider a role on one of our groups. */
@@ -29,19 +30,6 @@ export interface ProviderSettings {
   groupMap: GroupMapping[]
 }
 
-const parts = [
-  'ISSUER',
-  'CLIENT_ID',
-  'CLIENT_SECRET',
-  'SCOPES',
-  'ALLOWED_DOMAINS',
-  'GROUPS_CLAIM',
-  'GROUP_MAP',
-  'LABEL',
-] as const
-type Part = (typeof parts)[number]
-
-const variable = new RegExp(`^OIDC_([A-Z][A-Z0-9_]*?)_(${parts.join('|')})$`)
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
 const domain = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+$/
 const groupName = /^(?=.{1,64}$)[a-z0-9](?:[._-]?[a-z0-9])*$/
@@ -53,9 +41,62 @@ const roles: Record<string, GroupMapping['role']> = {
   admin: 'admin',
 }
 
+/** Returns a schema for one line of text. */
+const lineSetting = (most: number) => {
+  const isLine = (text: string) => text.length <= most && isPlainText(text)
+  const error = `must be one line of at most ${most} characters`
+  return z.string({ error: 'is missing' }).refine(isLine, { error, abort: true })
+}
+
+const issuerSetting = lineSetting(1000)
+  .refine((issuer) => URL.canParse(issuer) && /^https?:\/\//.test(issuer), {
+    error: 'must be a URL such as https://id.example.com',
+    abort: true,
+  })
+  .refine(isSecureUrl, {
+    error: 'must use https; http is for localhost, 127.0.0.1 and [::1] only',
+    abort: true,
+  })
+  .refine((issuer) => !/[?#]|\/\/[^/]*@/.test(issuer), {
+    error: 'must have no credentials, query or fragment',
+    abort: true,
+  })
+  .refine((issuer) => !issuer.includes('/.well-known/'), 'must be the issuer itself, without /.well-known/…')
+
+/** The variables of a provider, each after `OIDC_<NAME>_`. */
+const Settings = z.object({
+  ISSUER: issuerSetting,
+  CLIENT_ID: lineSetting(1000),
+  CLIENT_SECRET: lineSetting(1000),
+  SCOPES: z
+    .string()
+    .default('openid profile email')
+    .transform((text) => listed(text, /[\s,]+/))
+    .refine((scopes) => scopes.includes('openid'), 'must contain openid')
+    .refine(
+      (scopes) => scopes.every((scope) => /^[!#-[\]-~]{1,200}$/.test(scope)),
+      'must be scopes separated by spaces',
+    ),
+  ALLOWED_DOMAINS: z
+    .string()
+    .transform((text) => listed(text.toLowerCase(), /[\s,]+/))
+    .refine(
+      (domains) => domains.length > 0 && domains.every((one) => domain.test(one)),
+      'must be domains such as example.com, separated by commas',
+    )
+    .default([]),
+  GROUPS_CLAIM: lineSetting(1000).default('groups'),
+  GROUP_MAP: z.string().default('').transform(readGroupMap),
+  LABEL: lineSetting(60).optional(),
+})
+type Part = keyof typeof Settings.shape
+
+const parts = Object.keys(Settings.shape)
+const variable = new RegExp(`^OIDC_([A-Z][A-Z0-9_]*?)_(${parts.join('|')})$`)
+
 /**
  * Reads the providers from the variables `OIDC_<NAME>_…`, ordered by name. `mistakes` has one line for each mistake.
- * Each line begins with the name of the variable.
+ * Each line begins with the name of the variable. A provider with a mistake is left out.
  */
 export function readProviders(environment: Readonly<Record<string, string | undefined>>): {
   providers: ProviderSettings[]
@@ -63,25 +104,22 @@ export function readProviders(environment: Readonly<Record<string, string | unde
 } {
   const found = new Map<string, Partial<Record<Part, string>>>()
   for (const [key, value] of Object.entries(environment)) {
-    const [, name, part] = variable.exec(key) ?? []
-    if (name === undefined || value === undefined || value === '') continue
-    found.set(name, { ...found.get(name), [part as Part]: value })
+    const [, prefix, part] = variable.exec(key) ?? []
+    if (prefix === undefined || value === undefined || value === '') continue
+    found.set(prefix, { ...found.get(prefix), [part as Part]: value })
   }
-  const mistakes = misspelledIn(environment, [...found.keys()])
-  const providers = [...found]
-    .map(([name, given]) => readProvider(name, given, mistakes))
-    .sort((one, other) => (one.name < other.name ? -1 : 1))
-  const issuers = new Map<string, string>()
-  for (const { name, issuer } of providers) {
-    const other = issuers.get(issuer)
-    if (other !== undefined && issuer !== '') {
-      mistakes.push(
-        `OIDC_${variableName(name)}_ISSUER is also the issuer of the provider ${other}: each provider needs its own`,
-      )
-    }
-    issuers.set(issuer, name)
+  const given = [...found].toSorted(([one], [other]) => (nameOf(one) < nameOf(other) ? -1 : 1))
+  const read = [...found].map(([prefix, settings]) => readProvider(prefix, settings))
+  return {
+    providers: read
+      .flatMap(({ provider }) => provider ?? [])
+      .toSorted((one, other) => (one.name < other.name ? -1 : 1)),
+    mistakes: [
+      ...misspelledIn(environment, [...found.keys()]),
+      ...read.flatMap(({ mistakes }) => mistakes),
+      ...sharedIssuersOf(given),
+    ],
   }
-  return { providers, mistakes }
 }
 
 /** Returns whether a URL uses https, or http on localhost. */
@@ -92,79 +130,69 @@ export function isSecureUrl(url: string): boolean {
 }
 
 /** Returns a mistake for each unknown variable with the prefix of a configured provider. */
-function misspelledIn(environment: Readonly<Record<string, string | undefined>>, names: string[]): string[] {
+function misspelledIn(
+  environment: Readonly<Record<string, string | undefined>>,
+  prefixes: string[],
+): string[] {
   return Object.keys(environment)
-    .filter((key) => !variable.test(key) && names.some((name) => key.startsWith(`OIDC_${name}_`)))
+    .filter((key) => !variable.test(key) && prefixes.some((prefix) => key.startsWith(`OIDC_${prefix}_`)))
     .map((key) => `${key} is not a provider setting: use one of ${parts.join(', ')}`)
 }
 
+/** Returns a mistake for each provider whose issuer an earlier one has. */
+function sharedIssuersOf(given: readonly [prefix: string, settings: { ISSUER?: string }][]): string[] {
+  return given.flatMap(([prefix, { ISSUER: issuer }], at) => {
+    const other = given
+      .slice(0, at)
+      .findLast(([, earlier]) => issuer !== undefined && earlier.ISSUER === issuer)
+    if (!other) return []
+    return `OIDC_${prefix}_ISSUER is also the issuer of the provider ${nameOf(other[0])}: each provider needs its own`
+  })
+}
+
 function readProvider(
-  variableOf: string,
+  prefix: string,
   given: Partial<Record<Part, string>>,
-  mistakes: string[],
-): ProviderSettings {
-  const tell = (part: Part, mistake: string) => mistakes.push(`OIDC_${variableOf}_${part} ${mistake}`)
-  const name = variableOf.toLowerCase().replaceAll('_', '-')
+): { provider: ProviderSettings | null; mistakes: string[] } {
+  const name = nameOf(prefix)
+  const read = Settings.safeParse(given)
+  const mistakes = read.error?.issues.map(({ path, message }) => `${path.join('.')} ${message}`) ?? []
   if (!/^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/.test(name) || name.length > 30) {
-    tell('ISSUER', 'has an invalid <NAME>: use at most 30 letters and digits, with single _ between them')
+    mistakes.unshift(
+      'ISSUER has an invalid <NAME>: use at most 30 letters and digits, with single _ between them',
+    )
   }
-  for (const part of ['ISSUER', 'CLIENT_ID', 'CLIENT_SECRET'] as const) {
-    if (given[part] === undefined) tell(part, 'is missing')
-    else if (given[part].length > 1000 || !isPlainText(given[part])) {
-      tell(part, 'must be one line of at most 1000 characters')
-    }
+  if (!read.success || mistakes.length > 0) {
+    return { provider: null, mistakes: mistakes.map((mistake) => `OIDC_${prefix}_${mistake}`) }
   }
-  const issuer = given.ISSUER ?? ''
-  const problem = given.ISSUER === undefined ? null : problemOfIssuer(issuer)
-  if (problem !== null) tell('ISSUER', problem)
-  const scopes = listed(given.SCOPES ?? 'openid profile email', /[\s,]+/)
-  if (!scopes.includes('openid')) tell('SCOPES', 'must contain openid')
-  if (scopes.some((scope) => !/^[!#-[\]-~]{1,200}$/.test(scope)))
-    tell('SCOPES', 'must be scopes separated by spaces')
-  const allowedDomains = listed(given.ALLOWED_DOMAINS ?? '', /[\s,]+/).map((one) => one.toLowerCase())
-  if (given.ALLOWED_DOMAINS !== undefined && !(allowedDomains.length > 0 && allowedDomains.every(isDomain))) {
-    tell('ALLOWED_DOMAINS', 'must be domains such as example.com, separated by commas')
-  }
-  const groupMap = readGroupMap(given.GROUP_MAP ?? '')
-  if (typeof groupMap === 'string') tell('GROUP_MAP', groupMap)
-  const label = given.LABEL ?? labelOf(name)
-  if (label.length > 60 || !isPlainText(label)) tell('LABEL', 'must be one line of at most 60 characters')
-  return {
+  const settings = read.data
+  const provider = {
     name,
-    label,
-    issuer,
-    clientId: given.CLIENT_ID ?? '',
-    clientSecret: given.CLIENT_SECRET ?? '',
-    scopes: scopes.join(' '),
-    allowedDomains,
-    groupsClaim: given.GROUPS_CLAIM ?? 'groups',
-    groupMap: typeof groupMap === 'string' ? [] : groupMap,
+    label: settings.LABEL ?? labelOf(name),
+    issuer: settings.ISSUER,
+    clientId: settings.CLIENT_ID,
+    clientSecret: settings.CLIENT_SECRET,
+    scopes: settings.SCOPES.join(' '),
+    allowedDomains: settings.ALLOWED_DOMAINS,
+    groupsClaim: settings.GROUPS_CLAIM,
+    groupMap: settings.GROUP_MAP,
   }
+  return { provider, mistakes }
 }
 
-function problemOfIssuer(issuer: string): string | null {
-  if (!URL.canParse(issuer) || !/^https?:\/\//.test(issuer)) {
-    return 'must be a URL such as https://id.example.com'
-  }
-  if (!isSecureUrl(issuer)) return 'must use https; http is for localhost, 127.0.0.1 and [::1] only'
-  if (/[?#]|\/\/[^/]*@/.test(issuer)) return 'must have no credentials, query or fragment'
-  if (issuer.includes('/.well-known/')) return 'must be the issuer itself, without /.well-known/…'
-  return null
-}
-
-/** Reads `developers=acme:write,admins=acme:admin`. Returns a mistake as text. */
-function readGroupMap(text: string): GroupMapping[] | string {
-  const map: GroupMapping[] = []
-  for (const entry of listed(text, /,/)) {
+/** Reads `developers=acme:write,admins=acme:admin`. An invalid entry is a mistake of the setting. */
+function readGroupMap(text: string, context: z.RefinementCtx): GroupMapping[] {
+  return listed(text, /,/).flatMap((entry) => {
     const [, encoded = '', group = '', word = ''] = /^(.+)=([^=:]+):([a-z]+)$/.exec(entry) ?? []
     const providerGroup = decode(encoded.trim())
     const role = Object.hasOwn(roles, word) ? roles[word] : undefined
-    if (!providerGroup || !groupName.test(group) || role === undefined) {
-      return `has an invalid entry ${entry}: use <group at the provider>=<our group>:<read, write or admin>`
-    }
-    map.push({ providerGroup, group, role })
-  }
-  return map
+    if (providerGroup && groupName.test(group) && role !== undefined) return { providerGroup, group, role }
+    context.addIssue({
+      code: 'custom',
+      message: `has an invalid entry ${entry}: use <group at the provider>=<our group>:<read, write or admin>`,
+    })
+    return []
+  })
 }
 
 /** Decodes percent-encoding: a comma in the name of a group is written as %2C. Returns null for broken encoding. */
@@ -183,8 +211,9 @@ function listed(text: string, separator: RegExp): string[] {
     .filter((one) => one !== '')
 }
 
-function isDomain(text: string): boolean {
-  return domain.test(text)
+/** Returns the name in URLs of the provider whose variables have this prefix. */
+function nameOf(prefix: string): string {
+  return prefix.toLowerCase().replaceAll('_', '-')
 }
 
 function labelOf(name: string): string {
@@ -192,8 +221,4 @@ function labelOf(name: string): string {
     .split('-')
     .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
     .join(' ')
-}
-
-function variableName(name: string): string {
-  return name.toUpperCase().replaceAll('-', '_')
 }

@@ -74,11 +74,32 @@ describe('readProviders', () => {
     ['GROUP_MAP', 'developers=acme:constructor', 'has an invalid entry'],
     ['GROUP_MAP', 'developers=Acme Inc:write', 'has an invalid entry'],
     ['GROUP_MAP', '%=acme:write', 'has an invalid entry'],
+    ['GROUPS_CLAIM', 'x'.repeat(1001), 'must be one line'],
     ['LABEL', 'x'.repeat(61), 'must be one line'],
     ['CLIENT_SECRT', 'x', 'is not a provider setting'],
   ])('refuses %s=%j', (part, value, mistake) => {
     const { mistakes } = readProviders({ ...acme, [`OIDC_ACME_${part}`]: value })
     expect(mistakes).toEqual([expect.stringContaining(`OIDC_ACME_${part} ${mistake}`)])
+  })
+
+  it('tells all mistakes of a provider together, each once, and leaves the provider out', () => {
+    const { providers, mistakes } = readProviders({
+      OIDC_A__B_CLIENT_ID: 'a\nb',
+      OIDC_A__B_SCOPES: 'profile "x"',
+      OIDC_A__B_GROUP_MAP: 'a,b=c:read,d',
+      ...acme,
+    })
+    expect(providers.map(({ name }) => name)).toEqual(['acme'])
+    expect(mistakes.map((mistake) => mistake.split(':')[0])).toEqual([
+      'OIDC_A__B_ISSUER has an invalid <NAME>',
+      'OIDC_A__B_ISSUER is missing',
+      'OIDC_A__B_CLIENT_ID must be one line of at most 1000 characters',
+      'OIDC_A__B_CLIENT_SECRET is missing',
+      'OIDC_A__B_SCOPES must contain openid',
+      'OIDC_A__B_SCOPES must be scopes separated by spaces',
+      'OIDC_A__B_GROUP_MAP has an invalid entry a',
+      'OIDC_A__B_GROUP_MAP has an invalid entry d',
+    ])
   })
 
   it('refuses two providers with one issuer', () => {
@@ -99,6 +120,9 @@ describe('readProviders', () => {
   it('is needed when nobody may sign in with a password', () => {
     expect(() => readConfig({ PASSWORD_SIGN_IN: 'off' })).toThrow(/PASSWORD_SIGN_IN can be off only with/)
     expect(readConfig({ ...acme, PASSWORD_SIGN_IN: 'off' }).passwordSignIn).toBe('off')
+    // A provider with a mistake is meant to be there.
+    const mistaken = { ...acme, OIDC_ACME_ISSUER: 'x', PASSWORD_SIGN_IN: 'off' }
+    expect(() => readConfig(mistaken)).toThrow(/^.*\n {2}OIDC_ACME_ISSUER must be a URL[^\n]*$/)
     expect(() => readConfig({ PASSWORD_SIGN_IN: 'no' })).toThrow(/PASSWORD_SIGN_IN must be/)
   })
 })
