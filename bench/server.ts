@@ -29,8 +29,9 @@ export interface Server extends Listener {
 
 /**
  * Starts the built server with its own embedded PostgreSQL below the folder. The server logs to a file in the folder.
+ * `settings` are more environment variables.
  */
-export async function startServer(folder: string): Promise<Server> {
+export async function startServer(folder: string, settings: Record<string, string> = {}): Promise<Server> {
   const port = await freePort()
   const dataDir = join(folder, 'data')
   const environment = {
@@ -39,6 +40,7 @@ export async function startServer(folder: string): Promise<Server> {
     PORT: String(port),
     UPSTREAM_HTTP: 'true',
     UPSTREAM_PRIVATE_HOSTS: '127.0.0.1',
+    ...settings,
   }
   const program = [join(projectRoot, 'dist/main.js')]
   const listener = await startListener(program, port, { environment, log: join(folder, 'svc.log') })

@@ -89,12 +89,16 @@ export function formatTime(moment: Date): string {
   return `${minutes.format(moment)} UTC`
 }
 
-/** Formats a number of bytes: `12 kB`, `3.4 MB`. */
+const sizeUnits = ['kB', 'MB', 'GB', 'TB', 'PB']
+
+/** Formats a number of bytes: `12 kB`, `3.4 MB`, `271 GB`. */
 export function formatSize(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`
-  const isSmall = bytes < 999_500
-  const [amount, unit] = isSmall ? [bytes / 1000, 'kB'] : [bytes / 1_000_000, 'MB']
-  return `${amount.toFixed(amount < 10 ? 1 : 0)} ${unit}`
+  let amount = bytes / 1000
+  let unit = 0
+  // 999.5 of a unit would be shown as 1000 of it.
+  for (; amount >= 999.5 && unit < sizeUnits.length - 1; unit += 1) amount /= 1000
+  return `${amount.toFixed(amount < 10 ? 1 : 0)} ${sizeUnits[unit]}`
 }
 
 /**

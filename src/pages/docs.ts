@@ -139,16 +139,24 @@ export function searchDocuments(documents: readonly Document[], search: string):
     sections
       .filter(({ title, text }) => words.every((word) => has(`${documentTitle} ${title} ${text}`, word)))
       .map(({ id, title, text }) => {
-        const start = Math.max(text.toLowerCase().indexOf(words[0] ?? '') - excerptCharacters / 2, 0)
-        const excerpt = text.slice(start, start + excerptCharacters).trim()
+        const excerpt = excerptAround(text, words[0] ?? '')
         return { name, documentTitle, id, title, excerpt, inTitle: words.some((word) => has(title, word)) }
       }),
   )
   return found.toSorted((a, b) => Number(b.inTitle) - Number(a.inTitle)).slice(0, maxFound)
 }
 
+/** Returns the text around the first match of a word. It starts and ends with a whole word. */
+function excerptAround(text: string, word: string): string {
+  const start = Math.max(text.toLowerCase().indexOf(word) - excerptCharacters / 2, 0)
+  const excerpt = text.slice(start, start + excerptCharacters)
+  const fromWord = start === 0 ? excerpt : excerpt.replace(/^\S*\s/, '')
+  return (start + excerptCharacters >= text.length ? fromWord : fromWord.replace(/\s\S*$/, '')).trim()
+}
+
 function textOf(token: Token | undefined): string {
-  return (token?.children ?? []).map(({ content }) => content).join('')
+  const text = ({ type, content }: Token) => (type === 'softbreak' || type === 'hardbreak' ? ' ' : content)
+  return (token?.children ?? []).map(text).join('')
 }
 
 /** Returns the id that GitHub gives to a heading. A repeated id gets a number. */

@@ -71,7 +71,7 @@ describe.skipIf(!hasBrowser)(
       await page.getByLabel('Current password').fill(password)
       await page.getByLabel('New password', { exact: true }).fill('another long password')
       await page.getByLabel('New password again').fill('another long password')
-      await press(page, 'Change the password')
+      await press(page, 'Change password')
       await page.getByText('Your password was changed').waitFor()
       await page.locator('summary', { hasText: 'Menu of' }).click()
       await press(page, 'Sign out')

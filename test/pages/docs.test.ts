@@ -3,7 +3,7 @@ import fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { pagePolicy, servePages } from '../../src/http/page-scope.ts'
 import { pages } from '../../src/http/pages.ts'
-import { docsRoutes, renderDocsPage } from '../../src/pages/docs.ts'
+import { docsRoutes, renderDocsPage, searchDocuments } from '../../src/pages/docs.ts'
 import type { PagesContext } from '../../src/pages/permit.ts'
 import { useApp } from '../support/app.ts'
 
@@ -35,6 +35,14 @@ describe('/docs', () => {
     expect((await t.app.inject('/docs?q=no+such-word-anywhere')).body).toContain('No section has')
     const hostile = await t.app.inject('/docs?q=%3Cscript%3Ealert')
     expect([hostile.statusCode, hostile.body.includes('<script>alert')]).toEqual([200, false])
+  })
+
+  it('keeps words apart in what a search shows, and starts and ends with a whole word', () => {
+    const filler = 'word '.repeat(40)
+    const { sections } = renderDocsPage('x', `# X\n\n## One\n\n${filler}\nneedle\nafter ${filler}\n`)
+    const [document] = [{ name: 'x', title: 'X', html: '', sections }]
+    const [found] = searchDocuments([document], 'needle')
+    expect(found?.excerpt).toMatch(/^word (.* )?needle after (.* )?word$/)
   })
 
   it.each(['/docs/no-such', '/docs/..%2Fpackage', '/docs/api.md'])('has no page %s', async (url) => {

@@ -86,19 +86,19 @@ describe('GET /', () => {
       [repository.id],
     )
     const body = await look(account)
-    expect(body).toMatch(/>2 packages · last publish <time /)
+    expect(body).toMatch(/>2 packages · last published <time /)
     await t.db.query(
       `insert into package (repository_id, name) select $1, 'many/p' || i from generate_series(1, 1100) i`,
       [repository.id],
     )
-    expect(await look(account)).toContain('>1,000+ packages · last publish')
+    expect(await look(account)).toContain('>1,000+ packages · last published')
   })
 
   it('says that a repository without packages has none', async () => {
     const { account } = await aPublisher(t)
     const body = await look(account)
     expect(body).toContain('0 packages')
-    expect(body).not.toContain('last publish')
+    expect(body).not.toContain('last published')
   })
 
   it('tells what happened to packages, and neither settings nor what happens elsewhere', async () => {
@@ -112,7 +112,7 @@ describe('GET /', () => {
     await other.push('1.0.0', { name: 'other/news' })
     const body = await look(account)
     expect(body).toMatch(
-      new RegExp(`${account.username} published <a [^>]+>acme/news</a> <code>1.0.0</code>`),
+      new RegExp(`<strong>${account.username}</strong> published <a [^>]+>acme/news</a> <code>1.0.0</code>`),
     )
     expect(body).not.toContain('zed')
     expect(body).not.toContain('other/news')

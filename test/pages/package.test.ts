@@ -56,7 +56,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(await look('')).toContain('composer require vendor/package<')
     for (const version of ['1.0.0', '1.1.0-RC.1']) await push(version)
     expect(await look('/packages/acme/lib')).toContain('composer require acme/lib<')
-    expect(await look('/packages/acme/lib')).toContain('<span class="badge">1.0.0</span>')
+    expect(await look('/packages/acme/lib')).toContain('<span class="badge good">latest 1.0.0</span>')
     expect(await look('/packages/acme/lib?version=2.0.0-beta.1')).toContain('>prerelease<')
     expect(await look('/packages/acme/lib?version=2.0.0-beta.1')).toContain('acme/lib:2.0.0-beta.1<')
     expect(await look('')).toContain('composer require acme/lib<')

@@ -72,7 +72,7 @@ describe('GET /<group>/<name>', () => {
       const hidden = await look(`/${path}`, cookie)
       const none = await look('/no-such/theirs', cookie)
       expect(hidden.statusCode).toBe(404)
-      const withoutUrl = (body: string) => body.replaceAll(/page=[^"]+|request ID <code>[^<]+/g, '')
+      const withoutUrl = (body: string) => body.replaceAll(/page=[^"]+|<code class="copy">[^<]+/g, '')
       expect(withoutUrl(hidden.body)).toBe(withoutUrl(none.body))
     }
   })

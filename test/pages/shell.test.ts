@@ -31,7 +31,7 @@ describe('the frame of every page', () => {
 
   it('names the request on error pages', async () => {
     const { body } = await look('/search?q=a&q=b')
-    expect(body).toMatch(/include the request ID <code>[\w-]+<\/code>/)
+    expect(body).toMatch(/include the request ID:<br><code class="copy">[\w-]+<\/code>/)
   })
 
   it('leads back to the page through the sign-in, also from a page that is not there', async () => {

@@ -33,12 +33,20 @@ for (const time of document.querySelectorAll('time[datetime]')) {
 }
 
 /* Every command and hash gets a button that copies it. */
+const icon =
+  '<svg viewBox="0 0 16 16" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.5"><rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M3.5 10.5h-1v-8h8v1"/></svg>'
 if (navigator.clipboard) {
   for (const source of document.querySelectorAll('pre:not(.readme) > code, code.copy')) {
     const button = document.createElement('button')
     button.type = 'button'
     button.className = 'copy secondary small'
-    button.textContent = 'Copy'
+    const show = (words) => {
+      if (words === 'Copy') button.innerHTML = icon
+      else button.textContent = words
+      button.setAttribute('aria-label', words)
+      button.title = words
+    }
+    show('Copy')
     button.setAttribute('aria-live', 'polite')
     button.addEventListener('click', async () => {
       try {
@@ -46,20 +54,27 @@ if (navigator.clipboard) {
         // The numbers of lines.
         for (const number of copied.querySelectorAll('a[href^="#L"]')) number.remove()
         await navigator.clipboard.writeText(copied.textContent.trim())
-        button.textContent = 'Copied'
+        show('Copied')
       } catch {
-        button.textContent = 'Not allowed'
+        show('Not allowed')
       }
-      setTimeout(() => {
-        button.textContent = 'Copy'
-      }, 2000)
+      setTimeout(show, 2000, 'Copy')
     })
-    const block = source.closest('pre') ?? source
-    const frame = document.createElement('div')
-    frame.className = 'copyable'
-    block.replaceWith(frame)
-    frame.append(block, button)
+    const block = source.closest('pre')
+    if (block) {
+      const frame = document.createElement('div')
+      frame.className = 'copyable'
+      block.replaceWith(frame)
+      frame.append(block, button)
+    } else source.after(button)
   }
+}
+
+/* On a narrow screen, a row of tabs starts where the current one can be seen. */
+for (const tab of document.querySelectorAll('.tabs [aria-current], .top nav [aria-current]')) {
+  const row = tab.closest('nav')
+  const hidden = tab.getBoundingClientRect().right - row.getBoundingClientRect().right
+  if (hidden > 0) row.scrollLeft += hidden + 32
 }
 
 /* Filters a list while somebody types in the search field above it. */

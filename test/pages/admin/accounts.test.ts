@@ -81,7 +81,7 @@ describe('/admin', () => {
     expect(body).toContain(t.config.dataDir)
     expect(body).toContain('<h3 class="title">collect-garbage</h3>')
     expect(body.split('2 Jan 2026, 03:04 UTC')).toHaveLength(3)
-    expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kM]B of/)
+    expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kMGT]B of/)
   })
 
   it('/admin/groups lists groups and the repositories of one, with counts, in pages', async () => {

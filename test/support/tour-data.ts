@@ -1,0 +1,185 @@
+import { readFile } from 'node:fs/promises'
+import type pg from 'pg'
+import { insertInvitation } from '../../src/accounts/invitations.ts'
+import { makeOpaqueId } from '../../src/domain/secrets.ts'
+import { aDeployToken, aGroup, aGroupMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
+import { type ApplicationActor, anApplication, anAuthorization } from './oauth-actors.ts'
+import { basic } from './registry-actors.ts'
+import { aZip } from './zip.ts'
+
+/** What the pages of a tour show, for their URLs. */
+export interface TourData {
+  /** An approved application that asks for chosen repositories. */
+  application: ApplicationActor
+  pending: ApplicationActor
+  /** The token of an open invitation. */
+  invitation: string
+}
+
+/** The settings of a server whose pages have all parts: another way to sign in, and open sign-up. */
+export const tourEnvironment = {
+  OIDC_ACME_ISSUER: 'https://id.example.com',
+  OIDC_ACME_CLIENT_ID: 'svc',
+  OIDC_ACME_CLIENT_SECRET: 'secret',
+  SIGN_UP: 'open',
+  // Nothing listens there: mails stay in the queue.
+  SMTP_URL: 'smtp://127.0.0.1:9',
+  MAIL_FROM: 'svc@example.com',
+}
+
+const manifests: Record<string, { description: string } & Record<string, unknown>> = {
+  'acme/billing': {
+    description: 'Invoices, taxes and payments',
+    keywords: ['invoice', 'tax', 'payment'],
+    homepage: 'https://billing.example.com',
+    authors: [{ name: 'Ann Berger' }],
+    require: { php: '>=8.2', 'acme/money': '^2.0', 'psr/log': '^3.0' },
+    'require-dev': { 'phpunit/phpunit': '^11' },
+  },
+  'acme/money': { description: 'Amounts and currencies that never lose a cent', require: { php: '>=8.1' } },
+  'acme/mailer': { description: 'Sends mails from templates, in the background', require: { php: '>=8.1' } },
+}
+
+/** Fills a server with what a small team has, by its database and its registry. */
+export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: string }): Promise<TourData> {
+  const ann = await anAccount(db, { username: 'ann', displayName: 'Ann Berger', email: 'ann@example.com' })
+  const bob = await anAccount(db, {
+    username: 'bob',
+    displayName: 'Bob Ó Súilleabháin',
+    email: 'bob@example.com',
+  })
+  await anAccount(db, { username: 'root', isAdmin: true })
+  await anAccount(db, { username: 'nora' })
+  await anAccount(db, { username: 'otto' })
+  const group = await aGroup(db, 'acme')
+  const repository = await aRepository(db, { group, name: 'php', description: 'Packages of all teams' })
+  await aRepository(db, { group, name: 'open', visibility: 'public', description: 'What everybody may use' })
+  await aRepository(db, { group, name: 'empty' })
+  await aGroup(db, 'a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars')
+  await aGroupMember(db, ann, group, 'admin')
+  await aGroupMember(db, bob, group, 'developer')
+  const token = await aPersonalToken(db, ann, { name: 'build server', expiry: { inDays: 5 } })
+  await aDeployToken(db, group, { name: 'staging', madeBy: ann })
+  await aDeployToken(db, group, {
+    name: 'A-long-name-'.repeat(8),
+    repositories: [repository],
+    right: 'read',
+    madeBy: ann,
+  })
+  const push = pusher(baseUrl, token)
+  for (const name of Object.keys(manifests)) {
+    for (const version of ['1.0.0', '1.1.0', '2.0.0', '2.1.0-beta.1']) {
+      await push('acme/php', name, version, tourZip(name, version))
+    }
+  }
+  await push('acme/open', 'acme/money', '2.0.0', tourZip('acme/money', '2.0.0'))
+  await age(db)
+  await addUpstream(db, repository.id, bob.id)
+  const logo = await readFile('views/demo-logo.png')
+  const application = await anApplication(db, {
+    name: 'Deploy Robot',
+    description: 'Installs and publishes your packages',
+    resourceScope: 'specified',
+    logo,
+  })
+  await anAuthorization(db, ann, application, { repositories: [repository] })
+  const pending = await anApplication(db, { name: 'Report Writer', status: 'pending', logo })
+  const invitation = makeOpaqueId()
+  await insertInvitation(db, {
+    madeBy: 'account',
+    inviterId: ann.id,
+    email: null,
+    isSentByMail: false,
+    token: invitation,
+    target: { groupId: group.id, role: 'developer' },
+  })
+  return { application, pending, invitation }
+}
+
+function pusher(baseUrl: string, token: string) {
+  return async (path: string, name: string, version: string, body: Buffer): Promise<void> => {
+    const response = await fetch(`${baseUrl}/${path}/-/packages/upload/${name}/${version}`, {
+      method: 'PUT',
+      headers: { authorization: basic(token) },
+      body: new Uint8Array(body),
+    })
+    if (response.status !== 201) throw new Error(`${name} ${version}: ${response.status}`)
+  }
+}
+
+/** A version of a package, with a README that shows what READMEs can have. */
+export function tourZip(name: string, version: string): Buffer {
+  const [, short = ''] = name.split('/')
+  const manifest = { ...manifests[name], name, license: 'MIT', autoload: { 'psr-4': { 'Acme\\': 'src/' } } }
+  const [major] = version.split('.')
+  return aZip({
+    'composer.json': JSON.stringify({ ...manifest, extra: { major } }, null, 4),
+    'README.md': readme(name, short),
+    'CHANGELOG.md': `# ${version}\n\nThe first lines of a long story.\n`,
+    'src/Lib.php': `<?php\n\nnamespace Acme;\n\nfinal class Lib\n{\n    const VERSION = '${version}';\n    const LONG = '${'long '.repeat(40)}';\n}\n`,
+    ...(major === '2' && { 'src/Money.php': '<?php\n' }),
+  })
+}
+
+const readme = (name: string, short: string) => `# ${name}
+
+${manifests[name]?.description ?? 'A package'}.
+
+## Use
+
+\`\`\`php
+<?php // Counts in cents
+$${short} = new ${short[0]?.toUpperCase()}${short.slice(1)}(from: 1, name: "one");
+\`\`\`
+
+| Version | PHP | Supported |
+|---|---|---|
+| 2.x | 8.2 | yes |
+| 1.x | 8.1 | security only |
+
+- [x] Tests
+- [ ] Translations
+
+> See [the class](src/Lib.php) and [the site](https://acme.test).
+`
+
+/** Spreads what was published over the last months, with downloads, a withdrawn version and an advisory. */
+async function age(db: pg.Pool): Promise<void> {
+  await db.query(
+    `update package_version set published_at = now() - make_interval(days => 200 - 3 * id::integer)`,
+  )
+  await db.query(
+    `insert into package_download (version_id, day, count)
+     select v.id, current_date - i, (i * 7 + v.id * 3) % 40 + 3 from package_version v, generate_series(0, 60) i`,
+  )
+  await db.query(
+    `update package_version v set quarantined_at = now(), quarantine_reason = 'Contains a credential'
+       from package p where p.id = v.package_id and p.name = 'acme/mailer' and v.version = '1.0.0'`,
+  )
+  await db.query(
+    `insert into advisory (advisory_id, package_id, title, affected_versions, cve, severity)
+     select 'SVC-2026-0001', id, 'Amounts are rounded twice', '<1.1.0', 'CVE-2026-12345', 'high'
+       from package where name = 'acme/money' limit 1`,
+  )
+  await db.query(
+    `update package set abandoned_at = now(), replacement = 'acme/billing' where name = 'acme/mailer'`,
+  )
+}
+
+async function addUpstream(db: pg.Pool, repositoryId: string, requesterId: string): Promise<void> {
+  await db.query(
+    `with added as (
+       insert into upstream (repository_id, name, url, mode, position, failure)
+       values ($1, 'packagist', 'https://repo.packagist.example.com', 'approved', 1, 'the server did not respond')
+       returning id
+     )
+     insert into mirrored_package (repository_id, name, upstream_id, first_seen_at, approved_at, requested_at,
+                                   requester_id, description)
+     select $1, name, added.id, now() - interval '3 days', approved_at, requested_at, requester_id, description
+       from added, (values
+         ('psr/log', now(), null, null::bigint, 'Common interface for logging libraries'),
+         ('monolog/monolog', null, now(), $2::bigint, 'Sends your logs to files, sockets and inboxes'))
+         wanted (name, approved_at, requested_at, requester_id, description)`,
+    [repositoryId, requesterId],
+  )
+}

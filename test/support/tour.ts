@@ -1,0 +1,312 @@
+import type { Browser, BrowserContext, Page } from 'playwright-core'
+import { password } from './actors.ts'
+import { codeOf } from './factor-actors.ts'
+import { type TourData, tourZip } from './tour-data.ts'
+
+/** Who looks at a page: `otto` has a second factor. */
+export type Viewer = 'visitor' | 'ann' | 'nora' | 'root' | 'otto'
+
+/** A page in one of its states. */
+export interface Stop {
+  name: string
+  viewer: Viewer
+  url: string
+  /** What is done on the page to reach the state, such as sending a form with a mistake. */
+  act?: (page: Page) => Promise<void>
+}
+
+/** Every page in its main states: the pages that are checked with axe, and that `npm run screenshots` shows. */
+export function tourOf(data: TourData): Stop[] {
+  return [...signedOut(data), ...registries(), ...packages(), ...personal(data), ...administration(data)]
+}
+
+function signedOut({ invitation }: TourData): Stop[] {
+  return by('visitor', {
+    front: '/',
+    login: '/login',
+    'login-refused': [
+      '/login',
+      async (page) => {
+        await page.getByLabel('Username or email').fill('nobody')
+        await page.getByLabel('Password').fill('wrong')
+        await press(page, 'Sign in')
+      },
+    ],
+    'login-passkey': '/login/passkey',
+    'password-reset': '/password-reset',
+    'password-reset-expired': '/password-reset?token=x',
+    'sign-up': '/sign-up',
+    'sign-up-refused': ['/sign-up', (page) => submit(page, { Email: 'no' })],
+    invitation: `/invitations?token=${invitation}`,
+    'invitation-expired': '/invitations?token=x',
+    'public-repository': '/acme/open',
+    'public-package': '/acme/open/packages/acme/money',
+    'not-found-visitor': '/acme/php',
+    docs: '/docs',
+    'docs-search': '/docs?q=backup',
+    'docs-nothing': '/docs?q=zzzz',
+    document: '/docs/packages',
+    'document-tables': '/docs/second-factor',
+    'docs-api': '/docs/api',
+  })
+}
+
+function registries(): Stop[] {
+  const own = '/acme/php/-'
+  const broken = { name: 'notes.zip', mimeType: 'application/zip', buffer: Buffer.from('hello') }
+  const version = tourZip('acme/billing', '3.0.0')
+  return [
+    ...by('nora', { 'home-newcomer': '/', 'not-found': '/acme/php' }),
+    ...by('ann', {
+      home: '/',
+      'my-repositories': '/?q=php',
+      menu: ['/', (page) => page.locator('summary.menu-button').click()],
+      group: '/acme',
+      'group-members': '/acme/-/members',
+      'group-members-refused': ['/acme/-/members', (page) => submit(page, { Username: 'nobody' }, 'Save')],
+      'group-members-remove': '/acme/-/members/remove?username=bob',
+      'group-invitations': '/acme/-/invitations',
+      'group-invitation-made': ['/acme/-/invitations', (page) => press(page, 'Invite')],
+      'group-deploy-tokens': '/acme/-/deploy-tokens',
+      'group-deploy-tokens-refused': ['/acme/-/deploy-tokens', (page) => submit(page, { Name: 'ci' })],
+      'group-deploy-token-made': [
+        '/acme/-/deploy-tokens',
+        async (page) => {
+          await page.getByLabel('Every repository of the group').check()
+          await submit(page, { Name: 'ci' })
+        },
+      ],
+      repository: '/acme/php',
+      'repository-empty': '/acme/empty',
+      'repository-no-match': '/acme/php?q=nothing',
+      setup: `${own}/setup`,
+      'setup-github': `${own}/setup?tool=github`,
+      'setup-gitlab': `${own}/setup?tool=gitlab`,
+      'setup-curl': `${own}/setup?tool=curl`,
+      'setup-netrc': `${own}/setup?tool=netrc`,
+      upstreams: `${own}/upstreams`,
+      'upstreams-empty': '/acme/empty/-/upstreams',
+      'upstreams-refused': [
+        '/acme/empty/-/upstreams',
+        (page) => submit(page, { URL: 'ftp://example.com' }, 'Add upstream'),
+      ],
+      members: `${own}/members`,
+      activity: `${own}/activity`,
+      'activity-empty': '/acme/empty/-/activity',
+      settings: `${own}/settings`,
+      'settings-refused': [`${own}/settings`, (page) => submit(page, { 'New name': 'No Name' }, 'Rename')],
+      'deploy-tokens': `${own}/deploy-tokens`,
+      upload: `${own}/upload`,
+      'upload-refused': [`${own}/upload`, (page) => upload(page, broken)],
+      'upload-preview': [
+        `${own}/upload`,
+        (page) => upload(page, { ...broken, name: 'billing-3.0.0.zip', buffer: version }),
+      ],
+      'upload-preview-refused': [
+        `${own}/upload`,
+        async (page) => {
+          await upload(page, { ...broken, buffer: version })
+          await submit(page, { Version: 'v1' }, 'Check this version')
+        },
+      ],
+      search: '/search?q=money',
+      'search-nothing': '/search?q=zzzz',
+      'new-group': '/new/group',
+      'new-group-refused': ['/new/group', (page) => submit(page, { Name: 'Acme Corp' })],
+      'new-repository': '/new/repository',
+      'new-repository-refused': ['/new/repository', (page) => submit(page, { Name: 'php' })],
+    }),
+  ]
+}
+
+function packages(): Stop[] {
+  const own = '/acme/php/packages/acme'
+  return by('ann', {
+    package: `${own}/billing`,
+    'package-prerelease': `${own}/billing?version=2.1.0-beta.1`,
+    'package-abandoned': `${own}/mailer?version=1.0.0`,
+    versions: `${own}/mailer/-/versions`,
+    'version-quarantine': `${own}/billing/-/versions/quarantine?version=1.0.0`,
+    'version-delete-dialog': [
+      `${own}/billing/-/versions`,
+      async (page) => {
+        await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
+        await page.getByRole('dialog').waitFor()
+      },
+    ],
+    dependencies: `${own}/billing/-/dependencies`,
+    dependents: `${own}/money/-/dependents`,
+    'dependents-empty': `${own}/billing/-/dependents`,
+    files: `${own}/billing/-/files`,
+    'files-folder': `${own}/billing/-/files?path=src`,
+    file: `${own}/billing/-/files?path=src/Lib.php`,
+    compare: `${own}/billing/-/compare`,
+    advisories: `${own}/money/-/advisories`,
+    'advisories-refused': [
+      `${own}/billing/-/advisories`,
+      (page) => submit(page, { Title: 'x', 'Affected versions': 'all of them' }),
+    ],
+    'package-activity': `${own}/billing/-/activity`,
+  })
+}
+
+function personal({ application }: TourData): Stop[] {
+  const consent = `/oauth2/auth?${new URLSearchParams({
+    response_type: 'code',
+    client_id: application.clientId,
+    prompt: 'consent',
+  })}`
+  return [
+    ...by('ann', {
+      account: '/settings/account',
+      'account-refused': [
+        '/settings/account',
+        (page) => submit(page, { 'Current password': 'no', 'New password': 'x' }, 'Change password'),
+      ],
+      'second-factor': '/settings/second-factor',
+      security: '/settings/security',
+      sessions: '/settings/sessions',
+      tokens: '/settings/tokens',
+      'tokens-preset': '/settings/tokens?preset=publish&repository=acme/php',
+      'tokens-refused': ['/settings/tokens', (page) => submit(page, { Name: 'x' }, 'Create token')],
+      'token-made': [
+        '/settings/tokens?preset=pull&repository=acme/php',
+        (page) => submit(page, { Name: 'laptop' }, 'Create token'),
+      ],
+      'token-revoke': [
+        '/settings/tokens',
+        async (page) => {
+          await page.getByRole('link', { name: 'Revoke build server' }).click()
+          await page.getByRole('dialog').waitFor()
+        },
+      ],
+      authorizations: '/settings/authorizations',
+      consent,
+      'consent-refused': [consent, (page) => press(page, 'Authorize')],
+      'link-error': '/oauth2/auth?client_id=unknown',
+      'bad-request': '/?q=a&q=b',
+    }),
+    ...by('nora', {
+      'authorizations-empty': '/settings/authorizations',
+      'consent-nothing-to-choose': consent,
+    }),
+    ...by('otto', {
+      'totp-new': ['/settings/second-factor', (page) => press(page, 'Set up an authenticator app')],
+      'recovery-codes': [
+        '/settings/second-factor/totp',
+        async (page) => {
+          const secret = (await page.locator('#secret').textContent()) ?? ''
+          await page.locator('input[name="code"]').fill(codeOf(secret.replaceAll(' ', '')))
+          await page.locator('input[name="code"]').press('Enter')
+          await page.locator('#codes').waitFor()
+        },
+      ],
+      'second-factor-on': '/settings/second-factor',
+      'passkey-new': '/settings/second-factor/passkeys/new',
+    }),
+    ...by('visitor', {
+      'second-step': [
+        '/login',
+        async (page) => {
+          await page.getByLabel('Username or email').fill('otto')
+          await page.getByLabel('Password').fill(password)
+          await press(page, 'Sign in')
+        },
+      ],
+    }),
+  ]
+}
+
+function administration({ application, pending }: TourData): Stop[] {
+  return by('root', {
+    admin: '/admin',
+    'admin-accounts': '/admin/accounts',
+    'admin-accounts-refused': [
+      '/admin/accounts',
+      (page) => submit(page, { Username: 'No Name' }, 'Create account'),
+    ],
+    'admin-account': '/admin/accounts/ann',
+    'admin-invitations': '/admin/invitations',
+    'admin-applications': '/admin/applications',
+    'admin-applications-empty': '/admin/applications?state=suspended',
+    'admin-application': `/admin/applications/${application.clientId}`,
+    'admin-application-pending': `/admin/applications/${pending.clientId}`,
+    'admin-application-new': '/admin/applications/new',
+    'admin-application-edit': `/admin/applications/${application.clientId}/edit`,
+    'admin-groups': '/admin/groups',
+    'admin-group': '/admin/groups?group=acme',
+    'admin-events': '/admin/events',
+    'admin-events-refused': '/admin/events?since=yesterday',
+    'admin-system': '/admin/system',
+  })
+}
+
+function by(viewer: Viewer, pages: Record<string, string | [string, NonNullable<Stop['act']>]>): Stop[] {
+  return Object.entries(pages).map(([name, page]) =>
+    typeof page === 'string' ? { name, viewer, url: page } : { name, viewer, url: page[0], act: page[1] },
+  )
+}
+
+/** Opens one page after another and hands it over, in a browser of each viewer. */
+export async function walk(
+  { browser, baseURL, width }: { browser: Pick<Browser, 'newContext'>; baseURL: string; width: number },
+  stops: readonly Stop[],
+  look: (page: Page, stop: Stop) => Promise<void>,
+): Promise<void> {
+  const contexts = new Map<Viewer, BrowserContext>()
+  try {
+    for (const stop of stops) {
+      let context = contexts.get(stop.viewer)
+      if (!context) {
+        context = await browser.newContext({ baseURL, viewport: { width, height: 800 } })
+        contexts.set(stop.viewer, context)
+        if (stop.viewer !== 'visitor') await signIn(context, stop.viewer)
+      }
+      const page = await context.newPage()
+      await page.goto(stop.url)
+      await stop.act?.(page)
+      await look(page, stop)
+      await page.close()
+    }
+  } finally {
+    for (const context of contexts.values()) await context.close()
+  }
+}
+
+async function signIn(context: BrowserContext, username: string): Promise<void> {
+  const page = await context.newPage()
+  await page.goto('/login')
+  await page.getByLabel('Username or email').fill(username)
+  await page.getByLabel('Password').fill(password)
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+  await page.locator('details.menu').waitFor()
+  await page.close()
+}
+
+async function press(page: Page, button: string): Promise<void> {
+  await Promise.all([
+    page.waitForEvent('domcontentloaded'),
+    page.getByRole('button', { name: button, exact: true }).click(),
+  ])
+}
+
+/** Fills fields and sends their form, also when the browser would refuse it. */
+async function submit(page: Page, fields: Record<string, string>, button?: string): Promise<void> {
+  await page.evaluate(() => {
+    for (const form of document.querySelectorAll('form')) form.noValidate = true
+  })
+  const form = page.locator('main form').filter({ has: page.getByLabel(Object.keys(fields)[0] as string) })
+  for (const [label, text] of Object.entries(fields)) {
+    await form.getByLabel(label).first().fill(text)
+  }
+  const to = button
+    ? form.getByRole('button', { name: button, exact: true })
+    : form.locator('button[type="submit"]')
+  await Promise.all([page.waitForEvent('domcontentloaded'), to.first().click()])
+}
+
+async function upload(page: Page, file: { name: string; mimeType: string; buffer: Buffer }): Promise<void> {
+  await page.getByLabel('Zip file').setInputFiles(file)
+  await page.getByRole('button', { name: 'Upload', exact: true }).click()
+  await page.locator('[role="alert"], h2:has-text("What would be published")').first().waitFor()
+}
