@@ -6,15 +6,17 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest'
 import { collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
 import { openArchiveStore } from '../../src/registry/archives/store-owner.ts'
 import { verifyArchives } from '../../src/registry/archives/verify-archives.ts'
+import { csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
 import { aComposerProject, hasComposerClient, useRegistries } from '../support/composer-project.ts'
 import { onServer } from '../support/database.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
 import { databaseUrl, runSvc } from '../support/program.ts'
-import { aPackageZip } from '../support/registry-actors.ts'
+import { aPackageZip, aPublisher } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
 import { credentials, startFaultyStore, startSwift } from '../support/swift.ts'
+import { aZip } from '../support/zip.ts'
 
 describe.runIf(has('swift-proxy-server'))('archives in object storage', async () => {
   const isHere = has('swift-proxy-server')
@@ -99,6 +101,51 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
       await project.remove()
     },
   )
+
+  it('shows files, comparisons and downloads of archives in the bucket, and publishes from the browser', async () => {
+    const { repository, account, push, ask } = await aPublisher(t)
+    const zip = (line: string) =>
+      aZip({ 'composer.json': '{"name":"acme/lib"}', 'src/A.php': `<?php // ${line}\n` })
+    for (const version of ['1.0.0', '1.1.0']) {
+      expect((await push(version, { payload: zip(`of ${version}`) })).statusCode).toBe(201)
+    }
+    const cookie = await signIn(t.app, account)
+    const home = `/${repository.path}/packages/acme/lib/-`
+    const look = (url: string) => t.app.inject({ url, headers: { cookie } })
+    expect((await look(`${home}/files?version=1.0.0`)).body).toContain('src/')
+    expect((await look(`${home}/files?version=1.0.0&path=src/A.php`)).body).toContain('// of 1.0.0')
+    const compared = await look(`${home}/compare?from=1.0.0&to=1.1.0`)
+    expect(compared.statusCode).toBe(200)
+    expect(compared.body).toContain('src/A.php')
+
+    const page = `/${repository.path}/-/upload`
+    const csrf = csrfTokenIn(await look(page))
+    const form = new FormData()
+    form.append('csrf_token', csrf)
+    form.append('package', new Blob([new Uint8Array(zip('of 2.0.0'))]), 'lib.zip')
+    const body = new Response(form)
+    const sent = await t.app.inject({
+      method: 'POST',
+      url: page,
+      headers: { cookie, 'content-type': String(body.headers.get('content-type')) },
+      payload: Buffer.from(await body.arrayBuffer()),
+    })
+    const preview = String(sent.headers.location)
+    store?.fail('down')
+    expect((await look(`${home}/files?version=1.1.0&path=src/A.php`)).statusCode).toBe(503)
+    expect((await look(preview)).statusCode).toBe(503)
+    store?.fail('none')
+    expect((await look(`${preview}?version=2.0.0`)).body).toContain('Publish acme/lib 2.0.0')
+    const published = await post(t.app, preview, cookie, {
+      csrf_token: csrf,
+      act: 'publish',
+      version: '2.0.0',
+    })
+    expect(published.statusCode).toBe(303)
+    expect((await ask('p2/acme/lib.json')).body).toContain('"2.0.0"')
+    expect((await look(`${home}/files?version=2.0.0&path=src/A.php`)).body).toContain('// of 2.0.0')
+    expect(await readdir(join(t.config.dataDir, 'tmp'))).toEqual([])
+  })
 
   it.each(['down', 'silent', '503'] as const)('is not ready while the store is %s', async (fault) => {
     expect((await t.app.inject('/readyz')).statusCode).toBe(200)
