@@ -16,8 +16,8 @@ import {
   upstreamModes,
 } from '../registry/upstreams/tables/upstreams.ts'
 import { openLog } from '../server/log.ts'
-import { jsonOption, wholeNumber } from './options.ts'
-import { printResult, theRepository, withDatabase } from './run.ts'
+import { jsonOption, type ListOptions, wholeNumber, withListOptions } from './options.ts'
+import { printList, printResult, theRepository, withDatabase } from './run.ts'
 
 interface SettingOptions {
   mode?: UpstreamMode
@@ -62,24 +62,26 @@ function addCommand(): Command {
 }
 
 function listCommand(): Command {
-  return new Command('list')
+  return withListOptions(new Command('list'))
     .description('List the upstreams of a repository, in the order in which svc asks them.')
     .argument('<path>', '<group>/<name>, such as acme/php')
-    .addOption(jsonOption())
-    .action(async (path: string, options: { json?: boolean }) => {
-      const upstreams = await withDatabase(async (db) =>
-        listUpstreams(db, (await theRepository(db, path)).id),
-      )
-      const lines = upstreams.map(
-        ({ position, name, url, mode, failure }) =>
-          `${position}  ${name}  ${url}  ${mode}${failure === null ? '' : `  failing: ${failure}`}`,
-      )
-      printResult(
-        options,
-        { items: upstreams.map(describe) },
-        lines.join('\n') || `${path} has no upstreams.`,
-      )
-    })
+    .action((path: string, options: ListOptions) =>
+      withDatabase(async (db) => {
+        const { id } = await theRepository(db, path)
+        await printList<Upstream>(options, {
+          // A repository has at most 50 upstreams.
+          list: async ({ after, limit }) => {
+            const all = await listUpstreams(db, id)
+            return all.slice(all.findIndex(({ name }) => name === after) + 1).slice(0, limit)
+          },
+          keyOf: ({ name }) => name,
+          describe: (upstream) => ({ ...describe(upstream) }),
+          line: ({ position, name, url, mode, failure }) =>
+            `${position}  ${name}  ${url}  ${mode}${failure === null ? '' : `  failing: ${failure}`}`,
+          none: `${path} has no upstreams.`,
+        })
+      }),
+    )
 }
 
 function setCommand(): Command {

@@ -1,9 +1,9 @@
 import { Command } from 'commander'
 import { commandLine } from '../registry/tables/events.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../registry/upstreams/claims.ts'
-import { listVendorClaims } from '../registry/upstreams/tables/vendor-claims.ts'
-import { jsonOption } from './options.ts'
-import { printResult, theGroup, withDatabase } from './run.ts'
+import { listVendorClaims, type VendorClaim } from '../registry/upstreams/tables/vendor-claims.ts'
+import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { printList, printResult, theGroup, withDatabase } from './run.ts'
 
 /** `svc vendor …` */
 export function vendorCommand(): Command {
@@ -49,21 +49,22 @@ function claimCommand(): Command {
 }
 
 function listCommand(): Command {
-  return new Command('list')
+  return withListOptions(new Command('list'))
     .description('List the vendors of a group.')
     .argument('<group>', 'such as acme')
-    .addOption(jsonOption())
-    .action(async (groupName: string, options: { json?: boolean }) => {
-      const claims = await withDatabase(async (db) =>
-        listVendorClaims(db, (await theGroup(db, groupName)).id),
-      )
-      const items = claims.map(({ vendor, exceptions, byHand }) => ({ vendor, exceptions, by_hand: byHand }))
-      const lines = claims.map(
-        ({ vendor, exceptions, byHand }) =>
-          `${vendor}  ${byHand ? 'by hand' : 'published'}${exceptions.length > 0 ? `  except ${exceptions.join(' ')}` : ''}`,
-      )
-      printResult(options, { items }, lines.join('\n') || `${groupName} has no vendors.`)
-    })
+    .action((groupName: string, options: ListOptions) =>
+      withDatabase(async (db) => {
+        const { id } = await theGroup(db, groupName)
+        await printList<VendorClaim>(options, {
+          list: (part) => listVendorClaims(db, id, part),
+          keyOf: ({ vendor }) => vendor,
+          describe: ({ vendor, exceptions, byHand }) => ({ vendor, exceptions, by_hand: byHand }),
+          line: ({ vendor, exceptions, byHand }) =>
+            `${vendor}  ${byHand ? 'by hand' : 'published'}${exceptions.length > 0 ? `  except ${exceptions.join(' ')}` : ''}`,
+          none: `${groupName} has no vendors.`,
+        })
+      }),
+    )
 }
 
 function releaseCommand(): Command {

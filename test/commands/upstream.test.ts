@@ -58,6 +58,7 @@ describe('svc vendor', () => {
     expect(await commands.fail('vendor', 'claim', 'corp', 'Symfony')).toContain('lower-case')
     expect(await commands.json('vendor', 'list', 'corp')).toEqual({
       items: [{ vendor: 'symfony', exceptions: ['symfony/*'], by_hand: true }],
+      next: null,
     })
     await commands.json('vendor', 'release', 'corp', 'symfony')
     expect(await commands.fail('vendor', 'release', 'corp', 'symfony')).toContain('no claim')

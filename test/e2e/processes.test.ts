@@ -2,6 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { disableAccount, enableAccount } from '../../src/accounts/account-lifecycle.ts'
+import { commandActor } from '../../src/database/database.ts'
 import { useDatabase } from '../support/database.ts'
 import { startNginxProxy } from '../support/nginx-proxy.ts'
 import { databaseUrl, freePort } from '../support/program.ts'
@@ -62,6 +64,24 @@ describe.skipIf(!has('nginx'))('four processes behind nginx as docs/nginx.md con
       expect((await user.revoke(url, refresh_token)).status).toBe(200)
       expect(await everywhere((other) => user.check(other, access_token))).toEqual([401, 401, 401, 401, 401])
     }
+  })
+
+  it('stop every token and session of a disabled account at once, and take the tokens again when it is enabled', async () => {
+    const [first = '', ...others] = processes.urls
+    const user = await aRemoteUser(database.db)
+    expect((await user.push(first, '1.0.0')).status).toBe(201)
+    const { access_token, refresh_token } = await user.tokens(first)
+    const pulled = () => everywhere((url) => user.pull(url))
+    const checked = () => everywhere((url) => user.check(url, access_token))
+    const works = Array.from({ length: processes.urls.length + 1 }, () => 200)
+    const stopped = works.map(() => 401)
+    // Every process has seen the tokens before.
+    expect([await pulled(), await checked()]).toEqual([works, works])
+    await disableAccount(database.db, commandActor, user.account.id)
+    expect([await pulled(), await checked()]).toEqual([stopped, stopped])
+    for (const url of others) expect((await user.refresh(url, refresh_token)).status).toBe(400)
+    await enableAccount(database.db, commandActor, user.account.id)
+    expect([await pulled(), await checked()]).toEqual([works, works])
   })
 
   it('restart one after the other under load, and no request fails', async () => {

@@ -30,6 +30,7 @@ export async function aRemoteUser(db: Queryable) {
     })
 
   return {
+    account,
     push: (url: string, version: string, name = 'acme/lib') =>
       fetch(`${url}${path}upload/${name}/${version}`, {
         method: 'PUT',

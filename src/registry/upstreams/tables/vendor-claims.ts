@@ -1,4 +1,5 @@
 import type { Queryable } from '../../../database/database.ts'
+import type { ListPart } from '../../../repositories/list-part.ts'
 
 /** A vendor whose packages only the group's own repositories offer. */
 export interface VendorClaim {
@@ -29,11 +30,16 @@ export async function claimVendor(
   return { vendor: claimed, exceptions: [...exceptions], byHand, claimedAt }
 }
 
-/** Lists the vendor claims of a group, by vendor. */
-export async function listVendorClaims(db: Queryable, groupId: string): Promise<VendorClaim[]> {
+/** Lists the vendor claims of a group, by vendor; `after` is a vendor. */
+export async function listVendorClaims(
+  db: Queryable,
+  groupId: string,
+  { after, limit }: ListPart = { after: null, limit: 100_000 },
+): Promise<VendorClaim[]> {
   const { rows } = await db.query<VendorClaim>(
-    `select ${columns} from vendor_claim where group_id = $1 order by vendor collate "C"`,
-    [groupId],
+    `select ${columns} from vendor_claim
+      where group_id = $1 and vendor collate "C" > $2 order by vendor collate "C" limit $3`,
+    [groupId, after ?? '', limit],
   )
   return rows
 }

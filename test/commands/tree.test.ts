@@ -1,0 +1,90 @@
+import { readFile } from 'node:fs/promises'
+import type { Command } from 'commander'
+import { describe, expect, it } from 'vitest'
+import { makeProgram } from '../../src/commands/program.ts'
+
+/** Every command that does something, with its path: `account create`. */
+function listLeaves(command: Command, path: string): [path: string, command: Command][] {
+  if (command.commands.length === 0) return [[path, command]]
+  return command.commands.flatMap((child) => listLeaves(child, `${path} ${child.name()}`.trim()))
+}
+
+const program = makeProgram('1.2.3')
+const leaves = listLeaves(program, '')
+const optionsOf = (command: Command) => command.options.map(({ long }) => long)
+
+describe('the tree of commands', () => {
+  it('prints JSON with --json everywhere, but for the server and the scripts of a shell', () => {
+    expect(leaves.length).toBeGreaterThan(60)
+    const without = leaves.filter(([, command]) => !optionsOf(command).includes('--json'))
+    expect(without.map(([path]) => path)).toEqual(['serve', 'completion'])
+  })
+
+  it('pages every list', () => {
+    const lists = leaves.filter(([path]) => /(?:^| )(?:list|history)$/.test(path))
+    expect(lists.length).toBeGreaterThan(10)
+    for (const [path, command] of lists) {
+      expect([path, optionsOf(command)]).toEqual([path, expect.arrayContaining(['--limit', '--after'])])
+    }
+  })
+
+  it('explains every command, argument and option', () => {
+    const explained = (command: Command): void => {
+      expect([command.name(), command.description()]).toEqual([command.name(), expect.stringMatching(/./)])
+      for (const { long, description } of command.options) {
+        expect([command.name(), long, description]).toEqual([
+          command.name(),
+          long,
+          expect.stringMatching(/./),
+        ])
+      }
+      for (const argument of command.registeredArguments) {
+        const name = argument.name()
+        expect([command.name(), name, argument.description]).toEqual([
+          command.name(),
+          name,
+          expect.stringMatching(/./),
+        ])
+      }
+      expect(command.helpInformation()).toContain(`Usage: `)
+      for (const child of command.commands) explained(child)
+    }
+    explained(program)
+  })
+
+  it('is in the documentation', async () => {
+    const lines = (await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8')).split('\n')
+    const section = lines.slice(lines.indexOf('## Commands'))
+    const missing = leaves.filter(([path]) => {
+      const [noun = '', verb = noun] = path.split(' ')
+      const isThere = (line: string) =>
+        line.startsWith('npx svc ') &&
+        line.includes(` ${noun}`) &&
+        new RegExp(`[ |]${verb}(?![\\w-])`).test(line)
+      return !section.some(isThere)
+    })
+    expect(missing.map(([path]) => path)).toEqual([])
+  })
+
+  it('is in the completion scripts of bash and zsh', async () => {
+    for (const shell of ['bash', 'zsh']) {
+      const script = await printed(['completion', shell])
+      for (const [path] of leaves) expect(script).toContain(`'${path}') words='`)
+    }
+  })
+})
+
+async function printed(words: string[]): Promise<string> {
+  const { write } = process.stdout
+  let text = ''
+  process.stdout.write = ((chunk: string) => {
+    text += chunk
+    return true
+  }) as typeof write
+  try {
+    await makeProgram('1.2.3').parseAsync(['node', 'svc', ...words])
+  } finally {
+    process.stdout.write = write
+  }
+  return text
+}
