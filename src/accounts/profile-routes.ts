@@ -79,7 +79,10 @@ export async function profileRoutes(
       (await refuseWithoutPassword(request, reply, session, password)) ??
       (await refuseManyMails(reply, session))
     if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
-    const problem = await change(request, session, { username: username.toLowerCase(), email: email || null })
+    const isPassword = password !== '' && password.toLowerCase() === username.toLowerCase()
+    const problem = isPassword
+      ? 'The password is the username. Choose another one.'
+      : await change(request, session, { username: username.toLowerCase(), email: email || null })
     if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem })
     return reply.redirect('/settings/account?saved=1', 303)
   })

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import type { Command } from 'commander'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { makeProgram } from '../../src/commands/program.ts'
 
 /** Every command that does something, with its path: `account create`. */
@@ -75,16 +75,11 @@ describe('the tree of commands', () => {
 })
 
 async function printed(words: string[]): Promise<string> {
-  const { write } = process.stdout
-  let text = ''
-  process.stdout.write = ((chunk: string) => {
-    text += chunk
-    return true
-  }) as typeof write
+  const written = vi.spyOn(process.stdout, 'write').mockReturnValue(true)
   try {
     await makeProgram('1.2.3').parseAsync(['node', 'svc', ...words])
+    return written.mock.calls.map(([chunk]) => String(chunk)).join('')
   } finally {
-    process.stdout.write = write
+    written.mockRestore()
   }
-  return text
 }
