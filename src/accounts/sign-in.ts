@@ -114,7 +114,7 @@ export async function renewPasswordHash(
     const isRenewed = await renewHash(db, credentials, passwordHash)
     return isRenewed ? { ...credentials, passwordHash } : credentials
   } catch (error) {
-    // The next sign-in tries again.
+    // Keep the old hash. The next sign-in tries again.
     if (!(error instanceof HashQueueFullError)) throw error
     return credentials
   }

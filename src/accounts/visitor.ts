@@ -50,7 +50,7 @@ async function rememberRequest({ db }: AppContext, request: FastifyRequest): Pro
   return isLink ? rememberAuthorizationLink(db, network, request.url) : rememberPage(db, network, request.url)
 }
 
-/** Adds the id of the page to return to, and more, to the query of a path. An empty id is left out. */
+/** Adds the id of the page to return to, and the parameters `more`, to a path. An empty id is left out. */
 export function withReturn(path: string, returnId: string, more: Record<string, string> = {}): string {
   const query = new URLSearchParams({ ...(returnId === '' ? {} : { return: returnId }), ...more }).toString()
   return query === '' ? path : `${path}?${query}`

@@ -10,7 +10,7 @@ export type OfferedWays = Pick<Config, 'providers' | 'passwordSignIn' | 'baseUrl
 
 /**
  * Returns whether an account can still sign in after the removal of an identity or of a passkey. It locks the account,
- * so that two removals at once cannot both count on each other. A second factor alone is no way to sign in.
+ * so that of two concurrent removals one sees the other. A second factor alone does not sign anybody in.
  */
 export async function keepsWayIn(
   tx: pg.PoolClient,

@@ -31,8 +31,10 @@ const Factors = z
 
 const Session = z
   .object({
-    session: z.string().meta({ description: 'Names the session. It opens nothing' }),
-    network: z.string().meta({ description: 'Where it began', example: '192.0.2.0/24' }),
+    session: z.string().meta({ description: 'Identifies the session. It cannot be used to sign in' }),
+    network: z
+      .string()
+      .meta({ description: 'The network where the session started', example: '192.0.2.0/24' }),
     last_network: z.string().nullable(),
     user_agent: z.string().nullable(),
     created_at: Moment,
@@ -43,25 +45,28 @@ const Session = z
 
 const Export = z
   .record(z.string(), z.unknown())
-  .meta({ id: 'AccountExport', description: 'All that is stored about an account, without secrets' })
+  .meta({ id: 'AccountExport', description: 'Everything that is stored about an account, without secrets' })
 
 const session = z
   .string()
   .regex(/^[0-9a-f]{64}$/)
-  .meta({ description: 'As the list returns it', example: '5f'.repeat(32) })
+  .meta({ description: 'The value of `session` in the list', example: '5f'.repeat(32) })
 const OwnSessionPath = z.object({ session })
 const SessionPath = AccountPath.extend({ session })
 
 const NewPassword = z
   .strictObject({
     password: z.string().max(maxPasswordBytes).optional().meta({
-      description: 'Left out: one is made and returned',
+      description: 'If it is missing, a password is generated and returned',
     }),
   })
   .meta({ id: 'NewPassword' })
 const SetPassword = z
   .object({
-    password: z.string().nullable().meta({ description: 'The generated password, returned once; else null' }),
+    password: z
+      .string()
+      .nullable()
+      .meta({ description: 'The generated password, which is returned once. Null for a given one' }),
   })
   .meta({ id: 'SetPassword' })
 const ResetLink = z
@@ -75,9 +80,9 @@ const Revoked = z
   .meta({ id: 'Revoked', description: 'How many were revoked' })
 
 /**
- * How an account is signed in to: factors, sessions, password and all that acts for it. `/api/user/…` is about the
- * account of the token, `/api/accounts/<username>/…` for site administrators. Removing an own factor needs the factor,
- * so only the browser does that.
+ * Access to an account: second factors, sessions, password, tokens and applications. `/api/user/…` is for the account of
+ * the token, `/api/accounts/<username>/…` is for site administrators. People can remove their own factors only in the
+ * browser, because this needs the factor.
  */
 export async function accountAccessEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
@@ -220,7 +225,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     endpoint(own, {
       operationId: 'exportOwnAccount',
       tag: 'Account',
-      summary: 'Get all that is stored about the account, without secrets',
+      summary: 'Get everything that is stored about the account, without secrets',
       response: { 200: Export },
     }),
     async (request) => readExport(own.granted(request).accountId),
@@ -231,7 +236,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     endpoint(mayRead, {
       operationId: 'exportAccount',
       tag,
-      summary: 'Get all that is stored about an account, without secrets',
+      summary: 'Get everything that is stored about an account, without secrets',
       params,
       response: { 200: Export },
     }),
@@ -264,7 +269,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     endpoint(mayManage, {
       operationId: 'createResetLink',
       tag,
-      summary: 'Make a link that sets a new password',
+      summary: 'Create a link to set a new password',
       params,
       response: { 201: ResetLink },
     }),

@@ -26,7 +26,7 @@ const Account = z
     admin: z.boolean().meta({ description: 'Whether it is a site administrator' }),
     groups: z.array(z.string()).meta({ example: ['acme'] }),
     sessions: z.int(),
-    tokens: z.int().meta({ description: 'How many personal access tokens work' }),
+    tokens: z.int().meta({ description: 'The number of valid personal access tokens' }),
     created_at: Moment,
     last_seen_at: Moment.nullable(),
     disabled_at: Moment.nullable().meta({ description: 'Null while it is enabled' }),
@@ -35,7 +35,10 @@ const Account = z
 
 const username = z.string().max(100).meta({ example: 'alice' })
 const email = z.string().max(300).nullable().meta({ example: 'alice@example.com' })
-const password = z.string().max(maxPasswordBytes).meta({ description: 'Left out: one is made and returned' })
+const password = z
+  .string()
+  .max(maxPasswordBytes)
+  .meta({ description: 'If it is missing, a password is generated and returned' })
 
 const AccountDraft = z
   .strictObject({
@@ -48,17 +51,20 @@ const AccountDraft = z
   .meta({ id: 'AccountDraft' })
 
 const NewAccount = Account.extend({
-  password: z.string().nullable().meta({ description: 'The generated password, returned once; else null' }),
+  password: z
+    .string()
+    .nullable()
+    .meta({ description: 'The generated password, which is returned once. Null for a given one' }),
 }).meta({ id: 'NewAccount' })
 
 const AccountUpdate = z
   .strictObject({ username, name: plainText(100), email, admin: z.boolean(), disabled: z.boolean() })
   .partial()
-  .meta({ id: 'AccountUpdate', description: 'Members that are left out stay as they are' })
+  .meta({ id: 'AccountUpdate', description: 'Missing members keep their values' })
 
 const AccountsQuery = PageQuery.extend({
   search: z.string().max(254).optional().meta({
-    description: 'Only accounts whose username, name or email contains this',
+    description: 'Only accounts whose username, name or email contains this text',
     example: 'alice',
   }),
 })
@@ -70,8 +76,7 @@ export const AccountPath = z.object({
 
 const DeletionQuery = z.object({
   groups_to: z.string().max(100).optional().meta({
-    description:
-      'Username of the account that becomes admin of the groups that this account alone administers',
+    description: 'Username of the account that becomes admin of groups whose only admin is deleted',
     example: 'bob',
   }),
   leave_groups: z.literal('true').optional().meta({
@@ -80,7 +85,7 @@ const DeletionQuery = z.object({
   }),
 })
 
-/** Accounts, for site administrators: `/api/accounts`. The acts are those of `/admin/accounts` and `svc account`. */
+/** Accounts, for site administrators: `/api/accounts`. They do the same as `/admin/accounts` and `svc account`. */
 export async function accountEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const url = '/accounts/:username'
@@ -113,7 +118,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
     endpoint(mayManage, {
       operationId: 'createAccount',
       tag: 'Accounts',
-      summary: 'Make an account',
+      summary: 'Create an account',
       body: AccountDraft,
       response: { 201: NewAccount },
     }),
@@ -151,7 +156,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       tag: 'Accounts',
       summary: 'Change, disable or enable an account',
       description:
-        'Disabling ends its sessions and stops all its tokens at once. Enabling brings the tokens back. A new email counts as not verified.',
+        'Disabling ends its sessions and stops all its tokens at once. When it is enabled, its tokens work again. A new email counts as not verified.',
       params: AccountPath,
       body: AccountUpdate,
       response: { 200: Account },
@@ -164,7 +169,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       const changes = {
         username,
         ...(name !== undefined && { displayName: name }),
-        // The same address stays verified.
+        // An unchanged email stays verified.
         ...(email !== undefined && email !== account.email && { email }),
         ...(admin !== undefined && { isAdmin: admin }),
       }
@@ -180,9 +185,9 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
     endpoint(mayManage, {
       operationId: 'deleteAccount',
       tag: 'Accounts',
-      summary: 'Delete an account for good',
+      summary: 'Permanently delete an account',
       description:
-        'Packages and events stay. The username is free after 90 days. Groups that the account alone administers need one of the two parameters.',
+        'Packages and events stay. The username is free after 90 days. If the account is the only admin of groups, pass one of the two parameters.',
       params: AccountPath,
       querystring: DeletionQuery,
       response: { 204: NoContent },
@@ -213,7 +218,7 @@ export async function accountOfPath({ db }: ApiContext, username: string): Promi
   return account
 }
 
-/** An administrator cannot lock oneself out, as in the browser. */
+/** Administrators cannot do this to their own account, as in the browser: they could lock themselves out. */
 function refuseOwn(person: PersonGrant, account: AccountDetails): void {
   if (account.id !== person.accountId) return
   throw conflict('you cannot do this to your own account: ask another administrator')

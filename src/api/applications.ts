@@ -49,7 +49,7 @@ const UsedApplication = ApplicationBody.extend({
 }).meta({ id: 'UsedApplication' })
 
 const migration = z.string().nullable().meta({
-  description: 'The migration that was written for the change; null when none was',
+  description: 'The migration that was written for the change. Null when none was written',
 })
 const ChangedApplication = ApplicationBody.extend({ migration }).meta({ id: 'ChangedApplication' })
 
@@ -65,7 +65,7 @@ const ApplicationUpdate = z
     resource_server: z.boolean(),
   })
   .partial()
-  .meta({ id: 'ApplicationUpdate', description: 'Members that are left out stay as they are' })
+  .meta({ id: 'ApplicationUpdate', description: 'Missing members keep their values' })
 
 const Review = z
   .strictObject({
@@ -74,16 +74,19 @@ const Review = z
       .max(1000)
       .optional()
       .meta({
-        description: `Why, for other administrators; at most ${maxReasonCharacters} characters. Declining needs one`,
+        description: `The reason, for other administrators; at most ${maxReasonCharacters} characters. Required for declining`,
       }),
-    migration: z.boolean().optional().meta({ description: 'False: change only this database' }),
+    migration: z
+      .boolean()
+      .optional()
+      .meta({ description: 'False to change only this database, without a migration' }),
   })
   .meta({ id: 'ApplicationReview' })
 
 const Rotation = z
   .strictObject({
     overlap_seconds: z.int().min(0).max(31_536_000).optional().meta({
-      description: 'How long the old secret works, 1 day when it is left out',
+      description: 'Seconds for which the old secret still works, by default 1 day',
     }),
   })
   .meta({ id: 'SecretRotation' })
@@ -101,14 +104,15 @@ const ApplicationsQuery = PageQuery.extend({
 })
 
 const reviews = [
-  ['approve', 'approved', 'Publish an application: people can authorize it'],
-  ['suspend', 'suspended', 'Stop an application: none of its tokens works any more'],
-  ['decline', 'declined', 'Refuse an application that waits for review, or withdraw its approval'],
+  ['approve', 'approved', 'Approve an application: people can authorize it'],
+  ['suspend', 'suspended', 'Suspend an application: its tokens stop working'],
+  ['decline', 'declined', 'Decline an application that waits for review, or withdraw its approval'],
 ] as const
 
 /**
- * The review of applications, for site administrators: `/api/applications`. The acts are those of
- * `/admin/applications` and `svc application`. Registering needs a logo file, so the browser and the command do it.
+ * The review of applications, for site administrators: `/api/applications`. The endpoints
+ * do the same as `/admin/applications` and `svc application`. Registering needs a logo file, so only the browser and the
+ * command can do it.
  */
 export async function applicationEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
@@ -144,7 +148,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     endpoint(mayRead, {
       operationId: 'getApplication',
       tag,
-      summary: 'Get an application, with how many accounts use it and when last',
+      summary: 'Get an application, with the number of accounts that use it and the time of the last use',
       params,
       response: { 200: UsedApplication },
     }),
@@ -187,7 +191,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     endpoint(mayManage, {
       operationId: 'updateApplication',
       tag,
-      summary: 'Change an application, by a migration',
+      summary: 'Change an application, and write a migration for it',
       description: 'Tokens keep what was granted to them.',
       params,
       body: ApplicationUpdate,
@@ -218,7 +222,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     endpoint(mayManage, {
       operationId: 'deleteApplication',
       tag,
-      summary: 'Delete an application with all authorizations and tokens, by a migration',
+      summary: 'Delete an application with its authorizations and tokens, and write a migration for it',
       params,
       response: { 204: NoContent },
     }),
@@ -244,7 +248,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
         const { clientId } = await theApplication(request.params.client_id)
         const { reason, migration: isMigration = true } = request.body
         const why = verb === 'approve' ? '' : (reason?.trim() ?? '')
-        if (verb === 'decline' && why === '') throw invalidArgument('reason: say why it is declined')
+        if (verb === 'decline' && why === '') throw invalidArgument('reason: is required for declining')
         const change = { verb, status, reason: why || null, isMigration }
         const changed = await explained(() =>
           changeApplicationStatus(db, config, mayManage.granted(request).actor, clientId, change),
@@ -259,7 +263,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     endpoint(mayManage, {
       operationId: 'rotateClientSecret',
       tag,
-      summary: 'Make a new client secret; the old one works until the overlap ends',
+      summary: 'Generate a new client secret. The old one works until the overlap ends',
       params,
       body: Rotation,
       response: { 201: NewSecret },
@@ -285,7 +289,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
   }
 }
 
-/** Runs a change. What it does not accept becomes an error of the API, and nothing changed. */
+/** Runs a change. If it is rejected, nothing changes, and it throws an error of the API. */
 async function explained<Changed>(change: () => Promise<Changed | null>): Promise<Changed> {
   try {
     const changed = await keepingRules(change)

@@ -29,14 +29,14 @@ const groupName = z.string().max(100).meta({ example: 'acme' })
 const GroupDraft = z.strictObject({ name: groupName }).meta({ id: 'GroupDraft' })
 const GroupUpdate = z
   .strictObject({
-    name: groupName.meta({ description: 'A new name, by site administrators only' }),
+    name: groupName.meta({ description: 'A new name. Only site administrators can change it' }),
     requires_second_factor: z.boolean(),
   })
   .partial()
-  .meta({ id: 'GroupUpdate', description: 'Members that are left out stay as they are' })
+  .meta({ id: 'GroupUpdate', description: 'Missing members keep their values' })
 const DeletionQuery = z.object({
   with_repositories: z.literal('true').optional().meta({
-    description: 'Delete its repositories and all packages in them too',
+    description: 'Also delete its repositories and all packages in them',
     example: 'true',
   }),
 })
@@ -44,7 +44,7 @@ const DeletionQuery = z.object({
 const RepositoryDraft = z
   .strictObject({
     name: z.string().max(200).meta({ example: 'php' }),
-    visibility: z.enum(visibilities).optional().meta({ description: 'Private when it is left out' }),
+    visibility: z.enum(visibilities).optional().meta({ description: 'The default is private' }),
     description: plainText(350).optional(),
   })
   .meta({ id: 'RepositoryDraft' })
@@ -62,8 +62,8 @@ const MemberPath = GroupPath.extend({
 })
 
 /**
- * Groups, their settings, members and new repositories. Everyone may make groups, admins manage them, and only site
- * administrators rename or delete them, as in the browser.
+ * Groups, their settings, members and new repositories. Everyone can create groups, admins manage them, and only
+ * site administrators rename or delete them, as in the browser.
  */
 export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
@@ -80,7 +80,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     endpoint(mayMake, {
       operationId: 'createGroup',
       tag,
-      summary: 'Make a group and become its admin',
+      summary: 'Create a group and become its admin',
       body: GroupDraft,
       response: { 201: Settings },
     }),
@@ -109,7 +109,8 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       operationId: 'updateGroup',
       tag,
       summary: 'Change the settings of a group, or rename it',
-      description: 'A new name changes the URLs of its repositories. Clients and lock files must follow.',
+      description:
+        'A new name changes the URLs of its repositories. Clients and lock files need the new URLs.',
       params: GroupPath,
       body: GroupUpdate,
       response: { 200: Settings },
@@ -121,7 +122,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       if (isRequired && !hasFactor(await findFactors(db, accountId))) {
         throw conflict('add a second factor to your own account first, to keep your role in the group')
       }
-      // First: a name that is refused must leave the rest as it is.
+      // Rename first: if the name is rejected, nothing else may change.
       if (newName !== undefined && newName !== name) {
         await keepingRules(() => changeGroupName(db, author, { id: groupId, name }, newName))
       }
@@ -135,7 +136,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     endpoint(mayDelete, {
       operationId: 'deleteGroup',
       tag,
-      summary: 'Delete a group for good, by site administrators only',
+      summary: 'Permanently delete a group, for site administrators only',
       params: GroupPath,
       querystring: DeletionQuery,
       response: { 204: NoContent },
@@ -146,7 +147,9 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       const force = request.query.with_repositories === 'true'
       const { isDeleted, repositories } = await removeGroup(db, author, { id, name }, { force })
       if (!isDeleted) {
-        throw conflict(`repositories of the group: ${repositories.length}: pass with_repositories=true`)
+        throw conflict(
+          `the group has ${repositories.length} repositories: pass with_repositories=true to delete them too`,
+        )
       }
       return reply.code(204).send()
     },
@@ -157,7 +160,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     endpoint(mayAdd, {
       operationId: 'createRepository',
       tag: 'Repositories',
-      summary: 'Make a repository in a group',
+      summary: 'Create a repository in a group',
       params: GroupPath,
       body: RepositoryDraft,
       response: { 201: RepositoryBody },
@@ -221,7 +224,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       operationId: 'removeGroupMember',
       tag,
       summary: 'Remove a member from a group',
-      description: 'Roles on its repositories stay.',
+      description: 'Roles on its repositories do not change.',
       params: MemberPath,
       response: { 204: NoContent },
     }),
@@ -240,7 +243,8 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     const account = await findAccountByUsername(db, username)
     if (!account) throw notFound('account not found')
     const outcome = await changeMember(db, author, { place: { groupId }, account, role })
-    if (outcome === 'last-admin') throw conflict('the group would have no admin: make another one first')
+    if (outcome === 'last-admin')
+      throw conflict('the group would have no admin: make another member admin first')
     return outcome
   }
 

@@ -35,7 +35,7 @@ export interface ApiContext extends AppContext {
 export interface Guard<Granted> {
   /** The scope that a token needs. */
   scope: string
-  /** True: the endpoint accepts personal access tokens only, never an application's or a deploy token. */
+  /** Whether the endpoint accepts personal access tokens only, and no tokens of applications or deploy tokens. */
   isForPeople?: true
   /** Throws the errors of RFC 6750, and 404 for what the token may not see. */
   preValidation: (request: FastifyRequest) => Promise<void>
@@ -89,7 +89,7 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
     await holders.preValidation(request)
     const { accountId, account, resourceScope, scopes, kind, tokenId, authorizationId } =
       holders.granted(request)
-    // A deploy token belongs to no person.
+    // A deploy token does not belong to a person.
     if (accountId === null) throw notFound('group not found')
     const found = await findVisibleGroup(context.db, group, accountId)
     if (!found) throw notFound('group not found')
@@ -224,7 +224,7 @@ function hasSecondToken({ query, body }: FastifyRequest): boolean {
   return [query, body].some((part) => typeof part === 'object' && part !== null && 'access_token' in part)
 }
 
-/** The error for a token whose role or reach is too small. */
+/** Returns the error for a token whose role does not allow the request, or that does not include the repository. */
 export function roleForbids(): ApiError {
   const errmsg =
     'the role of the account or deploy token, or the repositories that the token was made for, do not allow this'

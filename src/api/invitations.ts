@@ -26,7 +26,7 @@ const Invitation = z
 
 const SiteInvitation = Invitation.extend({
   role: z.enum(roles).nullable(),
-  group: z.string().nullable().meta({ description: 'Null: it leads to an account without a group' }),
+  group: z.string().nullable().meta({ description: 'Null for an invitation to an account without a group' }),
 }).meta({ id: 'SiteInvitation' })
 
 const NewInvitation = z
@@ -101,7 +101,7 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
     endpoint(mayManageAll, {
       operationId: 'createSiteInvitation',
       tag: 'Accounts',
-      summary: 'Invite somebody to make an account',
+      summary: 'Invite somebody to create an account',
       body: SiteInvitationDraft,
       response: { 201: NewInvitation },
     }),

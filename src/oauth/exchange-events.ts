@@ -2,25 +2,25 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Queryable } from '../database/database.ts'
 import type { Job } from '../jobs/job.ts'
 
-/** How many token pairs one statement reads. */
+/** The maximum number of token pairs that one statement reads. */
 const pairsPerStatement = 2_000
-/** How long a run waits for transactions that may still commit an older pair. The next run goes on. */
+/** How long a run waits for transactions that may still commit an older pair. The next run continues. */
 const pollMilliseconds = 50
 const maxPolls = 20
 
 /**
- * Writes the identity event `token-created` of every code that was exchanged. A refresh writes none: it replaces a token,
- * and there is one for each token every few hours.
+ * Writes the identity event `token-created` for every exchanged code. A refresh writes no event: it only replaces a token,
+ * and happens for each token every few hours.
  *
- * The exchange only leaves what the event needs in the new token pair, in the insert that makes the pair. It survives a
- * kill of the process, and a pair that commits late is not skipped: see the SQL functions `note_exchanges` and
+ * The exchange stores the data of the event in the row of the new token pair. So no event is lost when the process is
+ * killed, and a pair that commits late is not skipped: see the SQL functions `note_exchanges` and
  * `move_exchange_horizon`.
  */
 export const noteExchangesJob: Job = {
   name: 'note-exchanges',
   everySeconds: 5,
   async run({ db }, _data, signal) {
-    // First what an earlier run left.
+    // Begin with the pairs that an earlier run has left.
     await noteAll(db, signal)
     if (await moveHorizon(db)) await noteAll(db, signal)
   },

@@ -31,7 +31,7 @@ export async function serveApiViewer(app: FastifyInstance): Promise<ApiViewer> {
         .type(type)
         .headers({ 'cache-control': 'public, max-age=31536000, immutable', vary: 'accept-encoding' })
       if (!/\bgzip\b/.test(request.headers['accept-encoding'] ?? '')) return reply.send(await readFile(file))
-      // A failure is not kept: the next request tries again.
+      // A failure is not cached: the next request tries again.
       compressed ??= readFile(file)
         .then((bytes) => compress(bytes))
         .catch((error: unknown) => {

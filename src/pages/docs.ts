@@ -70,7 +70,7 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
 
   app.get('/docs/api', async (request, reply) => {
     const session = await readSession(context, request)
-    // A failure is not kept: the next request tries again.
+    // A failure is not cached: the next request tries again.
     reference ??= context
       .describeApi()
       .then(describeOperations)

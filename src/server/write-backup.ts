@@ -44,7 +44,7 @@ export async function writeBackup(db: pg.Pool, config: Config, output: Writable)
     const tables = await openSnapshot(client)
     const tar = pack()
     const written = pipeline(tar, output)
-    // A full disk must stop the work at once, and throw once.
+    // When the disk is full, stop the work at once and throw only one error.
     const failed = written.then(() => new Promise<never>(() => {}))
     failed.catch(() => {})
     try {

@@ -246,7 +246,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect((await verifyArchives(t.db, archives)).problems).toEqual([])
     await call('DELETE', '/packages/acme/lib?purge=true')
     await collectGarbage(t.db, archives, { isForced: true })
-    // It was touched a moment ago.
+    // The archive stays, because it was used a moment ago.
     expect(await archives.stat(sha256)).not.toBeNull()
     expect(await archives.remove(sha256, new Date(Date.now() + 60_000))).toBe(true)
     expect((await verifyArchives(t.db, archives)).problems).toEqual([])

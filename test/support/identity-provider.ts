@@ -12,7 +12,7 @@ export type ProviderClaims = Record<string, unknown>
 export interface IdentityProvider {
   readonly name: string
   readonly issuer: string
-  /** The settings of svc for it. */
+  /** The settings of svc for this provider. */
   readonly environment: Record<string, string>
   /** The people who have an account there, by subject. */
   readonly people: Map<string, ProviderClaims>

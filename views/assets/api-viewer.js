@@ -1,10 +1,10 @@
 /*
- * Shows the OpenAPI description with Swagger UI, in place of the reference that the server rendered. The reference stays
- * if a part cannot be loaded.
+ * Shows the OpenAPI description with Swagger UI, instead of the reference that the server rendered. If a part cannot be
+ * loaded, the reference stays.
  */
 const place = document.querySelector('#api-viewer')
 const { description, styles } = place.dataset
-/** A load of each stylesheet. They are not in the page itself, so its first paint does not wait for them. */
+/** Loads the stylesheets. They are not in the page itself, so the first paint does not wait for them. */
 const loads = styles.split(' ').map(
   (href) =>
     new Promise((resolve, reject) => {
@@ -14,7 +14,7 @@ const loads = styles.split(' ').map(
     }),
 )
 
-/** Swagger UI without what one would use to send requests, and with mistakes of its HTML mended. */
+/** Changes of Swagger UI: it has no elements to send requests, and mistakes in its HTML are corrected. */
 const plugin = ({ React: { createElement, useLayoutEffect, useRef }, getComponent }) => ({
   components: {
     Reference: () =>
@@ -29,11 +29,11 @@ const plugin = ({ React: { createElement, useLayoutEffect, useRef }, getComponen
     JumpToPath: () => null,
     CopyToClipboardBtn: () => null,
     authorizeOperationBtn: () => null,
-    // The disabled fields of a request that cannot be sent.
+    // Remove the disabled fields: requests cannot be sent.
     JsonSchemaForm: () => null,
   },
   wrapComponents: {
-    // The toggle of a schema without a title has no text.
+    // The toggle of a schema without a title has no text, so it gets a label.
     JSONSchema202012Accordion: (Accordion) => (props) => {
       const box = useRef(null)
       useLayoutEffect(() => {
@@ -42,7 +42,7 @@ const plugin = ({ React: { createElement, useLayoutEffect, useRef }, getComponen
       })
       return createElement('span', { ref: box }, createElement(Accordion, props))
     },
-    // It gives each table the role of a region, without a name.
+    // Swagger UI gives each table the role of a region, but no name. Remove the role.
     responses: (Responses) => (props) => {
       const box = useRef(null)
       useLayoutEffect(() => box.current.querySelector('table.responses-table')?.removeAttribute('role'))
