@@ -103,11 +103,11 @@ const Environment = z.object({
 
 /** All settings, read once at the start (DESIGN §2). */
 export interface Config {
-  /** Null: svc runs its own embedded PostgreSQL under `dataDir`. */
+  /** Null when svc runs its own embedded PostgreSQL under `dataDir`. */
   databaseUrl: string | null
   /** False when a pooler in front of PostgreSQL does not support prepared statements. Then no statement has a name. */
   preparesStatements: boolean
-  /** The public URL, without a slash at the end. All sent URLs are built from it, never from the Host header. */
+  /** The public URL, without a slash at the end. All URLs that svc sends begin with it, never with the Host header. */
   baseUrl: string
   /** The issuer URL: `{auth_url}` in SPEC. */
   authUrl: string
@@ -125,7 +125,7 @@ export interface Config {
   requireSecondFactor: FactorRule
   /** The folder of the operator's migrations. */
   migrationsDir: string
-  /** True when the environment sets the folder: then it must exist. */
+  /** True when the environment sets the folder. Then the folder must exist. */
   isMigrationsDirGiven: boolean
   maxArchiveBytes: number
   /** The internal nginx location that sends archives. Null when svc sends them itself. */
@@ -205,7 +205,7 @@ export function loadEnvironmentFile(): void {
   }
 }
 
-/** Reads the environment; an empty variable counts as unset. Throws one Error that names every mistake. */
+/** Reads the environment. An empty variable counts as unset. Throws one Error that lists every mistake. */
 export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''))
   const read = Environment.safeParse(given)

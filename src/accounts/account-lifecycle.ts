@@ -58,7 +58,9 @@ export async function revokeAllAccess(
   return transaction(db, (tx) => revokeAllOf(tx, accountId), actor)
 }
 
-/** What happens to groups that only the deleted account administers: an heir gets them, or nobody. */
+/**
+ * The choice for groups whose only admin is deleted: an heir gets them, nobody gets them, or the deletion is refused.
+ */
 export type OrphanedGroups = { heir: { id: string; username: string } } | 'leave' | 'refuse'
 
 /**

@@ -28,7 +28,7 @@ const accountPage = page<{
   /** Whether svc sends mails. */
   hasMail: boolean
   minPasswordCharacters: number
-  /** Accounts at providers that sign in to this one, and the providers that could be linked. */
+  /** The linked accounts at sign-in providers, and the providers that can be linked. */
   identities: Identity[]
   linkable: readonly { name: string; label: string }[]
   /** Returns the label of a configured provider. Undefined for other issuers. */

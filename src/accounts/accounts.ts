@@ -101,7 +101,7 @@ export async function replacePasswordHash(
   return rowCount === 1
 }
 
-/** Stores another hash of the same password. It writes no identity event. False when the password was changed. */
+/** Stores a new hash of the same password, without an identity event. False when the password was changed. */
 export async function renewHash(
   db: Queryable,
   { accountId, passwordHash }: Credentials,
@@ -219,7 +219,7 @@ export async function changeAccount(db: Queryable, id: string, changes: AccountC
   )
 }
 
-/** Disables or enables an account. Disabling it again keeps the first time. */
+/** Disables or enables an account. Disabling it twice keeps the first time. */
 export async function setDisabled(db: Queryable, id: string, isDisabled: boolean): Promise<void> {
   await db.query(
     'update account set disabled_at = case when $2 then coalesce(disabled_at, now()) end where id = $1',

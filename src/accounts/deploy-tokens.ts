@@ -26,7 +26,7 @@ export interface DeployToken {
   isForAll: boolean
   /** Paths of the chosen repositories, at most 100. Empty when it is for all. */
   repositories: string[]
-  /** The account that made it. Null for the command line, `deleted account` when that account is gone. */
+  /** The account that created it. Null for the command line, `deleted account` after that account was deleted. */
   madeBy: string | null
   createdAt: Date
   lastUsedAt: Date | null
@@ -35,7 +35,7 @@ export interface DeployToken {
   isExpired: boolean
 }
 
-/** Who makes or revokes a deploy token, for both kinds of events. */
+/** The person who creates or revokes a deploy token, for both kinds of events. */
 export interface DeployTokenAuthor {
   author: Author
   actor: Actor

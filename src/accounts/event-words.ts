@@ -137,7 +137,7 @@ const systems: [RegExp, string][] = [
   [/Linux/, 'Linux'],
 ]
 
-/** Describes a User-Agent header: `Firefox on Linux`. An unknown one is shown as it is, at most 60 characters of it. */
+/** Describes a User-Agent header, such as `Firefox on Linux`. An unknown one is cut to 60 characters. */
 export function describeBrowser(userAgent: string | null): string {
   if (userAgent === null) return 'Unknown browser'
   const browser = browsers.find(([pattern]) => pattern.test(userAgent))?.[1]

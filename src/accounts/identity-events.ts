@@ -64,7 +64,7 @@ export type IdentityAction = (typeof identityActions)[number]
 export interface IdentityEvent {
   id: string
   happenedAt: Date
-  /** One of `identityActions`, or one of a newer release. */
+  /** One of `identityActions`. A newer release may have more. */
   action: string
   /** The account that it is about. Null for an application, or for a sign-in with an unknown name. */
   username: string | null
@@ -138,7 +138,7 @@ export async function listIdentityEvents(
     values.push(value)
     conditions.push(`${condition} $${values.length}`)
   }
-  // Only the given conditions, so that an index serves each of them.
+  // Use only the given conditions, so that an index serves each of them.
   if (accountId !== null) add('account_id =', accountId)
   if (action !== null) add('action =', action)
   if (ip !== null) add('address =', ip)
@@ -168,7 +168,7 @@ export async function listIdentityEvents(
   return rows
 }
 
-/** Finds an event. Null when it is unknown, or so old that it was removed. */
+/** Finds an event. Null when it is unknown, or was removed because of its age. */
 export async function findIdentityEvent(db: Queryable, id: string): Promise<IdentityEvent | null> {
   const { rows } = await db.query<IdentityEvent>(
     `select ${eventColumns} from identity_event e ${eventJoins} where e.id = $1`,
@@ -177,7 +177,7 @@ export async function findIdentityEvent(db: Queryable, id: string): Promise<Iden
   return rows[0] ?? null
 }
 
-/** The account of a username or email, by a parameter of the statement. */
+/** SQL that finds the account with a username or email, which is the first parameter of the statement. */
 const accountOfLogin = `(select id from account where username = lower($1) or lower(email) = lower($1)
                            order by username = lower($1) desc limit 1)`
 
@@ -249,7 +249,7 @@ function describeForLog(action: string, event: Omit<IdentityEvent, 'action'>) {
   return { event: `identity.${action}`, ...describeEvent({ action, ...event }) }
 }
 
-/** An event as commands, exports and the log show it. */
+/** Returns an event in the format of commands, exports and the log. */
 export function describeEvent(event: IdentityEvent): Record<string, unknown> {
   return {
     id: Number(event.id),
@@ -267,7 +267,9 @@ export function describeEvent(event: IdentityEvent): Record<string, unknown> {
   }
 }
 
-/** Erases old client IPs, and removes old events if the operator wants it: at most `limit` each. Returns how many. */
+/**
+ * Erases client IPs of old events, and removes old events if the operator wants it. Changes at most `limit` of each.
+ */
 export async function sweepIdentityEvents(
   db: Queryable,
   { retentionDays, ipDays }: { retentionDays: number | null; ipDays: number },

@@ -5,7 +5,7 @@ import { raiseGroupMember } from '../repositories/members.ts'
 import { type Credentials, insertAccount, type NewAccount } from './accounts.ts'
 import { type Invitation, lockInvitation } from './invitations.ts'
 
-/** Accepts an invitation for an account: it gets the role, unless it has a stronger one. Null when it has ended. */
+/** Accepts an invitation for an account, which gets the role unless it has a stronger one. Null when it has ended. */
 export async function acceptInvitation(
   db: pg.Pool,
   actor: Actor,

@@ -51,7 +51,7 @@ const signUpPage = page<{ email: string; isRequested: boolean; problem: string |
 export async function invitationRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
-  // The short form of the link (DESIGN §4). The token moves to the query, which is not logged.
+  // Redirect the short form of the link (DESIGN §4). In the query the token is not logged.
   app.get<{ Params: { token: string } }>('/invitations/:token', (request, reply) =>
     reply.redirect(`/invitations?token=${encodeURIComponent(request.params.token)}`, 303),
   )
@@ -151,7 +151,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
   }
 
   function isForNewAccounts({ madeBy }: Invitation): boolean {
-    // A new account has a password. Without password sign-in, people get theirs from their provider.
+    // A new account needs a password. Without password sign-in, a provider creates the accounts.
     if (config.passwordSignIn !== 'on') return false
     return config.signUp === 'open' || (config.signUp === 'invited' && madeBy !== 'sign-up')
   }
@@ -198,7 +198,9 @@ function isSignUpOpen({ signUp, passwordSignIn }: AppContext['config']): boolean
   return signUp === 'open' && passwordSignIn === 'on'
 }
 
-/** Anybody can ask for mails to any address: at most 5 an hour to one, 10 from one network, and 1000 in all. */
+/**
+ * Limits mails to one email (5 an hour), from one network (10) and in total (1000), because anybody can request them.
+ */
 function signUpLimits(ip: string, email: string): AttemptLimit[] {
   return [
     { subject: `sign-ups from ${networkOf(ip)}`, attempts: 10, windowSeconds: 3600 },

@@ -12,11 +12,11 @@ export const invitationLifetimeSeconds = 7 * 86_400
 export interface InvitationDraft {
   /** With an email and a mail server it is sent. Otherwise its link is shown to the person who creates it. */
   email: string | null
-  /** The role that it gives in a group. Null: only an account. */
+  /** The role that it gives in a group. Null for an invitation without a group. */
   target: { groupId: string; role: Role } | null
 }
 
-/** The URL of an invitation's page. The token is in the query, because the log keeps the path. */
+/** Returns the URL of an invitation's page. The token is in the query, because the log contains the path. */
 export function invitationUrl({ baseUrl }: { baseUrl: string }, token: string): string {
   return `${baseUrl}/invitations?token=${token}`
 }
@@ -60,7 +60,7 @@ export async function insertInvitation(
 export interface Invitation {
   id: string
   madeBy: 'account' | 'command' | 'sign-up'
-  /** The username of whoever invites; null for a command or a sign-up. */
+  /** The username of the person who invites. Null for a command or a sign-up. */
   inviter: string | null
   email: string | null
   /** Whether it was sent by mail. Then only the owner of the email knows the token. */

@@ -95,7 +95,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   })
 }
 
-/** Shows the sign-in page: the providers, and the form with the typed name and the problem. */
+/** Shows the sign-in page: the providers, and the form with the entered name and the problem. */
 export function showLogin(
   { config }: AppContext,
   request: FastifyRequest,

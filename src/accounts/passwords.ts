@@ -12,7 +12,7 @@ export const nobodysHash =
 /** Longer passwords are refused before they are hashed. */
 export const maxPasswordBytes = 1024
 
-/** The minimum length of a chosen password, in characters. SPEC does not show one. */
+/** The minimum length of a chosen password, in characters. SPEC leaves it open. */
 export const minPasswordCharacters = 12
 
 /**
@@ -37,10 +37,10 @@ export function findPasswordProblem(password: string, username: string): string 
  * threads. With two hashes at once, file reads, compression and DNS always find a free thread.
  */
 const maxRunningHashes = 2
-/** About a second of work. Later requests are refused at once, so that the queue does not grow. */
+/** As many as can be hashed in about a second. Later requests are refused at once, so the queue does not grow. */
 const maxWaitingHashes = 60
 
-/** Thrown when too many passwords wait to be hashed: 429, the client may retry. */
+/** Thrown when too many passwords wait to be hashed. The status is 429, and the client may retry. */
 export class HashQueueFullError extends PageError {
   constructor() {
     super(429, 'Too many people are signing in at this moment. Try again in a few seconds.', {
@@ -50,7 +50,7 @@ export class HashQueueFullError extends PageError {
   }
 }
 
-// The queue belongs to the process because the thread pool does: a second app in the process must share it.
+// All apps in the process share this queue, because they share the thread pool.
 const waiting: (() => void)[] = []
 let running = 0
 
@@ -70,13 +70,13 @@ export function needsRehash(hash: string): boolean {
   return argon2.needsRehash(hash, cost)
 }
 
-/** Runs the work when fewer than `maxRunningHashes` hashes run, in the order of the calls. */
+/** Runs the work in the order of the calls, at most `maxRunningHashes` at the same time. */
 async function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
   if (running < maxRunningHashes) {
     running += 1
   } else {
     if (waiting.length >= maxWaitingHashes) throw new HashQueueFullError()
-    // Pass the place to the next waiting hash, so `running` stays the same.
+    // The finished hash passes its place to this one, so `running` stays the same.
     await new Promise<void>((resolve) => waiting.push(resolve))
   }
   try {

@@ -84,7 +84,9 @@ export function sentForm(request: FastifyRequest): TokenForm {
   }
 }
 
-/** Validates the form, or returns the problem as a sentence. `chosen` are its repositories that the account may choose. */
+/**
+ * Validates the form. Returns a problem as a sentence. `chosen` are the selected repositories that the account may use.
+ */
 export function readChoice(
   form: TokenForm,
   chosen: readonly { id: string; path: string }[],
@@ -98,7 +100,7 @@ export function readChoice(
   if (!resourceScope) return 'Choose which repositories the token can access.'
   const isSpecified = resourceScope === 'specified'
   if (isSpecified && chosen.length === 0) return 'Choose at least one repository.'
-  // Refuse the contradiction: the token must never get more access than was meant.
+  // Reject the contradiction: the token must not get more access than the person wanted.
   if (!isSpecified && chosen.length > 0) {
     return 'You selected repositories. Also choose “Only the repositories you choose”, or clear the selection.'
   }

@@ -54,7 +54,7 @@ const tokensPage = page<{
   otherChoices: DescribedScopes[]
   resourceScopes: typeof resourceScopeChoices
   picker: RepositoryPicker
-  /** The id after which the next page starts. Null on the last page. */
+  /** The cursor of the next page: an id. Null on the last page. */
   next: string | null
 }>('accounts/tokens')
 
@@ -170,7 +170,7 @@ function readId(text: string): string | null {
   return /^\d{1,18}$/.test(text) ? text : null
 }
 
-/** Creates a token, which is shown only once. Returns the problem as a sentence if it cannot. */
+/** Creates a token, which is shown only once. Returns a sentence when the form has a problem. */
 async function makeToken(
   { db }: AppContext,
   actor: Actor,

@@ -42,7 +42,7 @@ const subjects: Record<string, string> = {
   'identity-unlinked': 'A sign-in provider was unlinked',
 }
 
-/** Actions that cause a mail to their account in some cases, see `queueNotices`. */
+/** Actions that cause a mail to their account in some cases: see `queueNotices`. */
 const conditionalSubjects: Record<string, string> = {
   'sign-in': 'New sign-in to your account',
   'consent-given': 'An application was authorized',
@@ -111,7 +111,7 @@ async function listNewAddresses(db: Queryable, eventIds: readonly string[]): Pro
   return rows.map(({ accountId }) => accountId)
 }
 
-/** Tells a person what happened to the account. */
+/** The mail that tells a person about an event of the account. */
 export const securityNotice: MailKind<{ eventId: string }> = {
   name: 'security-notice',
   async compose({ config, db }, { eventId }) {

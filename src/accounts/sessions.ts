@@ -8,10 +8,10 @@ import type { Credentials } from './accounts.ts'
 
 /** A session ends after this time without a request. */
 const idleLifetimeSeconds = 7 * 86_400
-/** A session ends at the latest this long after its sign-in. */
+/** The maximum lifetime of a session after the sign-in. */
 const lifetimeSeconds = 30 * 86_400
 
-/** How long a proof of the person counts for sensitive acts. */
+/** How long a confirmed identity is enough for sensitive actions. */
 const proofSeconds = 15 * 60
 
 /** A signed-in browser. */
@@ -20,7 +20,7 @@ export interface Session {
   account: SessionAccount
   /** The token of all forms on the pages of this session. */
   csrfToken: string
-  /** False when the last proof of the person is older than 15 minutes. Sensitive acts then ask for another one. */
+  /** False when the person last confirmed their identity more than 15 minutes ago. Sensitive actions then ask again. */
   isConfirmed: boolean
   /** Whether the site or a group requires a second factor that the account does not have. */
   lacksFactor: boolean
@@ -113,13 +113,13 @@ export async function deleteSessions(db: Queryable, accountId: string): Promise<
 /** Deletes at most `limit` expired sessions. Returns how many it deleted. */
 export const deleteExpiredSessions = sweepOf('session', 'id_hash')
 
-/** A session, for its owner or an administrator. */
+/** A session as its owner or an administrator sees it. */
 export interface ListedSession {
   /** Hexadecimal. The id in the browser cannot be derived from it. */
   key: string
   username: string
   network: string
-  /** Null in sessions of an earlier release, like the user agent. */
+  /** Null in sessions of an earlier release. The user agent is null there too. */
   lastNetwork: string | null
   userAgent: string | null
   createdAt: Date
@@ -155,7 +155,7 @@ export async function deleteSessionsByKey(db: Queryable, accountId: string, key:
   return rowCount ?? 0
 }
 
-/** Ends all sessions of an account but one. Returns how many ended. */
+/** Ends all sessions of an account except one. Returns how many ended. */
 export async function deleteOtherSessions(
   db: Queryable,
   accountId: string,

@@ -10,7 +10,10 @@ const maxPathCharacters = 1024
 /** The maximum length of a link to the authorization endpoint (OAUTH 50). */
 const maxLinkCharacters = 8192
 
-/** A path on this server. It excludes `//host`, `/\host`, and characters that a browser drops to get one of them. */
+/**
+ * A path on this server. It excludes `//host`, `/\host`, and characters that browsers remove, which could lead to
+ * these.
+ */
 const ownPath = /^\/(?![/\\])[!-~]*$/
 
 /**
@@ -22,7 +25,7 @@ export async function rememberPage(db: Queryable, network: string, path: string)
   return kept.length <= maxPathCharacters ? insertReturn(db, network, kept) : null
 }
 
-/** Like `rememberPage`, for a link to the authorization endpoint with a proven client and redirect URI. It may be longer. */
+/** Like `rememberPage`, for a longer link to the authorization endpoint, whose client and redirect URI are checked. */
 export async function rememberAuthorizationLink(
   db: Queryable,
   network: string,

@@ -18,12 +18,12 @@ import {
 } from './sign-in-origins.ts'
 import { findReturn } from './sign-in-returns.ts'
 
-/** The problem with a sign-in, for the page and its status. */
+/** The reason why a sign-in was rejected, with the status and headers of the page. */
 export interface SignInRefusal {
   status: 403 | 429
   headers: Readonly<Record<string, string>>
   problem: string
-  /** True when too many wrong passwords were tried. */
+  /** True after too many wrong passwords. */
   isLocked?: true
 }
 
@@ -38,7 +38,7 @@ export async function checkSignIn(
   origin: SignInOrigin,
 ): Promise<Credentials | SignInRefusal> {
   const credentials = await findCredentials(db, login)
-  // The same statements for an unknown account: no account has the id 0.
+  // Run the same statements for an unknown account. No account has the id 0.
   const accountId = credentials?.accountId ?? '0'
   const { isKnownDevice, isKnownNetwork } = await findKnownOrigin(db, accountId, origin)
   if (isKnownDevice)

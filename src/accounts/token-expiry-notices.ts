@@ -4,7 +4,7 @@ import type { Job } from '../jobs/job.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { personOf, siteOf } from './mail-words.ts'
 
-/** How long before the expiry of a token its owner gets a mail. */
+/** The owner of a token gets a mail this many days before it expires. */
 const noticeDays = 7
 const tokensPerTransaction = 500
 
@@ -47,7 +47,7 @@ async function noteExpiringTokens(db: Queryable, limit: number): Promise<string[
   return rows.map(({ id }) => id)
 }
 
-/** Sends the owner of a token the mail that it expires soon. */
+/** The mail that tells the owner of a token that it expires soon. */
 export const tokenExpiryMail: MailKind<{ tokenId: string }> = {
   name: 'token-expires',
   async compose({ config, db }, { tokenId }) {
@@ -79,7 +79,7 @@ interface ExpiringToken {
   lastUsedAt: Date | null
 }
 
-/** Null when it was revoked or has expired in the meantime. */
+/** Finds a token that expires soon. Null when it was revoked or has expired in the meantime. */
 async function findExpiringToken(db: Queryable, tokenId: string): Promise<ExpiringToken | null> {
   const { rows } = await db.query<ExpiringToken>(
     `select a.username, a.display_name as "displayName", a.email, t.name, t.expires_at as "expiresAt",

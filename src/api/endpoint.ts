@@ -4,7 +4,7 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import { z } from 'zod'
 import type { Guard } from './guards.ts'
 
-/** The scope of `/api`: handlers get their input as its zod schema describes it. */
+/** The type of the scope of `/api`. Handlers get their input as their zod schema describes it. */
 export type ApiScope = FastifyInstance<
   RawServerDefault,
   IncomingMessage,

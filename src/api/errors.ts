@@ -19,7 +19,7 @@ export const errcodes = {
   unauthenticated: 16,
 } as const
 
-/** An error that the caller of the API may read. */
+/** An error whose message the caller of the API may read. */
 export class ApiError extends Error {
   readonly status: number
   readonly errcode: number
@@ -33,7 +33,7 @@ export class ApiError extends Error {
   }
 }
 
-/** No credentials: the challenge has no error attribute (RFC 6750 §3.1). */
+/** Returns the error for missing credentials. The challenge has no error attribute (RFC 6750 §3.1). */
 export function noCredentials(): ApiError {
   return new ApiError(401, errcodes.unauthenticated, 'not authorized', challenge({}))
 }
@@ -56,12 +56,12 @@ export function insufficientScope(scope: string): ApiError {
   return new ApiError(403, errcodes.permissionDenied, `the scope ${scope} is required`, headers)
 }
 
-/** Input that breaks a rule; the message names the member and the rule. */
+/** Returns the error for input that breaks a rule. The message names the member and the rule. */
 export function invalidArgument(errmsg: string): ApiError {
   return new ApiError(400, errcodes.invalidArgument, errmsg)
 }
 
-/** The error for everything that does not exist, and for everything that the token may not see. */
+/** Returns the error for everything that does not exist, or that the token may not see. */
 export function notFound(errmsg: string): ApiError {
   return new ApiError(404, errcodes.notFound, errmsg)
 }
@@ -98,7 +98,7 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
   return reply.send({ errcode: error.errcode, errmsg: error.message })
 }
 
-/** Turns what the registry, Fastify or the database threw into an ApiError. */
+/** Turns an error of the registry, Fastify or the database into an ApiError. */
 function translate(thrown: Error & Partial<FastifyError>): ApiError {
   if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
   // Too many passwords wait to be hashed.

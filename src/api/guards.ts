@@ -25,7 +25,7 @@ import { listTokenHolders, type TokenHolder } from './token-holders.ts'
 
 /** The context of the API's endpoints. */
 export interface ApiContext extends AppContext {
-  /** A separate small pool for changes of packages, which wait for locks. */
+  /** A small separate pool for changes of packages, because they wait for locks. */
   changes: pg.Pool
   lastUse: LastUse
   upstreamClient: UpstreamClient
@@ -37,7 +37,7 @@ export interface Guard<Granted> {
   scope: string
   /** Whether the endpoint accepts personal access tokens only, and no tokens of applications or deploy tokens. */
   isForPeople?: true
-  /** Throws the errors of RFC 6750, and 404 for what the token may not see. */
+  /** Throws the errors of RFC 6750, and 404 for everything that the token may not see. */
   preValidation: (request: FastifyRequest) => Promise<void>
   /** Returns the result of the guard for a request that passed. */
   granted: (request: object) => Granted

@@ -153,7 +153,7 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
   }
 }
 
-/** The package's name in a URL, in lower case. */
+/** Returns the name of the package in a URL, in lower case. */
 export function packageNameOf(path: { vendor: string; package: string }): string {
   return toLowerAscii(`${path.vendor}/${path.package}`)
 }
@@ -166,7 +166,7 @@ export function packageChangeOf(
   return { repositoryId, packageName: packageNameOf(path), author, baseUrl }
 }
 
-/** Returns Composer's `abandoned` after a change of either member. Throws errcode 3 when they contradict each other. */
+/** Returns the new value of Composer's `abandoned`. Throws errcode 3 when the two members contradict each other. */
 function abandonmentOf(
   { abandoned, replacement }: z.output<typeof PackageUpdate>,
   known: ListedPackage,

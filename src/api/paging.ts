@@ -21,7 +21,7 @@ export const PageQuery = z.object({
 
 /** Which part of a list is requested. */
 export interface ListQuery {
-  /** The key after which it begins; null for the beginning. */
+  /** The key after which the list begins. Null for the beginning. */
   after: string | null
   limit: number
 }
@@ -39,7 +39,7 @@ export function partOf({ limit, cursor }: z.output<typeof PageQuery>): ListQuery
   return { after, limit }
 }
 
-/** Reads one row more than requested, to know whether there is a next part. */
+/** Reads one row more than requested, to find out whether there is a next part. */
 export async function readPage<Row, Item>(
   { after, limit }: ListQuery,
   list: (part: ListQuery) => Promise<Row[]>,

@@ -48,12 +48,12 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
       scope.setSerializerCompiler(serializerCompiler)
       acceptEmptyBodies(scope)
       scope.addHook('onRequest', async (request, reply) => {
-        // A response to a token is for its holder only (RFC 6750 §5.3).
+        // A response to a token is only for its holder (RFC 6750 §5.3).
         reply.header('cache-control', 'private, no-store')
         // PostgreSQL cannot store NUL in text, so no name contains one.
         if (request.url.includes('%00')) throw notFound('not found')
       })
-      // A missing body counts as an empty object, so that an error names the member that is required.
+      // A missing body counts as an empty object. The error then names the required member.
       scope.addHook('preValidation', async (request) => {
         if (request.routeOptions.schema?.body) request.body ??= {}
       })
@@ -81,7 +81,7 @@ function methodNotAllowed(allow: string): ApiError {
   return new ApiError(405, errcodes.unimplemented, `the method must be one of ${allow}`)
 }
 
-/** The error for every URL under /api without a route. */
+/** Returns the error for every URL under /api without a route. */
 export function noSuchApiEndpoint(): ApiError {
   return notFound('there is no such endpoint')
 }

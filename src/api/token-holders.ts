@@ -16,7 +16,7 @@ export interface TokenAccount {
   createdAt: Date
 }
 
-/** The owner of a live token, and what it may do. */
+/** The owner of a valid token, and the access of the token. */
 export interface TokenHolder extends UsedToken, Principal {
   scopes: string[]
   /** Null for a deploy token. */

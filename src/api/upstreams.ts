@@ -105,7 +105,7 @@ const ReleaseQuery = z.object({
     .meta({ description: '`true` lets other upstreams serve its packages' }),
 })
 
-/** Upstreams of a repository, and what comes from them: `…/upstreams`, `…/mirrored-packages` (DESIGN §6). */
+/** Upstreams of a repository, and the packages from them: `…/upstreams`, `…/mirrored-packages` (DESIGN §6). */
 export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const { config, db, upstreamClient } = context
   const url = '/repositories/:group/:name/upstreams'

@@ -17,7 +17,7 @@ export interface JsonOptions {
   json?: boolean
 }
 
-/** Where the password of an account comes from. */
+/** The options for the password of an account. */
 export interface PasswordOptions extends JsonOptions {
   password?: string
   passwordStdin?: boolean
@@ -91,12 +91,12 @@ export function passwordStdinOption(): Option {
   return new Option('--password-stdin', 'read the password from the first line of standard input')
 }
 
-/** Returns the sentence that shows a generated password, or an empty text for a given one. */
+/** Returns a sentence with the generated password. Empty when the password was given. */
 export function tellPassword({ password, passwordStdin }: PasswordOptions, made: string): string {
   return password !== undefined || passwordStdin ? '' : ` Its password, shown only once: ${made}`
 }
 
-/** Returns the password that the options give, or a generated one. Throws when the given one is not acceptable. */
+/** Returns the password from the options, or a generated one. Throws when the given password is not acceptable. */
 export async function choosePassword(
   username: string,
   { password, passwordStdin }: PasswordOptions,

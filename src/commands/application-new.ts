@@ -33,7 +33,7 @@ Example:
     --scope account-profile:r registry-package:rw --resource-scope all --apply
 `
 
-/** `svc application new`: registers an application by writing its seeding migration. */
+/** `svc application new`: registers an application by writing a migration. */
 export function newCommand(): Command {
   return new Command('new')
     .description(

@@ -65,7 +65,7 @@ interface Copied {
 async function copyArchives(from: ArchiveStore, to: ArchiveStore): Promise<Copied> {
   const copied: Copied = { archives: 0, known: 0, bytes: 0, damaged: [] }
   const listed = from.list()
-  // Each worker takes the next archive when it has copied the last one.
+  // Each worker takes the next archive after it has copied its last one.
   await Promise.all(
     Array.from({ length: atOnce }, async () => {
       for await (const { sha256, size } of listed) await copyOne(sha256, size)

@@ -7,7 +7,7 @@ export function jsonOption(): Option {
   return new Option('--json', 'print one JSON object')
 }
 
-/** Returns `--scope`. It takes several values, and values separated by commas. */
+/** Returns `--scope`. It can be repeated, and takes values separated by commas too. */
 export function scopeOption(): Option {
   return new Option('--scope <scopes...>', 'scopes, such as registry-package:rw')
     .argParser(readScopes)
@@ -36,7 +36,7 @@ export function searchOption(words: string): Option {
   return new Option('--search <text>', words)
 }
 
-/** Adds `--limit` and `--after`, because every list is read in parts. */
+/** Adds `--limit` and `--after`, because lists are read in parts. */
 export function withListOptions(command: Command): Command {
   return command
     .option('--limit <n>', 'how many to list', wholeNumber('items', 1, 1000), 100)

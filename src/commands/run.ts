@@ -12,7 +12,7 @@ import { findRepositoryByPath, type Repository } from '../repositories/repositor
 import { explainFailure } from '../server/failure.ts'
 import type { ListOptions } from './options.ts'
 
-/** Runs the command of the command line. Returns the exit code: 0, or 1 after one clear line on stderr. */
+/** Runs the given command line. Returns the exit code: 0, or 1 after one line on stderr. */
 export async function runProgram(program: Command, argv: string[]): Promise<number> {
   prepare(program)
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -31,7 +31,7 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
   }
 }
 
-/** Prints the result of a command: one JSON object with `--json`, else the text. */
+/** Prints the result of a command: one JSON object with `--json`, otherwise the text. */
 export function printResult(options: { json?: boolean }, json: object, text: string): void {
   process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
 }
@@ -44,7 +44,7 @@ export function formatValue(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-/** How a list is read and printed. */
+/** Describes how a list is read and printed. */
 export interface PrintedList<Row> {
   list: (part: { after: string | null; limit: number }) => Promise<Row[]>
   /** The value that `--after` takes for the next part. */
@@ -61,7 +61,7 @@ export interface PrintedList<Row> {
  */
 export async function printList<Row>(options: ListOptions, listing: PrintedList<Row>): Promise<void> {
   const { limit, after = null } = options
-  // Read one row more than requested, to know whether there is a next part.
+  // Read one row more than requested, to find out whether there is a next part.
   const rows = await listing.list({ after, limit: limit + 1 })
   const shown = rows.slice(0, limit)
   const last = shown.at(-1)

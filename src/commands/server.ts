@@ -20,7 +20,7 @@ export function serveCommand(): Command {
     })
 }
 
-/** `svc migrate`: updates the database's schema. `svc serve` does so too. */
+/** `svc migrate`: updates the schema of the database, as `svc serve` does at its start. */
 export function migrateCommand(): Command {
   return new Command('migrate')
     .description('Apply pending migrations: first the built-in ones, then those in MIGRATIONS_DIR.')
@@ -42,7 +42,7 @@ export function migrateCommand(): Command {
     })
 }
 
-/** `svc demo`: creates the demo. The first start on an empty embedded database does so too. */
+/** `svc demo`: creates the demo, as the first start on an empty embedded database does. */
 export function demoCommand(): Command {
   return new Command('demo')
     .description(

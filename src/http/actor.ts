@@ -4,7 +4,7 @@ import type { Actor } from '../database/database.ts'
 
 const maxUserAgentCharacters = 400
 
-/** Who acts with this request, for identity events. */
+/** Returns who sends this request, for identity events. */
 export function actorOf(request: FastifyRequest, accountId: string | null, act?: Actor['act']): Actor {
   return {
     accountId,

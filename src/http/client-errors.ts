@@ -2,8 +2,8 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net'
 
 /**
- * How long a request may take to arrive, including its body. An idle timeout is not enough, because a client can send a
- * byte now and then. Uploads have a minimum rate instead.
+ * The time limit for a request to arrive, including its body. An idle timeout is not enough, because a client can send
+ * one byte at a time. Uploads have a minimum rate instead.
  */
 export const requestTimeoutMilliseconds = 30_000
 

@@ -25,7 +25,10 @@ export function readSignedText(request: FastifyRequest, config: CookieConfig, na
   return value !== undefined && /^[\w-]{43,2000}$/.test(value) ? value : null
 }
 
-/** Sets a cookie. The browser drops it when it closes, or after `maxAge` (seconds). The database decides how long it works. */
+/**
+ * Sets a cookie. The browser deletes it when it closes, or after `maxAge` seconds. The database has the real
+ * expiration.
+ */
 export function setCookie(
   reply: FastifyReply,
   config: CookieConfig,

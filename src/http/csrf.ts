@@ -14,7 +14,7 @@ export function csrfTokenOf(cookie: string): string {
   return createHmac('sha256', cookie).update('csrf').digest('base64url')
 }
 
-/** Returns the token for a page's forms. A browser without a cookie of svc gets one. */
+/** Returns the token for the forms of a page. A browser without a cookie gets one. */
 export function csrfToken(request: FastifyRequest, reply: FastifyReply, config: CookieConfig): string {
   const known = readCookie(request, config, 'session') ?? readCookie(request, config, 'visit')
   if (known) return csrfTokenOf(known)

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { PatientResponse } from './expect-continue.ts'
 
-/** The time for a client to notice the response, and the bytes that it may send in the meantime. */
+/** Limits for reading the rest of the body, while the client notices the response. */
 const lingerMilliseconds = 2_000
 const lingerBytes = 1024 * 1024
 const quietMilliseconds = 400

@@ -8,7 +8,7 @@ import { sweepOf } from '../database/sweep.ts'
  * restarts.
  */
 export interface AttemptLimit {
-  /** The name of the subject, starting with its kind: `sign-in from 192.0.2.1`. Any length. */
+  /** The name of the subject, which begins with its kind: `sign-in from 192.0.2.1`. It may have any length. */
   subject: string
   attempts: number
   windowSeconds: number
@@ -32,7 +32,7 @@ export async function countAttempt(db: Queryable, limits: readonly AttemptLimit[
   return rows[0]?.blockedSeconds ?? 0
 }
 
-/** Removes one attempt from each subject, because it succeeded or was not made. Resets the `cleared` subjects. */
+/** Subtracts one attempt from each subject, because it succeeded or was not made. Resets the `cleared` subjects. */
 export async function takeBackAttempt(
   db: Queryable,
   limits: readonly AttemptLimit[],
@@ -40,7 +40,7 @@ export async function takeBackAttempt(
 ): Promise<void> {
   await db.query({
     name: 'take-back-attempt',
-    // Lock in the order of count_attempt, so that the two cannot deadlock.
+    // Lock the rows in the order of count_attempt, so that the two statements cannot deadlock.
     text: `with counted as materialized (
              select key_hash, failures = 1 or key_hash = any($2) as is_over
                from auth_failure where key_hash = any($1)
@@ -54,7 +54,7 @@ export async function takeBackAttempt(
   })
 }
 
-/** Returns the network of a client IP: the whole IPv4, or the first 64 bits of an IPv6, which belong to one customer. */
+/** Returns the network of a client IP: a whole IPv4, or the first 64 bits of an IPv6, which belong to one customer. */
 export function networkOf(ip: string): string {
   if (!ipaddr.isValid(ip)) return ip
   // Also converts an IPv4 in IPv6 notation (::ffff:192.0.2.1) to IPv4.

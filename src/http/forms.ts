@@ -10,14 +10,14 @@ export class FormError extends Error {
   override readonly name = 'FormError'
 }
 
-/** The schema of a field with one value; `''` when it was left out or sent empty. */
+/** The schema of a field with one value. A missing or empty field is `''`. */
 export const text = z.string().default('')
 /** The schema of a field that may be sent many times, such as check boxes. */
 export const texts = z.array(z.string()).default([])
 
 /** Lets the scope read forms with `readForm`. Parsers of other content types stay as they are. */
 export async function acceptForms(scope: FastifyInstance): Promise<void> {
-  // The parser may not throw here. An unreadable form is null until a handler reads it.
+  // The parser must not throw here. A form that it cannot read is null until a handler reads it.
   await scope.register(formbody, { parser: (body: string) => ({ form: parseForm(body) }) })
 }
 
@@ -34,7 +34,7 @@ export function readForm<Schema extends z.ZodObject>(
   return readFields(schema, body ? body.form : new Map())
 }
 
-/** Reads the request's query in the same way. */
+/** Reads the query of the request with the same rules. */
 export function readQuery<Schema extends z.ZodObject>(
   schema: Schema,
   { url }: FastifyRequest,
@@ -63,9 +63,9 @@ export function parseForm(body: string): SentForm | null {
 
 /** Decodes a name or a value of a form. Null when it is not well-formed. */
 export function decodeFormText(encoded: string): string | null {
-  // Names, identifiers and tokens have nothing to decode.
+  // Names, identifiers and tokens need no decoding.
   if (/^[\w.~-]*$/.test(encoded)) return encoded
-  // A raw U+FFFD was invalid UTF-8: a form sends the character itself percent-encoded.
+  // A raw U+FFFD was invalid UTF-8. A form sends this character percent-encoded.
   if (/\0|\ufffd/.test(encoded)) return null
   try {
     const decoded = decodeURIComponent(encoded.replaceAll('+', ' '))

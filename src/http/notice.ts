@@ -4,7 +4,7 @@ import { type CookieConfig, clearCookie, readCookie, readSignedText, setCookie }
 
 /** A cookie has at most 4096 bytes. */
 const maxCharacters = 700
-/** Long enough for the redirect after a form. */
+/** This is long enough for the redirect after a form. */
 const lifetimeSeconds = 60
 
 /** The notice of a browser without a session, which nothing can sign. Other sites could at most show this sentence. */
@@ -15,7 +15,9 @@ export function leaveSignedOutNotice(reply: FastifyReply, config: CookieConfig):
   setCookie(reply, config, 'notice', signedOut.cookie, lifetimeSeconds)
 }
 
-/** Leaves a sentence that the next page of a signed-in browser shows once, such as “The member was added”. */
+/**
+ * Stores a sentence in a cookie. The next page of a signed-in browser shows it once, such as “The member was added”.
+ */
 export function leaveNotice(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -28,7 +30,10 @@ export function leaveNotice(
   setCookie(reply, config, 'notice', `${sign(session, encoded)}${encoded}`, lifetimeSeconds)
 }
 
-/** Returns the sentence that the last page left, and removes it. Null when there is none, or another site wrote it. */
+/**
+ * Returns the sentence of the last page, and removes it. Null when there is none, or when another site wrote the
+ * cookie.
+ */
 export function takeNotice(
   request: FastifyRequest,
   reply: FastifyReply,

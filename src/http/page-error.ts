@@ -27,7 +27,7 @@ export function pageNotFound(): PageError {
   return new PageError(404, 'This page does not exist, or you do not have access to it.')
 }
 
-/** Returns the error for a method that the URL does not have. */
+/** Returns the error for a method that the URL does not support. */
 export function wrongMethod(): PageError {
   return new PageError(405, 'This page does not support this request. Go back and try again.')
 }

@@ -75,7 +75,7 @@ const titles: Record<number, string> = {
   503: 'Temporarily unavailable',
 }
 
-/** Shows the error page for whatever a handler threw. A bug is logged once and shown without detail. */
+/** Shows the error page for any thrown error. A bug is logged once, and shown without detail. */
 export async function showError(
   error: FastifyError,
   request: FastifyRequest,
@@ -115,7 +115,9 @@ async function visitorOf({ status }: PageError, { request, server }: FastifyRepl
   return (await server.findVisitor(request).catch(() => null)) ?? nobody
 }
 
-/** Shows that a URL cannot be decoded. Fastify does not know its scope yet, so the reply has no `view`. */
+/**
+ * Shows the error for a URL that cannot be decoded. Fastify does not know its scope yet, so the reply has no `view`.
+ */
 export function showUndecodableUrl(_error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
   const content = contentOf(new PageError(400, 'This URL cannot be read.'))
   setPageHeaders(reply, pagePolicy)

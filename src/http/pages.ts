@@ -10,9 +10,9 @@ import { takeNotice } from './notice.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Finds who sent a request, for the menu of error pages. */
+    /** Finds the person who sent a request, for the menu of error pages. */
     findVisitor: (request: FastifyRequest) => Promise<Visitor | null>
-    /** The sentence that the last page left for this one; null without one. */
+    /** Returns the notice that the last page left, and removes it. Null without one. */
     takeNotice: (reply: FastifyReply) => string | null
   }
 }
@@ -113,16 +113,16 @@ export interface Confirmation {
   fields: Record<string, string>
   /** The label of the button. */
   button: string
-  /** A text that the person writes, such as a reason; null for none. */
+  /** A text that the person enters, such as a reason. Null for none. */
   ask: { name: string; label: string; maxLength: number } | null
-  /** Where Cancel leads. */
+  /** The URL of the Cancel link. */
   back: string
 }
 
 /** Shows a question before an action. */
 export const confirmationPage = page<Confirmation>('pages/confirmation')
 
-/** Names the Atom feed of a page in its headers, for programs that do not read the page (RFC 8288). */
+/** Adds a Link header with the page's Atom feed, for programs that do not read the page (RFC 8288). */
 export function linkToFeed(reply: FastifyReply, path: string): void {
   reply.header('link', `<${path}>; rel="alternate"; type="application/atom+xml"`)
 }

@@ -63,7 +63,7 @@ function hasUserinfo(text: string): boolean {
   return /^https?:\/\/[^/?#]*@/.test(text)
 }
 
-/** Checks the first bytes, as the schema does. The file name proves nothing. */
+/** Checks the first bytes, as the schema does. A file name is no proof. */
 function isImage(bytes: Buffer): boolean {
   const start = bytes.toString('latin1', 0, 12)
   const isWebp = start.startsWith('RIFF') && start.endsWith('WEBP')

@@ -96,7 +96,10 @@ delete from application where client_id = ${quote(clientId)};
 `
 }
 
-/** Returns the name for a file name: letters, digits and underscores. If nothing is left, it is the client id. */
+/**
+ * Returns the application's name in a form for file names: letters, digits and underscores. The default is the client
+ * id.
+ */
 export function slugOf({ name, clientId }: Pick<Application, 'name' | 'clientId'>): string {
   const plain = name
     .normalize('NFKD')

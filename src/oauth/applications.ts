@@ -22,7 +22,7 @@ export interface Application {
   scopes: string[]
   resourceScope: ResourceScope
   status: ApplicationStatus
-  /** Why it was suspended or declined; null when no reason was given. */
+  /** The reason for its suspension or decline. Null when none was given. */
   statusReason: string | null
   /** May introspect every token, not only its own (RFC 7662). */
   isResourceServer: boolean
@@ -159,7 +159,7 @@ export interface LogoHead {
   size: number
 }
 
-/** A logo as the pages show it. */
+/** A logo as pages show it. */
 export interface Logo extends LogoHead {
   image: Buffer
 }

@@ -3,7 +3,7 @@ import { sweepOf } from '../database/sweep.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
-/** How long a consent page may stay open. SPEC shows no limit; an hour is long enough for every decision. */
+/** How long a consent page may stay open. SPEC leaves it open. An hour is enough for a decision. */
 const lifetimeSeconds = 3600
 
 /** An authorization request whose consent page is shown. Its application and redirect URI are checked. */
@@ -136,7 +136,7 @@ export const deleteExpiredRequests = sweepOf(
   `expires_at < now() - interval '1 day'`,
 )
 
-/** A request that an earlier grant may cover. */
+/** A request that may be covered by an earlier grant. */
 export interface RepeatedRequest {
   accountId: string
   applicationId: string

@@ -27,7 +27,7 @@ interface DescribedAuthorization extends Omit<Authorization, 'access'> {
 const AuthorizationsQuery = z.object({ withdrawn: text })
 const WithdrawForm = z.object({ authorization: text })
 
-/** The user authorization management page of SPEC 2.1: lists what the live grants allow, and withdraws them. */
+/** The user authorization management page of SPEC 2.1. It lists the access of the live grants, and withdraws it. */
 export async function authorizationsPage(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
 

@@ -1,7 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 
-/** What several grants allow on the same repositories. */
+/** The access that several grants give to the same repositories. */
 export interface AuthorizedAccess {
   scopes: string[]
   resourceScope: ResourceScope
@@ -15,7 +15,7 @@ export interface Authorization {
   clientId: string
   name: string
   website: string
-  /** The access that its live grants allow, one element for each set of repositories. */
+  /** The access of its live grants, with one element for each set of repositories. */
   access: AuthorizedAccess[]
   /** The time of the last consent. */
   grantedAt: Date
@@ -62,7 +62,7 @@ export async function endAuthorization(db: Queryable, id: string, accountId: str
   )
 }
 
-/** Returns the name of the application whose authorization the account has ended; null when it has not. */
+/** Returns the name of the application whose authorization has ended. Null when it has not ended. */
 export async function findEndedAuthorization(
   db: Queryable,
   id: string,

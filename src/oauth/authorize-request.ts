@@ -4,7 +4,7 @@ import { coversAll, isScope } from '../domain/scopes.ts'
 import { type Application, findApplicationByClientId } from './applications.ts'
 import { checkRedirectUri, redirectTo } from './redirect-uri.ts'
 
-/** Longer URLs do not pass every browser and proxy (OAUTH 50). */
+/** Not every browser and proxy accepts longer URLs (OAUTH 50). */
 const maxLinkCharacters = 8192
 
 /** A link whose application and redirect URI are checked. The other parameters are not read yet. */
@@ -68,7 +68,10 @@ function readScopes(scope: string | null, application: Application, target: Resp
   )
 }
 
-/** Returns the PKCE challenge, or null without PKCE. Only S256: a plain challenge protects nothing (RFC 9700 §2.1.1). */
+/**
+ * Returns the PKCE challenge. Null without PKCE. Only S256 is allowed: a plain challenge has no effect (RFC 9700
+ * §2.1.1).
+ */
 function readCodeChallenge(query: LinkQuery, invalid: (reason: string) => Error): string | null {
   const challenge = readParameter(query, 'code_challenge', invalid)
   const method = readParameter(query, 'code_challenge_method', invalid)
@@ -93,7 +96,7 @@ function readPrompt(query: LinkQuery, invalid: (reason: string) => Error): Autho
  * (SPEC 4.1, OAUTH 8–26). The message is for the application's author.
  */
 export class LinkError extends Error {
-  /** Path and query of the same request, to try again; null when that would not help. */
+  /** Path and query of the request, to try again. Null when trying again would not help. */
   readonly again: string | null
 
   constructor(reason: string, again: string | null = null) {
@@ -102,14 +105,14 @@ export class LinkError extends Error {
   }
 }
 
-/** Where the response to an authorization request goes, once its redirect URI is proven. */
+/** The application's redirect URI and state, after the redirect URI was checked. */
 export interface ResponseTarget {
   redirectUri: string
-  /** Percent-encoded, as it came; null when the request had none. */
+  /** Percent-encoded, as it was received. Null when the request had none. */
   state: string | null
 }
 
-/** RFC 6749 §4.1.2.1, and OpenID Connect Core §3.1.2.6 for `prompt=none`. */
+/** The error codes of RFC 6749 §4.1.2.1, and of OpenID Connect Core §3.1.2.6 for `prompt=none`. */
 export type AuthorizationErrorCode =
   | 'access_denied'
   | 'consent_required'

@@ -74,7 +74,7 @@ const failuresPerClientAndNetwork = 30
 const failuresPerNetwork = 120
 const windowSeconds = 60
 
-/** The credentials that a client presents. The statement that does its work also verifies them, in the same round trip. */
+/** The credentials that a client sent. The statement that does the work of the request also verifies them. */
 export interface PresentedClient {
   clientId: string
   secretHash: SecretHash

@@ -38,10 +38,10 @@ interface Question {
   redirectUri: string
 }
 
-/** The choices on the page so far. */
+/** The current choices on the page. */
 interface Draft {
   search: string
-  /** Paths of the repositories ticked. */
+  /** Paths of the selected repositories. */
   chosen: readonly string[]
   problem?: string
 }
@@ -56,7 +56,7 @@ const consentPage = page<{
   problem: string | null
 }>('oauth/consent')
 
-/** Sends the consent page. It shows exactly what the new grant will allow. `reply` may have a status already. */
+/** Sends the consent page. It shows exactly the access of the new grant. `reply` may already have a status. */
 export async function showConsent(
   db: Queryable,
   reply: FastifyReply,

@@ -28,7 +28,7 @@ function describe(token: SeenToken, issuer: string): object {
     active: true,
     scope: token.scopes.join(' '),
     ...(token.clientId !== null && { client_id: token.clientId }),
-    // A different name, so that no server accepts a refresh token as a bearer token.
+    // The type differs, so that no server accepts a refresh token as a bearer token.
     token_type: token.kind === 'refresh' ? 'refresh_token' : 'bearer',
     ...(token.expiresAt !== null && { exp: token.expiresAt }),
     iat: token.issuedAt,

@@ -42,7 +42,7 @@ export function setLogoHeaders(reply: FastifyReply, { sha256, type }: LogoHead):
   })
 }
 
-/** Returns whether a text can be a client identifier. PostgreSQL refuses some texts, such as NUL. */
+/** Returns whether a text can be a client identifier. PostgreSQL rejects some texts, such as NUL. */
 export function isClientId(text: string): boolean {
   return /^[a-z0-9]{8,64}$/.test(text)
 }

@@ -14,7 +14,7 @@ function metadataPaths(authUrl: string): string[] {
   return pathname === '/' ? [wellKnown] : [wellKnown, wellKnown + pathname]
 }
 
-/** Authorization server metadata: RFC 8414, with RFC 9207 §3. */
+/** The endpoint of the authorization server metadata (RFC 8414, RFC 9207 §3). */
 export async function metadataRoute(
   app: FastifyInstance,
   { config: { authUrl, baseUrl } }: AppContext,

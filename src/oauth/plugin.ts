@@ -42,7 +42,7 @@ function methodNotAllowed(allow: string): OAuthError {
   return new OAuthError('invalid_request', `The method must be one of ${allow}.`, { status: 405 })
 }
 
-/** The error for every URL under /oauth2 without a route. */
+/** Returns the error for every URL under /oauth2 without a route. */
 export function noSuchOAuthEndpoint(): OAuthError {
   return new OAuthError('invalid_request', 'There is no such endpoint.', { status: 404 })
 }

@@ -1,14 +1,14 @@
 /** The redirect rules of a registered application. */
 export interface RedirectRegistration {
   redirectUri: string
-  /** Allow only the registered Redirect URL, instead of any URL on its host. */
+  /** Whether only the registered Redirect URL is allowed, instead of any URL on its host. */
   exactRedirect: boolean
 }
 
 /** The checked redirect URI, or the reason why it is rejected, for the application's author. */
 export type RedirectVerdict = { uri: string; refusal?: never } | { uri?: never; refusal: string }
 
-/** Limits what is stored, and leaves room for code, state and iss in a URL that browsers accept. */
+/** Limits stored URLs. Code, state and iss must also fit into a URL that browsers accept. */
 const maxCharacters = 2000
 /** Printable ASCII without space and \ " < > ^ ` { | }. Parsers strip or rewrite other characters in different ways. */
 const safeCharacters = /^[!#-;=?-[\]_a-z~]+$/

@@ -21,7 +21,7 @@ export async function revokeRoute(app: FastifyInstance, { db }: AppContext): Pro
       actor: applicationActor(request),
     })
     if (!isAuthenticated) return refuseClient(db, client)
-    // An unknown token is no error: it does not work, as the client wants (RFC 7009 §2.2).
+    // An unknown token is not an error: it does not work, which is what the client wants (RFC 7009 §2.2).
     return sendJson(reply, {})
   })
 }

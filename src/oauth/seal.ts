@@ -22,7 +22,7 @@ export function sealPair(pair: TokenPair, refreshToken: string): Buffer {
   return Buffer.concat([iv, encrypt.getAuthTag(), sealed])
 }
 
-/** Opens what `sealPair` encrypted for this refresh token. Throws for any other token. */
+/** Decrypts what `sealPair` encrypted for this refresh token. Throws for any other token. */
 export function openSeal(sealed: Buffer, refreshToken: string): TokenPair {
   const decrypt = createDecipheriv(cipher, keyFrom(refreshToken), sealed.subarray(0, ivLength), {
     authTagLength: tagLength,

@@ -15,7 +15,7 @@ export interface TokenLifetimes {
 export interface CodeExchange {
   client: PresentedClient
   codeHash: SecretHash
-  /** Null when the request has none: then it is not compared (SPEC 4.2). */
+  /** Null when the request has none. Then the exchange does not compare it (SPEC 4.2). */
   redirectUri: string | null
   /** S256 of the code_verifier; null when the request has none. */
   codeChallenge: string | null

@@ -90,7 +90,9 @@ function exchangeCode({ db, config, lastUse }: OAuthContext): GrantType {
   }
 }
 
-/** Grant type `refresh_token` (SPEC §3, 4.2, RFC 6749 §6). Within the grace period it returns the first use's pair again. */
+/**
+ * Grant type `refresh_token` (SPEC §3, 4.2, RFC 6749 §6). In the grace period, repeated requests return the same pair.
+ */
 function refresh({ db, config, lastUse }: OAuthContext): GrantType {
   const lifetimes = lifetimesOf(config)
   const exchange = shareStatements((calls: PairRefresh[]) => refreshPairs(db, lifetimes, calls))
@@ -134,12 +136,14 @@ function lifetimesOf({ lifetimes }: OAuthContext['config']) {
   }
 }
 
-/** Returns the requested scopes without repeats, separated by single spaces; null when the request has no `scope`. */
+/**
+ * Returns the requested scopes without duplicates, separated by single spaces. Null when the request has no `scope`.
+ */
 function readScope(form: Form): string | null {
   const scope = readOptional(form, 'scope')
   if (scope === undefined) return null
   const names = new Set(scope.split(' '))
-  // An empty name is refused like every unknown scope.
+  // An empty name is rejected as an unknown scope.
   return names.has('') ? scope : [...names].join(' ')
 }
 

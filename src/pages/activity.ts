@@ -64,7 +64,7 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'revoke-deploy-token': 'revoked a deploy token',
 }
 
-/** Returns what was done, such as `published` or `gave a role in the group: ann is admin`. */
+/** Describes an event, such as `published` or `gave a role in the group: ann is admin`. */
 export function describeRegistryEvent({
   action,
   details,

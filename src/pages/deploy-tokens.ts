@@ -67,7 +67,7 @@ const tokensPage = page<{
   place: Place
   repository: VisibleRepository | null
   tokens: (DeployToken & { mayRevoke: boolean })[]
-  /** The id after which the next page starts. Null on the last page. */
+  /** The cursor of the next page: an id. Null on the last page. */
   next: string | null
   form: SentForm
   problem: string | null

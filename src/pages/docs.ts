@@ -100,7 +100,7 @@ async function readDocuments(): Promise<Document[]> {
   )
 }
 
-/** Renders a document. Its headings get ids, and links to other documents lead to their pages. */
+/** Renders a document. Its headings get ids, and links to other documents point to their pages. */
 export function renderDocsPage(name: string, text: string): Document {
   const markdown = new MarkdownIt({ html: false, linkify: false })
   const tokens = markdown.parse(text, {})

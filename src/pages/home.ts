@@ -26,7 +26,7 @@ import { describeRegistryEvent } from './activity.ts'
 const repositoriesPerPage = 50
 const maxGroups = 12
 const maxEvents = 10
-/** Tokens that expire within these days are shown, so that a build server gets a new one in time. */
+/** The page shows tokens that expire within this many days, so that people can replace them in time. */
 const expiryDays = 14
 const maxTokens = 5
 const maxAdministrators = 3
@@ -41,7 +41,7 @@ const dashboardPage = page<
     expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
     /** Whether the account has a valid token. */
     hasToken: boolean
-    /** The people who can give access. Empty when the account has a repository. */
+    /** The people who can give access. Empty when the account can already see a repository. */
     administrators: string[]
   }
 >('pages/home')
@@ -50,7 +50,7 @@ interface RepositoryList {
   repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
   maxCounted: number
   search: string
-  /** The path after which the next page starts. Null on the last page. */
+  /** The cursor of the next page: a path. Null on the last page. */
   next: string | null
 }
 

@@ -111,7 +111,7 @@ export async function membersRoutes(app: FastifyInstance, context: PagesContext)
       const form = { username: '', role: 'guest' as const }
       if (problem !== null) return showMembers(reply.code(400), session, place, { after: '', form, problem })
       leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
-      // A person who removed their own role may not see this page any more.
+      // People who removed their own role may no longer see this page.
       return reply.redirect(username === session.account.username ? '/' : back, 303)
     })
   }
@@ -146,7 +146,7 @@ export async function membersRoutes(app: FastifyInstance, context: PagesContext)
     return { path: repository.path, repository, target: { repositoryId: repository.id } }
   }
 
-  /** Changes a role. Returns why it was refused, or null. */
+  /** Changes a role. Returns null, or the reason why it was rejected. */
   async function change(
     request: FastifyRequest,
     session: Session,

@@ -33,7 +33,7 @@ const versionsPage = page<
 
 type Route = PackageRoute
 
-/** A change of one version: the required role, the question, and the change. */
+/** A change of one version: the required role, the question on the page, and the function that makes the change. */
 interface VersionAct {
   act: Act
   title: (version: string) => string

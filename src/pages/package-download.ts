@@ -14,7 +14,7 @@ import {
 
 const DownloadQuery = z.object({ version: text })
 
-/** `…/-/download?version=`: the zip of a version, for people. Composer uses the URL of the registry. */
+/** `…/-/download?version=`: the zip of a version, for people. Composer uses a URL of the registry instead. */
 export async function downloadRoutes(
   app: FastifyInstance,
   context: AppContext & { store: ArchiveStore },

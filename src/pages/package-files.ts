@@ -42,7 +42,7 @@ interface ShownLine {
   html: string
 }
 
-/** A file as its page shows it. */
+/** A file with the values that its page shows. */
 interface ShownFile {
   size: number
   kind: ArchiveFile['kind']
@@ -226,7 +226,7 @@ function languageOf(path: string): string | null {
   return Object.keys(extensions).find((language) => extensions[language]?.includes(extension)) ?? null
 }
 
-/** The images that are served, by extension: the content type and how the bytes begin. */
+/** The images that are served, by extension, with the content type and a check of the first bytes. */
 const imageTypes: Record<string, { type: string; begins: (bytes: Buffer) => boolean }> = {
   '.png': { type: 'image/png', begins: startsWith('\x89PNG\r\n\x1a\n') },
   '.gif': { type: 'image/gif', begins: (bytes) => /^GIF8[79]a$/.test(bytes.toString('latin1', 0, 6)) },

@@ -19,7 +19,7 @@ export interface PackageRoute {
   Params: { group: string; name: string; vendor: string; package: string }
 }
 
-/** A package as one reader sees it. */
+/** A package with the access of one reader. */
 export interface PackageView {
   /** Null when the reader is not signed in. */
   session: Session | null
@@ -78,7 +78,7 @@ export async function readingArchive<T>(reading: () => Promise<T>): Promise<T> {
 /** The maximum number of versions that a field offers. People can type others. */
 const offeredVersions = 50
 
-/** Lists the newest versions, for a field that chooses one. */
+/** Lists the newest versions, for a field in which people choose one. */
 export function listOfferedVersions({ db }: AppContext, { about }: PackageView): Promise<ListedVersion[]> {
   return listVersions(db, about.id, 'undeleted', { after: null, limit: offeredVersions })
 }

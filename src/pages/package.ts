@@ -43,9 +43,9 @@ const packagePage = page<
     readme: RenderedReadme
     /** Downloads of the package by day. */
     days: Bar[]
-    /** Downloads of the newest versions, the oldest of them first. */
+    /** Downloads of the newest versions, from the oldest to the newest. */
     versionBars: Bar[]
-    /** The URL of this page, for badges elsewhere. Null for a private repository. */
+    /** The URL of this page, for badges on other sites. Null for a private repository. */
     badgeUrl: string | null
   }
 >('pages/package')

@@ -16,22 +16,22 @@ import { findVisibleRepository, type VisibleRepository } from '../repositories/r
 /** The context of the pages. */
 export interface PagesContext extends AppContext {
   readmes: ReadmeRenderer
-  /** A separate small pool for changes of packages, which wait for locks. */
+  /** A small separate pool for changes of packages, because they wait for locks. */
   changes: pg.Pool
   /** The OpenAPI document of the API. */
   describeApi: () => Promise<Record<string, unknown>>
   upstreamClient: UpstreamClient
 }
 
-/** A browser acts with everything that its account may do. */
+/** A browser session has all the access of its account. */
 const browserGrant: TokenGrant = { scopes: allScopes, resourceScope: 'all', repositoryIds: [] }
 
-/** Returns whether the account of a session may do something, by the rule that also judges tokens (DESIGN §1). */
+/** Returns whether the account of a session may do something. The same rule applies to tokens (DESIGN §1). */
 export function may(repository: VisibleRepository, session: Session | null, act: Act): boolean {
   return judge(session && browserGrant, repository, act) === 'allowed'
 }
 
-/** Returns the repository of a URL. Throws 404 when the account may not see it, and 403 when its role does not allow the act. */
+/** Returns the repository of a URL. Throws 404 when the account may not see it, and 403 when its role is too weak. */
 export async function permittedRepository(
   db: Queryable,
   path: { group: string; name: string },
@@ -44,7 +44,7 @@ export async function permittedRepository(
   return repository
 }
 
-/** Returns the group of a URL for its admins. Throws 404 when the account may not see it, and 403 when it is not an admin. */
+/** Returns the group of a URL. Throws 404 when the account may not see it, and 403 when it is not an admin. */
 export async function managedGroup(db: Queryable, name: string, session: Session): Promise<VisibleGroup> {
   const group = await findVisibleGroup(db, name, session.account.id)
   if (!group) throw pageNotFound()

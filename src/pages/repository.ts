@@ -47,7 +47,7 @@ const setUpPage = page<{
   example: string | null
 }>('pages/set-up')
 
-/** The tools that the set-up page has commands for, by the value in its URL. */
+/** The tools on the set-up page, by the value in its URL. */
 const tools = {
   composer: 'Composer',
   github: 'GitHub Actions',
@@ -59,7 +59,7 @@ type Tool = keyof typeof tools
 
 const SetUpQuery = z.object({ tool: text })
 
-/** The values for the commands on a page. */
+/** The values in the commands on a page. */
 export interface SetUp {
   /** {registry_url} */
   registryUrl: string
@@ -139,7 +139,7 @@ async function readPackages(
   return { packages, next: found.length === limit ? (packages.at(-1)?.place ?? null) : null }
 }
 
-/** Returns the values for a repository's commands, from the public URL of the service. */
+/** Returns the values in a repository's commands. They contain the public URL of svc. */
 export function setUpOf(baseUrl: string, path: string): SetUp {
   const { host, hostname, protocol } = new URL(baseUrl)
   return { registryUrl: registryUrl(baseUrl, path), host, hostname, isHttps: protocol === 'https:' }

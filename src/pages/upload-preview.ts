@@ -17,7 +17,7 @@ export interface Preview {
   version: string
   packageName: string | null
   judged: JudgedArchive
-  /** Null while no valid name and version are known. */
+  /** Null without a valid name and version. */
   target: PublishTarget | null
   manifest: Manifest | null
   problem: RegistryError | null
@@ -97,7 +97,7 @@ function withProblem(preview: Preview, error: unknown): Preview {
   throw error
 }
 
-/** The name and version that a composer.json gives itself. */
+/** Returns the name and version in a composer.json. */
 function readOwnNames(bytes: Buffer): { name: string | null; version: string } {
   try {
     const { name, version } = parseManifest(bytes).manifest
@@ -106,7 +106,7 @@ function readOwnNames(bytes: Buffer): { name: string | null; version: string } {
       version: typeof version === 'string' ? version : '',
     }
   } catch (error) {
-    // The check of the manifest reports the mistake.
+    // The check of the manifest reports this mistake.
     if (!(error instanceof RegistryError)) throw error
     return { name: null, version: '' }
   }

@@ -183,7 +183,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
     })
   })
 
-  /** Adds a route for people who are signed in and may do the act. */
+  /** Adds a route for signed-in people whose role allows the act. */
   function route(
     method: 'get' | 'post',
     path: string,
@@ -221,7 +221,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   }
 }
 
-/** The form of an upstream, as it was entered and as settings. */
+/** Returns the form of an upstream, both as it was entered and as settings. */
 function readUpstreamForm(request: FastifyRequest) {
   const { minimum_age_hours: minimumAgeHours, position, ...form } = readForm(UpstreamForm, request)
   const fields: UpstreamFields = { ...form, minimumAgeHours, position: position ?? '' }

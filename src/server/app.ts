@@ -45,7 +45,7 @@ import { logResponsesOnly } from './log.ts'
 import { measureRequests } from './metrics.ts'
 import { countUpstreams } from './upstream-metrics.ts'
 
-/** How long a stop waits for running requests. */
+/** The maximum time that a stop waits for running requests. */
 const drainSeconds = 10
 
 /**
@@ -65,10 +65,10 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     bodyLimit: 64 * 1024,
     // No URL that Node accepts is longer. Each scope limits its parameters and sends its own error.
     routerOptions: { maxParamLength: 16_384 },
-    // Slow clients: headers must arrive within 10 s (Node's default is 60). Idle connections are closed after 72 s,
-    // which is longer than the 60 s of common proxies.
+    // Headers must arrive within 10 s (Node's default is 60 s), because of slow clients. Idle connections are closed
+    // after 72 s, which is longer than the 60 s of common proxies.
     keepAliveTimeout: 72_000,
-    // A connection without traffic for a minute is closed: a stalled upload, or a client that does not read.
+    // Closes a connection without traffic after a minute, such as a stalled upload, or a client that does not read.
     connectionTimeout: 60_000,
     requestTimeout: requestTimeoutMilliseconds,
     http: { headersTimeout: 10_000, connectionsCheckingInterval: 5_000, ServerResponse: PatientResponse },

@@ -5,7 +5,7 @@ import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import { countJobs, type JobCount } from '../jobs/job-rows.ts'
 
-/** Shorter than the usual timeout of a scrape. */
+/** Shorter than common timeouts of a scrape. */
 const maxCountSeconds = 3
 
 /** Upper bounds in seconds. They cover a quick pull as well as an upload over a slow connection. */
@@ -54,7 +54,7 @@ export function measureRequests(app: FastifyInstance, { db }: AppContext): Regis
 
 /** Adds metrics of the background jobs of all processes. They are missing when the database does not respond. */
 function measureJobs(registry: Registry, db: Queryable): void {
-  // One scrape reads both gauges at the same time: they share a statement.
+  // One scrape reads both gauges at the same time, so they share a statement.
   let counting: Promise<JobCount[]> | undefined
   const countOnce = () => {
     counting ??= Promise.race([countJobs(db), timeout()])

@@ -133,7 +133,7 @@ async function takeEntries(
   return ending
 }
 
-/** Returns the built-in migrations that the backup's database had. Throws when this release lacks or changed one. */
+/** Returns the built-in migrations of the backup's database. Throws when this release does not have the same one. */
 function selectMigrations({ migrations }: BackupManifest, { builtIn }: Schema): SqlFile[] {
   const byName = new Map(builtIn.map((migration) => [migration.name, migration]))
   return migrations.map(({ name, checksum }) => {
@@ -145,7 +145,7 @@ function selectMigrations({ migrations }: BackupManifest, { builtIn }: Schema): 
   })
 }
 
-/** Stores an archive. Returns false, and does not store it, when its bytes do not match its name. */
+/** Stores an archive. Returns false, and stores nothing, when its bytes do not match its name. */
 async function takeArchive(store: ArchiveStore, entry: Entry, sha256: string): Promise<boolean> {
   const received = await receiveArchive(store, Readable.from(entry), { maxBytes: entry.header.size })
   if (received.sha256 === sha256) {
@@ -230,7 +230,7 @@ function refuseMissing({ name, columns }: CopiedTable, made: readonly CopiedTabl
   )
 }
 
-/** Writes missing migrations of the operator. Throws when a file with the same name has another text. */
+/** Writes the operator's migrations that are missing. Throws when a file with the same name has another text. */
 async function writeMigrations(config: Config, files: readonly SqlFile[], ours: Schema): Promise<void> {
   const byName = new Map(ours.operators.map((migration) => [migration.name, migration]))
   for (const { name, sql, checksum } of files) {

@@ -34,7 +34,7 @@ const signalsLeftAlone: NonNullable<closeWithGrace.Options['skip']> = [
  */
 const sameSignalSeconds = 1
 
-/** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or go on. */
+/** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or continue. */
 export async function serve(config: Config): Promise<void> {
   const log = openLog(config.logLevel)
   const stop = stopOnSignals(log)
@@ -67,7 +67,7 @@ async function run(config: Config, log: FastifyBaseLogger, stopRequested: Promis
 }
 
 /**
- * Brings the database up to date. Throws when the archives belong to another database; warns when the newest is
+ * Migrates the database. Throws when the archives belong to another database. Logs a warning when the newest archive is
  * missing.
  */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
@@ -164,7 +164,7 @@ function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end:
       process.exit(1)
     }
     request()
-    // The caller of `serve` ends the process after the stop. Only the delay matters here.
+    // The caller of `serve` exits the process after the stop. This listener only sets the time limit.
     await new Promise(() => {})
   })
   let first: number | null = null

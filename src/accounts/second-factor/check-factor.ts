@@ -7,7 +7,7 @@ import { spendRecoveryCode } from './recovery-codes.ts'
 import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
 import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.ts'
 
-/** The period of a code (RFC 6238 §4). One more period is accepted on both sides, for clocks that differ. */
+/** The period of a code (RFC 6238 §4). Codes of the period before and after are accepted too, because clocks differ. */
 export const periodSeconds = 30
 
 /** The second factor that a person entered. One of the two is empty. */
@@ -17,14 +17,14 @@ export interface TypedFactor {
   recoveryCode: string
 }
 
-/** Why a second factor was not accepted, for the page and its status. */
+/** The reason why a second factor was rejected, with the status and headers of the page. */
 export interface FactorRefusal {
   status: 403 | 409 | 429 | 503
   headers: Readonly<Record<string, string>>
   problem: string
 }
 
-/** The context of a check. */
+/** The parts of the server that a check of a second factor needs. */
 export interface FactorContext {
   config: KeySettings
   db: pg.Pool
@@ -118,7 +118,7 @@ export async function timeStepOf(
   return found.valid && 'timeStep' in found ? found.timeStep : null
 }
 
-/** Says why secrets cannot be decrypted, and what an operator can do. */
+/** Explains why secrets cannot be decrypted, and what an operator can do. */
 export function explainMissingKey(config: KeySettings): string {
   const place = config.secretKey === null ? `the key file ${keyFileOf(config)}` : 'SECRET_KEY'
   return `A second factor is encrypted with another key than ${place}. Restore the old key (as SECRET_KEY_PREVIOUS, or as the key file), or remove the person's factors with svc account reset-factors.`

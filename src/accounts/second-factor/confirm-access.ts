@@ -22,7 +22,7 @@ const confirmPage = page<{
   /** The linked providers where the person can sign in again. */
   providers: readonly { name: string; label: string }[]
   returnId: string
-  /** Whether the browser comes from a form. Its page then says that nothing was done yet. */
+  /** Whether the browser comes from a form. The form's page then says that nothing was done yet. */
   isForm: boolean
   /** The options for the browser's passkey API, as JSON. Null for an account without a passkey. */
   options: string | null

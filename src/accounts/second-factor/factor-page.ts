@@ -146,7 +146,7 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
   })
 }
 
-/** Checks the password, and then the code of the app or a recovery code. Returns why they are refused. */
+/** Checks the password, and then the code of the app or a recovery code. Returns the refusal, or null. */
 async function refuseRemoval(context: AppContext, request: FastifyRequest, { account }: Session) {
   const { current_password: password, code } = readForm(RemoveForm, request)
   const checked = await confirmPassword(context.db, account.id, password)

@@ -54,7 +54,7 @@ const AuthenticationResponse = z.object({
 })
 const ClientData = z.object({ challenge: base64url })
 
-/** Returns whether browsers allow passkeys on this host: it has a name, and https unless it is this machine. */
+/** Returns whether browsers allow passkeys on this host. It must have a name, and https unless it is this machine. */
 export function allowsPasskeys({ baseUrl }: Pick<Config, 'baseUrl'>): boolean {
   const { hostname, protocol } = new URL(baseUrl)
   if (isIP(hostname.replace(/^\[|\]$/g, '')) !== 0) return false

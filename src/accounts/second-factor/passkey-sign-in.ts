@@ -18,7 +18,7 @@ import type { ChallengeOwner } from './passkeys.ts'
 import { deleteSignInStep, findSignInStep, type SignInStep } from './sign-in-steps.ts'
 
 const passkeyPage = page<{
-  /** Set in the second step of a sign-in; null when the passkey replaces the password. */
+  /** The account in the second step of a sign-in. Null when the passkey replaces the password. */
   username: string | null
   /** The options for the browser's passkey API, as JSON. */
   options: string
@@ -76,7 +76,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
       : reply.redirect(withReturn('/login', returnId), 303)
   })
 
-  /** Returns the account of the passkey, or why it is refused. */
+  /** Returns the account of the passkey, or the refusal. */
   async function usePasskey(
     request: FastifyRequest,
     sent: string,

@@ -7,7 +7,7 @@ import { hashSecret } from '../../domain/secrets.ts'
 export const maxPasskeys = 20
 /** How long a person may take to unlock a passkey. */
 const challengeSeconds = 300
-/** How many challenges are stored for one network, because anyone can ask for them. */
+/** The maximum number of stored challenges of a network, because anyone can request them. */
 const maxChallengesPerNetwork = 100
 
 /** A passkey, for its owner. */
@@ -18,10 +18,10 @@ export interface Passkey {
   lastUsedAt: Date | null
 }
 
-/** A passkey with what a check needs. */
+/** A passkey with the values that a check needs. */
 export interface StoredPasskey extends Passkey {
   accountId: string
-  /** In base64url. */
+  /** The id of the credential, in base64url. */
   credentialId: string
   publicKey: Buffer
   signCount: number

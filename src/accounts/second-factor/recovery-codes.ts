@@ -5,13 +5,13 @@ import { hashSecret } from '../../domain/secrets.ts'
 
 /** How many recovery codes a set has. */
 const codesInSet = 10
-/** Without letters and digits that look alike. */
+/** The alphabet has no letters and digits that look alike. */
 const alphabet = 'abcdefghjkmnpqrstuvwxyz23456789'
 
 /** Replaces the recovery codes of an account by a new set, and returns it: `abcd-efgh-jkmn-pqrs`. */
 export async function renewRecoveryCodes(tx: pg.PoolClient, accountId: string): Promise<string[]> {
   const codes = Array.from({ length: codesInSet }, makeRecoveryCode)
-  // Lock the account: two sets at once would both stay.
+  // Lock the account: otherwise two requests at once could both store a set.
   await tx.query('select from account where id = $1 for no key update', [accountId])
   await tx.query('delete from recovery_code where account_id = $1', [accountId])
   await tx.query(
@@ -52,7 +52,7 @@ export async function deleteRecoveryCodes(db: Queryable, accountId: string): Pro
   await db.query('delete from recovery_code where account_id = $1', [accountId])
 }
 
-/** 16 letters and digits, 79 random bits: so a fast hash is enough, as for tokens. */
+/** Returns a code of 16 letters and digits. It has 79 random bits, so a fast hash is enough, as for tokens. */
 function makeRecoveryCode(): string {
   const letters: string[] = []
   while (letters.length < 16) {
@@ -64,7 +64,7 @@ function makeRecoveryCode(): string {
   return letters.join('').replace(/.{4}(?=.)/g, '$&-')
 }
 
-/** People type codes with spaces, without hyphens or in capitals. */
+/** Ignores spaces, hyphens and capitals, because people type codes in different ways. */
 function hashCode(code: string) {
   return hashSecret(`recovery code ${code.toLowerCase().replace(/[^a-z0-9]/g, '')}`)
 }

@@ -24,7 +24,7 @@ export interface Rekeying {
 const batchSize = 1000
 const maxNamed = 10
 
-/** An arbitrary number that only a change of the key locks on this database. */
+/** An arbitrary number. Only changes of the key use this advisory lock. */
 const advisoryLock = 7_382_002
 
 /**
@@ -53,7 +53,7 @@ async function inTurn<T>(db: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): 
   })
 }
 
-/** Puts a new key in front of the others in the key file. If a change was interrupted, its key is there already. */
+/** Adds a new key before the others in the key file. If an earlier change was interrupted, its key is already there. */
 async function addKey(tx: pg.PoolClient, settings: KeySettings): Promise<void> {
   const [, ...older] = await readSecretKeys(settings)
   const lines = await readKeyFile(settings)

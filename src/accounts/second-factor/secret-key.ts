@@ -8,7 +8,7 @@ export type KeySettings = Pick<Config, 'secretKey' | 'previousSecretKey' | 'data
 
 /** A key that encrypts the secrets of authenticator apps. Nothing else depends on it. */
 export interface SecretKey {
-  /** 8 bytes that name the key, stored beside what it encrypts. The key cannot be derived from them. */
+  /** 8 bytes that identify the key. They are stored with each secret. The key cannot be derived from them. */
   id: Buffer
   /** 32 bytes, for AES-256-GCM. */
   bytes: Buffer

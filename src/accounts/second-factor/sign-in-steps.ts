@@ -3,12 +3,12 @@ import { sweepOf } from '../../database/sweep.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import type { Credentials } from '../accounts.ts'
 
-/** How long a person may take from the password to the second factor. */
+/** The maximum time between the password and the second factor. */
 const lifetimeSeconds = 600
 
 /**
- * Stores that a browser gave the right password and must give a second factor now. Returns the id, which only that
- * browser stores. Earlier steps of the account stay: each is bound to its browser.
+ * Stores that a browser sent the right password and must send a second factor. Returns the id, which only that browser
+ * stores. Earlier steps of the account stay valid, because each is bound to its browser.
  */
 export async function insertSignInStep(
   db: Queryable,
@@ -36,8 +36,8 @@ const liveStep = `select s.account_id as "accountId", a.password_hash as "passwo
       where s.id_hash = $1 and s.expires_at > now()`
 
 /**
- * Finds the sign-in that waits in this browser. Null when there is none, it is too old, the account was disabled, or its
- * password was changed.
+ * Finds the sign-in that waits in this browser. Null when there is none, when it has expired, when the account was
+ * disabled, and when its password was changed.
  */
 export async function findSignInStep(db: Queryable, id: string): Promise<SignInStep | null> {
   const { rows } = await db.query<SignInStep>(liveStep, [hashSecret(id)])

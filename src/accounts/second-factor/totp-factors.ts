@@ -6,7 +6,7 @@ import type { SealedSecret } from './secret-key.ts'
 export interface TotpFactor extends SealedSecret {
   /** Null until a code has proven that the app has the secret. Until then it is not a second factor. */
   confirmedAt: Date | null
-  /** The database's time, in seconds since 1970. All processes check codes by this clock. */
+  /** The time of the database, in seconds since 1970. All processes check codes with this clock. */
   nowSeconds: number
 }
 

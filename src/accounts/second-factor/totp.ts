@@ -46,18 +46,18 @@ export async function findEnrolment(
   if (!factor || factor.confirmedAt) return null
   const secret = openSecret(await readSecretKeys(config), account.id, factor)
   if (secret === null) return null
-  // A colon separates issuer and username in the label, so neither may have one.
+  // A colon separates issuer and username in the label, so neither may contain one.
   const issuer = `svc ${new URL(config.baseUrl).hostname.replaceAll(/[^\w.-]/g, '')}`
   const url = generateURI({ issuer, label: account.username, secret, period: periodSeconds })
   return { secret: secret.replace(/.{4}(?=.)/g, '$& '), url, qrCode: renderQrCode(url) }
 }
 
-/** The outcome of a first code: new recovery codes (none, when the account has some already), or why it is refused. */
+/** The result of the first code: new recovery codes, or the refusal. An account that has recovery codes gets none. */
 export type EnrolmentOutcome = { recoveryCodes: string[] } | FactorRefusal
 
 /**
- * Confirms an authenticator app by its first code. From now on the sign-in asks for codes. The first factor of an
- * account brings recovery codes.
+ * Confirms an authenticator app with its first code. From then on the sign-in asks for codes. With its first factor the
+ * account gets recovery codes.
  */
 export async function confirmEnrolment(
   context: FactorContext,

@@ -87,7 +87,7 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
   return refuse('No free username was found for you. Ask an administrator.')
 }
 
-/** Links a person to an account. Returns why it is not possible; null when it is done. */
+/** Links a person to an account. Returns null, or the reason why this is not possible. */
 export async function linkAccount(
   { db, actor, provider }: SingleSignOn,
   accountId: string,
@@ -119,7 +119,7 @@ export async function keepInStep(
   const missing = await transaction(
     db,
     async (tx) => {
-      // Two sign-ins at once change the memberships one after another.
+      // Two sign-ins at the same time change the memberships one after the other.
       await lockAccount(tx, account.id)
       await noteIdentityUse(tx, provider.name, person)
       return person.groups === null ? [] : syncGroups(tx, actor, account, provider, person.groups)

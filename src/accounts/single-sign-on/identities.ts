@@ -15,7 +15,7 @@ export interface Identity {
   lastUsedAt: Date | null
 }
 
-/** An account as a sign-in finds it. */
+/** An account that may belong to a person who signs in. */
 export interface FoundAccount {
   id: string
   username: string
@@ -81,7 +81,7 @@ export async function insertIdentity(
   )
 }
 
-/** Stores that an identity was used, with the provider's current email and name. Those of the account do not change. */
+/** Stores that an identity was used, with the provider's current email and name. The account keeps its own. */
 export async function noteIdentityUse(
   db: Queryable,
   provider: string,
@@ -113,7 +113,7 @@ export interface ConfirmationWays {
   issuers: string[]
 }
 
-/** Finds whether an account has a password, and its identities. */
+/** Returns whether an account has a password, and the issuers of its identities. */
 export async function findConfirmationWays(db: Queryable, accountId: string): Promise<ConfirmationWays> {
   const { rows } = await db.query<ConfirmationWays>(
     `select password_hash <> $2 as "hasPassword",

@@ -4,7 +4,7 @@ import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import type { ProvenPerson } from './person.ts'
 import type { SignInSecrets } from './providers.ts'
 
-/** How long a person may take at the provider. */
+/** The maximum time that a person may spend at the provider. */
 export const signInLifetimeSeconds = 600
 /** The maximum number of open sign-ins of a network, because anyone can start them. The oldest are deleted first. */
 const maxSignInsPerNetwork = 1000
@@ -14,13 +14,13 @@ export interface ProviderSignIn {
   provider: string
   /** The id of the page to return to; empty for the home page. */
   returnId: string
-  /** The signed-in account that the identity will be linked to, or that is confirmed. Null for a sign-in. */
+  /** The signed-in account that is linked or confirmed. Null for a sign-in. */
   accountId: string | null
   /** Whether the person of the account confirms a sensitive action. */
   isConfirmation: boolean
 }
 
-/** Starts a sign-in for one browser, named by its cookie, and returns its secrets. */
+/** Starts a sign-in for one browser, which its cookie identifies, and returns the secrets. */
 export async function insertSignIn(
   db: Queryable,
   browser: string,
@@ -50,7 +50,7 @@ export async function insertSignIn(
   return secrets
 }
 
-/** Takes a sign-in of this browser at this provider, once. Null when it is unknown, expired or was taken before. */
+/** Returns a sign-in of this browser at this provider, and deletes it. Null when it is unknown, expired or was used. */
 export async function takeSignIn(
   db: Queryable,
   browser: string,

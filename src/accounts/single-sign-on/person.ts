@@ -1,18 +1,18 @@
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import { cleanLine } from '../../domain/plain-text.ts'
 
-/** A person as a provider has proven them. Stored as JSON while they choose an account. */
+/** A person whose identity a provider has proven. Stored as JSON while the person chooses an account. */
 export interface ProvenPerson {
   issuer: string
   subject: string
   /** Null when there is none, or it is not well-formed. */
   email: string | null
-  /** Whether the provider says that it has verified `email`. */
+  /** Whether the provider states that it has verified `email`. */
   isEmailVerified: boolean
   displayName: string
   /** Well-formed, at most 39 characters. Another account may already have it. */
   username: string
-  /** The person's groups at the provider that the configuration maps. Null: they are unknown, see `readGroups`. */
+  /** The person's groups at the provider that the configuration maps. Null when they are unknown: see `readGroups`. */
   groups: string[] | null
 }
 
@@ -21,8 +21,8 @@ type Claims = Readonly<Record<string, unknown>>
 const emailPattern = /^[^@\s\p{C}\p{Z}]+@[^@\s\p{C}\p{Z}]+$/u
 
 /**
- * Reads a person from the claims of the ID token and of the UserInfo endpoint. The ID token wins. An email and its
- * verification always come from the same place, and count only for the same address.
+ * Reads a person from the claims of the ID token and of UserInfo. The ID token takes precedence. An email and its
+ * verification always come from the same source. The verification applies to this email only.
  */
 export function readPerson(
   { groupsClaim, groupMap }: Pick<ProviderSettings, 'groupsClaim' | 'groupMap'>,
@@ -44,7 +44,7 @@ export function readPerson(
   }
 }
 
-/** Returns whether the email's domain is one that may sign in. Without a verified email it is not. */
+/** Returns whether the person has a verified email in one of the allowed domains. */
 export function isInAllowedDomain(
   { allowedDomains }: Pick<ProviderSettings, 'allowedDomains'>,
   { email, isEmailVerified }: Pick<ProvenPerson, 'email' | 'isEmailVerified'>,
@@ -101,7 +101,8 @@ function readGroups(claims: Claims, claim: string): string[] | null {
   const value = Object.hasOwn(claims, claim) ? claims[claim] : valueAt(claims, claim.split('.'))
   if (Array.isArray(value)) return value.filter((group) => typeof group === 'string')
   if (typeof value === 'string') return [value]
-  // Entra ID omits the claim for people with many groups, and says so in other claims (OpenID Connect Core §5.6.2).
+  // Entra ID omits the claim for people with many groups, and refers to it in other claims (OpenID Connect Core
+  // §5.6.2).
   const elsewhere = claims['_claim_names']
   if (typeof elsewhere === 'object' && elsewhere !== null && Object.hasOwn(elsewhere, claim)) return null
   return []

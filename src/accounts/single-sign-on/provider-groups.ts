@@ -11,7 +11,7 @@ interface Membership {
   name: string
   /** The account's role; null when it is no member. */
   role: Role | null
-  /** The role that this provider gave; null when the membership was made by hand or by another provider. */
+  /** The role that this provider gave. Null when a person or another provider added the membership. */
   givenRole: Role | null
 }
 
@@ -39,7 +39,7 @@ export async function syncGroups(
     const { groupId, name, role, givenRole } = membership
     const wantedRole = wanted.get(name) ?? null
     if (givenRole !== null && givenRole !== role) {
-      // A person changed the role: from now on only people change it.
+      // A person has changed the role, so the provider no longer changes it.
       await deleteMark(tx, account.id, groupId)
       continue
     }
@@ -68,7 +68,7 @@ export async function syncGroups(
   return [...wanted.keys()].filter((name) => !found.has(name))
 }
 
-/** The strongest role that the map gives, for each of our groups. */
+/** Returns the strongest role that the map gives, for each group of svc. */
 function wantedRoles({ groupMap }: GroupSource, providerGroups: readonly string[]): Map<string, Role> {
   const wanted = new Map<string, Role>()
   for (const { providerGroup, group, role } of groupMap) {

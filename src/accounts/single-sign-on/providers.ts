@@ -4,7 +4,7 @@ import { isSecureUrl, type ProviderSettings } from '../../domain/identity-provid
 import { isPlainText } from '../../domain/plain-text.ts'
 import { type ProvenPerson, readPerson } from './person.ts'
 
-/** How long one request to a provider may take, its body included. */
+/** The time limit of a request to a provider, including its body. */
 const timeoutSeconds = 5
 /** A longer response is refused. */
 const maxResponseBytes = 1024 * 1024
@@ -32,9 +32,11 @@ export interface SignInSecrets {
 /** A provider of the configuration. All its functions throw ProviderError. */
 export interface Provider {
   settings: ProviderSettings
-  /** Returns the URL at the provider that the browser goes to. With `asksAgain`, the person signs in there again. */
+  /**
+   * Returns the URL at the provider to which the browser goes. With `asksAgain`, the person must sign in there again.
+   */
   authorizationUrl(redirectUri: string, secrets: SignInSecrets, asksAgain?: boolean): Promise<string>
-  /** Exchanges the code of a callback, and returns the person that the provider's signed ID token names. */
+  /** Exchanges the code of a callback. Returns the person in the provider's signed ID token. */
   provePerson(callbackUrl: string, secrets: SignInSecrets): Promise<ProvenPerson>
 }
 
@@ -69,7 +71,7 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
     }
   }
 
-  /** Runs requests to the provider, and turns the library's errors into those of a page. Logs each once. */
+  /** Runs requests to the provider. Turns errors of the library into errors of a page, and logs each once. */
   async function ask<Result>(work: () => Promise<Result>): Promise<Result> {
     try {
       return await work()
@@ -136,7 +138,7 @@ async function discover(settings: ProviderSettings): Promise<oidc.Configuration>
   )
 }
 
-/** HTTP Basic, unless the provider only takes the secret in the form (OpenID Connect Core §9). */
+/** Uses HTTP Basic, unless the provider accepts the secret only in the form (OpenID Connect Core §9). */
 function authenticate(clientSecret: string): oidc.ClientAuth {
   const basic = oidc.ClientSecretBasic(clientSecret)
   const form = oidc.ClientSecretPost(clientSecret)
@@ -152,7 +154,7 @@ class UnreachableError extends Error {
   override readonly name = 'UnreachableError'
 }
 
-/** Reads the whole response within its bounds of time and size, because the library would read any size. */
+/** Reads the whole response with limits of time and size, because the library has no limit of size. */
 const boundedFetch: oidc.CustomFetch = async (url, options) => {
   if (!isSecureUrl(url)) throw new oidc.ClientError('an endpoint of the provider is not secure')
   try {

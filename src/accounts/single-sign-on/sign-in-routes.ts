@@ -36,7 +36,10 @@ type ProviderRequest = FastifyRequest<{ Params: { provider: string } }>
 const StartQuery = z.object({ return: text })
 const CallbackQuery = z.object({ state: text })
 
-/** `/login/oidc/<provider>`: to an OpenID Connect provider and back (OpenID Connect Core §3.1). */
+/**
+ * `/login/oidc/<provider>` redirects to an OpenID Connect provider, and handles its callback (OpenID Connect Core
+ * §3.1).
+ */
 export async function providerSignInRoutes(
   app: FastifyInstance,
   context: SingleSignOnContext,
@@ -79,7 +82,7 @@ export async function providerSignInRoutes(
   )
 }
 
-/** Sends the browser to the provider, for a sign-in, a link with the signed-in account or its confirmation. */
+/** Sends the browser to the provider, for a sign-in, to link the signed-in account, or to confirm it. */
 export async function startProviderSignIn(
   context: SingleSignOnContext,
   request: FastifyRequest,
@@ -105,7 +108,7 @@ export async function startProviderSignIn(
   }
 }
 
-/** Returns the provider that the URL names. Throws the 404 page. */
+/** Returns the provider that the URL names. Throws the 404 page for an unknown one. */
 export function theProvider({ providers }: SingleSignOnContext, { params }: ProviderRequest): Provider {
   const provider = providers.get(params.provider)
   if (!provider) throw pageNotFound()
@@ -122,7 +125,7 @@ export function singleSignOnOf(
   return { db, log: request.log, actor: actorOf(request, accountId), provider: settings }
 }
 
-/** Signs a proven person in to an account that is linked. */
+/** Signs a person in to the linked account. */
 export async function enterLinkedAccount(
   context: AppContext,
   request: FastifyRequest,
@@ -163,7 +166,7 @@ async function enterAccount(
   return reply.redirect(`/login/oidc/${settings.name}/account?proof=${id}`, 303)
 }
 
-/** Links the person to the account that started it, if its browser is still signed in. */
+/** Links the person to the account that started the link, if its browser is still signed in. */
 async function link(
   context: AppContext,
   request: FastifyRequest,
@@ -203,7 +206,7 @@ async function confirm(
   return redirectBack(context, reply, returnId)
 }
 
-/** A callback that belongs to no sign-in of this browser: reloaded, expired, or made up. */
+/** Shows the error for a callback without a sign-in of this browser: it was reloaded, has expired, or is forged. */
 async function refuseCallback(
   context: AppContext,
   request: FastifyRequest,

@@ -47,7 +47,7 @@ function pageOf({ method, routeOptions, url }: FastifyRequest): string {
     .join('/')
 }
 
-/** Redirects to a page that shows the sentence once. */
+/** Redirects to a page, which shows the sentence once. */
 export function goOn(
   { config }: AppContext,
   reply: FastifyReply,

@@ -67,7 +67,7 @@ export function readApplicationForm(request: FastifyRequest): ApplicationForm {
   }
 }
 
-/** Returns the form filled in with an application. */
+/** Returns a form with the values of an application. */
 export function formOfApplication(application: Application): ApplicationForm {
   return { ...application, description: application.description ?? '', logo: null }
 }

@@ -34,7 +34,7 @@ import { type AdminContext, goOn, orProblem } from './administrator.ts'
 const applicationsPerPage = 50
 const eventsInHistory = 20
 
-/** How long the old secret may work after a rotation, in seconds. */
+/** The choices for how long the old secret works after a rotation, in seconds. */
 const overlaps = {
   '0': 'not at all',
   '3600': '1 hour',
@@ -216,7 +216,7 @@ async function readHistory(db: Queryable, applicationId: string): Promise<ShownE
   return (await listIdentityEvents(db, { applicationId, actions: applicationActions }, part)).map(showEvent)
 }
 
-/** Describes who checks a scope: svc, or a service that introspects the token. */
+/** Returns who checks a scope: svc, or a service that introspects the token. */
 function describeEnforcement(scope: string): string {
   if (enforcedScopes.includes(scope)) return 'Enforced here'
   return enforcedScopes.some((enforced) => covers([scope], enforced))

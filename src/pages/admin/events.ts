@@ -101,13 +101,13 @@ async function findAccountId(db: pg.Pool, username: string): Promise<string | un
   return (await findAccountByUsername(db, username))?.id
 }
 
-/** Reads a date, or a date and a time in UTC, as a browser sends it. Null when it was left out. */
+/** Reads a date, or a date and a time in UTC, in the format of browsers. Null when it is missing. */
 function readTime(sent: string): Date | null | 'unreadable' {
   if (sent === '') return null
   const [, day, time = '00:00'] =
     /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)Z?)?$/.exec(sent) ?? []
   const moment = new Date(`${day}T${time}Z`)
-  // JavaScript would read 31 February as a day of March.
+  // JavaScript would turn 31 February into a day of March.
   const isReal = !Number.isNaN(moment.getTime()) && moment.toISOString().startsWith(`${day}`)
   return isReal ? moment : 'unreadable'
 }
@@ -116,7 +116,7 @@ function sendExport(reply: FastifyReply, db: pg.Pool, filter: EventFilter, forma
   if (format !== 'csv' && format !== 'json') throw new PageError(400, 'An export is csv or json.')
   void reply.header('content-disposition', `attachment; filename="events.${format}"`)
   if (format === 'json') {
-    // A Buffer: for strings Fastify appends a charset to the content type.
+    // Send a stream: for strings Fastify appends a charset to the content type.
     return reply.type('application/x-ndjson').send(Readable.from(exportLines(db, filter, toJsonLine)))
   }
   const lines = exportLines(db, filter, toCsvLine, `${csvColumns.join(',')}\r\n`)
