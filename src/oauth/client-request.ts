@@ -9,7 +9,7 @@ import { invalidClient, OAuthError } from './errors.ts'
 
 const parameter = z.string().optional()
 
-/** The parameters of these endpoints. Each may be sent once, also to an endpoint that does not read it (RFC 6749 §3.2). */
+/** The parameters of these endpoints. Each may be sent once, even if the endpoint does not use it (RFC 6749 §3.2). */
 const OAuthForm = z.object({
   client_id: parameter,
   client_secret: parameter,
@@ -23,10 +23,10 @@ const OAuthForm = z.object({
   token_type_hint: parameter,
 })
 
-/** The parameters of a request; an empty one counts as omitted. */
+/** The parameters of a request. An empty parameter counts as missing. */
 export type Form = z.output<typeof OAuthForm>
 
-/** Lets the scope read forms only. Any other body, or none, is `invalid_request` (RFC 6749 §3.2). */
+/** Makes the scope accept only forms. Any other body, or none, is `invalid_request` (RFC 6749 §3.2). */
 export async function acceptOnlyForms(scope: FastifyInstance): Promise<void> {
   scope.removeAllContentTypeParsers()
   await acceptForms(scope)
@@ -36,8 +36,8 @@ export async function acceptOnlyForms(scope: FastifyInstance): Promise<void> {
 }
 
 /**
- * Reads the form of a request. Throws `invalid_request` when the form is missing, empty or not well-formed, or repeats a
- * parameter.
+ * Reads the form of a request. Throws `invalid_request` when the form is missing, empty, not well-formed, or has a
+ * repeated parameter.
  */
 export function formOf(request: FastifyRequest): Form {
   try {
@@ -50,12 +50,12 @@ export function formOf(request: FastifyRequest): Form {
   throw notAForm()
 }
 
-/** Returns a parameter's value. Undefined when it is omitted or empty. */
+/** Returns a parameter's value. Undefined when it is missing or empty. */
 export function readOptional(form: Form, name: keyof Form): string | undefined {
   return form[name]
 }
 
-/** Returns a parameter's value. Throws `invalid_request` when it is omitted or empty. */
+/** Returns a parameter's value. Throws `invalid_request` when it is missing or empty. */
 export function readRequired(form: Form, name: keyof Form): string {
   const value = form[name]
   if (value === undefined) throw new OAuthError('invalid_request', `The parameter ${name} is missing.`)
