@@ -27,6 +27,8 @@ import { listTokenHolders, type TokenHolder } from './token-holders.ts'
 export interface ApiContext extends AppContext {
   /** A small separate pool for changes of packages, because they wait for locks. */
   changes: pg.Pool
+  /** The pool for pulls and tokens. */
+  hotDb: pg.Pool
   lastUse: LastUse
   upstreamClient: UpstreamClient
 }
@@ -54,8 +56,8 @@ export interface RepositoryGrant {
 }
 
 /** Requires a token with the scope. */
-export function guardToken({ db, lastUse }: ApiContext, scope: string): Guard<TokenHolder> {
-  const findTokenHolder = shareStatements(listTokenHolders.bind(null, db))
+export function guardToken({ hotDb, lastUse }: ApiContext, scope: string): Guard<TokenHolder> {
+  const findTokenHolder = shareStatements(listTokenHolders.bind(null, hotDb))
   return makeGuard(scope, async (request) => {
     const describeSender = senderOf(request)
     const holder = await findTokenHolder(readBearer(request))

@@ -19,36 +19,44 @@ const idleInTransactionMilliseconds = 30_000
 /** How long a transaction waits for a locked row, such as a package to which another transaction publishes. */
 const lockMilliseconds = 5_000
 
+/** What pg's pools take, and the options of `openDatabase`. */
+export type DatabaseOptions = pg.PoolConfig & { preparesStatements?: boolean; plansOnce?: boolean }
+
 /**
  * Opens the pool that the whole process shares. Broken idle connections are replaced and reported to `onError`.
  * `statement_timeout` overrides the server-side limit of a statement, in milliseconds. With `preparesStatements: false`
  * no statement has a name. A pooler may run each statement on another server connection, which does not know the name.
+ * With `plansOnce: true` each connection plans a named statement once, for all values. PostgreSQL would plan the first
+ * five executions anew.
  */
 export function openDatabase(
   {
     statement_timeout = statementMilliseconds,
     preparesStatements = true,
+    plansOnce = false,
     ...connection
-  }: pg.PoolConfig & { preparesStatements?: boolean },
+  }: DatabaseOptions,
   onError: (error: Error) => void,
 ): pg.Pool {
-  const setLimits = (client: pg.ClientBase) =>
+  const setLimits = (client: pg.ClientBase & { processID?: number }) =>
     client.query(
       `set statement_timeout = ${Number(statement_timeout)};
-       set idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds}`,
+       set idle_in_transaction_session_timeout = ${idleInTransactionMilliseconds};
+       ${plansOnce ? planOnce(client.processID) : ''}`,
     )
   const pool = new pg.Pool({
     application_name: applicationName,
-    max: 20,
+    max: 12,
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 60_000,
     // Without this limit, a connection that a failover has cut silently would wait until TCP gives up.
     query_timeout: 30_000,
-    // pg waits for this promise before it hands out the connection, although its types do not show that.
-    onConnect: setLimits as (client: pg.ClientBase) => void,
     // Set the class in the options of the pool, so that side pools and separate connections use it too.
     ...(!preparesStatements && { Client: UnnamedClient }),
     ...connection,
+    // After the given options, because those of another pool contain its `onConnect`. pg waits for this promise before
+    // it hands out the connection, although its types do not show that.
+    onConnect: setLimits as (client: pg.ClientBase) => void,
   })
   pool.on('error', (error: Error & { client?: unknown }) => {
     // pg attaches the connection to the error. In the log, the connection would fill pages and show the key that
@@ -61,6 +69,14 @@ export function openDatabase(
   // A connection that breaks during use fails its statement. Without a listener, pg would also end the process.
   pool.on('connect', (client) => client.on('error', () => {}))
   return pool
+}
+
+/**
+ * SQL: makes PostgreSQL plan each statement of a session once. Only on a direct connection: behind a pooler, which
+ * reports another process id, the setting would apply to statements of other pools.
+ */
+function planOnce(processId = 0): string {
+  return `select set_config('plan_cache_mode', 'force_generic_plan', false) where pg_backend_pid() = ${Number(processId)}`
 }
 
 /** A connection whose statements have no names. PostgreSQL parses and plans each statement again. */
@@ -196,10 +212,13 @@ export function isOutage(thrown: NodeJS.ErrnoException): boolean {
  * Opens a small pool on the database of another pool, for work that must not take connections from requests. When all
  * its connections are busy, only that work waits. The caller closes the pool.
  */
-export function openSidePool(main: pg.Pool, max: number, onError: (error: Error) => void): pg.Pool {
-  const { options } = main
+export function openSidePool(
+  main: pg.Pool,
+  options: Pick<DatabaseOptions, 'max' | 'min' | 'plansOnce'>,
+  onError: (error: Error) => void,
+): pg.Pool {
   // The password is not enumerable in pg, so that logs do not show it. A spread would lose the password.
-  return openDatabase({ ...options, password: options.password, max, min: 0 }, onError)
+  return openDatabase({ ...main.options, min: 0, password: main.options.password, ...options }, onError)
 }
 
 /**

@@ -1,8 +1,11 @@
 import pg from 'pg'
 import { isOutage } from './database.ts'
 
-/** How many statements of one kind run at once. While they run, new calls are gathered for the next one. */
-const maxStatements = 2
+/**
+ * The default number of statements of one kind that run at once. While they run, new calls are gathered for the next
+ * one.
+ */
+const defaultStatements = 2
 /** How many calls share one statement. All rows of the statement are in memory together. */
 const maxCalls = 32
 
@@ -14,14 +17,16 @@ interface Waiting<Call, Result> {
 
 /**
  * Lets simultaneous calls share one statement (DESIGN §5). `runMany` returns results in the order of the calls. A call
- * that arrives while two statements run waits for the next one. The next statement begins after the call, so it sees
+ * that arrives while `maxStatements` run waits for the next one. The next statement begins after the call, so it sees
  * everything that was committed before.
  * When the database refuses a statement, nothing was changed. Each of its calls is then repeated alone, so that only
  * the calls that cannot succeed fail. After a lost connection nobody knows what was committed, so all calls of the
  * statement fail.
+ * Use `maxStatements: 1` for a transaction of many statements. It costs less when more calls share it.
  */
 export function shareStatements<Call, Result>(
   runMany: (calls: Call[]) => Promise<Result[]>,
+  { maxStatements = defaultStatements }: { maxStatements?: number } = {},
 ): (call: Call) => Promise<Result> {
   const waiting: Waiting<Call, Result>[] = []
   let running = 0

@@ -43,14 +43,14 @@ const everyRoute = [
 export async function registry(
   app: FastifyInstance,
   given: AppContext &
-    Pick<RegistryContext, 'changes' | 'readmes' | 'mirror'> & {
+    Pick<RegistryContext, 'hotDb' | 'changes' | 'readmes' | 'mirror'> & {
       lastUse: LastUse
       upstreamClient: UpstreamClient
       noteArchive: NonNullable<ArchiveMirrorContext['note']>
     },
 ): Promise<void> {
   // Use a separate connection, so that counting never delays a pull.
-  const countingDb = openSidePool(given.db, 1, (error) =>
+  const countingDb = openSidePool(given.db, { max: 1 }, (error) =>
     app.log.warn({ err: error }, 'a database connection broke'),
   )
   const downloads = openDownloadCounter(countingDb, app.log)
@@ -61,7 +61,7 @@ export async function registry(
   const archives = await openArchiveStore(given.config)
   const { maxArchiveBytes } = given.config
   const archiveMirror = openArchiveMirror(
-    { db: given.db, client: given.upstreamClient, archives, maxArchiveBytes, note: given.noteArchive },
+    { db: given.hotDb, client: given.upstreamClient, archives, maxArchiveBytes, note: given.noteArchive },
     app.log,
   )
   app.addHook('onClose', async () => {
@@ -72,7 +72,7 @@ export async function registry(
     ...given,
     archives,
     archiveMirror,
-    upstreamQueries: openUpstreamQueries({ db: given.db, client: given.upstreamClient }, app.log),
+    upstreamQueries: openUpstreamQueries({ db: given.hotDb, client: given.upstreamClient }, app.log),
     downloads,
     requireAccess(target, access, act) {
       const granted = requireAccess(target, access, act)

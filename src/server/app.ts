@@ -54,6 +54,12 @@ const drainSeconds = 10
  */
 const maxChanges = 5
 
+/**
+ * Connections for pulls and for the token endpoints. Pages, the API and uploads must never use them up. Two stay open, so
+ * that the first request after a pause neither connects nor plans its statement.
+ */
+const hotConnections = { max: 8, min: 2, plansOnce: true }
+
 /** Builds the whole server without listening. Tests call `inject` on it; `serve` makes it listen. */
 export async function buildApp(context: AppContext, log: FastifyBaseLogger): Promise<FastifyInstance> {
   const app = Fastify({
@@ -85,7 +91,10 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(context.db, log)
   app.addHook('onClose', lastUse.flush)
-  const metrics = countUpstreams(measureRequests(app, context))
+  const noteBroken = (error: Error) => log.warn({ err: error }, 'a database connection broke')
+  const hotDb = openSidePool(context.db, hotConnections, noteBroken)
+  app.addHook('onClose', () => hotDb.end())
+  const metrics = countUpstreams(measureRequests(app, context, [context.db, hotDb]))
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
   await pages(app, { ...context, findVisitor: (request) => readSession(context, request) })
@@ -98,10 +107,8 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(healthRoutes, context)
   await app.register(accounts, context)
   await app.register(oauthPages, context)
-  await app.register(oauth, { ...context, lastUse })
-  const changes = openSidePool(context.db, maxChanges, (error) =>
-    log.warn({ err: error }, 'a database connection broke'),
-  )
+  await app.register(oauth, { ...context, db: hotDb, lastUse })
+  const changes = openSidePool(context.db, { max: maxChanges }, noteBroken)
   app.addHook('onClose', () => changes.end())
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
@@ -109,14 +116,20 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     log.error({ err: error }, 'the credentials for upstreams cannot be read'),
   )
   const mirror = openMirror(
-    { ...context, client: upstreamClient, note: metrics.noteDocument, noteServed: metrics.noteServed },
+    {
+      ...context,
+      db: hotDb,
+      client: upstreamClient,
+      note: metrics.noteDocument,
+      noteServed: metrics.noteServed,
+    },
     log,
   )
   app.addHook('onClose', async () => {
     await upstreamClient.close()
     await mirror.settle()
   })
-  await app.register(api, { ...context, changes, lastUse, upstreamClient })
+  await app.register(api, { ...context, changes, hotDb, lastUse, upstreamClient })
   await app.register(administration, context)
   await app.register(peoplesPages, {
     ...context,
@@ -133,6 +146,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(registry, {
     ...context,
     changes,
+    hotDb,
     lastUse,
     readmes,
     mirror,

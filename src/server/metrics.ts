@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
+import type pg from 'pg'
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
@@ -13,10 +14,14 @@ const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 /**
  * `/metrics` for Prometheus (DESIGN §4): the number and the duration of requests by route, the connections to
- * the database, and Node's metrics of the process. A label contains the pattern of a route, never a URL. So metrics do
+ * the database in these pools, and Node's metrics of the process. A label contains the pattern of a route, never a URL. So metrics do
  * not show who requests what, and their number is bounded. Returns the registry, so that other modules can add metrics.
  */
-export function measureRequests(app: FastifyInstance, { db }: AppContext): Registry {
+export function measureRequests(
+  app: FastifyInstance,
+  { db }: AppContext,
+  pools: readonly pg.Pool[],
+): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const durations = new Histogram({
@@ -32,9 +37,19 @@ export function measureRequests(app: FastifyInstance, { db }: AppContext): Regis
     labelNames: ['state'],
     registers: [registry],
     collect() {
-      connections.set({ state: 'busy' }, db.totalCount - db.idleCount)
-      connections.set({ state: 'idle' }, db.idleCount)
-      connections.set({ state: 'waiting' }, db.waitingCount)
+      const sum = (count: (pool: pg.Pool) => number) => pools.reduce((all, pool) => all + count(pool), 0)
+      connections.set(
+        { state: 'busy' },
+        sum(({ totalCount, idleCount }) => totalCount - idleCount),
+      )
+      connections.set(
+        { state: 'idle' },
+        sum(({ idleCount }) => idleCount),
+      )
+      connections.set(
+        { state: 'waiting' },
+        sum(({ waitingCount }) => waitingCount),
+      )
     },
   })
 

@@ -54,6 +54,22 @@ describe('transaction', () => {
   })
 })
 
+describe('a pool that plans its statements once', () => {
+  const database = useDatabase()
+  const modes = async (plansOnce: boolean) => {
+    const pool = openDatabase({ ...database.connection, max: 2, plansOnce }, () => {})
+    const mode = () => pool.query<{ plan_cache_mode: string }>('show plan_cache_mode')
+    const both = await Promise.all([mode(), mode()])
+    await pool.end()
+    return both.map(({ rows }) => rows[0]?.plan_cache_mode)
+  }
+
+  it('sets the mode on each of its connections, and others do not', async () => {
+    expect(await modes(true)).toEqual(['force_generic_plan', 'force_generic_plan'])
+    expect(await modes(false)).toEqual(['auto', 'auto'])
+  })
+})
+
 describe('the limits that PostgreSQL enforces', () => {
   const database = useDatabase()
   const rename = `update repository_group set name = 'renamed' where name = 'limited'`

@@ -1,6 +1,6 @@
 import type { LightMyRequestResponse } from 'fastify'
-import type pg from 'pg'
-import { beforeAll, describe, expect, it } from 'vitest'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TokenResponse } from '../../src/oauth/token.ts'
 import { listOfferedPackages } from '../../src/registry/tables/listed-packages.ts'
 import { searchPackages } from '../../src/registry/tables/matching-packages.ts'
@@ -19,15 +19,21 @@ describe.each([
   ['gathered since', 'after'],
 ])('however much there is, by indexes alone, with statistics %s', (_title, analyzed) => {
   const t = useApp()
-  const clients = new Set<pg.PoolClient>()
+  const clients = new Set<pg.Client>()
+  const connect = Reflect.get(pg.Client.prototype, 'connect') as (...given: unknown[]) => unknown
   let publisher: Publisher
   let dist: string
   let client: Awaited<ReturnType<typeof anAuthorizedApplication>>
 
   beforeAll(async () => {
-    t.db.on('acquire', (one) => clients.add(one))
-    // On a slow machine the pool closes connections that were idle for long.
-    t.db.on('remove', (one) => clients.delete(one))
+    t.db.on('acquire', (one) => clients.add(one as unknown as pg.Client))
+    t.db.on('remove', (one) => clients.delete(one as unknown as pg.Client))
+    // The server's other pools have their own connections. On a slow machine a pool closes those that were idle for long.
+    pg.Client.prototype.connect = function (this: pg.Client, ...given: unknown[]) {
+      clients.add(this)
+      this.once('end', () => clients.delete(this))
+      return connect.apply(this, given)
+    } as never
     publisher = await aPublisher(t)
     const { url } = (await publisher.push('1.0.0')).json() as { url: string }
     dist = url.split('/-/packages/')[1] ?? ''
@@ -37,6 +43,10 @@ describe.each([
     if (analyzed === 'before') await t.db.query('vacuum analyze')
     await addACrowd(t.db)
     if (analyzed === 'after') await t.db.query('vacuum analyze')
+  })
+
+  afterAll(() => {
+    pg.Client.prototype.connect = connect as never
   })
 
   async function addACrowd(db: pg.Pool): Promise<void> {

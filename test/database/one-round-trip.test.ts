@@ -1,9 +1,11 @@
 import pg from 'pg'
 import { beforeAll, describe, expect, it, vi } from 'vitest'
 import type { TokenResponse } from '../../src/oauth/token.ts'
+import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
 import { anAuthorizedApplication, ask } from '../support/token-client.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 /** Returns the statements that the pool sends during an act, also those in transactions. */
 async function statementsOf(act: () => Promise<{ statusCode: number }>) {
@@ -21,7 +23,8 @@ async function statementsOf(act: () => Promise<{ statusCode: number }>) {
 }
 
 describe('one round trip to the database (DESIGN §5, §7)', () => {
-  const t = useApp()
+  const t = useApp(upstreamsHere)
+  const upstream = useUpstream()
   let publisher: Publisher
   let dist: string
   let lastModified: string
@@ -55,6 +58,21 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     expect(texts).toEqual([expect.stringMatching(/^list-(package-documents|root-documents|downloads)$/)])
   })
 
+  it('reads a mirrored package with one named statement, once it is known', async () => {
+    upstream.offer('psr/log', [{ version: '3.0.0' }])
+    const { call, ask: pull } = await aCaller(t)
+    expect((await call('POST', '/upstreams', { url: upstream.url, name: 'public' })).statusCode).toBe(201)
+    const first = await pull('p2/psr/log.json')
+    const known = { 'if-modified-since': String(first.headers['last-modified']) }
+    for (const [headers, status] of [
+      [{}, 200],
+      [known, 304],
+    ] as const) {
+      const { statusCode, texts } = await statementsOf(() => pull('p2/psr/log.json', { headers }))
+      expect([statusCode, texts]).toEqual([status, ['list-package-documents']])
+    }
+  })
+
   it('asks nothing for a token with a wrong checksum', async () => {
     const { texts } = await statementsOf(() =>
       publisher.ask('packages.json', { headers: { authorization: 'Bearer svcp_0' } }),
@@ -84,5 +102,28 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     expect(user).toEqual({ statusCode: 200, texts: ['list-token-holders'] })
     const revoke = await statementsOf(() => client.revoke(access_token))
     expect(revoke).toEqual({ statusCode: 200, texts: ['revoke-tokens'] })
+  })
+})
+
+describe('connections for pulls and tokens', () => {
+  const t = useApp()
+
+  it('are free while everything else has used up its own', async () => {
+    const publisher = await aPublisher(t)
+    await publisher.push('1.0.0')
+    const client = await anAuthorizedApplication(t)
+    const { access_token, refresh_token } = (
+      await client.exchange(await client.newCode())
+    ).json<TokenResponse>()
+    const held = await Promise.all(Array.from({ length: t.db.options.max }, () => t.db.connect()))
+    try {
+      expect((await publisher.ask('packages.json')).statusCode).toBe(200)
+      expect((await publisher.ask('p2/acme/lib.json')).statusCode).toBe(200)
+      expect((await client.refresh(refresh_token)).statusCode).toBe(200)
+      const introspected = await ask(t, client.application, 'introspect', { token: access_token })
+      expect(introspected.statusCode).toBe(200)
+    } finally {
+      for (const connection of held) connection.release()
+    }
   })
 })

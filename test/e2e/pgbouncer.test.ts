@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openDatabase } from '../../src/database/database.ts'
 import { useDatabase } from '../support/database.ts'
 import { type PgBouncer, startPgBouncer } from '../support/pgbouncer.ts'
 import { type Environment, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
@@ -59,6 +60,13 @@ describe.skipIf(!has('pgbouncer'))(
         return [refreshed, used, revoked, refused].map(({ status }) => status).concat(pushed)
       })
       expect(await Promise.all(mixed)).toEqual(many.map(() => [200, 200, 200, 401, 201]))
+    })
+
+    it('no pool changes how the statements of another one are planned', async () => {
+      const pool = openDatabase({ connectionString: pooler.url, max: 8, plansOnce: true }, () => {})
+      const modes = await Promise.all(Array.from({ length: 8 }, () => pool.query('show plan_cache_mode')))
+      await pool.end()
+      expect(modes.map(({ rows }) => rows[0])).toEqual(modes.map(() => ({ plan_cache_mode: 'auto' })))
     })
 
     it('jobs run', async () => {

@@ -159,7 +159,7 @@ describe('a hidden repository and a missing one', () => {
     await publisher.push('1.0.0')
     const stranger = await aPublisher(t)
     const { authorization } = stranger
-    const spy = vi.spyOn(t.db, 'query')
+    const spy = vi.spyOn(pg.Pool.prototype, 'query')
     onTestFinished(() => spy.mockRestore())
     const statements = async (url: string) => {
       spy.mockClear()

@@ -9,6 +9,7 @@ import {
   accessParameters,
   type RegistryRequest,
 } from '../access.ts'
+import { type FoundMirror, type MirrorTerms, selectMirror } from '../upstreams/tables/mirrored-documents.ts'
 import type { EncodedDocument } from './encodings.ts'
 
 /**
@@ -28,28 +29,48 @@ export interface FoundDocument extends Access {
 }
 
 /**
+ * The document of a package. `verdict` is null for a package of the repository itself, and in a repository without
+ * upstreams. Otherwise the row describes the document of an upstream.
+ */
+export type FoundPackageDocument = FoundDocument & (FoundMirror | { verdict: null })
+
+/** The document of a package as its URL names it. */
+export interface WantedDocument {
+  target: RegistryRequest
+  packageName: string
+  isDev: boolean
+}
+
+/**
  * Finds documents of packages, `p2/<name>.json` or `p2/<name>~dev.json`. Returns one result for each wanted document,
- * in their order. `mayMirror` is true when the repository has upstreams and no package of that name.
+ * in their order.
  */
 export async function listPackageDocuments(
   db: Queryable,
-  wanted: readonly { target: RegistryRequest; packageName: string; isDev: boolean }[],
-): Promise<(FoundDocument & { mayMirror: boolean })[]> {
-  const { rows } = await db.query<FoundDocument & { mayMirror: boolean }>({
+  wanted: readonly WantedDocument[],
+  { baseUrl, freshSeconds }: MirrorTerms,
+): Promise<FoundPackageDocument[]> {
+  const { rows } = await db.query<FoundPackageDocument>({
     name: 'list-package-documents',
     text: forEachCall(
       { ...accessParameters, package_name: 'text', is_dev: 'boolean' },
-      `select ${accessColumns}, p.id as "subjectId", d.revision, d.last_modified as "lastModified",
-              p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
-                                                                and u.removed_at is null) as "mayMirror"
+      `select ${accessColumns}, p.id as "subjectId", coalesce(d.revision, m.revision) as revision,
+              coalesce(d.last_modified, m."lastModified") as "lastModified", m.verdict, m."packageId", m."isBound",
+              m."upstreamIds", m."isDue", m."isFresh", m."isResting", m."isFound", m.failure, m."failedAt",
+              m."isUnusedToday"
          from ${accessOfCall}
          left join package p on p.repository_id = a.repository_id and p.name = call.package_name
-         left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev`,
+         left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev
+         left join lateral (${selectMirror('a.repository_id', '$6', '$7')}
+             where p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
+                                                                     and u.removed_at is null)) m on true`,
     ),
     values: [
       ...accessArrays(wanted.map(({ target }) => target)),
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ isDev }) => isDev),
+      baseUrl,
+      freshSeconds,
     ],
   })
   return rows

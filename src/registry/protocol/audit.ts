@@ -16,7 +16,7 @@ const maxNames = 1000
  */
 export async function auditRoute(
   app: FastifyInstance,
-  { db, requireAccess, upstreamQueries }: RegistryContext,
+  { hotDb, requireAccess, upstreamQueries }: RegistryContext,
 ) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(
@@ -26,10 +26,10 @@ export async function auditRoute(
   )
   app.post<{ Body: string | undefined }>('/security-advisories', async (request, reply) => {
     const target = readRegistryRequest(request)
-    const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
+    const { repositoryId } = requireAccess(target, await findAccess(hotDb, target), 'pull')
     const names = readNames(request.body)
     const [found, theirs] = await Promise.all([
-      listAdvisoriesOf(db, repositoryId, names),
+      listAdvisoriesOf(hotDb, repositoryId, names),
       upstreamQueries.listAdvisories(repositoryId, names),
     ])
     const pairs = found.map(({ name, advisories }) => [name, advisories.map(composerAdvisory)])

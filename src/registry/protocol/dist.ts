@@ -5,7 +5,7 @@ import { shareStatements } from '../../database/shared-statements.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads } from '../tables/versions.ts'
-import type { WantedArchive } from '../upstreams/tables/mirrored-archives.ts'
+import type { MirroredArchive, WantedArchive } from '../upstreams/tables/mirrored-archives.ts'
 import {
   hasTag,
   param,
@@ -30,9 +30,9 @@ const maxCachedArchive = maxCachedBytes / 16
  */
 export async function distRoute(
   app: FastifyInstance,
-  { config, db, archives, requireAccess, archiveMirror }: RegistryContext,
+  { config, hotDb, archives, requireAccess, archiveMirror }: RegistryContext,
 ): Promise<void> {
-  const findDownload = shareStatements(listDownloads.bind(null, db))
+  const findDownload = shareStatements(listDownloads.bind(null, hotDb))
   let bytesBeingRead = 0
   const cache = new LRUCache<string, Buffer, number>({
     maxSize: maxCachedBytes,
@@ -48,12 +48,15 @@ export async function distRoute(
     const target = readRegistryRequest(request)
     const packageName = `${param(request, 'vendor')}/${param(request, 'package')}`
     const version = param(request, 'version')
-    const [, sha256 = ''] = /^([0-9a-f]{64})\.zip$/.exec(param(request, 'file')) ?? []
-    const found = await findDownload({ target, packageName, version, sha256 })
+    const [, reference = '', type = ''] = /^([0-9a-f]{7,64})\.(\w{2,4})$/.exec(param(request, 'file')) ?? []
+    const found = await findDownload({ target, packageName, version, reference, type })
     const { repositoryId } = requireAccess(target, found, 'pull')
-    const { size, quarantineReason } = found
-    if (found.isMirrored)
-      return sendMirrored(request, reply, { repositoryId, packageName, versionPath: version })
+    const { size, quarantineReason, mirrored } = found
+    if (mirrored) {
+      const wanted = { repositoryId, packageName, versionPath: version, reference, type }
+      return sendMirrored(request, reply, wanted, mirrored)
+    }
+    const sha256 = reference
     if (size === null) throw registryNotFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
@@ -82,18 +85,16 @@ export async function distRoute(
   async function sendMirrored(
     request: FastifyRequest,
     reply: FastifyReply,
-    wanted: Omit<WantedArchive, 'reference' | 'type'>,
+    wanted: WantedArchive,
+    found: MirroredArchive,
   ): Promise<FastifyReply> {
-    const [, reference, type] = /^([0-9a-f]{7,64})\.(\w{2,4})$/.exec(param(request, 'file')) ?? []
-    if (reference === undefined || type === undefined) throw registryNotFound('archive not found')
-    const archive = { ...wanted, reference, type }
     const isHead = request.method === 'HEAD'
-    const served = isHead ? await archiveMirror.peek(archive) : await archiveMirror.serve(archive)
+    const served = await (isHead ? archiveMirror.peek(wanted, found) : archiveMirror.serve(wanted, found))
     if (!served) throw registryNotFound('archive not found')
     setArchiveCaching(reply, 'private')
     if (served === 'absent') return reply.header('content-type', 'application/zip').send()
     if (served.kind === 'stored') {
-      const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.versionPath}.${type}`
+      const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.versionPath}.${wanted.type}`
       setArchiveHeaders(reply, served.sha256, fileName)
       return sendStored(request, reply, served.sha256, served.size)
     }

@@ -15,17 +15,14 @@ import {
   listFilterDocuments,
   listPackageDocuments,
   listRootDocuments,
+  type WantedDocument,
 } from '../documents/documents.ts'
 import { chooseEncoding, compress, type Encoding } from '../documents/encodings.ts'
 import { refreshRoot } from '../documents/render.ts'
 import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
-import type { Author } from '../tables/events.ts'
-import {
-  listMirrorBytes,
-  type WantedBytes,
-  type WantedMirror,
-} from '../upstreams/tables/mirrored-documents.ts'
+import type { MirrorDocument } from '../upstreams/mirror.ts'
+import { listMirrorBytes, type WantedBytes } from '../upstreams/tables/mirrored-documents.ts'
 import {
   hasTag,
   jsonType,
@@ -48,12 +45,13 @@ type ReadBytes = (encoding: Encoding) => Promise<DocumentBytes | null>
  * requests share one read of bytes that are not cached.
  */
 export async function metadataRoutes(app: FastifyInstance, context: RegistryContext) {
-  const { config, db, requireAccess, mirror } = context
+  const { config, hotDb: db, requireAccess, mirror } = context
+  const terms = { baseUrl: config.baseUrl, freshSeconds: config.upstreams.freshSeconds }
 
   const findRoot = shareStatements(listRootDocuments.bind(null, db))
   const refreshes = new Map<string, Promise<void>>()
   const findFilter = shareStatements(listFilterDocuments.bind(null, db))
-  const findPackage = shareStatements(listPackageDocuments.bind(null, db))
+  const findPackage = shareStatements((wanted: WantedDocument[]) => listPackageDocuments(db, wanted, terms))
   const findMirrorBytes = shareStatements((wanted: WantedBytes[]) => listMirrorBytes(db, wanted))
   const cache = new LRUCache<string, DocumentBytes, ReadBytes>({
     maxSize: maxCachedBytes,
@@ -95,9 +93,10 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
     const found = await findPackage({ target, ...wanted })
     const { repositoryId, actor } = requireAccess(target, found, 'pull')
-    if (found.mayMirror) {
+    if (found.verdict !== null) {
       const author = { accountId: actor?.accountId ?? null, token: actor, address: request.ip }
-      return sendMirrored(request, reply, { repositoryId, ...wanted }, author)
+      const document = await mirror.findDocument({ repositoryId, ...wanted }, author, found)
+      return sendMirrored(request, reply, document, wanted.isDev)
     }
     const read = (encoding: Encoding) =>
       findPackageBytes(db, found.subjectId as string, encoding, wanted.isDev)
@@ -134,13 +133,12 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   async function sendMirrored(
     request: FastifyRequest,
     reply: FastifyReply,
-    wanted: WantedMirror,
-    author: Author,
+    found: MirrorDocument | null,
+    isDev: boolean,
   ): Promise<FastifyReply> {
-    const found = await mirror.findDocument(wanted, author)
     if (!found) return sendNoPackage(reply)
     const { packageId } = found
-    const read = (encoding: Encoding) => findMirrorBytes({ packageId, isDev: wanted.isDev, encoding })
+    const read = (encoding: Encoding) => findMirrorBytes({ packageId, isDev, encoding })
     // Shared caches must not store this response, because an administrator may deny the package at any moment.
     const isPrivate = { ...found, visibility: 'private' as const }
     if (found.warning === null) return sendDocument(request, reply, isPrivate, read)

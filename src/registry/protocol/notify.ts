@@ -10,7 +10,7 @@ const maxInstallations = 1000
 /** A package that Composer installed. */
 interface Installation {
   name: string
-  /** The version in Composer's normalized form. */
+  /** Normalized. */
   version: string
 }
 
@@ -18,7 +18,10 @@ interface Installation {
  * `notify-batch`: Composer reports the packages that it has installed, also from lock files and from its cache
  * (COMPOSER A2, E3).
  */
-export async function notifyRoutes(app: FastifyInstance, { db, requireAccess, downloads }: RegistryContext) {
+export async function notifyRoutes(
+  app: FastifyInstance,
+  { hotDb, requireAccess, downloads }: RegistryContext,
+) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(
     '*',
@@ -27,7 +30,7 @@ export async function notifyRoutes(app: FastifyInstance, { db, requireAccess, do
   )
   app.post('/downloads', async (request, reply) => {
     const target = readRegistryRequest(request)
-    const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
+    const { repositoryId } = requireAccess(target, await findAccess(hotDb, target), 'pull')
     const reported = readInstallations(request.body).map(
       ({ name, version }): ReportedDownload => ({
         repositoryId,

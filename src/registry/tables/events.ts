@@ -73,24 +73,35 @@ export interface NewEvent {
 
 /** Inserts an event in the transaction of its change. Only `sweepEvents` changes or removes events. */
 export async function insertEvent(db: Queryable, author: Author, event: NewEvent): Promise<void> {
-  const { accountId, token, address } = author
-  const { repositoryId, groupId = null, packageName, version, action, details = {} } = event
+  await insertEvents(db, author, [event])
+}
+
+/** Inserts events of one author in the transaction of their changes, in this order. */
+export async function insertEvents(
+  db: Queryable,
+  { accountId, token, address }: Author,
+  events: readonly NewEvent[],
+): Promise<void> {
   await db.query({
-    name: 'insert-registry-event',
+    name: 'insert-registry-events',
     text: `insert into registry_event
              (repository_id, package, version, action, account_id, token_kind, token_id, address, details, group_id)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+           select e.repository_id, e.package, e.version, e.action, $1, $2, $3, $4, e.details, e.group_id
+             from unnest((select $5::bigint[]), (select $6::text[]), (select $7::text[]), (select $8::text[]),
+                         (select $9::jsonb[]), (select $10::bigint[]))
+                    with ordinality as e (repository_id, package, version, action, details, group_id, place)
+            order by e.place`,
     values: [
-      repositoryId,
-      packageName,
-      version,
-      action,
       accountId,
       token?.kind,
       token?.tokenId,
       address === null ? null : inetOf(address),
-      JSON.stringify(details),
-      groupId,
+      events.map(({ repositoryId }) => repositoryId),
+      events.map(({ packageName }) => packageName),
+      events.map(({ version }) => version),
+      events.map(({ action }) => action),
+      events.map(({ details = {} }) => JSON.stringify(details)),
+      events.map(({ groupId = null }) => groupId),
     ],
   })
 }

@@ -12,6 +12,7 @@ import {
 import type { EntrySource } from '../documents/entry.ts'
 import { type PublishedVersion, versionSortKey } from '../manifest/composer-version.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
+import { type MirroredArchive, selectMirroredArchive } from '../upstreams/tables/mirrored-archives.ts'
 import { collectionLock } from './archives.ts'
 
 /** The hashes of an archive, in lower-case hex, and its size in bytes. */
@@ -214,8 +215,8 @@ export interface FoundDownload extends Access {
   size: number | null
   /** The reason of the version's quarantine. Null when the version is not in quarantine. */
   quarantineReason: string | null
-  /** True when the repository never had the package, but an upstream has served it. */
-  isMirrored: boolean
+  /** The archive of an upstream; null when the repository itself has the version, or no document has named it. */
+  mirrored: MirroredArchive | null
 }
 
 /** The parts of an archive's URL. */
@@ -223,8 +224,10 @@ export interface WantedDownload {
   target: RegistryRequest
   packageName: string
   version: string
-  /** In lower-case hex. */
-  sha256: string
+  /** The name of the file: the SHA-256 in lower-case hex, or the reference that an upstream gave the version. */
+  reference: string
+  /** The extension of the file. */
+  type: string
 }
 
 /**
@@ -238,23 +241,25 @@ export async function listDownloads(
   const { rows } = await db.query<FoundDownload>({
     name: 'list-downloads',
     text: forEachCall(
-      { ...accessParameters, package_name: 'text', version: 'text', sha256: 'text' },
+      { ...accessParameters, package_name: 'text', version: 'text', reference: 'text', type: 'text' },
       // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
       // no version.
       `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
               case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
-              v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
-                                          and m.name = call.package_name) as "isMirrored"
+              case when v.id is null then (${selectMirroredArchive('a.repository_id')}) end as mirrored
          from ${accessOfCall}
          left join package p on p.repository_id = a.repository_id and p.name = call.package_name
          left join package_version v on v.package_id = p.id and v.version = call.version
-               and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,
+               and v.sha256 = decode(case when char_length(call.reference) = 64 and call.type = 'zip'
+                                     then call.reference end, 'hex')
+               and v.purged_at is null`,
     ),
     values: [
       ...accessArrays(wanted.map(({ target }) => target)),
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ version }) => version),
-      wanted.map(({ sha256 }) => sha256),
+      wanted.map(({ reference }) => reference),
+      wanted.map(({ type }) => type),
     ],
   })
   return rows

@@ -15,6 +15,7 @@ import {
 import { findDirectory } from '../archives/zip-directory.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
+import type { ArchiveDigest } from '../tables/versions.ts'
 import { Consumer, tee } from './arriving-archive.ts'
 import { toUpstreamError, type UpstreamClient, UpstreamError } from './fetch.ts'
 import { matchesVersion } from './patterns.ts'
@@ -47,14 +48,18 @@ export type ServedArchive =
 export interface ArchiveMirror {
   /**
    * Returns the archive of a registry URL. Null when no document of an upstream has contained it. Throws errcode 9 with
-   * 410 when it is denied, 14 when the upstream fails, and 15 when the upstream serves other bytes than before.
+   * 410 when it is denied, 14 when the upstream fails, and 15 when the upstream serves other bytes than before. `found`
+   * is the archive, if the request has read it.
    */
-  serve: (wanted: WantedArchive) => Promise<ServedArchive | null>
+  serve: (wanted: WantedArchive, found?: MirroredArchive) => Promise<ServedArchive | null>
   /**
    * Returns the same as `serve`, but fetches nothing. It is for HEAD requests. `absent` means that the upstream offers
    * the archive and nobody has requested it yet. Throws errcode 9 with 410 when it is denied.
    */
-  peek: (wanted: WantedArchive) => Promise<Extract<ServedArchive, { kind: 'stored' }> | 'absent' | null>
+  peek: (
+    wanted: WantedArchive,
+    found?: MirroredArchive,
+  ) => Promise<Extract<ServedArchive, { kind: 'stored' }> | 'absent' | null>
   /** Fetches an archive into the store, unless it is already stored. Throws the same errors as `serve`. */
   store: (archive: MirroredArchive) => Promise<'fetched' | 'known'>
   /** Resolves when no fetch runs. */
@@ -76,7 +81,9 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   const flights = new Map<string, Promise<unknown>>()
   const findArchive = shareStatements((wanted: WantedArchive[]) => findMirroredArchives(db, wanted))
   const takeTurn = shareStatements((ids: string[]) => takeFetchTurns(db, ids))
-  const saveFetched = shareStatements((fetched: FetchedArchive[]) => saveFetchedArchives(db, fetched))
+  const saveFetched = shareStatements((fetched: FetchedArchive[]) => saveFetchedArchives(db, fetched), {
+    maxStatements: 1,
+  })
   const noteUse = shareStatements(async (ids: string[]) => {
     await noteArchiveUses(db, ids)
     return ids
@@ -86,7 +93,11 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
    * Fetches an archive. `consumer` gets the bytes as they arrive, but it gets the last chunk only after the
    * verification.
    */
-  async function fetchArchive(archive: MirroredArchive, consumer: Consumer): Promise<void> {
+  async function fetchArchive(
+    archive: MirroredArchive,
+    consumer: Consumer,
+    isDownload: boolean,
+  ): Promise<ArchiveDigest> {
     const extending = setInterval(
       () =>
         void extendFetchTurn(db, archive.id).catch((error) =>
@@ -107,9 +118,10 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       } finally {
         body.destroy()
       }
-      await verify(archive, received)
+      await verify(archive, received, isDownload)
       note(archive, 'fetched', received.size)
       await consumer.finish()
+      return received
     } catch (error) {
       // On success, the turn has already ended.
       await endFetchTurn(db, archive.id)
@@ -125,7 +137,11 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   }
 
   /** Verifies received bytes and stores them. */
-  async function verify(archive: MirroredArchive, received: ReceivedArchive): Promise<void> {
+  async function verify(
+    archive: MirroredArchive,
+    received: ReceivedArchive,
+    isDownload: boolean,
+  ): Promise<void> {
     if (archive.type === 'zip') await refuseBrokenZip(received.path, archive)
     const { shasum } = archive
     if (shasum !== null && shasum !== received.sha1) {
@@ -135,7 +151,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       throw await alarm(archive, `its bytes differ from those of the first fetch (SHA-256 ${archive.sha256})`)
     }
     await archives.keep(received)
-    if (!(await saveFetched({ ...received, id: archive.id })))
+    if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
       throw await alarm(archive, 'its bytes differ from those of the first fetch')
     await keepNamedArchive(archives, received)
   }
@@ -161,7 +177,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   }
 
   /** Starts a fetch, or joins the running one. Returns null when the archive is stored already. */
-  async function begin(archive: MirroredArchive): Promise<Consumer | null> {
+  async function begin(archive: MirroredArchive, isDownload: boolean): Promise<Consumer | null> {
     for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
       const running = flights.get(archive.id)
       if (running) {
@@ -170,7 +186,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       }
       if (await takeTurn(archive.id)) {
         const consumer = new Consumer()
-        const flight: Promise<void> = fetchArchive(archive, consumer).finally(() => {
+        const flight: Promise<ArchiveDigest> = fetchArchive(archive, consumer, isDownload).finally(() => {
           if (flights.get(archive.id) === flight) flights.delete(archive.id)
         })
         flights.set(archive.id, flight)
@@ -184,38 +200,45 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     throw new UpstreamError(`the archive of ${archive.packageName} did not arrive in time`)
   }
 
-  async function find(wanted: WantedArchive): Promise<MirroredArchive | null> {
-    const archive = await findArchive(wanted)
+  async function find(wanted: WantedArchive, given?: MirroredArchive): Promise<MirroredArchive | null> {
+    const archive = given ?? (await findArchive(wanted))
     if (archive) refuseDenied(archive)
     return archive
   }
 
+  /** Returns an archive that is stored, and stores that it was used today. Null for one that is not stored. */
+  async function useStored({ id, sha256, size, isStored, isUsedToday }: MirroredArchive) {
+    if (!isStored || sha256 === null || size === null) return null
+    if (!isUsedToday) await noteUse(id)
+    return { kind: 'stored' as const, sha256, size }
+  }
+
   return {
-    async serve(wanted) {
-      const archive = await find(wanted)
+    async serve(wanted, given) {
+      const archive = await find(wanted, given)
       if (!archive) return null
-      if (!archive.isUsedToday) await noteUse(archive.id)
-      const { sha256, size, isStored, verdict } = archive
-      if (isStored && sha256 !== null && size !== null) return { kind: 'stored', sha256, size }
+      const stored = await useStored(archive)
+      if (stored) return stored
       // Do not fetch packages that are now claimed or no longer approved. Stored archives stay, for lock files.
-      if (verdict !== 'upstream') return null
+      if (archive.verdict !== 'upstream') return null
       try {
-        const consumer = await begin(archive)
+        const consumer = await begin(archive, true)
         if (consumer && (await consumer.hasBegun())) {
           return { kind: 'arriving', body: consumer.body, size: consumer.size }
         }
-        await consumer?.flight
+        const received = await consumer?.flight
+        if (received) return { kind: 'stored', sha256: received.sha256, size: received.size }
       } catch (error) {
         throw readable(error)
       }
       const fetched = await find(wanted)
-      if (fetched?.sha256 == null || fetched.size === null)
-        throw readable(new UpstreamError('the archive was removed'))
-      return { kind: 'stored', sha256: fetched.sha256, size: fetched.size }
+      const used = fetched && (await useStored(fetched))
+      if (!used) throw readable(new UpstreamError('the archive was removed'))
+      return used
     },
 
-    async peek(wanted) {
-      const archive = await find(wanted)
+    async peek(wanted, given) {
+      const archive = await find(wanted, given)
       if (!archive) return null
       const { sha256, size, isStored, verdict } = archive
       if (isStored && sha256 !== null && size !== null) return { kind: 'stored', sha256, size }
@@ -227,7 +250,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       if (archive.isStored) return 'known'
       if (archive.verdict !== 'upstream') throw readable(new UpstreamError('no upstream may offer it now'))
       try {
-        const consumer = await begin(archive)
+        const consumer = await begin(archive, false)
         consumer?.detach()
         await consumer?.flight
         return consumer ? 'fetched' : 'known'

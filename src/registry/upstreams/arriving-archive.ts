@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { PassThrough, type Readable } from 'node:stream'
+import type { ArchiveDigest } from '../tables/versions.ts'
 
 /** A client that reads nothing for this time is disconnected, so that it does not delay the fetch for others. */
 const consumerMilliseconds = 10_000
@@ -8,7 +9,8 @@ const consumerMilliseconds = 10_000
 export class Consumer {
   readonly body = new PassThrough({ highWaterMark: 1024 * 1024 })
   size: number | null = null
-  flight: Promise<void> = Promise.resolve()
+  /** The fetch. Resolves when the archive is stored. */
+  flight: Promise<ArchiveDigest | null> = Promise.resolve(null)
   #held: Buffer | null = null
   #isAttached = true
   #begin: () => void = () => {}

@@ -58,7 +58,9 @@ export function checkContextOf({ config, db, client, note = () => {} }: MirrorCo
     freshSeconds,
     takeTurn: shareStatements((keys: DocumentKey[]) => takeCheckTurns(db, keys, freshSeconds)),
     findUpstream: shareStatements((ids: string[]) => findUpstreams(db, ids)),
-    store: shareStatements((documents: CheckedDocument[]) => storeDocuments(db, config.baseUrl, documents)),
+    store: shareStatements((documents: CheckedDocument[]) => storeDocuments(db, config.baseUrl, documents), {
+      maxStatements: 1,
+    }),
     roots: new Map(),
     inline: new Map(),
     note,

@@ -33,9 +33,10 @@ export interface Mirror {
   /**
    * Returns the document of a package that the repository itself does not have. Null when no upstream has the package,
    * or none may offer it. Throws errcode 14 with Retry-After when an upstream fails and no document is stored. A "not
-   * found" would be wrong, because it would send Composer to other repositories.
+   * found" would be wrong, because it would send Composer to other repositories. `found` is the state of the document,
+   * if the request has read it.
    */
-  findDocument: (wanted: WantedMirror, author: Author) => Promise<MirrorDocument | null>
+  findDocument: (wanted: WantedMirror, author: Author, found?: FoundMirror) => Promise<MirrorDocument | null>
   /** Checks the upstream of a package again, unless a check is running. */
   refresh: (upstreamId: string, packageName: string, isDev: boolean) => Promise<void>
   /** Resolves when no check runs in the background. */
@@ -96,8 +97,8 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     )
   }
 
-  async function read(wanted: WantedMirror): Promise<FoundMirror> {
-    const found = await find(wanted)
+  async function read(wanted: WantedMirror, given?: FoundMirror): Promise<FoundMirror> {
+    const found = given ?? (await find(wanted))
     const { packageId, isDue } = found
     if (!isDue || packageId === null || found.verdict !== 'upstream') return found
     await transaction(db, (tx) => renderMirror(tx, packageId, wanted.isDev, baseUrl))
@@ -105,10 +106,10 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   }
 
   return {
-    async findDocument(wanted, author) {
+    async findDocument(wanted, author, given) {
       // Send no other names to upstreams.
       if (!isPackageName(wanted.packageName)) return null
-      let found = await read(wanted)
+      let found = await read(wanted, given)
       const result = found.revision === null ? 'miss' : 'hit'
       if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
       if (found.verdict !== 'upstream') return null

@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { encodeDocument } from '../documents/encodings.ts'
-import { commandLine, insertEvent } from '../tables/events.ts'
+import { commandLine, insertEvents, type NewEvent } from '../tables/events.ts'
 import type { UpstreamContent, UpstreamDist, UpstreamVersion } from './judge.ts'
 import { malwareFlags, offer, replacedNames } from './offer.ts'
 import { setGone } from './tables/mirrored-documents.ts'
@@ -59,6 +59,7 @@ export async function storeDocuments(
     )
     const sources: MirrorSource[] = []
     const announced = new Set<string>()
+    const events: NewEvent[] = []
     for (const [i, { upstream, packageName, isDev, content, dropped }] of documents.entries()) {
       const { id: packageId, upstreamId, isNew } = bound[i] as (typeof bound)[number]
       if (upstreamId !== upstream.id) continue
@@ -67,14 +68,15 @@ export async function storeDocuments(
       if (isNew && !announced.has(packageId)) {
         announced.add(packageId)
         const details = { upstream: upstream.name }
-        await insertEvent(tx, commandLine, { ...about, action: 'mirror-package', details })
+        events.push({ ...about, action: 'mirror-package', details })
       }
       const { droppedBefore } = before[i] as (typeof before)[number]
       if (dropped.some((reason) => !droppedBefore.includes(reason))) {
         const details = { upstream: upstream.name, versions: dropped.slice(0, 50), count: dropped.length }
-        await insertEvent(tx, commandLine, { ...about, action: 'drop-versions', details })
+        events.push({ ...about, action: 'drop-versions', details })
       }
     }
+    if (events.length > 0) await insertEvents(tx, commandLine, events)
     const mainIds = sources.filter(({ isDev }) => !isDev).map(({ packageId }) => packageId)
     await setGone(tx, mainIds, false)
     await renderAll(tx, sources, baseUrl)

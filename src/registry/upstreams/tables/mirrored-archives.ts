@@ -43,36 +43,40 @@ export interface MirroredArchive {
   isUsedToday: boolean
 }
 
-const columns = `a.id, m.repository_id as "repositoryId", m.name as "packageName", a.version, a.normalized, a.type, a.url,
-  u.name as "upstreamName", u.url as "upstreamUrl", a.shasum, encode(a.sha256, 'hex') as sha256, c.size::float8 as size,
-  a.is_stored as "isStored", a.alarm, o.verdict, u.deny,
+const columns = `ma.id::text, m.repository_id::text as "repositoryId", m.name as "packageName", ma.version, ma.normalized, ma.type, ma.url,
+  u.name as "upstreamName", u.url as "upstreamUrl", ma.shasum, encode(ma.sha256, 'hex') as sha256, c.size::float8 as size,
+  ma.is_stored as "isStored", ma.alarm, o.verdict, u.deny,
   m.flags || case when m.summary is null then '[]'::jsonb
     else jsonb_build_array(jsonb_build_object('constraint', m.summary, 'reason', 'flagged as malware')) end as flags,
-  coalesce(a.used_on = current_date and a.was_downloaded, false) as "isUsedToday"`
+  coalesce(ma.used_on = current_date and ma.was_downloaded, false) as "isUsedToday"`
 const tables = `mirrored_package m
   join upstream u on u.id = m.upstream_id
-  join mirrored_archive a on a.package_id = m.id
+  join mirrored_archive ma on ma.package_id = m.id
   join package_origin(m.repository_id, m.name) o on true
-  left join archive c on c.sha256 = a.sha256`
+  left join archive c on c.sha256 = ma.sha256`
+
+/**
+ * SQL: reads a `MirroredArchive` as JSON for the package name, version path, reference and type of the call, in the
+ * repository of the expression.
+ */
+export function selectMirroredArchive(repositoryId: string): string {
+  return `select to_jsonb(x) from (
+            select ${columns} from ${tables}
+             where m.repository_id = ${repositoryId} and m.name = call.package_name
+               and ma.version_path = call.version and ma.reference = call.reference and ma.type = call.type
+             limit 1) x`
+}
 
 /** Finds archives, in the order of the calls. Null for an archive that no document has ever contained. */
 export async function findMirroredArchives(
   db: Queryable,
   wanted: readonly WantedArchive[],
 ): Promise<(MirroredArchive | null)[]> {
-  const { rows } = await db.query<MirroredArchive | { id: null }>({
+  const { rows } = await db.query<{ archive: MirroredArchive | null }>({
     name: 'find-mirrored-archives',
     text: forEachCall(
-      {
-        repository_id: 'bigint',
-        package_name: 'text',
-        version_path: 'text',
-        reference: 'text',
-        type: 'text',
-      },
-      `select ${columns} from ${tables}
-        where m.repository_id = call.repository_id and m.name = call.package_name
-          and a.version_path = call.version_path and a.reference = call.reference and a.type = call.type`,
+      { repository_id: 'bigint', package_name: 'text', version: 'text', reference: 'text', type: 'text' },
+      `select (${selectMirroredArchive('call.repository_id')}) as archive`,
     ),
     values: [
       wanted.map(({ repositoryId }) => repositoryId),
@@ -82,7 +86,7 @@ export async function findMirroredArchives(
       wanted.map(({ type }) => type),
     ],
   })
-  return rows.map((row) => (row.id === null ? null : row))
+  return rows.map(({ archive }) => archive)
 }
 
 /** Finds the archive of a version by the upstream's reference, which lock files contain. */
@@ -95,9 +99,9 @@ export async function findLockedArchive(
 ): Promise<MirroredArchive | null> {
   const { rows } = await db.query<MirroredArchive>(
     `select ${columns} from ${tables}
-      where m.repository_id = $1 and m.name = $2 and (a.version = $3 or a.version_path = $3)
-        and ($4::text is null or a.reference = $4)
-      order by a.first_seen_at desc limit 1`,
+      where m.repository_id = $1 and m.name = $2 and (ma.version = $3 or ma.version_path = $3)
+        and ($4::text is null or ma.reference = $4)
+      order by ma.first_seen_at desc limit 1`,
     [repositoryId, packageName, version, reference],
   )
   return rows[0] ?? null
@@ -158,6 +162,8 @@ export async function findFetchState(
 export interface FetchedArchive extends ArchiveDigest {
   /** The id of the mirrored archive. */
   id: string
+  /** Whether a client waits for it. False for a prefetch. */
+  isDownload: boolean
 }
 
 /**
@@ -171,10 +177,11 @@ export async function saveFetchedArchives(
   const { rows } = await db.query<{ isSaved: boolean }>({
     name: 'save-fetched-archives',
     text: `with fresh as materialized (
-             select f.id, decode(f.sha256, 'hex') as sha256, decode(f.sha1, 'hex') as sha1, f.size, f.place
-               from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[]), (select $4::bigint[]))
-                      with ordinality as f (id, sha256, sha1, size, place),
-                    pg_advisory_xact_lock_shared($5)
+             select f.id, decode(f.sha256, 'hex') as sha256, decode(f.sha1, 'hex') as sha1, f.size, f.is_download, f.place
+               from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[]), (select $4::bigint[]),
+                           (select $5::boolean[]))
+                      with ordinality as f (id, sha256, sha1, size, is_download, place),
+                    pg_advisory_xact_lock_shared($6)
            ), inserted as (
              insert into archive (sha256, sha1, size)
              select distinct on (sha256) sha256, sha1, size from fresh order by sha256
@@ -182,6 +189,7 @@ export async function saveFetchedArchives(
            ), saved as (
              update mirrored_archive a
                 set sha256 = f.sha256, is_stored = true, fetched_at = now(), used_on = current_date,
+                    was_downloaded = a.was_downloaded or f.is_download,
                     fetching_until = null, alarm = null, alarmed_at = null
                from fresh f
               where a.id = f.id and coalesce(a.sha256, f.sha256) = f.sha256
@@ -193,6 +201,7 @@ export async function saveFetchedArchives(
       fetched.map(({ sha256 }) => sha256),
       fetched.map(({ sha1 }) => sha1),
       fetched.map(({ size }) => size),
+      fetched.map(({ isDownload }) => isDownload),
       collectionLock,
     ],
   })

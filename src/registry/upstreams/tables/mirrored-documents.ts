@@ -34,6 +34,31 @@ export interface FoundMirror extends Origin {
   isUnusedToday: boolean
 }
 
+/** The values that the state of a mirrored document depends on. */
+export interface MirrorTerms {
+  baseUrl: string
+  freshSeconds: number
+}
+
+/**
+ * SQL: reads a `FoundMirror` for the package name and `is_dev` of the call, in the repository of the expression.
+ * `baseUrl` and `freshSeconds` are the parameters with these values.
+ */
+export function selectMirror(repositoryId: string, baseUrl: string, freshSeconds: string): string {
+  return `select o.verdict, o.package_id as "packageId", o.is_bound as "isBound", o.upstream_ids as "upstreamIds",
+                 d.revision, d.last_modified as "lastModified",
+                 coalesce(d.due_at <= now() or d.base_url <> ${baseUrl}, false) as "isDue",
+                 ${isFreshColumn('s', freshSeconds)} as "isFresh",
+                 coalesce(s.retry_at > now(), false) as "isResting",
+                 s.is_found as "isFound", s.failure, s.failed_at as "failedAt",
+                 coalesce(m.used_on, '-infinity') < current_date as "isUnusedToday"
+            from package_origin(${repositoryId}, call.package_name) o
+            left join mirrored_package m on m.id = o.package_id
+            left join mirrored_document d on d.package_id = m.id and d.is_dev = call.is_dev and o.verdict = 'upstream'
+            left join upstream u on u.id = m.upstream_id
+            left join upstream_document s on s.upstream_id = m.upstream_id and s.name = call.package_name and s.is_dev = call.is_dev`
+}
+
 /**
  * Decides where packages come from, and reads the state of their documents. Returns one result for each wanted
  * document, in their order.
@@ -41,24 +66,13 @@ export interface FoundMirror extends Origin {
 export async function listFoundMirrors(
   db: Queryable,
   wanted: readonly WantedMirror[],
-  { baseUrl, freshSeconds }: { baseUrl: string; freshSeconds: number },
+  { baseUrl, freshSeconds }: MirrorTerms,
 ): Promise<FoundMirror[]> {
   const { rows } = await db.query<FoundMirror>({
     name: 'list-found-mirrors',
     text: forEachCall(
       { repository_id: 'bigint', package_name: 'text', is_dev: 'boolean' },
-      `select o.verdict, o.package_id as "packageId", o.is_bound as "isBound", o.upstream_ids as "upstreamIds",
-                  d.revision, d.last_modified as "lastModified",
-                  coalesce(d.due_at <= now() or d.base_url <> $4, false) as "isDue",
-                  ${isFreshColumn('s', '$5')} as "isFresh",
-                  coalesce(s.retry_at > now(), false) as "isResting",
-                  s.is_found as "isFound", s.failure, s.failed_at as "failedAt",
-                  coalesce(m.used_on, '-infinity') < current_date as "isUnusedToday"
-             from package_origin(call.repository_id, call.package_name) o
-             left join mirrored_package m on m.id = o.package_id
-             left join mirrored_document d on d.package_id = m.id and d.is_dev = call.is_dev and o.verdict = 'upstream'
-             left join upstream u on u.id = m.upstream_id
-             left join upstream_document s on s.upstream_id = m.upstream_id and s.name = call.package_name and s.is_dev = call.is_dev`,
+      selectMirror('call.repository_id', '$4', '$5'),
     ),
     values: [
       wanted.map(({ repositoryId }) => repositoryId),
