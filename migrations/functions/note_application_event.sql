@@ -1,5 +1,6 @@
--- Trigger function: writes events about the registration and changes of an application, also for seeding migrations.
--- The details name the changed columns, not their values, because a logo may be large.
+-- Trigger function: writes events about the registration and changes of an application. It also writes them for
+-- applications that a migration adds. The details name the changed columns, not their values, because a logo may be
+-- large.
 create or replace function note_application_event() returns trigger language plpgsql as $$
 declare
   changed text[];

@@ -117,7 +117,7 @@ export interface Actor {
 
 /** The proofs of a sign-in, for its identity event. */
 export interface SignInProof {
-  /** `invitation`: the link of an invitation, with which the person has just made the account. */
+  /** `invitation`: the person has just made the account with an invitation link. */
   method: 'password' | 'passkey' | 'provider' | 'invitation'
   /** The name of the OpenID Connect provider, for the method `provider`. */
   provider?: string

@@ -170,7 +170,7 @@ export class ZipReader extends RandomAccessReader {
     return this.#window.subarray(start - this.#windowStart, end - this.#windowStart)
   }
 
-  /** yauzl calls this for headers. */
+  /** yauzl calls this to read headers. */
   override read(
     target: Buffer,
     offset: number,
@@ -184,7 +184,7 @@ export class ZipReader extends RandomAccessReader {
     }, callback)
   }
 
-  /** yauzl calls this for contents. */
+  /** yauzl calls this to read the contents of entries. */
   override _readStreamForRange(start: number, end: number): Readable {
     return Readable.from(this.#chunks(start, end), { objectMode: false })
   }

@@ -8,7 +8,7 @@ import { isJsonObject, type Json, type JsonObject } from './manifest-json.ts'
  * refused. Other fields only describe the package: they are cleaned, and values that cannot be shown are removed.
  */
 
-/** A text that Composer acts on. */
+/** A text that Composer acts on. Control characters are refused. */
 export const exactText = z
   .string('must be a string')
   .refine(isPlainText, 'must not contain control characters')
@@ -122,17 +122,20 @@ const linkTypes = ['require', 'require-dev', 'conflict', 'replace', 'provide']
 /** A branch that no package has. A version that requires it is never chosen, and does not break other versions. */
 const matchesNothing = 'dev-unreadable'
 
-/** JSON.stringify escapes lone surrogates, but no other letters. An escape follows an even number of backslashes. */
+/**
+ * Matches a character in JSON text that `repairMetadata` removes. JSON.stringify writes lone surrogates and most
+ * control characters as `\u` escapes. An even number of backslashes may precede an escape.
+ */
 const unreadable = /(?<!\\)(?:\\\\)*\\u(?:00|d[89a-f])|[\u007f-\u009f\p{Bidi_C}\u2028\u2029]/u
 
-/** Returns whether JSON text is free of characters that make Composer refuse a whole document (`repairMetadata`). */
+/** Returns whether JSON text is free of the characters that `repairMetadata` removes. */
 export function isReadableJson(text: string): boolean {
   return !unreadable.test(text)
 }
 
 /**
- * Repairs stored metadata for publishing. Earlier releases accepted characters that break a whole document. They are
- * removed, and a constraint that becomes invalid matches nothing.
+ * Repairs stored metadata for publishing. Earlier releases accepted characters that make Composer refuse a whole
+ * document. This function removes them. It replaces a constraint that becomes invalid by one that matches nothing.
  */
 export function repairMetadata(metadata: JsonObject): JsonObject {
   if (isReadableJson(JSON.stringify(metadata))) return metadata

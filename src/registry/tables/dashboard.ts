@@ -69,7 +69,7 @@ const packageActions = `('publish', 'import', 'delete', 'restore', 'abandon', 'u
 const maxRepositories = 1_000
 /** How many of the latest events of each repository the list reads. */
 const maxReadOfOne = 50
-/** How many of the latest events of the site the list reads for an account with more repositories. */
+/** How many of the latest events of the site the list reads for an account with more than `maxRepositories`. */
 const maxReadOfSite = 2_000
 
 /**

@@ -116,7 +116,7 @@ export async function listOfferedPackagesBy(
         and (strpos(p.name, lower($2)) > 0 or strpos(lower(p.description), lower($2)) > 0)
         and exists (select from package_version v where v.package_id = p.id and v.is_listed)`
   const found = {
-    // A package has two documents. The one that changed later has the time of the package's last change.
+    // A package has two documents. The package's last change is the later of their two times.
     updated: `select p.id, extract(epoch from d.last_modified)::bigint as value
                 from package_document d join package p on p.id = d.package_id
                where d.repository_id = $1 and ${isWanted}

@@ -115,7 +115,7 @@ export async function bindPackages(
   return rows
 }
 
-/** Returns the id of the package with a name that is bound to an upstream. Null when there is none. */
+/** Returns the id of a package that is mirrored from an upstream. Null when the name is not bound to the upstream. */
 export async function findBoundPackage(
   db: Queryable,
   upstreamId: string,
