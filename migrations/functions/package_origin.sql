@@ -1,9 +1,9 @@
 -- Decides where a package of a repository comes from. Every request calls it, so that a change takes effect at once.
 --   own         the repository has a package of this name, or had one before
 --   claimed     the group has claimed the vendor
---   denied      no upstream may offer it, or the upstream that it is bound to may not
+--   denied      no upstream may offer it, or it is bound to an upstream that may not offer it
 --   unapproved  the first upstream for this name offers only approved packages
---   upstream    upstream_ids lists the upstreams to ask, in this order; only one when the name is bound
+--   upstream    upstream_ids lists the upstreams to ask, in this order; for a bound name only its own upstream
 create or replace function package_origin(the_repository_id bigint, the_name text)
 returns table (verdict text, package_id bigint, is_bound boolean, upstream_ids bigint[])
 language sql stable as $$

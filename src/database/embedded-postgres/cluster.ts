@@ -88,7 +88,7 @@ export async function createCluster(paths: ClusterPaths, options: ClusterOptions
     await initialize(staging, options)
     await rename(staging, paths.folder).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
-      // This is fine if another process was faster.
+      // Another process has created the cluster. Use that one.
       if (existsSync(paths.cluster)) return
       throw new Error(`${paths.folder} is not empty, but contains no PostgreSQL cluster. Move it away.`)
     })

@@ -158,7 +158,8 @@ export async function openS3Store(
 }
 
 /**
- * Returns the text of an XML element. Names of archives need no decoding. A token contains only the five XML entities.
+ * Returns the text of an XML element. Decodes the five XML entities, because a continuation token may contain them.
+ * Archive names contain none.
  */
 function element(xml: string, name: string): string | undefined {
   return new RegExp(`<${name}>([^<]*)</${name}>`)
