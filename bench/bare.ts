@@ -3,9 +3,9 @@ import pg from 'pg'
 import { hashSecret, makeSecret } from '../src/domain/secrets.ts'
 
 /**
- * The baseline of the token endpoints: Fastify, the same hashing, and one prepared statement for each request. The
- * statement uses a plain table with two unique indexes. The baseline authenticates no client, checks no grant and keeps
- * no response for a retry.
+ * The baseline: Fastify, the same hashing, and one prepared statement for each request. For tokens, the statement uses a
+ * plain table with two unique indexes. The baseline authenticates no client, checks no grant and keeps no response for a
+ * retry. For pulls, the statement finds a token and a file by their indexes. The bytes of the file are in memory.
  */
 const db = new pg.Pool({ ...(JSON.parse(process.env['DATABASE'] ?? '') as pg.PoolConfig), max: 20 })
 await db.query(
@@ -77,8 +77,52 @@ async function find(token: string): Promise<object> {
   return rows[0]
 }
 
+await db.query(
+  `create table if not exists bare_token (token_hash bytea primary key, expires_at timestamptz not null);
+   create table if not exists bare_file (path text primary key, last_modified timestamptz not null)`,
+)
+const files = new Map<string, { bytes: Buffer; encoding: string | undefined }>()
+app.addContentTypeParser(
+  'application/octet-stream',
+  { parseAs: 'buffer', bodyLimit: 8 * 1024 * 1024 },
+  async (_request: unknown, body: Buffer) => body,
+)
+
+app.put<{ Params: { '*': string }; Body: Buffer }>('/files/*', async (request) => {
+  const { authorization, 'last-modified': lastModified, 'content-encoding': encoding } = request.headers
+  const path = request.params['*']
+  files.set(path, { bytes: request.body, encoding })
+  await db.query(
+    `insert into bare_token values ($1, now() + interval '1 day') on conflict (token_hash) do nothing`,
+    [hashSecret(passwordOf(authorization))],
+  )
+  await db.query(`insert into bare_file values ($1, $2) on conflict (path) do nothing`, [path, lastModified])
+  return {}
+})
+
+app.get<{ Params: { '*': string } }>('/files/*', async (request, reply) => {
+  const path = request.params['*']
+  const { rows } = await db.query<{ lastModified: Date }>({
+    name: 'find-file',
+    text: `select f.last_modified as "lastModified" from bare_token t, bare_file f
+            where t.token_hash = $1 and t.expires_at > now() and f.path = $2`,
+    values: [hashSecret(passwordOf(request.headers.authorization)), path],
+  })
+  const file = files.get(path)
+  if (!rows[0] || !file) return reply.code(404).send()
+  const lastModified = rows[0].lastModified.toUTCString()
+  reply.header('last-modified', lastModified)
+  if (request.headers['if-modified-since'] === lastModified) return reply.code(304).send()
+  if (file.encoding !== undefined) reply.header('content-encoding', file.encoding)
+  return reply.header('content-type', 'application/json').send(file.bytes)
+})
+
+function passwordOf(authorization = ''): string {
+  return Buffer.from(authorization.slice('Basic '.length), 'base64').toString().split(':')[1] ?? ''
+}
+
 function hashClient(authorization = ''): void {
-  hashSecret(Buffer.from(authorization.slice('Basic '.length), 'base64').toString().split(':')[1] ?? '')
+  hashSecret(passwordOf(authorization))
 }
 
 app.get('/healthz', async () => ({}))

@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { measureArchives } from './archives.ts'
+import { measureBaselinePulls } from './baseline-pulls.ts'
 import { measureComposer } from './composer.ts'
 import { measureLarge } from './large.ts'
 import { measureMemory } from './memory.ts'
@@ -24,6 +25,7 @@ const parts: Record<string, (server: Server, folder: string) => Promise<string>>
   pulls: async (server, folder) =>
     [
       await measurePulls(server, folder, isQuick ? 2000 : 15_000),
+      await measureBaselinePulls(server, folder, isQuick ? 1000 : 15_000),
       await measureArchives(server, folder, isQuick ? 500 : 3000),
     ].join('\n\n'),
   composer: (server, folder) => measureComposer(server, folder, isQuick ? 3 : 7),
