@@ -24,7 +24,12 @@ export async function measureUpstream(server: Server, folder: string, rounds: nu
   if (!hasComposerClient) return 'upstream: skipped, because Composer is not installed'
   const port = await freePort()
   const upstreamUrl = `http://127.0.0.1:${port}`
-  const nginx = await startNginx(join(folder, 'upstream'), staticFiles(upstreamUrl), port)
+  const nginx = await startNginx(join(folder, 'upstream'), staticFiles(upstreamUrl), port, {
+    http: '',
+    // Composer sends the same requests to both: after an update it asks for advisories.
+    server: `location / { gzip_static on; }
+      location = /security-advisories { default_type application/json; return 200 '{"advisories":{}}'; }`,
+  })
   if (!nginx) return 'upstream: skipped, because nginx is not installed'
   const titles = [
     'update, nothing mirrored yet',
@@ -69,7 +74,11 @@ function staticFiles(url: string): StaticFile[] {
     lastModified,
   })
   return [
-    file('packages.json', { packages: [], 'metadata-url': `${url}/p2/%package%.json` }),
+    file('packages.json', {
+      packages: [],
+      'metadata-url': `${url}/p2/%package%.json`,
+      'security-advisories': { metadata: false, 'api-url': `${url}/security-advisories` },
+    }),
     ...names.flatMap((name) => {
       const entries = versions.map((version) => ({
         name,
