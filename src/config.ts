@@ -121,7 +121,7 @@ export interface Config {
   secretKey: string | null
   /** The previous key. svc decrypts with it until `svc rekey` has run. */
   previousSecretKey: string | null
-  /** Who must have a second factor. Groups may require it of their members, too. */
+  /** The people who must have a second factor. Groups may also require it from their members. */
   requireSecondFactor: FactorRule
   /** The folder of the operator's migrations. */
   migrationsDir: string
@@ -130,7 +130,7 @@ export interface Config {
   maxArchiveBytes: number
   /** The internal nginx location that sends archives. Null when svc sends them itself. */
   accelRedirectPrefix: string | null
-  /** Null: archives are in `dataDir`. */
+  /** The bucket of the archives. Null when they are in `dataDir`. */
   archiveStore: BucketSettings | null
   /** How clients get archives from a bucket: by a redirect, or through this process. */
   archiveDelivery: 'redirect' | 'proxy'
@@ -140,9 +140,9 @@ export interface Config {
   upstreams: UpstreamConfig
   /** The providers that people may sign in with: the variables `OIDC_<NAME>_…`. */
   providers: readonly ProviderSettings[]
-  /** Who may sign in with a password: everybody, nobody, or only site administrators. */
+  /** The people who may sign in with a password: everybody, nobody, or only site administrators. */
   passwordSignIn: 'on' | 'off' | 'admins'
-  /** Null: svc sends no mails. */
+  /** The mail server. Null when svc sends no mails. */
   mail: MailSettings | null
   /** How accounts are created: by administrators only, also by invited people, or by everybody with an email. */
   signUp: 'closed' | 'invited' | 'open'

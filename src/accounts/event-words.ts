@@ -104,7 +104,7 @@ function nameOf(value: unknown): string {
   return typeof value === 'object' && value !== null ? consentOf(value as Record<string, unknown>) : 'none'
 }
 
-/** What a consent allows: `registry-package:r for acme/php`. */
+/** Describes the access that a consent gives: `registry-package:r for acme/php`. */
 function consentOf({ scopes, resource_scope: reach, repositories, others }: Record<string, unknown>): string {
   const more = typeof others === 'number' && others > 0 ? ` and ${others} more` : ''
   const where = Array.isArray(repositories)

@@ -37,7 +37,7 @@ export function findPasswordProblem(password: string, username: string): string 
  * threads. With two hashes at once, file reads, compression and DNS always find a free thread.
  */
 const maxRunningHashes = 2
-/** As many as can be hashed in about a second. Later requests are refused at once, so the queue does not grow. */
+/** The maximum number of waiting hashes, which take about a second. Later requests are rejected at once. */
 const maxWaitingHashes = 60
 
 /** Thrown when too many passwords wait to be hashed. The status is 429, and the client may retry. */

@@ -204,7 +204,7 @@ export async function completeSignIn(
   return true
 }
 
-/** Ends the session that the request's browser has. */
+/** Ends the session of the request's browser. */
 export async function endSession({ config, db }: AppContext, request: FastifyRequest): Promise<void> {
   const id = readCookie(request, config, 'session')
   const session = id === null ? null : await findSession(db, id)

@@ -70,7 +70,7 @@ export async function redirectToSignIn(
   return reply.redirect(withReturn('/login', id ?? ''), 303)
 }
 
-/** Like `redirectToSignIn`, for a link to the authorization endpoint with a proven client and redirect URI. */
+/** Like `redirectToSignIn`, for a link to the authorization endpoint whose client and redirect URI are checked. */
 export async function redirectLinkToSignIn(
   { db }: AppContext,
   request: FastifyRequest,

@@ -66,7 +66,7 @@ export function notFound(errmsg: string): ApiError {
   return new ApiError(404, errcodes.notFound, errmsg)
 }
 
-/** The error for an act that the state of the thing does not allow. */
+/** Returns the error for a request that conflicts with the current state. */
 export function conflict(errmsg: string): ApiError {
   return new ApiError(409, errcodes.failedPrecondition, errmsg)
 }

@@ -74,7 +74,7 @@ export interface GroupGrant {
   name: string
   accountId: string
   isSiteAdmin: boolean
-  /** What the token may do. */
+  /** The scopes of the token. */
   scopes: readonly string[]
   author: Author
 }

@@ -19,7 +19,7 @@ declare module 'fastify' {
 
 /** The visitor of a page, for the page's header and forms. */
 export interface Visitor {
-  /** Null: not signed in. */
+  /** The signed-in account. Null when nobody is signed in. */
   account: { username: string; displayName: string; isAdmin: boolean } | null
   /** The token that csrf.ts reads from every form. */
   csrfToken: string
@@ -107,7 +107,7 @@ export function formatSize(bytes: number): string {
 export interface Confirmation {
   title: string
   explanation: string
-  /** Where the form posts to. */
+  /** The URL to which the form is sent. */
   action: string
   /** Hidden fields. */
   fields: Record<string, string>

@@ -17,7 +17,7 @@ export interface Application {
   description: string | null
   website: string
   redirectUri: string
-  /** True: only the registered Redirect URL is allowed. False: any URL on its host (SPEC 4.1). */
+  /** Whether only the registered Redirect URL is allowed, instead of any URL on its host (SPEC 4.1). */
   exactRedirect: boolean
   scopes: string[]
   resourceScope: ResourceScope
@@ -155,7 +155,7 @@ export interface LogoHead {
   sha256: string
   /** The content type, from the first bytes. */
   type: string
-  /** In bytes. */
+  /** The size in bytes. */
   size: number
 }
 
@@ -177,7 +177,7 @@ export async function findLogo(db: Queryable, clientId: string): Promise<Logo | 
   return rows[0] ?? null
 }
 
-/** Like `findLogo`, without the bytes. */
+/** Finds the same as `findLogo`, without the bytes. */
 export async function findLogoHead(db: Queryable, clientId: string): Promise<LogoHead | null> {
   const { rows } = await db.query<LogoHead>({
     name: 'find-logo-head',

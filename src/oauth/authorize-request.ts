@@ -92,7 +92,7 @@ function readPrompt(query: LinkQuery, invalid: (reason: string) => Error): Autho
 }
 
 /**
- * The authorization request is wrong and its redirect URI is not proven: a page shows the error and nothing is redirected
+ * The authorization request is wrong and its redirect URI is not verified: a page shows the error and nothing is redirected
  * (SPEC 4.1, OAUTH 8–26). The message is for the application's author.
  */
 export class LinkError extends Error {

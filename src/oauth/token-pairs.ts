@@ -21,7 +21,7 @@ export interface CodeExchange {
   codeChallenge: string | null
   accessHash: SecretHash
   refreshHash: SecretHash
-  /** Who sent the request, for the identity event. */
+  /** The sender of the request, for the identity event. */
   actor: Actor
 }
 
@@ -178,7 +178,7 @@ function columnsOf(calls: readonly PresentedToken[]): [string[], SecretHash[], S
   ]
 }
 
-/** What an identity event needs, as the SQL functions take it. */
+/** The sender in the columns of an identity event, as parameters of the SQL functions. */
 function textOf({ via, ip, userAgent, requestId }: Actor): string {
   return JSON.stringify({ via, ip, userAgent, requestId })
 }

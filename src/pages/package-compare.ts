@@ -34,7 +34,7 @@ const maxValueCharacters = 150
 
 /** A value of composer.json that differs between two versions. */
 interface ChangedField {
-  /** Such as `require.acme/lib`. */
+  /** The path of the value, such as `require.acme/lib`. */
   field: string
   /** The value as JSON. Null when the version does not have it. */
   before: string | null

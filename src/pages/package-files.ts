@@ -32,7 +32,7 @@ const maxTextBytes = 1024 * 1024
 const maxImageBytes = 2 * 1024 * 1024
 /** The maximum size of the escaped text of a file on a page. */
 const maxShownBytes = 72 * 1024
-/** What the page adds to each line: its number and the link to it. */
+/** The page adds this to each line: its number and a link to it. */
 const lineBytes = 80
 
 /** A line of a file. */

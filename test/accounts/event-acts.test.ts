@@ -28,10 +28,10 @@ import { anAuthorizedApplication, pass } from '../support/token-client.ts'
 
 const t = useApp()
 
-/** Who acted, by a username; null: nobody had signed in. */
+/** The username of the actor. Null when nobody was signed in. */
 type By = { username: string } | null
 
-/** Each act is one request of somebody, or a few. Returns who acted. */
+/** Each act sends one or a few requests, and returns the actor. */
 const acts: [action: string, details: Record<string, unknown>, act: () => Promise<By>][] = [
   [
     'sign-in',

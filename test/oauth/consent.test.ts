@@ -219,7 +219,7 @@ describe('POST /oauth2/auth', () => {
     expect(back.headers.location).toBe(authorizeLink(application, { state: 's', prompt: 'consent' }))
   })
 
-  /** The subjects of the events that tell of less than before, as pages show them. */
+  /** The subjects, as pages show them, of events for a consent to less access than before. */
   async function narrowedFor({ id }: { id: string }): Promise<string[]> {
     const filter = { accountId: id, action: 'consent-narrowed' }
     const events = await listIdentityEvents(t.db, filter, { after: null, limit: 10 })
@@ -247,7 +247,7 @@ describe('POST /oauth2/auth', () => {
     expect(await consent('registry-package:r')).toEqual(narrower)
     expect(await consent('registry-package:rw')).toEqual(narrower)
     await t.db.query('update account_authorization set ended_at = now() where account_id = $1', [account.id])
-    // After a withdrawal nothing is allowed, so a consent is more.
+    // After a withdrawal nothing is allowed, so every consent allows more.
     expect(await consent('registry-package:r')).toEqual(narrower)
     const page = await open(t, '/settings/security', cookie)
     expect(page.body).toContain('Application authorized for less than before')

@@ -21,7 +21,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/settings/delete',
     '/:group/:name/-/upstreams/remove',
     '/:group/:name/packages/:vendor/:package/-/versions/delete',
-    // Only with scopes that write.
+    // The form is sensitive only with scopes that write.
     '/settings/tokens',
     '/:group/-/deploy-tokens',
     '/:group/:name/-/deploy-tokens',

@@ -42,7 +42,7 @@ $methods = [
     'load' => fn (array $version) => useAsConsumer((new ArrayLoader())->loadPackages([$version])[0]),
 ];
 
-/** What `update`, `install` and `show` do with a package that was loaded. */
+/** Does what `update`, `install` and `show` do with a loaded package. */
 function useAsConsumer(CompletePackage $package): string
 {
     $generator = new AutoloadGenerator(new EventDispatcher(new Composer(), new NullIO()));

@@ -24,7 +24,7 @@ export async function startPgBouncer({
   database,
 }: pg.PoolConfig): Promise<PgBouncer> {
   const folder = await mkdtemp('/tmp/svc-test-pgbouncer-')
-  // Like PostgreSQL, it refuses to run as root.
+  // PgBouncer refuses to run as root, as PostgreSQL does.
   const ids = await chooseRunAs(null)
   await chmod(folder, 0o755)
   const ownPort = await freePort()

@@ -51,7 +51,7 @@ export interface Server {
   url: string
   /** The outcome of the program, when it ends. */
   outcome: Promise<Outcome>
-  /** What it has printed so far. */
+  /** Returns the text that it has printed so far. */
   printed: () => string
 }
 

@@ -3,7 +3,7 @@ import { aMember, anAccount, aPersonalToken, aRepository } from './actors.ts'
 import { aCode, anApplication, anAuthorization } from './oauth-actors.ts'
 import { aPackageZip, basic } from './registry-actors.ts'
 
-/** What the token endpoint returns. */
+/** The response of the token endpoint. */
 export interface Tokens {
   access_token: string
   refresh_token: string

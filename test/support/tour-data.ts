@@ -7,7 +7,7 @@ import { type ApplicationActor, anApplication, anAuthorization } from './oauth-a
 import { basic } from './registry-actors.ts'
 import { aZip } from './zip.ts'
 
-/** What the pages of a tour show, for their URLs. */
+/** The data on the pages of a tour, for their URLs. */
 export interface TourData {
   /** An approved application that asks for chosen repositories. */
   application: ApplicationActor

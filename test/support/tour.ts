@@ -3,7 +3,7 @@ import { password } from './actors.ts'
 import { codeOf } from './factor-actors.ts'
 import { type TourData, tourZip } from './tour-data.ts'
 
-/** Who looks at a page: `otto` has a second factor. */
+/** The person who opens a page: `otto` has a second factor. */
 export type Viewer = 'visitor' | 'ann' | 'nora' | 'root' | 'otto'
 
 /** A page in one of its states. */
@@ -11,7 +11,7 @@ export interface Stop {
   name: string
   viewer: Viewer
   url: string
-  /** What is done on the page to reach the state, such as sending a form with a mistake. */
+  /** The actions on the page that lead to the state, such as sending a form with a mistake. */
   act?: (page: Page) => Promise<void>
 }
 

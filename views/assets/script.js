@@ -70,7 +70,7 @@ if (navigator.clipboard) {
   }
 }
 
-/* On a narrow screen, a row of tabs starts where the current one can be seen. */
+/* On a narrow screen, scroll a row of tabs so that the current tab is visible. */
 for (const tab of document.querySelectorAll('.tabs [aria-current], .top nav [aria-current]')) {
   const row = tab.closest('nav')
   const hidden = tab.getBoundingClientRect().right - row.getBoundingClientRect().right

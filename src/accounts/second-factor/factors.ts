@@ -33,7 +33,7 @@ export function hasFactor({ totpSince, passkeys }: FactorSummary): boolean {
 /** Why an account must have a second factor. */
 export interface FactorRequirement {
   isRequired: boolean
-  /** True: the whole site requires it. */
+  /** Whether the whole site requires it. */
   bySite: boolean
   /** The groups of the account that require it, at most 20. */
   groups: string[]

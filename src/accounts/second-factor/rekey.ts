@@ -17,7 +17,7 @@ import { lockSecretsOfOtherKeys, replaceSecrets, type StoredSecret } from './tot
 export interface Rekeying {
   /** How many secrets were encrypted again. */
   secrets: number
-  /** Where the current key is. */
+  /** The place of the current key. */
   key: 'SECRET_KEY' | 'file'
 }
 

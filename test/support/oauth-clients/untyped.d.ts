@@ -1,4 +1,4 @@
-/** What the tests use of client libraries that come without types. */
+/** The parts of untyped client libraries that the tests use. */
 declare module 'simple-oauth2' {
   export interface AccessToken {
     token: { access_token: string; refresh_token: string }
