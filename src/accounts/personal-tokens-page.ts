@@ -4,9 +4,9 @@ import type { AppContext } from '../context.ts'
 import { type Actor, brokenConstraint, transaction } from '../database/database.ts'
 import { enforcedScopes } from '../domain/permissions.ts'
 import {
-  type DescribedScopes,
   describeResourceScope,
   describeScopes,
+  type ScopeGroup,
   scopeChoices,
 } from '../domain/scope-descriptions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
@@ -41,7 +41,7 @@ import { readSession, redirectToSignIn, requireConfirmation } from './visitor.ts
 const tokensPerPage = 50
 
 const tokensPage = page<{
-  tokens: (PersonalToken & { describedScopes: DescribedScopes[] })[]
+  tokens: (PersonalToken & { describedScopes: ScopeGroup[] })[]
   form: TokenForm
   problem: string | null
   wasRevoked: boolean
@@ -49,9 +49,9 @@ const tokensPage = page<{
   lifetimesInDays: readonly number[]
   tomorrow: string
   /** The permissions that this server checks. */
-  choices: DescribedScopes[]
+  choices: ScopeGroup[]
   /** The permissions that only other services check. */
-  otherChoices: DescribedScopes[]
+  otherChoices: ScopeGroup[]
   resourceScopes: typeof resourceScopeChoices
   picker: RepositoryPicker
   /** The cursor of the next page: an id. Null on the last page. */

@@ -14,9 +14,10 @@ import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
 import { coversAll } from '../domain/scopes.ts'
 import { actorOf } from '../http/actor.ts'
+import { errcode } from '../registry/errors.ts'
 import { findRepositoryByPath } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { ApiError, errcodes, insufficientScope, notFound } from './errors.ts'
+import { ApiError, insufficientScope, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
@@ -162,7 +163,7 @@ async function refuseTaken<T>(make: () => Promise<T>): Promise<T> {
   } catch (error) {
     const constraint = brokenConstraint(error)
     if (constraint !== 'deploy_token_name_is_taken') throw error
-    throw new ApiError(409, errcodes.alreadyExists, describeRule(constraint))
+    throw new ApiError(409, errcode.alreadyExists, describeRule(constraint))
   }
 }
 

@@ -3,21 +3,7 @@ import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
 import { brokenConstraint, isOutage } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 import { PageError } from '../http/page-error.ts'
-import { RegistryError } from '../registry/errors.ts'
-
-/** gRPC status codes, as in the registry (DESIGN §6, §7). */
-export const errcodes = {
-  invalidArgument: 3,
-  notFound: 5,
-  alreadyExists: 6,
-  permissionDenied: 7,
-  resourceExhausted: 8,
-  failedPrecondition: 9,
-  unimplemented: 12,
-  internal: 13,
-  unavailable: 14,
-  unauthenticated: 16,
-} as const
+import { errcode, RegistryError } from '../registry/errors.ts'
 
 /** An error whose message the caller of the API may read. */
 export class ApiError extends Error {
@@ -35,40 +21,40 @@ export class ApiError extends Error {
 
 /** Returns the error for missing credentials. The challenge has no error attribute (RFC 6750 §3.1). */
 export function noCredentials(): ApiError {
-  return new ApiError(401, errcodes.unauthenticated, 'not authorized', challenge({}))
+  return new ApiError(401, errcode.unauthenticated, 'not authorized', challenge({}))
 }
 
 /** The token is unknown, expired or revoked. */
 export function invalidToken(): ApiError {
   const headers = challenge({ error: 'invalid_token', error_description: 'The access token is not valid' })
-  return new ApiError(401, errcodes.unauthenticated, 'not authorized', headers)
+  return new ApiError(401, errcode.unauthenticated, 'not authorized', headers)
 }
 
 /** The credentials cannot be read, or the request has two of them. */
 export function unreadableCredentials(description: string): ApiError {
   const headers = challenge({ error: 'invalid_request', error_description: description })
-  return new ApiError(400, errcodes.invalidArgument, description, headers)
+  return new ApiError(400, errcode.invalidArgument, description, headers)
 }
 
 /** The token lacks the scope. */
 export function insufficientScope(scope: string): ApiError {
   const headers = challenge({ error: 'insufficient_scope', scope })
-  return new ApiError(403, errcodes.permissionDenied, `the scope ${scope} is required`, headers)
+  return new ApiError(403, errcode.permissionDenied, `the scope ${scope} is required`, headers)
 }
 
 /** Returns the error for input that breaks a rule. The message names the member and the rule. */
 export function invalidArgument(errmsg: string): ApiError {
-  return new ApiError(400, errcodes.invalidArgument, errmsg)
+  return new ApiError(400, errcode.invalidArgument, errmsg)
 }
 
 /** Returns the error for everything that does not exist, or that the token may not see. */
 export function notFound(errmsg: string): ApiError {
-  return new ApiError(404, errcodes.notFound, errmsg)
+  return new ApiError(404, errcode.notFound, errmsg)
 }
 
 /** Returns the error for a request that conflicts with the current state. */
 export function conflict(errmsg: string): ApiError {
-  return new ApiError(409, errcodes.failedPrecondition, errmsg)
+  return new ApiError(409, errcode.failedPrecondition, errmsg)
 }
 
 /** Runs a change. Throws an ApiError when it breaks a rule of the schema: 409 for a taken name, else 400. */
@@ -82,7 +68,7 @@ export async function keepingRules<T>(change: () => Promise<T>): Promise<T> {
     if (constraint === null) throw error
     const isTaken = /_is_(?:taken|reserved)$/.test(constraint)
     throw isTaken
-      ? new ApiError(409, errcodes.alreadyExists, describeRule(constraint))
+      ? new ApiError(409, errcode.alreadyExists, describeRule(constraint))
       : invalidArgument(describeRule(constraint))
   }
 }
@@ -103,23 +89,23 @@ function translate(thrown: Error & Partial<FastifyError>): ApiError {
   if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
   // Too many passwords wait to be hashed.
   if (thrown instanceof PageError) {
-    return new ApiError(thrown.status, errcodes.unavailable, 'try again in a few seconds', thrown.headers)
+    return new ApiError(thrown.status, errcode.unavailable, 'try again in a few seconds', thrown.headers)
   }
   if (hasZodFastifySchemaValidationErrors(thrown)) return invalidArgument(describeIssue(thrown))
   const { code, statusCode = 500 } = thrown
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
-    return new ApiError(413, errcodes.resourceExhausted, 'the request body is too large')
+    return new ApiError(413, errcode.resourceExhausted, 'the request body is too large')
   }
   if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') {
-    return new ApiError(415, errcodes.invalidArgument, 'the request body must be application/json')
+    return new ApiError(415, errcode.invalidArgument, 'the request body must be application/json')
   }
   // PostgreSQL stores no NUL in text, so no name and no description contains one.
   if (code === '22021') return invalidArgument('a text contains a NUL')
   if (statusCode < 500) return invalidArgument('the request cannot be read')
   if (isOutage(thrown)) {
-    return new ApiError(503, errcodes.unavailable, 'temporarily unavailable', { 'retry-after': '5' })
+    return new ApiError(503, errcode.unavailable, 'temporarily unavailable', { 'retry-after': '5' })
   }
-  return new ApiError(500, errcodes.internal, 'internal error')
+  return new ApiError(500, errcode.internal, 'internal error')
 }
 
 function challenge(attributes: Record<string, string>): Record<string, string> {

@@ -9,12 +9,12 @@ import { hashSecret, isToken, type SecretHash } from '../domain/secrets.ts'
 import { actorOf, senderOf } from '../http/actor.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { type Access, findAccess } from '../registry/access.ts'
+import { errcode } from '../registry/errors.ts'
 import type { Author } from '../registry/tables/events.ts'
 import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
 import { findVisibleGroup } from '../repositories/groups.ts'
 import {
   ApiError,
-  errcodes,
   insufficientScope,
   invalidToken,
   noCredentials,
@@ -230,5 +230,5 @@ function hasSecondToken({ query, body }: FastifyRequest): boolean {
 export function roleForbids(): ApiError {
   const errmsg =
     'the role of the account or deploy token, or the repositories that the token was made for, do not allow this'
-  return new ApiError(403, errcodes.permissionDenied, errmsg)
+  return new ApiError(403, errcode.permissionDenied, errmsg)
 }

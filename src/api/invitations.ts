@@ -5,8 +5,9 @@ import { countInvitation, invite } from '../accounts/invite.ts'
 import type { Actor } from '../database/database.ts'
 import { roles } from '../domain/permissions.ts'
 import { actorOf } from '../http/actor.ts'
+import { errcode } from '../registry/errors.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { ApiError, conflict, errcodes, notFound } from './errors.ts'
+import { ApiError, conflict, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import { type ApiContext, type GroupGrant, guardAdministrator, guardGroup } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
@@ -204,7 +205,7 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
     const blockedSeconds = await countInvitation(db, accountId)
     if (blockedSeconds === 0) return
     const headers = { 'retry-after': `${blockedSeconds}` }
-    throw new ApiError(429, errcodes.resourceExhausted, 'too many invitations today', headers)
+    throw new ApiError(429, errcode.resourceExhausted, 'too many invitations today', headers)
   }
 }
 

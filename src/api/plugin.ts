@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
 import { refuseOtherMethods, refuseOtherPaths } from '../http/unmatched-requests.ts'
+import { errcode } from '../registry/errors.ts'
 import { accountAccessEndpoints } from './account-access.ts'
 import { accountEndpoints } from './accounts.ts'
 import { advisoryRoutes } from './advisories.ts'
@@ -8,7 +9,7 @@ import { applicationEndpoints } from './applications.ts'
 import { deployTokenRoutes } from './deploy-tokens.ts'
 import { describeApi } from './description.ts'
 import type { ApiScope } from './endpoint.ts'
-import { ApiError, errcodes, notFound, sendApiError } from './errors.ts'
+import { ApiError, notFound, sendApiError } from './errors.ts'
 import { eventRoutes } from './events.ts'
 import { groupSettingsEndpoints } from './group-settings.ts'
 import { groupRoutes } from './groups.ts'
@@ -78,7 +79,7 @@ function acceptEmptyBodies(scope: FastifyInstance): void {
 }
 
 function methodNotAllowed(allow: string): ApiError {
-  return new ApiError(405, errcodes.unimplemented, `the method must be one of ${allow}`)
+  return new ApiError(405, errcode.unimplemented, `the method must be one of ${allow}`)
 }
 
 /** Returns the error for every URL under /api without a route. */

@@ -3,6 +3,7 @@ import { brokenConstraint } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 import { roles, visibilities } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
+import { errcode } from '../registry/errors.ts'
 import type { Author } from '../registry/tables/events.ts'
 import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
 import {
@@ -11,7 +12,7 @@ import {
 } from '../repositories/accessible-repositories.ts'
 import { findRepository, registryUrl } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { ApiError, errcodes, invalidArgument, notFound } from './errors.ts'
+import { ApiError, invalidArgument, notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardRepository, guardToken } from './guards.ts'
 import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
@@ -147,7 +148,7 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       const constraint = brokenConstraint(error)
       if (constraint === null) throw error
       if (constraint === 'repository_name_is_well_formed') throw invalidArgument(describeRule(constraint))
-      throw new ApiError(409, errcodes.alreadyExists, describeRule(constraint))
+      throw new ApiError(409, errcode.alreadyExists, describeRule(constraint))
     }
   }
 }

@@ -13,7 +13,7 @@ export interface DescribedScope {
 }
 
 /** Scopes that belong together. */
-export interface DescribedScopes {
+export interface ScopeGroup {
   title: string
   scopes: DescribedScope[]
 }
@@ -98,7 +98,7 @@ const groups: Record<string, Record<string, Description>> = {
  * Describes scopes, in groups and a fixed order. Empty groups are left out. A `:r` scope is left out when its `:rw` is
  * present, because `:rw` covers it (DESIGN §1).
  */
-export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
+export function describeScopes(scopes: readonly string[]): ScopeGroup[] {
   return Object.entries(groups)
     .map(([title, descriptions]) => ({
       title,
@@ -113,7 +113,7 @@ export function describeScopes(scopes: readonly string[]): DescribedScopes[] {
  * Returns the wanted scopes, in the groups and the order of `describeScopes`. The read-only scope of a name comes
  * before its read-write scope.
  */
-export function scopeChoices(isWanted: (scope: string) => boolean = () => true): DescribedScopes[] {
+export function scopeChoices(isWanted: (scope: string) => boolean = () => true): ScopeGroup[] {
   const read = describeScopes(allScopes.filter((scope) => scope.endsWith(':r'))).flatMap(
     ({ scopes }) => scopes,
   )

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
-import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
+import { describeResourceScope, describeScopes, type ScopeGroup } from '../domain/scope-descriptions.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
@@ -21,7 +21,7 @@ const authorizationsListPage = page<{ authorizations: DescribedAuthorization[]; 
 )
 
 interface DescribedAuthorization extends Omit<Authorization, 'access'> {
-  access: { scopeGroups: DescribedScopes[]; repositories: string }[]
+  access: { scopeGroups: ScopeGroup[]; repositories: string }[]
 }
 
 const AuthorizationsQuery = z.object({ withdrawn: text })

@@ -5,7 +5,7 @@ import { readSession, redirectLinkToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
-import { type DescribedScopes, describeResourceScope, describeScopes } from '../domain/scope-descriptions.ts'
+import { describeResourceScope, describeScopes, type ScopeGroup } from '../domain/scope-descriptions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
@@ -49,7 +49,7 @@ interface Draft {
 const consentPage = page<{
   requestId: string
   application: ConsentApplication
-  scopeGroups: DescribedScopes[]
+  scopeGroups: ScopeGroup[]
   resourceScope: string
   redirectHost: string
   picker: RepositoryPicker | null

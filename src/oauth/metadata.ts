@@ -15,7 +15,7 @@ function metadataPaths(authUrl: string): string[] {
 }
 
 /** The endpoint of the authorization server metadata (RFC 8414, RFC 9207 §3). */
-export async function metadataRoute(
+export async function serverMetadataRoute(
   app: FastifyInstance,
   { config: { authUrl, baseUrl } }: AppContext,
 ): Promise<void> {

@@ -4,7 +4,7 @@ import { refuseOtherMethods, refuseOtherPaths } from '../http/unmatched-requests
 import { acceptOnlyForms } from './client-request.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
 import { introspectRoute } from './introspect.ts'
-import { metadataRoute } from './metadata.ts'
+import { serverMetadataRoute } from './metadata.ts'
 import { revokeRoute } from './revoke.ts'
 import { type OAuthContext, tokenRoute } from './token.ts'
 
@@ -12,7 +12,7 @@ import { type OAuthContext, tokenRoute } from './token.ts'
 export async function oauth(app: FastifyInstance, context: OAuthContext): Promise<void> {
   await app.register(async (scope) => {
     speakOAuth(scope)
-    await refuseOtherMethods(scope, methodNotAllowed, () => metadataRoute(scope, context))
+    await refuseOtherMethods(scope, methodNotAllowed, () => serverMetadataRoute(scope, context))
   })
   await app.register(
     async (scope) => {

@@ -340,8 +340,8 @@ describe('/admin/events', () => {
     expect(page.body).toMatch(new RegExp(`\\?account=${ann.username}&amp;since=2001-02-03&amp;after=\\d+`))
     expect(page.body).toContain('aria-current="page">Events')
     for (const [query, problem] of [
-      ['since=2001-02-31', 'no time'],
-      ['until=yesterday', 'no time'],
+      ['since=2001-02-31', 'not a valid time'],
+      ['until=yesterday', 'not a valid time'],
       ['application=nothing1', 'no application'],
       ['actor=nobody', 'no account'],
     ] as const) {

@@ -11,7 +11,7 @@ export interface SearchResult {
 }
 
 /** The results of a search. */
-export interface FoundPackages {
+export interface PackageMatches {
   /** The best matches first, at most 100. */
   results: SearchResult[]
   /** How many packages match. Counting stops at a few thousand. */
@@ -65,7 +65,7 @@ export async function searchPackages(
   repositoryId: string,
   words: readonly string[],
   type: string | null,
-): Promise<FoundPackages> {
+): Promise<PackageMatches> {
   const { found, isAll, hasBest } = await walkPackages(db, repositoryId, words, type)
   if (isAll || hasBest) return found
   const types = type === null ? [] : [typeGram(type)]
@@ -106,7 +106,7 @@ async function walkPackages(
   repositoryId: string,
   words: readonly string[],
   type: string | null,
-): Promise<{ found: FoundPackages; isAll: boolean; hasBest: boolean }> {
+): Promise<{ found: PackageMatches; isAll: boolean; hasBest: boolean }> {
   const { rows } = await db.query<MatchRow & { walked: number; named: number }>({
     name: 'walk-packages',
     text: `with walked as materialized (
@@ -133,7 +133,7 @@ async function lookUpPackages(
     names,
     texts,
   }: { words: readonly string[]; type: string | null; names: readonly number[]; texts: readonly number[] },
-): Promise<FoundPackages> {
+): Promise<PackageMatches> {
   const { rows } = await db.query<MatchRow>({
     text: `with matches as materialized (
              select ${hitColumns}
@@ -149,7 +149,7 @@ async function lookUpPackages(
   return resultsOf(rows)
 }
 
-function resultsOf(rows: readonly MatchRow[]): FoundPackages {
+function resultsOf(rows: readonly MatchRow[]): PackageMatches {
   const results = rows.flatMap(
     ({ name, description, downloads, isAbandoned, replacement }): SearchResult[] =>
       name === null
