@@ -53,7 +53,8 @@ begin
     from exchange
    order by id;
 
-  update sweep_position set pair_id = greatest(pair_id, last_id) where name = 'noted_exchanges';
+  -- No write while nothing happens.
+  update sweep_position set pair_id = last_id where name = 'noted_exchanges' and pair_id < last_id;
   return seen;
 end
 $$;

@@ -148,7 +148,10 @@ export function describeBrowser(userAgent: string | null): string {
 
 /** Names who acted: a username, an application, or `command line`. Empty when nobody is known. */
 export function describeActor({ actor, via, application }: IdentityEvent): string {
+  if (via === 'application') {
+    const name = `the application ${application ?? 'that was deleted'}`
+    return actor === null ? name : `${name} for ${actor}`
+  }
   if (actor !== null) return actor
-  if (via === 'application') return `the application ${application ?? 'that was deleted'}`
   return via === 'command' ? 'command line' : ''
 }

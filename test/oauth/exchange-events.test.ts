@@ -1,6 +1,7 @@
 import type { PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
 import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
+import { describeActor } from '../../src/accounts/event-words.ts'
 import { type IdentityEvent, listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { commandActor } from '../../src/database/database.ts'
@@ -74,6 +75,9 @@ describe('the events of exchanged codes', () => {
       details: { scopes: client.application.scopes },
     })
     expect(event?.userAgent).toContain('Mirror/1.0 "')
+    expect(event && describeActor(event)).toBe(
+      `the application Package Mirror for ${client.account.username}`,
+    )
     expect(t.log()).toContain(`"reqId":"${event?.requestId}"`)
     expect(rows).toEqual([{ created_at: event?.happenedAt, unnoted_exchange: null }])
   })
