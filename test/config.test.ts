@@ -11,7 +11,7 @@ describe('readConfig', () => {
     })
   })
 
-  it('listens on this machine only, with an embedded PostgreSQL, unless told otherwise', () => {
+  it('listens on this machine only, with an embedded PostgreSQL, by default', () => {
     expect(readConfig({})).toMatchObject({
       databaseUrl: null,
       baseUrl: 'http://localhost:3000',
@@ -23,7 +23,7 @@ describe('readConfig', () => {
     })
   })
 
-  it('takes an empty variable for an unset one', () => {
+  it('treats an empty variable as unset', () => {
     expect(readConfig({ PORT: '', BASE_URL: '' })).toEqual(readConfig({}))
   })
 
@@ -43,7 +43,7 @@ describe('readConfig', () => {
     expect(mistaken).toThrow(/^[^\n]*\n {2}BASE_URL must have no path: svc needs its own host name$/)
   })
 
-  it('keeps the authorization server at another URL when told to', () => {
+  it('uses another URL for the authorization server when AUTH_URL is set', () => {
     const { baseUrl, authUrl } = readConfig({
       BASE_URL: 'https://a.example',
       AUTH_URL: 'https://b.example/',

@@ -33,7 +33,7 @@ const isSignedIn = async (cookie: string) =>
   (await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode === 200
 
 describe('/settings/sessions', () => {
-  it('shows each browser in words with its network, and ends one or all others', async () => {
+  it('describes each browser with its network, and ends one or all others', async () => {
     const { account, cookie, open, send } = await aVisitor()
     const [second, third] = [await signIn(t.app, account), await signIn(t.app, account)]
     await t.db.query(
@@ -196,7 +196,7 @@ describe('the data and the deletion of an account at /settings/account', () => {
     )
   })
 
-  it('asks at the deletion what happens to groups that it alone administers', async () => {
+  it('asks at the deletion what happens to groups without another admin', async () => {
     const { account, send } = await aVisitor()
     const [handedOver, left] = [await aGroup(t.db), await aGroup(t.db)]
     const heir = await anAccount(t.db)

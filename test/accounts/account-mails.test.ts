@@ -105,7 +105,7 @@ describe('the verification of an email', () => {
     expect(await isVerified(id)).toBe(false)
   })
 
-  it('can be asked for again, at most 10 times an hour, and the newest link counts', async () => {
+  it('can be requested again, at most 10 times an hour, and the newest link works', async () => {
     const email = `${aName('ann')}@example.com`
     const account = await anAccount(t.db, { email })
     const cookie = await signIn(t.app, account)
@@ -123,7 +123,7 @@ describe('the verification of an email', () => {
     expect((await again()).statusCode).toBe(429)
   })
 
-  it('cannot be asked for without a mail server', async () => {
+  it('cannot be requested without a mail server', async () => {
     const account = await anAccount(withoutMail.db, { email: 'ann@example.com' })
     const cookie = await signIn(withoutMail.app, account)
     const page = await open(withoutMail, '/settings/account', cookie)
@@ -238,7 +238,7 @@ describe('a new password by mail', () => {
 })
 
 describe('security notices', () => {
-  it('tell of a sign-in from an unknown browser, and of no other', async () => {
+  it('are sent for a sign-in from an unknown browser, and for no other', async () => {
     const account = await aVerifiedAccount()
     const cookie = await signIn(t.app, account)
     const [mail] = await mailsTo(account.email)
@@ -254,7 +254,7 @@ describe('security notices', () => {
     expect(await mailsTo(account.email)).toHaveLength(1)
   })
 
-  it('tell of a new token, of a changed password, and who did it', async () => {
+  it('are sent for a new token and a changed password, and name the actor', async () => {
     const account = await aVerifiedAccount()
     await aPersonalToken(t.db, account, { name: 'Deploy <b>' })
     await resetPassword(t.db, commandActor, account.id, chosen)
@@ -267,7 +267,7 @@ describe('security notices', () => {
     expect(others).toEqual([])
   })
 
-  it('tell of a changed second factor and of linked providers', async () => {
+  it('are sent for a changed second factor and linked providers', async () => {
     const account = await aVerifiedAccount()
     const actions = [
       ['second-factor-added', 'A second factor was added'],
@@ -284,7 +284,7 @@ describe('security notices', () => {
     expect(new Set(await subjectsTo(account.email))).toEqual(new Set(subjects))
   })
 
-  it('tell of an application once, and again after a withdrawal or with more scopes', async () => {
+  it('are sent for an application once, and again after a withdrawal or with more scopes', async () => {
     const account = await aVerifiedAccount()
     const { id: applicationId } = await anApplication(t.db, { name: 'Build Bot' })
     const consent = async (...scopes: string[]) => {
@@ -306,7 +306,7 @@ describe('security notices', () => {
     expect(await consent('account-email:r')).toBe(3)
   })
 
-  it('of a changed email go to the former one, if it was verified', async () => {
+  it('of a changed email go to the former address, if it was verified', async () => {
     const { id, email } = await aVerifiedAccount()
     const [second, third] = [`${aName('two')}@example.com`, `${aName('three')}@example.com`]
     await changeAccount(t.db, id, { email: second })
@@ -318,7 +318,7 @@ describe('security notices', () => {
     expect(await subjectsTo(third)).toEqual(['Verify your email address for svc.example.com'])
   })
 
-  it('go to no address that is not verified, and are not sent when nothing happened', async () => {
+  it('go to verified addresses only, and are not sent without an event', async () => {
     const email = `${aName('ann')}@example.com`
     const account = await anAccount(t.db, { email })
     await signIn(t.app, account)
@@ -333,7 +333,7 @@ describe('security notices', () => {
     expect(await mailsTo(verified.email)).toEqual([])
   })
 
-  it('wait for the mail server, while everything else goes on', async () => {
+  it('wait for the mail server, while everything else continues', async () => {
     const account = await aVerifiedAccount()
     await server.stop()
     await aPersonalToken(t.db, account)

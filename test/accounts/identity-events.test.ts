@@ -48,7 +48,7 @@ describe('identity events', () => {
     return post(t.app, '/login', cookiesOf(form), fields, { 'user-agent': agent })
   }
 
-  it('tell of a failed sign-in, a sign-in and a sign-out, with client IP, browser and request', async () => {
+  it('are written for a failed sign-in, a sign-in and a sign-out, with client IP, browser and request', async () => {
     const { id, username } = await anAccount(t.db)
     await tryPassword(username, 'a wrong password')
     const signedIn = await tryPassword(username, password)
@@ -75,14 +75,14 @@ describe('identity events', () => {
     expect(t.log()).toContain(`"reqId":"${events[2]?.requestId}"`)
   })
 
-  it('keep nothing of an unknown name, which may be a mistyped password', async () => {
+  it('do not store an unknown name, which may be a mistyped password', async () => {
     const name = aName('unknown')
     await tryPassword(name, 'a wrong password')
     const [latest] = await listIdentityEvents(t.db, {}, { after: null, limit: 1 })
     expect(latest).toMatchObject({ action: 'sign-in-failed', username: null, details: {} })
   })
 
-  it('tell once of a lock, however many attempts it refuses', async () => {
+  it('are written once for a lock, however many attempts it rejects', async () => {
     const { id, username } = await anAccount(t.db)
     for (let n = 0; n < 10; n += 1) await tryPassword(username, 'a wrong password')
     const refused = [await tryPassword(username, password), await tryPassword(username, password)]
@@ -90,7 +90,7 @@ describe('identity events', () => {
     expect((await actionsOf(id)).filter((action) => action === 'sign-in-locked')).toHaveLength(1)
   })
 
-  it('tell of a changed password and of the sessions that it ends, but not of a hash with other parameters', async () => {
+  it('are written for a changed password and the sessions that it ends, but not for a hash with other parameters', async () => {
     const account = await anAccount(t.db)
     await signIn(t.app, account)
     const cookie = await signIn(t.app, account)
@@ -114,7 +114,7 @@ describe('identity events', () => {
     ])
   })
 
-  it('tell of every act of an administrator, and outlive the account', async () => {
+  it('are written for every act of an administrator, and stay after the account is deleted', async () => {
     const { id, username } = await anAccount(t.db)
     await disableAccount(t.db, commandActor, id)
     await enableAccount(t.db, commandActor, id)
@@ -149,7 +149,7 @@ describe('identity events', () => {
     expect(await actionsOf(id)).toEqual(['account-created'])
   })
 
-  it('tell of tokens, and the actor of one transaction is not that of the next', async () => {
+  it('are written for tokens, and the actor of one transaction is not that of the next', async () => {
     const { id, username } = await anAccount(t.db)
     await aPersonalToken(t.db, { id }, { name: 'laptop' })
     const cookie = await signIn(t.app, { username })
@@ -171,7 +171,7 @@ describe('identity events', () => {
     ])
   })
 
-  it('tell of consent, a replayed code, a reused refresh token and the end of an authorization', async () => {
+  it('are written for a consent, a replayed code, a reused refresh token and the end of an authorization', async () => {
     const client = await anAuthorizedApplication(t)
     const { clientId } = client.application
     const code = await client.newCode()
@@ -206,7 +206,7 @@ describe('identity events', () => {
     expect(about.every(({ username }) => username !== null)).toBe(true)
   })
 
-  it('tell of an application, also when plain SQL changes it', async () => {
+  it('are written for an application, also when plain SQL changes it', async () => {
     const { id, clientId } = await anApplication(t.db, { status: 'pending' })
     await transaction(t.db, (tx) => setApplicationStatus(tx, clientId, 'approved'), commandActor)
     await t.db.query(`update application set name = 'Other', exact_redirect = true where id = $1`, [id])

@@ -362,7 +362,7 @@ describe('SIGN_UP=open', () => {
     expect((await asNew(t, mail?.token ?? '')).statusCode).toBe(410)
   })
 
-  it('gets the same response for the email of an account, whose owner is told', async () => {
+  it('gets the same response for the email of an account, whose owner gets a mail', async () => {
     const email = `${aName('ann')}@example.com`
     const { id, username } = await anAccount(t.db, { email })
     await t.db.query('update account set email_verified_at = now() where id = $1', [id])
@@ -396,7 +396,7 @@ describe('SIGN_UP=open', () => {
     ])
   })
 
-  it('is limited for a network and for an email, and refuses what is no email', async () => {
+  it('is limited for a network and for an email, and rejects an invalid email', async () => {
     expect((await signUp('nonsense')).statusCode).toBe(400)
     expect((await signUp('')).statusCode).toBe(400)
     expect((await signUp(`${'a'.repeat(250)}@example.com`)).statusCode).toBe(400)

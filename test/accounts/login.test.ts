@@ -15,7 +15,7 @@ async function anOpenForm({ app }: TestApp, username: string) {
 describe('GET /login', () => {
   const t = useApp()
 
-  it('shows a form that no frame, cache or foreign page gets hold of', async () => {
+  it('shows a form that no frame, cache or other site can read', async () => {
     const { headers } = await t.app.inject('/login')
     expect(headers).toMatchObject({
       'content-type': 'text/html; charset=utf-8',
@@ -27,12 +27,12 @@ describe('GET /login', () => {
     expect(headers['content-security-policy']).toContain("default-src 'none'")
   })
 
-  it('leaves form-action out: a sign-in may lead on to an application (OAUTH 41)', async () => {
+  it('leaves form-action out: a sign-in may redirect to an application (OAUTH 41)', async () => {
     const { headers } = await t.app.inject('/login')
     expect(headers['content-security-policy']).not.toContain('form-action')
   })
 
-  it('goes on at once when the browser is signed in already', async () => {
+  it('redirects at once when the browser is signed in already', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const id = await rememberPage(t.db, '192.0.2.1', '/settings/tokens')
     const response = await t.app.inject({ url: `/login?return=${id}`, headers: { cookie } })
@@ -117,7 +117,7 @@ describe('POST /login', () => {
     expect((await post(t.app, '/login', cookie, fields)).statusCode).toBe(403)
   })
 
-  it('hashes a password again when its parameters are not those of today', async () => {
+  it('hashes a password again when its parameters are outdated', async () => {
     const { id, username } = await anAccount(t.db)
     const readHash = async () =>
       (await t.db.query('select password_hash from account where id = $1', [id])).rows[0].password_hash
@@ -128,7 +128,7 @@ describe('POST /login', () => {
     await signIn(t.app, { username })
   })
 
-  it('renews the session: whatever id the browser came with is worth nothing afterwards', async () => {
+  it('renews the session: the earlier id of the browser no longer works', async () => {
     const account = await anAccount(t.db)
     const before = await signIn(t.app, account)
     const page = await t.app.inject({ url: '/', headers: { cookie: before } })
@@ -143,14 +143,14 @@ describe('POST /login', () => {
     )
   })
 
-  it('takes the cookie of the visit away once there is a session', async () => {
+  it('removes the cookie of the visit after the sign-in', async () => {
     const { username } = await anAccount(t.db)
     const { cookie, fields } = await anOpenForm(t, username)
     const { cookies } = await post(t.app, '/login', cookie, fields)
     expect(cookies.find(({ name }) => name === 'svc_visit')).toMatchObject({ value: '', maxAge: 0 })
   })
 
-  it('goes back to the page that asked for the sign-in, its query intact (OAUTH 1)', async () => {
+  it('returns to the page that required the sign-in, with its query (OAUTH 1)', async () => {
     const { username } = await anAccount(t.db)
     const wanted = '/settings/tokens?preset=pull&repository=acme%2Fphp'
     const asked = await t.app.inject(wanted)
@@ -291,7 +291,7 @@ describe('a place to return to', () => {
     expect(await rememberAuthorizationLink(t.db, '192.0.2.1', path(8193))).toBeNull()
   })
 
-  it('is one of a hundred of its network: the oldest give way, and those of other networks stay', async () => {
+  it('is one of a hundred of its network: the oldest are deleted, and those of other networks stay', async () => {
     const other = (await rememberPage(t.db, '192.0.2.2', '/other')) as string
     const ids = []
     for (let n = 0; n < 102; n++) ids.push((await rememberPage(t.db, '192.0.2.3', `/${n}`)) as string)

@@ -28,7 +28,7 @@ describe('/password-reset', () => {
     return post(t.app, '/password-reset', cookiesOf(form), fields)
   }
 
-  it('sets a password once, ends the sessions, and tells of it', async () => {
+  it('sets a password once, ends the sessions, and confirms it', async () => {
     const { account, token, open } = await aLink()
     const cookie = await signIn(t.app, account)
     expect((await open()).body).toContain(account.username)
@@ -69,7 +69,7 @@ describe('/password-reset', () => {
     expect((await send(token)).statusCode).toBe(410)
   })
 
-  it('tells what to do without a link, and refuses an unknown one', async () => {
+  it('explains what to do without a link, and rejects an unknown one', async () => {
     const page = await t.app.inject('/password-reset')
     expect([page.statusCode, page.body.includes('Ask an administrator')]).toEqual([200, true])
     expect((await send('')).statusCode).toBe(410)

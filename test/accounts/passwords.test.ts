@@ -59,7 +59,7 @@ describe('hashing a password', () => {
     expect(await isPassword('again', await hashPassword('again'))).toBe(true)
   })
 
-  it('goes on after a hash that cannot be read', async () => {
+  it('continues after a hash that cannot be read', async () => {
     const broken = await Promise.allSettled(Array.from({ length: 5 }, () => isPassword('x', 'no hash')))
     expect(broken.every(({ status }) => status === 'rejected')).toBe(true)
     expect(await isPassword('again', await hashPassword('again'))).toBe(true)

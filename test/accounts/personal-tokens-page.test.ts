@@ -38,7 +38,7 @@ describe('/settings/tokens', () => {
   const make = (cookie: string, fields: Record<string, string | string[]>) =>
     post(t.app, '/settings/tokens', cookie, fields)
 
-  it('offers 50 repositories, and finds the others by a search that keeps what was filled in', async () => {
+  it('offers 50 repositories, and finds the others by a search that keeps the entered values', async () => {
     const { account, repository, cookie, fields } = await anOpenPage()
     await t.db.query(
       `with made as (
@@ -112,7 +112,7 @@ describe('/settings/tokens', () => {
     expect(list.body).not.toContain(token)
   })
 
-  it('folds permissions away that only other services check', async () => {
+  it('hides permissions that only other services check', async () => {
     const { cookie } = await anOpenPage()
     const { body } = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
     const [own = '', others = ''] = body.split('<summary>For other services</summary>')
@@ -136,7 +136,7 @@ describe('/settings/tokens', () => {
     expect((await t.app.inject({ url, headers: { cookie: other.cookie } })).statusCode).toBe(404)
   })
 
-  it('shows characters of a name that nobody sees', async () => {
+  it('makes invisible characters of a name visible', async () => {
     const { cookie, fields } = await anOpenPage()
     await make(cookie, { ...fields, name: 'build\u200bserver' })
     const { body } = await t.app.inject({ url: '/settings/tokens', headers: { cookie } })
@@ -169,7 +169,7 @@ describe('/settings/tokens', () => {
     ])
   })
 
-  it('keeps of a read and a read-write permission the wider one', async () => {
+  it('keeps the wider one of a read and a read-write permission', async () => {
     const { account, cookie, fields } = await anOpenPage()
     await make(cookie, { ...fields, scope: ['registry-package:r', 'registry-package:rw', 'account-email:r'] })
     const [token] = await listPersonalTokens(t.db, account.id)
@@ -192,7 +192,7 @@ describe('/settings/tokens', () => {
     ['a date that it did not choose', { expires_on: '2999-12-31' }, 'Also choose “on a date”'],
     ['a date and none', { lifetime_in_days: 'never', expires_on: '2999-12-31' }, 'clear the date'],
     ['an empty date', { lifetime_in_days: 'date' }, 'not valid'],
-  ])('makes none with %s, and keeps the form as it was filled in', async (_what, difference, words) => {
+  ])('creates none with %s, and keeps the entered values', async (_what, difference, words) => {
     const { account, cookie, fields } = await anOpenPage()
     const response = await make(cookie, { ...fields, ...difference })
     expect(response.statusCode).toBe(400)
@@ -208,7 +208,7 @@ describe('/settings/tokens', () => {
     expect(await listPersonalTokens(t.db, account.id)).toEqual([])
   })
 
-  it('gives no name twice', async () => {
+  it('rejects a name that is taken', async () => {
     const { cookie, fields } = await anOpenPage()
     const [one, two] = await Promise.all([make(cookie, fields), make(cookie, fields)])
     expect(new Set([one.statusCode, two.statusCode])).toEqual(new Set([200, 400]))
@@ -221,7 +221,7 @@ describe('/settings/tokens', () => {
     expect(page.body).toContain('value="Publish packages"')
   })
 
-  it('takes a preset that does not exist for none', async () => {
+  it('ignores a preset that does not exist', async () => {
     const { page } = await anOpenPage('?preset=__proto__')
     expect(page.statusCode).toBe(200)
     expect(checkedIn(page.body)).toEqual(['all'])
@@ -244,7 +244,7 @@ describe('/settings/tokens', () => {
     expect(await listPersonalTokens(t.db, account.id)).toEqual([])
   })
 
-  it.each(['1e3', '-1', '99999999999999999999', 'x'])('knows no token with the id %s', async (id) => {
+  it.each(['1e3', '-1', '99999999999999999999', 'x'])('finds no token with the id %s', async (id) => {
     const { cookie, fields } = await anOpenPage()
     const response = await post(t.app, '/settings/tokens/revoke', cookie, {
       csrf_token: fields.csrf_token,

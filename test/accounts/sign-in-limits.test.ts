@@ -33,7 +33,7 @@ describe('POST /login after wrong passwords', () => {
     return `svc_device=${device.value}`
   }
 
-  it('says after ten from one network how long to wait, and checks nothing any more', async () => {
+  it('returns how long to wait after ten from one network, and checks no more passwords', async () => {
     const { username } = await anAccount(t.db)
     const wrong = []
     for (let n = 0; n < 11; n++) wrong.push(await attempt(username, 'wrong', '192.0.2.1'))
@@ -66,7 +66,7 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
   })
 
-  it('does not tell by its limits that a username and an email belong together', async () => {
+  it('does not show by its limits that a username and an email belong together', async () => {
     const { username } = await anAccount(t.db, { email: 'bea@example.com' })
     await fail(username, '192.0.2.1', 10)
     expect((await attempt('BEA@example.com', 'wrong', '192.0.2.1')).statusCode).toBe(403)
@@ -81,7 +81,7 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '192.0.2.2')).statusCode).toBe(303)
   })
 
-  it('does not let one network use up what an account bears from everywhere', async () => {
+  it('does not let one network use up the limit of an account for all networks', async () => {
     const { username } = await anAccount(t.db)
     const all = Array.from({ length: 120 }, () => attempt(username, 'wrong', '192.0.2.1'))
     await Promise.all(all)
@@ -94,7 +94,7 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(two.username, password, '192.0.2.1')).statusCode).toBe(429)
   })
 
-  it('writes no more rows for a network that is blocked, whatever names it makes up', async () => {
+  it('writes no more rows for a network that is blocked, whatever names it invents', async () => {
     await fail('nobody', '192.0.2.1', 100)
     const rows = async () => (await t.db.query('select from auth_failure')).rowCount
     const before = await rows()
@@ -102,7 +102,7 @@ describe('POST /login after wrong passwords', () => {
     expect(await rows()).toBe(before)
   })
 
-  it('takes the addresses of one IPv6 network for one', async () => {
+  it('counts the IPs of one IPv6 network as one', async () => {
     const { username } = await anAccount(t.db)
     await fail(username, '2001:db8:1:2::1', 10)
     expect((await attempt(username, password, '2001:db8:1:2::ffff')).statusCode).toBe(429)
@@ -137,7 +137,7 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(bea.username, password, '192.0.2.1', cookie)).statusCode).toBe(429)
   })
 
-  it('takes no cookie for a known browser that it did not make', async () => {
+  it('does not accept a forged cookie as a known browser', async () => {
     const { username } = await anAccount(t.db)
     await fail(username, '192.0.2.1', 1000)
     const forged = `svc_device=${'A'.repeat(43)}`

@@ -39,7 +39,7 @@ const interfaces: [Method, string, string, 'guest' | 'developer' | 'admin', obje
 const roles = ['guest', 'developer', 'admin'] as const
 
 describe.each(interfaces)('%s /api/repositories/<group>/<name>%s', (method, below, scope, weakest, body) => {
-  it('asks for credentials, without an error attribute (RFC 6750 §3.1)', async () => {
+  it('requires credentials, without an error attribute (RFC 6750 §3.1)', async () => {
     const { repository } = await aCaller(t, { visibility: 'public' })
     const response = await t.app.inject({ method, url: `/api/repositories/${repository.path}${below}` })
     expect(response.statusCode).toBe(401)
@@ -112,7 +112,7 @@ describe('the interfaces about repositories', () => {
     expect(repository.path).toContain('/')
   })
 
-  it('take a body of no bytes for none, whatever its type', async () => {
+  it('treat an empty body as no body, whatever its type', async () => {
     const { push, token, repository } = await aCaller(t)
     await push('1.0.0')
     const response = await t.app.inject({

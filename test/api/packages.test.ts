@@ -220,7 +220,7 @@ describe('GET …/packages/<vendor>/<package>', () => {
 })
 
 describe('DELETE …/packages/<vendor>/<package>/<version>', () => {
-  it('takes the version out of the metadata at once, and keeps its archive for lock files (DESIGN §7)', async () => {
+  it('removes the version from the metadata at once, and keeps its archive for lock files (DESIGN §7)', async () => {
     const { push, call, ask, offered, path } = await aPackage('1.0.0', '1.2.0')
     const { url } = (await push('1.1.0')).json()
     expect((await call('DELETE', `${lib}/1.1.0`)).statusCode).toBe(204)
@@ -231,7 +231,7 @@ describe('DELETE …/packages/<vendor>/<package>/<version>', () => {
     expect((await call('DELETE', `${lib}/9.0.0`)).statusCode).toBe(404)
   })
 
-  it('keeps every other entry what it was, wherever the deleted one stood', async () => {
+  it('does not change other entries, wherever the deleted one was', async () => {
     const versions = ['1.0.0', '1.1.0', '1.2.0', '1.3.0']
     for (const gone of versions) {
       const { call, push, ask } = await aCaller(t)

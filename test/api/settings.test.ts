@@ -116,7 +116,7 @@ describe('PATCH and DELETE /api/repositories/<group>/<name>', () => {
     expect((await call('PATCH', '', body)).statusCode).toBe(400)
   })
 
-  it('delete a repository with everything in it, but not what is noted of it', async () => {
+  it('delete a repository with everything in it, except its events', async () => {
     const { call, push, ask, repository } = await aCaller(t)
     await push('1.0.0')
     expect((await call('DELETE')).statusCode).toBe(204)
@@ -134,7 +134,7 @@ describe('PATCH and DELETE /api/repositories/<group>/<name>', () => {
 })
 
 describe('GET …/events', () => {
-  it('tells who did what, with which token, when and from where, the latest first', async () => {
+  it('lists who did what, with which token, when and from where, latest first', async () => {
     const { call, push, account } = await aCaller(t)
     const lib = '/packages/acme/lib'
     await push('1.0.0')
@@ -197,7 +197,7 @@ describe('GET …/events', () => {
     expect([...part.json(), ...(await call('GET', next)).json()]).toEqual(events.slice(0, 2))
   })
 
-  it('tells nothing of a change that was refused', async () => {
+  it('has no event of a rejected change', async () => {
     const { call } = await aCaller(t)
     await call('DELETE', '/packages/acme/none')
     await call('PUT', '/members/nobody', { role: 'guest' })

@@ -7,7 +7,7 @@ const t = useApp(upstreamsHere)
 const upstream = useUpstream()
 
 describe('/api/repositories/<group>/<name>/upstreams', () => {
-  it('adds, lists, changes and removes an upstream, and tells of it in the events', async () => {
+  it('adds, lists, changes and removes an upstream, and writes events', async () => {
     const { call, ask } = await aCaller(t)
     expect((await ask('packages.json')).json()).toHaveProperty('available-package-patterns')
     const added = await call('POST', '/upstreams', {

@@ -84,7 +84,7 @@ describe('POST and DELETE …/advisories', () => {
     expect((await document())['security-advisories']).toEqual([])
   })
 
-  it('withdraw only what is the package’s own', async () => {
+  it('withdraw only advisories of the package', async () => {
     const { call, push } = await aPackage('1.0.0')
     await push('1.0.0', { name: 'acme/other' })
     const { advisory_id } = (await call('POST', `${lib}/advisories`, leak)).json()
@@ -136,7 +136,7 @@ describe('POST security-advisories (COMPOSER A8)', () => {
     expect((await askAdvisories('x'.repeat(600_000))).statusCode).toBe(413)
   })
 
-  it('is asked with the rights of a pull', async () => {
+  it('needs the permission to pull', async () => {
     const { ask } = await aPackage('1.0.0')
     const response = await ask('security-advisories', {
       method: 'POST',
@@ -147,7 +147,7 @@ describe('POST security-advisories (COMPOSER A8)', () => {
 })
 
 describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
-  it('take a version out of the metadata, and tell a current Composer to refuse it', async () => {
+  it('remove a version from the metadata, and make a current Composer reject it', async () => {
     const { call, document, ask, path } = await aPackage('1.0.0', '1.1.0-beta.2', '1.2.0')
     const before = await document()
     const root = async () => (await ask('packages.json')).body

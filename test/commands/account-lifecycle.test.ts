@@ -100,7 +100,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
     expect((await svc.run('account', 'show', renamed)).stdout).toMatch(/^email +-$/m)
   })
 
-  it('say in one line what is wrong', async () => {
+  it('print the error in one line', async () => {
     const { username } = await anAccount(svc.db)
     const messages = await Promise.all([
       svc.fail('account', 'set-password', username, '--password', 'short'),
@@ -158,7 +158,7 @@ describe('svc account, session and token list', { timeout: 90_000 }, () => {
 })
 
 describe('svc account delete', { timeout: 90_000 }, () => {
-  it('refuses while groups would lose their only admin, and names them, unless told what to do', async () => {
+  it('refuses while groups would lose their only admin, and names them, unless an option says what to do', async () => {
     const owner = await aPerson()
     const heir = await aPerson()
     const [group, open] = [aName('only'), aName('open')]

@@ -16,7 +16,7 @@ describe('svc account create', () => {
     expect(await opens('ann', made['password'] ?? '')).toBe(true)
   })
 
-  it('keeps what it is told, in words without --json', async () => {
+  it('stores the given values, and prints text without --json', async () => {
     const { stdout } = await svc.run(
       ...['account', 'create', 'bob', '--email', 'bob@example.com', '--name', 'Bob Ray', '--admin'],
       ...['--password', 'known to bob'],
@@ -39,7 +39,7 @@ describe('svc account create', () => {
     },
   )
 
-  it('says in one line what is wrong', async () => {
+  it('prints the error in one line', async () => {
     expect(await svc.fail('account', 'create', 'ann')).toBe('svc: This username is taken.')
     expect(await svc.fail('account', 'create', 'Ann')).toMatch(/^svc: A username has at most 39 characters/)
     expect(await svc.fail('account', 'create', 'x', '--email', 'nowhere')).toMatch(

@@ -43,7 +43,7 @@ describe('the commands of what /admin shows and does', () => {
     expect(await svc.fail('application', 'history', 'nobody')).toContain('no application')
   })
 
-  it('set a display name, show second factors, and export what is stored', async () => {
+  it('set a display name, show second factors, and export the stored data', async () => {
     expect(await svc.json('account', 'set-name', 'bob', 'Bob Ray')).toEqual({
       username: 'bob',
       name: 'Bob Ray',

@@ -150,7 +150,7 @@ describe('svc backup and svc restore', () => {
     await db.end()
   })
 
-  it('take one consistent state while publications go on', async () => {
+  it('contain one consistent state while publications continue', async () => {
     let isRunning = true
     const publishing = (async () => {
       for (let i = 0; isRunning; i += 1) {

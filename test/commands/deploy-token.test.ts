@@ -47,7 +47,7 @@ describe('svc deploy-token', () => {
     expect(await svc.json('deploy-token', 'list')).toEqual({ items: [], next: null })
   })
 
-  it('says in one line what is wrong', async () => {
+  it('prints the error in one line', async () => {
     expect(await svc.fail('deploy-token', 'create', 'nobody', '--name', 'x')).toContain(
       'There is no group "nobody"',
     )

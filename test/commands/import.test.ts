@@ -27,7 +27,7 @@ beforeAll(async () => {
 })
 
 describe('svc import', () => {
-  it('copies packages as our own versions, with their dates, and goes on where it stopped', async () => {
+  it('copies packages as our own versions, with their dates, and continues where it stopped', async () => {
     upstream.offer('acme/lib', [
       { version: 'v1.1.0', 'published-time': '2021-05-06T07:08:09+00:00' },
       '1.0.0',

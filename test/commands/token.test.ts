@@ -47,7 +47,7 @@ describe('svc token', () => {
     })
   })
 
-  it('create limits a token to repositories, and lets it live for ever only when told to', async () => {
+  it('create limits a token to repositories, and lets it never expire only on request', async () => {
     const words = ['--scope', 'registry-package:r', '--repository', path, '--expires-in-days', 'never']
     const made = await create('--name', 'limited', ...words)
     expect(made['expires_at']).toBeNull()

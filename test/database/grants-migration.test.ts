@@ -72,7 +72,7 @@ describe('0012_grants.sql', () => {
     ).toEqual([{ used: false }, { used: true }])
   })
 
-  it('never takes a grant from before for a new consent', async () => {
+  it('never treats an earlier grant as a new consent', async () => {
     expect(await ask('select granted_at from authorization_grant')).toEqual([{ granted_at: null }])
   })
 

@@ -191,7 +191,7 @@ describe('readSchema', () => {
     await rm(join(folder, 'seed.sql'))
   })
 
-  it('refuses what is no file, and names it', async () => {
+  it('rejects an entry that is not a file, and names it', async () => {
     await mkdir(join(folder, '0100_folder.sql'))
     await expect(readSchema(folder)).rejects.toThrow('0100_folder.sql cannot be read (EISDIR)')
     await rm(join(folder, '0100_folder.sql'), { recursive: true })

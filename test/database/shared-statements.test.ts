@@ -40,7 +40,7 @@ describe('statements that calls share (DESIGN §5)', () => {
     expect(asked).toEqual([['a'], ['b']])
   })
 
-  it('gathers what comes while two statements run, for the next one', async () => {
+  it('collects calls that arrive while two statements run, for the next one', async () => {
     const { asked, ask, turn, end } = aStatement()
     for (const call of ['a', 'b', 'c', 'd']) {
       void ask(call)

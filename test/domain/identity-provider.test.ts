@@ -82,7 +82,7 @@ describe('readProviders', () => {
     expect(mistakes).toEqual([expect.stringContaining(`OIDC_ACME_${part} ${mistake}`)])
   })
 
-  it('tells all mistakes of a provider together, each once, and leaves the provider out', () => {
+  it('lists all mistakes of a provider together, each once, and leaves the provider out', () => {
     const { providers, mistakes } = readProviders({
       OIDC_A__B_CLIENT_ID: 'a\nb',
       OIDC_A__B_SCOPES: 'profile "x"',

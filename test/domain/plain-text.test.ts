@@ -37,7 +37,7 @@ describe('isPlainText', () => {
 })
 
 describe('cleanText and cleanLine', () => {
-  it('remove what is unsafe, and a terminal’s escape sequences as a whole', () => {
+  it('remove unsafe characters, and a terminal’s escape sequences as a whole', () => {
     const text = ' \u001b[31mred\u001b[0m\r\n\tand\u0000 \u009bblue\u202e\ud800\u2028line '
     expect(cleanText(text)).toBe(' red\n\tand blueline ')
     expect(cleanLine(text)).toBe('red and blue line')

@@ -21,7 +21,7 @@ describe('describeScopes', () => {
     )
   })
 
-  it('names a read-write scope once, also when its read-only one stands beside it', () => {
+  it('names a read-write scope once, also together with its read-only form', () => {
     expect(worded(['repo-code:r', 'repo-code:rw']).map(({ scope }) => scope)).toEqual(['repo-code:rw'])
   })
 

@@ -56,7 +56,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     expect(await works(second.access_token)).toBe(false)
   })
 
-  it('denies, and the application is told', async () => {
+  it('denies, and the application gets the error', async () => {
     const { account, page, visit, keys } = await aVisit()
     await visit()
     await signIn(page, account)

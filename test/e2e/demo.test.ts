@@ -69,7 +69,7 @@ describe.skipIf(!isComplete)('the first start (needs chromium, composer, php, un
     expect(stdout).toMatch(/Hello from demo\/php\n$/)
   })
 
-  it('is followed by starts that keep what is there, and print no secret again', async () => {
+  it('is followed by starts that keep the data, and print no secret again', async () => {
     await stopServer(server)
     server = await startServer({ DATA_DIR: dataDir, LOG_LEVEL: 'warn' })
     await sleep(200)

@@ -194,7 +194,7 @@ describe('two processes on one DATABASE_URL and one DATA_DIR', () => {
     await removeDataDir(dataDir)
   })
 
-  it('are one service: what one took the other gives, what is revoked is revoked for both', async () => {
+  it('are one service: both serve what one has received, and a revocation is effective on both', async () => {
     const svc = (line: string) => runSvc(line.split(' '), environment())
     await svc('account create ann')
     await svc('group create acme --owner ann')

@@ -293,7 +293,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect([code, stderr]).toEqual([1, expect.stringContaining('belong to the database with the id')])
   })
 
-  it('without its bucket is told at the start', async () => {
+  it('without its bucket is reported at the start', async () => {
     const missing = environment.ARCHIVE_STORE.replace('packages', 'no-such-bucket')
     const { stderr } = await runSvc(['serve'], { ...here(t), ARCHIVE_STORE: missing })
     expect(stderr).toContain('There is no bucket no-such-bucket: check ARCHIVE_STORE.')

@@ -30,13 +30,13 @@ describe('a request that cannot be read', () => {
     expect(response).toMatch(/^HTTP\/1\.1 414 URI Too Long\r\n/)
   })
 
-  it('responds with 431 to headers that are too large, and 400 to what is no HTTP', async () => {
+  it('responds with 431 to headers that are too large, and 400 to bytes that are not HTTP', async () => {
     const large = `GET / HTTP/1.1\r\nhost: svc.test\r\ncookie: ${'x'.repeat(20_000)}\r\n\r\n`
     expect(await send(large)).toMatch(/^HTTP\/1\.1 431 Request Header Fields Too Large\r\n/)
     expect(await send('nonsense\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n[^{]*Bad Request$/)
   })
 
-  it('goes on serving', async () => {
+  it('continues to serve', async () => {
     expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200)
   })
 })

@@ -53,7 +53,7 @@ describe('GET /assets/…', () => {
   })
 })
 
-describe('a page asked for by a method it has not', () => {
+describe('a request for a page with a method that it does not support', () => {
   const t = useApp()
 
   it.each([

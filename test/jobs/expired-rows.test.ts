@@ -71,7 +71,7 @@ describe('the sweep of expired rows', () => {
     expect(deleted).toEqual([2000, 2000, 1000, 0])
   })
 
-  it('runs as a scheduled job, which deletes all there is and goes on after a sweep that fails', async () => {
+  it('runs as a scheduled job, which deletes all expired rows and continues after a sweep that fails', async () => {
     await t.db.query(
       `insert into auth_failure (key_hash, failures, window_ends_at)
        select sha256(i::text::bytea), 1, now() - interval '1 minute' from generate_series(1, 5000) as i`,

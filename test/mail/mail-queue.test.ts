@@ -87,7 +87,7 @@ describe('a queued mail', () => {
     expect(server.received).toEqual([])
   })
 
-  it('is not sent when there is nothing to say any more', async () => {
+  it('is not sent when its reason no longer exists', async () => {
     await queueMail(database.db, config, nothing, {})
     await send()
     expect([server.received, await counted()]).toEqual([[], { queued: 0, active: 0, failed: 0 }])

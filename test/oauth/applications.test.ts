@@ -16,7 +16,7 @@ import { anApplication, pixel } from '../support/oauth-actors.ts'
 describe('the table of applications', () => {
   const t = useDatabase()
 
-  it('finds what was registered, without logo and secrets', async () => {
+  it('finds a registered application, without logo and secrets', async () => {
     const { basic: _basic, clientSecret, ...application } = await anApplication(t.db, { exactRedirect: true })
     expect(await findApplicationByClientId(t.db, application.clientId)).toEqual(application)
     expect(JSON.stringify(application)).not.toContain(clientSecret)
@@ -37,7 +37,7 @@ describe('the table of applications', () => {
     expect((await findApplicationByClientId(t.db, clientId))?.status).toBe('suspended')
   })
 
-  it('shows the logo with the type that its bytes tell, once the application was approved', async () => {
+  it('shows the logo with the type of its bytes, after the application was approved', async () => {
     const approved = await anApplication(t.db)
     const pending = await anApplication(t.db, { status: 'pending' })
     expect(await findLogo(t.db, approved.clientId)).toEqual({

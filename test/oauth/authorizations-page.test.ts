@@ -91,7 +91,7 @@ describe('/settings/authorizations', () => {
     expect((await open(t, `/settings/authorizations?withdrawn=${id}`, cookie)).statusCode).toBe(200)
   })
 
-  it('asks for consent anew after a withdrawal, as a new authorization', async () => {
+  it('asks for consent again after a withdrawal, as a new authorization', async () => {
     const { withdraw, cookie, application, account, consent } = await aGrant()
     await withdraw()
     expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)
@@ -102,7 +102,7 @@ describe('/settings/authorizations', () => {
     expect(rowCount).toBe(2)
   })
 
-  it('survives consents and withdrawals at once: what was withdrawn stays so', async () => {
+  it('survives concurrent consents and withdrawals: a withdrawn authorization stays withdrawn', async () => {
     const { withdraw, consent, id } = await aGrant()
     const responses = await Promise.all([consent(), withdraw(), consent(), withdraw(), consent()])
     expect(responses.map(({ statusCode }) => statusCode)).toEqual([302, 303, 302, 303, 302])
@@ -117,7 +117,7 @@ describe('/settings/authorizations', () => {
     },
   )
 
-  it("leaves another account's authorization alone, and tells nothing of it", async () => {
+  it("leaves another account's authorization alone, and shows nothing of it", async () => {
     const theirs = await aGrant({ name: 'Private affair' })
     const { withdraw, cookie } = await aGrant()
     const redirect = await withdraw(theirs.id)

@@ -89,7 +89,7 @@ describe('GET /oauth2/auth', () => {
       await expectPage(`${authorizeLink(application)}&redirect_uri=%ff`, 'not percent-encoded')
     })
 
-    it('never repeats what came in the link, nor what is registered (48)', async () => {
+    it('never repeats values of the link or of the registration (48)', async () => {
       const application = await anApplication(t.db)
       const page = await open(
         t,
@@ -126,7 +126,7 @@ describe('GET /oauth2/auth', () => {
       [{ code_challenge_method: 'S256' }, 'invalid_request'], // 39
       [{ prompt: 'none login' }, 'invalid_request'],
       [{ prompt: 'none' }, 'login_required'],
-    ])('tells the application what is wrong with %o (28, 29, 34, 37–40)', async (parameters, error) => {
+    ])('sends the application the error of %o (28, 29, 34, 37–40)', async (parameters, error) => {
       const application = await anApplication(t.db)
       const redirect = await open(t, authorizeLink(application, { state: 's', ...parameters }))
       expect(redirect.statusCode).toBe(302)
@@ -162,7 +162,7 @@ describe('GET /oauth2/auth', () => {
       expect(responseOf(redirect)).not.toHaveProperty('state')
     })
 
-    it('tells it about a parameter that cannot be decoded', async () => {
+    it('sends it the error of a parameter that cannot be decoded', async () => {
       const redirect = await open(t, `${authorizeLink(await anApplication(t.db))}&scope=%zz`)
       expect(responseOf(redirect)).toMatchObject({ error: 'invalid_request' })
     })
@@ -180,7 +180,7 @@ describe('GET /oauth2/auth', () => {
     expect(back.headers.location).toBe(link)
   })
 
-  it('shows who asks, who is asked, for what, and where the browser goes (2)', async () => {
+  it('shows the application, the account, the scopes, and where the browser goes (2)', async () => {
     const { account, application, cookie } = await aVisitor({
       name: 'Wolf & Söhne',
       scopes: ['repo-delete:rw', 'account-email:r'],
@@ -291,7 +291,7 @@ describe('GET /oauth2/auth', () => {
     expect((await open(t, link, cookie)).statusCode).toBe(200)
   })
 
-  it('narrows the consent and the code to the scopes asked for (33), or takes all registered ones (35)', async () => {
+  it('narrows the consent and the code to the requested scopes (33), or uses all registered ones (35)', async () => {
     const { application, cookie, account } = await aVisitor()
     for (const [scope, granted] of [
       ['registry-package:r account-email:r', ['registry-package:r', 'account-email:r']],

@@ -107,7 +107,7 @@ describe('client authentication', () => {
     }
   })
 
-  it('takes no secret of one application for another’s', async () => {
+  it('rejects the secret of another application', async () => {
     const one = await anApplication(t.db)
     const other = await anApplication(t.db)
     expect((await revoke({ authorization: basicOf(one.clientId, other.clientSecret) })).statusCode).toBe(401)

@@ -9,7 +9,7 @@ import { anAuthorizedApplication, ask, pass } from '../support/token-client.ts'
 describe('POST /oauth2/introspect', () => {
   const t = useApp({ AUTH_URL: 'https://auth.svc.test' })
 
-  it('tells an application about its own tokens (OAUTH 138)', async () => {
+  it('describes its own tokens to an application (OAUTH 138)', async () => {
     const { tokens, account, application } = await anAuthorizedApplication(t)
     const pair = await tokens()
     const response = await ask(t, application, 'introspect', {
@@ -39,7 +39,7 @@ describe('POST /oauth2/introspect', () => {
     expect(refresh.exp - refresh.iat).toBe(15_552_000)
   })
 
-  it('tells a resource server about access and personal tokens, but about refresh tokens only their own client (OAUTH 138)', async () => {
+  it('describes access and personal tokens to a resource server, and refresh tokens only to their own client (OAUTH 138)', async () => {
     const { tokens, account } = await anAuthorizedApplication(t)
     const server = await anApplication(t.db, { isResourceServer: true })
     const repository = await aRepository(t.db)

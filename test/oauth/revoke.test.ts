@@ -73,7 +73,7 @@ describe('POST /oauth2/revoke', () => {
     expect(await works(t, next.access_token)).toBe(true)
   })
 
-  it('leaves alone what is not the client’s (OAUTH 121)', async () => {
+  it('does not revoke tokens of other clients (OAUTH 121)', async () => {
     const { tokens, account } = await anAuthorizedApplication(t)
     const pair = await tokens()
     const personal = await aPersonalToken(t.db, account, { scopes: ['account-profile:r'] })

@@ -80,7 +80,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect(await works(t, next.access_token)).toBe(true)
   })
 
-  it('takes no reuse for theft when the token merely grew old within its grace', async () => {
+  it('does not report a reuse when the token only expired within its grace period', async () => {
     const { refresh, old } = await aPair()
     await t.db.query(
       `update token_pair set refresh_expires_at = now() + interval '60 seconds'
@@ -128,7 +128,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect(await works(t, next.access_token)).toBe(true)
   })
 
-  it('takes no token for one of another kind (OAUTH 111)', async () => {
+  it('does not accept a token as one of another kind (OAUTH 111)', async () => {
     const { refresh, old } = await aPair()
     const response = await refresh(old.access_token)
     expect(response.statusCode).toBe(400)
@@ -166,7 +166,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect((await refresh(old.refresh_token)).statusCode).toBe(200)
   })
 
-  it('refuses what was revoked, also within the grace (OAUTH 114)', async () => {
+  it('rejects a revoked token, also within the grace period (OAUTH 114)', async () => {
     const { refresh, revoke, old } = await aPair()
     const next = (await refresh(old.refresh_token)).json()
     await revoke(next.refresh_token)

@@ -185,7 +185,7 @@ describe('POST /oauth2/token', () => {
     expect(response.json().error).toBe('invalid_request')
   })
 
-  it('takes names that mean something elsewhere for plain names (OAUTH 64)', async () => {
+  it('handles names that are special elsewhere as plain names (OAUTH 64)', async () => {
     const { send, body } = await aRequest()
     const odd = '__proto__=x&constructor=y&toString=z&a[b]=c&a[]=d&__proto__[x]=e&hasOwnProperty=f'
     expect((await send(`${odd}&${body}`)).statusCode).toBe(200)

@@ -10,7 +10,7 @@ import { useApp } from '../support/app.ts'
 const t = useApp()
 
 describe('/docs', () => {
-  it('lists and renders every file of docs/, with ids that its contents lead to', async () => {
+  it('lists and renders every file of docs/, with ids that its table of contents links to', async () => {
     const index = await t.app.inject('/docs')
     const files = (await readdir('docs')).filter((file) => file.endsWith('.md'))
     const links = [...index.body.matchAll(/href="(\/docs\/[\w-]+)"/g)].map(([, link]) => String(link))
@@ -27,7 +27,7 @@ describe('/docs', () => {
     }
   })
 
-  it('finds the sections with all words, and leads to them', async () => {
+  it('finds the sections with all words, and links to them', async () => {
     const { body } = await t.app.inject('/docs?q=PgBouncer+transaction')
     const [, link = ''] = /class="title"><a href="([^"]+)"/.exec(body) ?? []
     const [url = '', id] = link.split('#')
@@ -49,7 +49,7 @@ describe('/docs', () => {
     expect((await t.app.inject(url)).statusCode).toBe(404)
   })
 
-  it('gives ids to headings, leads to other documents, and shows raw HTML as text', () => {
+  it('gives ids to headings, links to other documents, and shows raw HTML as text', () => {
     const { html, title, sections } = renderDocsPage(
       'x',
       '# The `x`\n\n## One: two\n\n## One: two\n\n[n](nginx.md#top) [a](api.md) <b>\n',

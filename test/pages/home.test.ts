@@ -37,7 +37,7 @@ describe('GET /', () => {
     expect(body).not.toContain(foreign.path)
   })
 
-  it('shows 50 repositories at once, leads to the next ones, and searches all', async () => {
+  it('shows 50 repositories at once, links to the next ones, and searches all', async () => {
     const account = await anAccount(t.db)
     const group = await aGroup(t.db)
     await aGroupMember(t.db, account, group, 'guest')
@@ -101,7 +101,7 @@ describe('GET /', () => {
     expect(body).not.toContain('last published')
   })
 
-  it('tells what happened to packages, and neither settings nor what happens elsewhere', async () => {
+  it('shows events of packages, but not of settings or of other repositories', async () => {
     const { account, push, repository } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/news' })
     await t.db.query(

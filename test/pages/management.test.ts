@@ -179,7 +179,7 @@ describe('the management pages of a repository', () => {
     expect([long.statusCode, long.body.includes('at most 350 characters')]).toEqual([400, true])
   })
 
-  it('rename the repository, and its old pages lead to the new ones', async () => {
+  it('rename the repository, and its old pages redirect to the new ones', async () => {
     const { repository, url, send, open } = await aRepositoryMember('admin')
     const { push } = await aPublisher(t, { repository })
     await push('1.0.0')
@@ -213,7 +213,7 @@ describe('the management pages of a repository', () => {
     expect(await lastEvent(repository)).toMatchObject({ action: 'delete-repository' })
   })
 
-  it('show what was done, page by page', async () => {
+  it('show the events, page by page', async () => {
     const { repository, url, open, account } = await aRepositoryMember('admin')
     const { push } = await aPublisher(t, { repository })
     await push('1.0.0')

@@ -323,7 +323,7 @@ describe('…/-/dependencies and …/-/dependents', () => {
 })
 
 describe('…/-/activity', () => {
-  it('shows what was done to the package, and only admins from where', async () => {
+  it('shows the events of the package, and only admins see client IPs', async () => {
     const { push, look, repository, home } = await aReader({ role: 'guest' })
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/other' })

@@ -274,7 +274,7 @@ describe('GET /<group>/<name>/-/setup', () => {
     expect(await page('<b>')).toContain('composer require acme/real')
   })
 
-  it('needs no credentials for a public repository, and tells guests nothing of publishing', async () => {
+  it('needs no credentials for a public repository, and does not show guests how to publish', async () => {
     const { repository, push } = await aPublisher(t, { visibility: 'public' })
     await push('1.0.0', { name: 'acme/open' })
     for (const tool of ['composer', 'github', 'gitlab', 'curl']) {

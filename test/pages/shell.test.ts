@@ -50,7 +50,7 @@ describe('the frame of every page', () => {
     expect(signedIn.headers.location).toBe('/acme/php?q=x')
   })
 
-  it.each(['//evil.test', '/\\evil.test', 'https://evil.test'])('never leads to %s', async (page) => {
+  it.each(['//evil.test', '/\\evil.test', 'https://evil.test'])('never redirects to %s', async (page) => {
     const { headers } = await look(`/login?${new URLSearchParams({ page })}`)
     expect(headers.location).toBe('/login')
   })

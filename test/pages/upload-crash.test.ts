@@ -123,7 +123,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     }
   }
 
-  it('has published nothing, and goes on after the preview with another process', async () => {
+  it('has published nothing, and continues after the preview with another process', async () => {
     const first = await start()
     const upload = await anUpload(first)
     expect((await upload.look(first)).body).toContain('Publish acme/lib 1.0.0')

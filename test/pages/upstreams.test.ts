@@ -233,7 +233,7 @@ describe('the forms of upstreams', () => {
     ['', { mode: 'sometimes' }, 'has a value that is not allowed'],
     ['', { minimum_age_hours: '-1' }, 'has a value that is not allowed'],
     ['/set', { name: 'missing' }, 'Nothing was changed: upstream not found.'],
-  ])('refuse “%s” %j with the reason, and keep what was entered', async (below, wrong, reason) => {
+  ])('reject “%s” %j with the reason, and keep the entered values', async (below, wrong, reason) => {
     const { send, repository } = await aVisitor('admin')
     const refused = await send(below, { ...draft(), exempt: 'kept/*', ...(wrong as Record<string, string>) })
     expect(refused.statusCode).toBeGreaterThanOrEqual(400)
@@ -272,7 +272,7 @@ describe('the forms of vendors', () => {
     expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(404)
   })
 
-  it('belong to admins of the group, and refuse what is no vendor', async () => {
+  it('belong to admins of the group, and reject an invalid vendor', async () => {
     const ofRepository = await aVisitor('admin')
     expect((await ofRepository.open()).body).not.toContain('id="vendors"')
     expect((await ofRepository.send('/claim', { vendor: 'ours' })).statusCode).toBe(403)

@@ -90,7 +90,7 @@ describe('svc serve', () => {
     await rm(cwd, { recursive: true })
   })
 
-  it('tells commands its public URL, unless they are given another', async () => {
+  it('gives commands its public URL, unless their environment sets another', async () => {
     const server = await start({ BASE_URL: 'https://noted.example.com' })
     const owner = await anAccount(database.db)
     await runSvc(['group', 'create', 'noted', '--owner', owner.username], environment())
@@ -167,7 +167,7 @@ describe('svc serve', () => {
     expect(socket.bytesRead).toBe(0)
   })
 
-  it('takes a Ctrl-C that npm passes on once more for one, and a later one for force', async () => {
+  it('counts a Ctrl-C that npm forwards as one, and exits at once on a later one', async () => {
     const server = await start()
     const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
     socket.on('error', () => {})

@@ -37,7 +37,7 @@ async function anOldSession(account: AccountActor, cookie?: string) {
 const token = { name: 'ci', scope: 'registry-package:rw', resource_scope: 'all', lifetime_in_days: '30' }
 
 describe('a sensitive act, 15 minutes after the last proof', () => {
-  it('asks for the password, and leads back to the form, which says that nothing was done', async () => {
+  it('asks for the password, and returns to the form, which says that nothing was done', async () => {
     const account = await anAccount(t.db)
     const { send, get, cookie } = await anOldSession(account)
     const asked = await send('/settings/tokens', token)

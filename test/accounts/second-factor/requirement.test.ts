@@ -50,7 +50,7 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
     expect((await get(link)).statusCode).toBe(200)
   })
 
-  it('tells an application with prompt=none that the person has to act', async () => {
+  it('sends an application with prompt=none the error that the person must act', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const { clientId } = await anApplication(t.db)
     const response = await t.app.inject({
@@ -145,7 +145,7 @@ describe('a group that requires a second factor', () => {
     expect(shown.body).toContain('Do not require it')
   })
 
-  it('requires nothing any more when its admin says so', async () => {
+  it('no longer requires it after its admin changed the setting', async () => {
     const { rule, statuses } = await aStrictGroup()
     await rule('required')
     await rule('optional')

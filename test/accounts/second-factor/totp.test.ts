@@ -228,7 +228,7 @@ describe('the second step of a sign-in', () => {
     expect(consent.statusCode).toBe(200)
   })
 
-  it('leads to the sign-in without a step', async () => {
+  it('redirects to the sign-in without a step', async () => {
     for (const url of ['/login/second-factor', '/login/second-factor?return=x%26y']) {
       const response = await t.app.inject(url)
       expect(response.statusCode).toBe(303)
@@ -261,7 +261,7 @@ describe('an administrator', () => {
 describe('a server with another key', () => {
   const other = useApp({ SECRET_KEY: 'another-key-of-at-least-32-characters' })
 
-  it('says what is wrong when a code is checked, and still accepts recovery codes', async () => {
+  it('explains the error when a code is checked, and still accepts recovery codes', async () => {
     const person = await aPersonWithTotp(other)
     await other.db.query(`update totp_factor set key_id = '\\x0102030405060708' where account_id = $1`, [
       person.id,

@@ -122,7 +122,7 @@ describe('a provider that does not keep to the protocol', () => {
     expect([303, 502]).toContain(statusCode)
   })
 
-  it('takes claims of any type for missing ones', async () => {
+  it('treats claims of a wrong type as missing', async () => {
     const odd = { name: 5, email: ['a@b.example'], email_verified: 'yes', groups: { a: 1 }, nickname: null }
     const sub = aName('odd')
     liar.tell({ claims: { sub, ...odd }, userInfo: { sub, ...odd, preferred_username: '\u202E\u0000<b>"' } })
@@ -159,7 +159,7 @@ describe('the metadata of a provider', () => {
   describe.each(metadata)('%s', (_what, lies) => {
     const fresh = useApp(providerEnvironment('liar', liarPort))
 
-    it('is refused, and asked for again at the next sign-in', async () => {
+    it('is rejected, and requested again at the next sign-in', async () => {
       liar.tell(lies)
       const refused = await fresh.app.inject('/login/oidc/liar')
       expect([refused.statusCode, problemOf(refused)]).toEqual([502, notTrusted])
@@ -272,7 +272,7 @@ describe('GET /login/oidc/<provider>/callback', () => {
     expect(problemOf(await browser.open(callback))).toBe(outOfDate)
   })
 
-  it('tells that the provider refused, without its words', async () => {
+  it('says that the provider refused, without its text', async () => {
     const browser = new Walker(t)
     const end = await browser.signIn(acme, 'nobody')
     expect([end.statusCode, problemOf(end)]).toEqual([
@@ -309,7 +309,7 @@ describe('GET /login/oidc/<provider>/callback', () => {
 })
 
 describe('GET /login/oidc/<provider>', () => {
-  it('goes on at once when the browser is signed in', async () => {
+  it('redirects at once when the browser is signed in', async () => {
     const browser = new Walker(t, await signIn(t.app, await anAccount(t.db)))
     expect((await browser.open('/login/oidc/acme')).headers.location).toBe('/')
   })

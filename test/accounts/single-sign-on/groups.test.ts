@@ -89,7 +89,7 @@ describe('the groups of a provider', () => {
     ])
   })
 
-  it('leave alone what was made or changed by hand', async () => {
+  it('do not change memberships that people made or changed', async () => {
     const [eve, ann] = [aName('eve'), aName('ann')]
     await signInWith(eve, [])
     await setByHand(eve, blue, 'developer')

@@ -44,7 +44,7 @@ describe('PASSWORD_SIGN_IN=admins', () => {
     expect((await passwordSignIn(t, root.username)).statusCode).toBe(303)
   })
 
-  it('tells nothing about the account after a wrong password', async () => {
+  it('shows nothing about the account after a wrong password', async () => {
     const [ann, root] = [await anAccount(t.db), await anAccount(t.db, { isAdmin: true })]
     const problems = await Promise.all(
       [ann.username, root.username].map(async (name) => problemOf(await passwordSignIn(t, name, 'wrong'))),
@@ -127,7 +127,7 @@ describe('PASSWORD_SIGN_IN=off', () => {
 describe('a provider that is down', async () => {
   const t = useApp(providerEnvironment('gone', await freePort()))
 
-  it('is told on the sign-in page, which still takes passwords', async () => {
+  it('is reported on the sign-in page, which still accepts passwords', async () => {
     const page = await t.app.inject('/login/oidc/gone')
     expect([page.statusCode, problemOf(page)]).toEqual([
       503,

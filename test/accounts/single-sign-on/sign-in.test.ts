@@ -71,7 +71,7 @@ describe('a first sign-in with a provider', () => {
     expect(events[2]?.details).toMatchObject({ method: 'provider', provider: 'acme' })
   })
 
-  it('leads to an authorization request of the longest URL, whose state comes back unchanged (OAUTH 1, 6)', async () => {
+  it('returns to an authorization request with the longest URL, whose state is returned unchanged (OAUTH 1, 6)', async () => {
     const eve = aPerson()
     const application = await anApplication(t.db)
     const state = (length: number) => `&=#%+ "漢字${'x'.repeat(length)}`

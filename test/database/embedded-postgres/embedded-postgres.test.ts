@@ -268,7 +268,7 @@ describe('a DATA_DIR in use', () => {
 })
 
 describe('when PostgreSQL dies', () => {
-  it('tells its holder, and the next start recovers what was committed', async () => {
+  it('reports it to its holder, and the next start recovers committed data', async () => {
     const dataDir = await aDataDir()
     const postgres = await startEmbeddedPostgres({ dataDir })
     await query(postgres.connection, 'create table kept as select 7 as n')
@@ -282,7 +282,7 @@ describe('when PostgreSQL dies', () => {
     await next.stop()
   })
 
-  it('is not fooled by a leftover postmaster.pid whose number a stranger has now', async () => {
+  it('ignores a leftover postmaster.pid whose process id another program has now', async () => {
     const dataDir = await aDataDir()
     await (await start(dataDir)).stop()
     const { cluster } = clusterPaths(dataDir)
@@ -323,7 +323,7 @@ describe('the socket', () => {
 })
 
 describe('the log', () => {
-  it('starts anew when it is large; the old one is kept beside it', async () => {
+  it('starts a new log when it is large, and keeps the old one beside it', async () => {
     const dataDir = await aDataDir()
     await (await start(dataDir)).stop()
     const { log } = clusterPaths(dataDir)

@@ -206,7 +206,7 @@ describe('/admin/applications', () => {
     expect((await t.db.query('select from application')).rowCount).toBe(before.rowCount)
   })
 
-  it('changes what was edited, and nothing else', async () => {
+  it('changes the edited values, and nothing else', async () => {
     const { cookie, csrf_token } = await anAdministrator(t)
     const application = await anApplication(t.db)
     const url = `/admin/applications/${application.clientId}/edit`
@@ -274,7 +274,7 @@ describe.skipIf(!existsSync(unwritable))(
   () => {
     const t = useApp({ MIGRATIONS_DIR: unwritable })
 
-    it('says so and changes nothing, and changes only this database when told to', async () => {
+    it('says so and changes nothing, and changes only this database when requested', async () => {
       const { cookie, csrf_token } = await anAdministrator(t)
       const { clientId } = await anApplication(t.db)
       const url = `/admin/applications/${clientId}`

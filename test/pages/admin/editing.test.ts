@@ -142,7 +142,7 @@ describe('/admin/groups', () => {
     expect((await send('/admin/groups/rename', { group: name, name: 'x' })).statusCode).toBe(404)
   })
 
-  it('deletes a group after its name is typed, and its repositories only when told to', async () => {
+  it('deletes a group after its name is typed, and its repositories only when requested', async () => {
     const { send } = await anEditor()
     const { group } = await aRepository(t.db)
     const url = '/admin/groups/delete'

@@ -14,7 +14,7 @@ const link = (name: string, target: string | Buffer): CraftedEntry => ({
 const file: CraftedEntry = { name: 'a.php', content: '<?php\n'.repeat(100) }
 
 describe('judgeArchive, of an archive without composer.json,', () => {
-  it('tells its publisher the usual reason', async () => {
+  it('returns the usual reason to its publisher', async () => {
     const { details } = await refusalOf(craftZip([{ name: 'src/a.php', content: 'x' }]))
     expect(details.join('\n')).toContain('export-ignore')
   })
@@ -385,7 +385,7 @@ describe('judgeArchive refuses a package', () => {
     await expectInvalid(zip, '"composer.json" must be a file, but is a link')
   })
 
-  it('and tells where Composer looks', async () => {
+  it('and names the place where Composer looks', async () => {
     const { body } = await refusalOf(aZip({ 'lib/composer.json': json, '__MACOSX/a': 'x' }))
     expect(body.details).toEqual([
       'Composer looks for composer.json at the top, or in the only folder there. The top level has "lib", "__MACOSX".',

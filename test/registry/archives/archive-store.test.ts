@@ -180,7 +180,7 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
     expect(await verifyArchive(store, sha256)).toBe(true)
   })
 
-  it('(full) is told apart, and not tried again', async () => {
+  it('(full) is recognized, and not tried again', async () => {
     const archive = await received()
     fail('full', 'PUT')
     await expect(store.keep(archive)).rejects.toMatchObject({ errcode: 8, status: 507 })

@@ -212,7 +212,7 @@ describe('judgeArchive, of what costs too much,', () => {
     expect(await judgeZip(zeros(49))).toMatchObject({ inflatedBytes: 49 * 2 ** 20 + json.length })
   })
 
-  it('refuses what is more than 64 levels deep, naming it', async () => {
+  it('rejects an entry that is more than 64 levels deep, and names it', async () => {
     const at = (levels: number) => packageOf({ name: `${'d/'.repeat(levels - 1)}a.php` })
     expect((await judgeZip(at(64))).entryCount).toBe(2)
     const { errcode, errmsg } = await refusalOf(at(65))

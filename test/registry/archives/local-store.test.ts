@@ -132,7 +132,7 @@ describe('keep', () => {
     expect(await temporaryFiles()).toEqual([])
   })
 
-  it('keeps what is there, and touches it, so that no collector takes it', async () => {
+  it('keeps an existing archive, and touches it, so that garbage collection does not remove it', async () => {
     await keep()
     const { ino } = await stat(pathOf(sha256))
     await age(pathOf(sha256))
@@ -143,7 +143,7 @@ describe('keep', () => {
     expect(await temporaryFiles()).toEqual([])
   })
 
-  it('replaces what is there in another size', async () => {
+  it('replaces an archive that has another size', async () => {
     await keep()
     await writeFile(pathOf(sha256), 'an arch')
     expect(await keep()).toBe('damaged')

@@ -105,7 +105,7 @@ describe('collectGarbage', () => {
     expect([pathOf(kept), pathOf(gone), temporary].map(existsSync)).toEqual([false, false, false])
   })
 
-  it('removes rows whose file is already gone, and keeps those that show what was purged', async () => {
+  it('removes rows whose file no longer exists, and keeps those of purged versions', async () => {
     const { call, kept, gone } = await twoVersions()
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
     await t.db.query(
@@ -144,7 +144,7 @@ describe('collectGarbage', () => {
     })
   })
 
-  it('runs in the server once a day, and asks for a person when it would remove more than half', async () => {
+  it('runs in the server once a day, and stops with an error when it would remove more than half', async () => {
     const { call, gone, kept } = await twoVersions()
     const run = () =>
       collectGarbageJob.run({ config: t.config, db: t.db, log: t.app.log }, {}, new AbortController().signal)
@@ -158,7 +158,7 @@ describe('collectGarbage', () => {
     expect(t.log()).toContain('garbage was not collected')
   })
 
-  it('leaves alone what was touched within a day: an upload may be about to name it', async () => {
+  it('keeps archives that were touched within a day: an upload may be about to use them', async () => {
     const { call, gone } = await twoVersions()
     await call('DELETE', '/packages/acme/lib?purge=true')
     await age(pathOf(gone), 23)
@@ -192,14 +192,14 @@ describe('collectGarbage', () => {
 })
 
 describe('verifyArchives', () => {
-  it('finds nothing wrong with what is right, purged versions and garbage included', async () => {
+  it('finds no problem in correct archives, purged versions and garbage', async () => {
     const { call, gone } = await twoVersions()
     await call('DELETE', '/packages/acme/lib/2.0.0?purge=true')
     await rm(pathOf(gone))
     expect(await verifyArchives(t.db, volume)).toEqual({ archives: 1, problems: [] })
   })
 
-  it('tells of every damaged, missing or cut archive, and which versions it hurts', async () => {
+  it('reports every damaged, missing or cut archive, and the versions that use it', async () => {
     const { push, repository, kept, gone } = await twoVersions()
     const { sha256: cut } = (await push('3.0.0', { manifest: { description: 'cut' } })).json()
     const names = (version: string) => [`${repository.path}: acme/lib ${version}`]

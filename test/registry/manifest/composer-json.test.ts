@@ -118,7 +118,7 @@ describe('the file', () => {
     expect(refusal(() => readText(nested(200_000)))).toContain('nests deeper than 64 levels')
   })
 
-  it('has 64 KiB to publish at most, and is told which key is large', () => {
+  it('may have at most 64 KiB of published keys, and the error names the large key', () => {
     const extra = (length: number) => ({ extra: { a: 'x'.repeat(length) } })
     const frame = JSON.stringify(extra(0)).length
     expect(() => read(extra(maxMetadataBytes - frame))).not.toThrow()
@@ -462,7 +462,7 @@ describe('description', () => {
 })
 
 describe('the published metadata', () => {
-  it('leaves out what is the registry’s to say, and what only a root package needs', () => {
+  it('leaves out keys that the registry sets, and keys that only a root package needs', () => {
     const foreign = {
       ...{
         'notification-url': 'x',

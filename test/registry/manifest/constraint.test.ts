@@ -131,7 +131,7 @@ describe('isConstraint', () => {
     expect(isConstraint(constraint)).toBe(false)
   })
 
-  it('accepts every version that we publish, for self.version stands for it', () => {
+  it('accepts every published version, because self.version is replaced by it', () => {
     fc.assert(fc.property(semvers, (version) => isConstraint(readVersion(version).composerVersion)))
   })
 

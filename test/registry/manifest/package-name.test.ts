@@ -106,7 +106,7 @@ describe('readPackageName', () => {
     expect(() => readPackageName('acme')).toThrow(expect.objectContaining({ errcode: 3, status: 400 }))
   })
 
-  it('does not take the Kelvin sign for a k', () => {
+  it('does not treat the Kelvin sign as a k', () => {
     expect(() => readPackageName('acme/\u212ait')).toThrow('invalid package name')
   })
 })

@@ -175,7 +175,7 @@ describe('readVersion', () => {
     expect(new Set(keys).size).toBe(1)
   })
 
-  it('refuses what is not SemVer, in the words of SPEC 7', () => {
+  it('rejects versions that are not SemVer, with the message of SPEC 7', () => {
     const refusal = refusalOf(() => readVersion('1.0'))
     expect(refusal.status).toBe(400)
     expect(refusal.body).toMatchObject({ errcode: 3, errmsg: 'validate [Version:1.0] failed' })
@@ -196,7 +196,7 @@ describe('readVersion', () => {
     }
   })
 
-  it('never takes two versions that differ by more than their build for one branch', () => {
+  it('never maps two versions that differ by more than their build to one branch', () => {
     fc.assert(
       fc.property(semvers, semvers, (a, b) => {
         const [left, right] = [readVersion(a), readVersion(b)]

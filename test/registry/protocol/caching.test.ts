@@ -16,7 +16,7 @@ async function aRegistry(visibility: 'public' | 'private') {
 }
 
 describe('Cache-Control', () => {
-  it('lets every cache keep what is public, for a minute', async () => {
+  it('lets every cache store public responses for a minute', async () => {
     const { ask, dist } = await aRegistry('public')
     for (const path of documents) {
       expect((await ask(path)).headers).toMatchObject({
@@ -29,7 +29,7 @@ describe('Cache-Control', () => {
     expect(headers['vary']).toBeUndefined()
   })
 
-  it('lets no shared cache keep what is private, nor that a name is free', async () => {
+  it('lets no shared cache store private responses, or that a name is free', async () => {
     const { ask, dist } = await aRegistry('private')
     for (const path of [...documents, dist]) {
       const { headers } = await ask(path)

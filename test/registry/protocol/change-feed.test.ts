@@ -45,7 +45,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     },
   )
 
-  it('tells many changes in parts, each document once at least', async () => {
+  it('lists many changes in parts, each document at least once', async () => {
     const { push, ask, repository } = await aPublisher(t)
     await push('1.0.0')
     // There are 12,000 documents in the order of their numbers, seven in each second.
@@ -79,7 +79,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     expect([new Set(seen).size, parts]).toEqual([12_002, 3])
   }, 120_000)
 
-  it('tells a mirror to fetch everything when too much changed at once', async () => {
+  it('asks a mirror to fetch everything after too many changes at once', async () => {
     const { push, ask, repository } = await aPublisher(t)
     await push('1.0.0')
     await t.db.query(

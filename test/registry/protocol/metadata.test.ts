@@ -253,7 +253,7 @@ describe('who may pull (DESIGN §7)', () => {
     }
   })
 
-  it('asks for credentials at private and at unknown repositories alike', async () => {
+  it('requires credentials for private and for unknown repositories alike', async () => {
     const { ask } = await aPublisher(t)
     const hidden = await ask('packages.json', { headers: { authorization: undefined } })
     const nowhere = await t.app.inject('/nogroup/norepo/-/packages/packages.json')
@@ -303,7 +303,7 @@ describe('who may pull (DESIGN §7)', () => {
 })
 
 describe('rerenderDocuments', () => {
-  it('renders everything anew when BASE_URL has changed, and nothing when it has not', async () => {
+  it('renders everything again when BASE_URL has changed, and nothing when it has not', async () => {
     const { push, ask, path } = await aPublisher(t)
     const about = {
       homepage: 'http://svc.test/acme',
@@ -333,7 +333,7 @@ describe('rerenderDocuments', () => {
     expect((await ask('p2/acme/lib.json')).body).not.toContain('https://new.test')
   })
 
-  it('renders documents of an older format anew, and leaves those of a later one alone', async () => {
+  it('renders documents of an older format again, and does not change those of a later one', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     const [root, p2] = [await ask('packages.json'), await ask('p2/acme/lib.json')]
@@ -350,7 +350,7 @@ describe('rerenderDocuments', () => {
     expect(await rerenderDocuments(t.db, 'http://svc.test')).toEqual({ packages: 0, repositories: 0 })
   })
 
-  it('stops between two documents when it is told to', async () => {
+  it('stops between two documents when its signal is aborted', async () => {
     const { push } = await aPublisher(t)
     await push('1.0.0')
     const rendered = await rerenderDocuments(t.db, 'https://late.test', AbortSignal.abort())

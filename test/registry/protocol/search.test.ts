@@ -187,7 +187,7 @@ describe('GET providers/<vendor>/<package>.json', () => {
 })
 
 describe('POST downloads', () => {
-  it('counts by version and day, and leaves out what it does not know', async () => {
+  it('counts by version and day, and ignores unknown versions', async () => {
     const { ask, repository } = await aStockedRegistry()
     const downloads = [
       { name: 'acme/log', version: '1.0.0.0' },

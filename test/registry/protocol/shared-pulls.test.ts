@@ -79,7 +79,7 @@ describe('pulls that come together', () => {
     expect([roots < 4, archives < 4]).toEqual([true, true])
   })
 
-  it('see what was revoked before they came', async () => {
+  it('see revocations that were made before they arrived', async () => {
     const { push, ask, account } = await aPublisher(t)
     await push('1.0.0')
     const busy = Array.from({ length: 40 }, () => ask('p2/acme/lib.json'))

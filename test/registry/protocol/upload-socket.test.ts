@@ -55,7 +55,7 @@ describe('an upload with Expect: 100-continue (COMPOSER D)', () => {
       413,
       '"errcode":8',
     ],
-  ])('is refused for %s before it is told to continue', async (_, below, headers, status, errcode) => {
+  ])('is rejected for %s before it gets 100 Continue', async (_, below, headers, status, errcode) => {
     const { path, authorization } = await aPublisher(t)
     const socket = await sendHead(path + below, { Authorization: authorization, ...expectation, ...headers })
     const response = await text(socket)
@@ -64,7 +64,7 @@ describe('an upload with Expect: 100-continue (COMPOSER D)', () => {
     expect(response).toContain(errcode)
   })
 
-  it('is told to continue when all is well', async () => {
+  it('gets 100 Continue when the request is valid', async () => {
     const { path, authorization } = await aPublisher(t)
     const zip = aPackageZip('acme/lib')
     const head = {

@@ -16,7 +16,7 @@ function statusesOf(responses: { statusCode: number }[]): number[] {
 }
 
 describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
-  it('publishes the archive, and says what it published', async () => {
+  it('publishes the archive, and returns the published version', async () => {
     const { push, path } = await aPublisher(t)
     const response = await push('1.0.0')
     expect(response.statusCode).toBe(201)

@@ -36,7 +36,7 @@ const askedFor = (name: string) =>
   upstream.requests.filter((request) => request === `GET /p2/${name}.json`).length
 
 describe('the job that follows change feeds', () => {
-  it('begins where the feed says, refreshes what it names, and saves requests for the rest', async () => {
+  it('begins at the feed’s timestamp, refreshes the packages in it, and sends no requests for the others', async () => {
     upstream.put('/filter.json', { filter: { malware: {} } })
     upstream.offer('feed/named', ['1.0.0'])
     upstream.offer('feed/quiet', ['1.0.0'])
@@ -76,7 +76,7 @@ describe('the job that follows change feeds', () => {
     expect(await versions('feed/quiet')).toEqual(['2.0.0'])
   })
 
-  it('hides what the upstream’s summary flags, and tells of it in filter.json', async () => {
+  it('hides versions that the upstream’s summary flags, and lists them in filter.json', async () => {
     upstream.offer('feed/malware', ['1.1.0', '1.0.0'])
     const { versions, ask } = await aMirror()
     expect(await versions('feed/malware')).toEqual(['1.1.0', '1.0.0'])
@@ -88,7 +88,7 @@ describe('the job that follows change feeds', () => {
     expect(await versions('feed/malware')).toEqual(['1.0.0'])
   })
 
-  it('goes on with other upstreams when a feed fails', async () => {
+  it('continues with other upstreams when a feed fails', async () => {
     upstream.fail('/changes.json?since=1003', 500)
     await expect(run(followFeeds)).resolves.toBeUndefined()
     const { rows } = await t.db.query(
@@ -125,7 +125,7 @@ describe('the job that renders due documents', () => {
 })
 
 describe('the job that lets unused archives go', () => {
-  it('keeps what was used within UPSTREAM_KEEP_DAYS', async () => {
+  it('keeps archives that were used within UPSTREAM_KEEP_DAYS', async () => {
     upstream.offer('keep/old', ['1.0.0'])
     upstream.offer('keep/new', ['1.0.0'])
     const { ask, path } = await aMirror()

@@ -94,7 +94,7 @@ it('reads UPSTREAM_AUTH_FILE again when it has changed, and keeps the last valid
 })
 
 describe('a document of an upstream', () => {
-  it('is asked for with a contact, and again only when it changed', async () => {
+  it('is requested with a contact, and fetched again only when it has changed', async () => {
     const found = await get(`${first.url}/packages.json`, { UPSTREAM_CONTACT: 'ops@example.com' })
     expect(first.lastHeaders['user-agent']).toMatch(/^svc .*mailto=ops@example\.com/)
     const { lastModified } = found as { lastModified: string }
@@ -135,7 +135,7 @@ describe('a document of an upstream', () => {
     expect(await get(`${first.url}/large.json`)).toMatchObject({ kind: 'found', text })
   })
 
-  it('that is missing is told apart from one that cannot be had', async () => {
+  it('that is missing is distinguished from one that cannot be fetched', async () => {
     expect(await get(`${first.url}/none.json`)).toEqual({ kind: 'missing' })
     first.fail('/gone.json', 410)
     expect(await get(`${first.url}/gone.json`)).toEqual({ kind: 'missing' })

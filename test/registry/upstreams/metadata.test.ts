@@ -260,7 +260,7 @@ describe('p2 of a mirrored package', () => {
     expect((await call('GET', '/events')).body).toContain('upstream-gone')
   })
 
-  it('drops a version that Composer cannot read, tells of it once, and offers the rest', async () => {
+  it('drops a version that Composer cannot read, logs it once, and offers the others', async () => {
     const { versions, call } = await aMirror()
     const odd = [
       { version: '1.9.0', require: { 'acme/x': 'not a constraint !' } },
@@ -368,7 +368,7 @@ describe('the minimum age', () => {
     expect(await versions('age/one')).toEqual(['1.0.0'])
   })
 
-  it('counts from our first sight where the upstream tells no time', async () => {
+  it('counts from the first time that svc saw the version if the upstream has no time', async () => {
     upstream.offer('age/two', [{ version: '1.0.0', 'published-time': undefined }])
     const { versions } = await aMirror({ minimum_age_hours: 72 })
     expect(await versions('age/two')).toEqual([])

@@ -183,7 +183,7 @@ describe('the order of upstreams', () => {
     expect(other.requests.filter((request) => request.includes('bo/und'))).toEqual([])
   })
 
-  it('begins anew for names that an administrator releases with their upstream', async () => {
+  it('starts again for names that an administrator releases with their upstream', async () => {
     upstream.offer('re/leased', ['1.0.0'])
     other.offer('re/leased', ['2.0.0'])
     const { versions, call } = await aMirror(...both())
