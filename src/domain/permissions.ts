@@ -26,7 +26,7 @@ export type Act = keyof typeof acts
 
 /**
  * The scopes of SPEC 2.4 that svc itself checks. They are the scopes of the registries, of `/api/user`, and of
- * `/api/groups` with the deploy tokens of a group. Other services check the other scopes: they introspect the token.
+ * `/api/groups` with all about a group. Other services check the other scopes: they introspect the token.
  */
 export const enforcedScopes: readonly string[] = [
   ...new Set(Object.values(acts).map(({ scope }) => scope)),
@@ -34,8 +34,10 @@ export const enforcedScopes: readonly string[] = [
   'account-profile:rw',
   'account-email:r',
   'group-resource:r',
+  'group-resource:rw',
   'group-manage:r',
   'group-manage:rw',
+  'group-delete:rw',
 ]
 
 /**

@@ -1,13 +1,16 @@
 import { readFile as readWholeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
 import { writeAndApplyMigration } from '../../database/operator-migrations.ts'
 import { scopeChoices } from '../../domain/scope-descriptions.ts'
 import { actorOf } from '../../http/actor.ts'
-import { pageNotFound } from '../../http/page-error.ts'
+import { readForm, text } from '../../http/forms.ts'
+import { PageError, pageNotFound } from '../../http/page-error.ts'
 import { page } from '../../http/pages.ts'
 import {
   changeApplication,
+  deleteApplication,
   prepareRegistration,
   UnacceptableChange,
 } from '../../oauth/application-changes.ts'
@@ -22,6 +25,8 @@ import {
   resourceScopeWords,
 } from './application-form.ts'
 import { applicationUrl, theApplication } from './applications.ts'
+
+const DeletionForm = z.object({ confirmed: text.transform((name) => name.trim()) })
 
 interface EditorContent {
   /** Null for a new application. */
@@ -47,9 +52,9 @@ interface Route {
 }
 
 /**
- * `/admin/applications/new` registers an application as `svc application new --apply` does, and
- * `/admin/applications/<client_id>/edit` changes one as `svc application set` does. Both write a migration, which can be
- * downloaded.
+ * `/admin/applications/new` registers an application as `svc application new --apply` does,
+ * `/admin/applications/<client_id>/edit` changes one as `svc application set` does, and `…/delete` deletes one. Each
+ * writes a migration, which can be downloaded.
  */
 export async function applicationEditingRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
   const { config, db, sessionOf } = context
@@ -113,6 +118,17 @@ export async function applicationEditingRoutes(app: FastifyInstance, context: Ad
     }
     const url = applicationUrl(application.clientId, changed.migration)
     return goOn(context, reply, url, 'The application was changed. Tokens keep what was granted to them.')
+  })
+
+  app.post<Route>('/admin/applications/:clientId/delete', async (request, reply) => {
+    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { confirmed } = readForm(DeletionForm, request)
+    if (confirmed !== name) throw new PageError(400, `Nothing was deleted: type ${name} to delete it.`)
+    const actor = actorOf(request, sessionOf(request).account.id)
+    const deleted = await orProblem(() => deleteApplication(db, config, actor, clientId))
+    if (deleted === null) throw pageNotFound()
+    if (typeof deleted === 'string') throw new PageError(409, deleted)
+    return goOn(context, reply, '/admin/applications', `The application ${name} is deleted.`)
   })
 
   app.get<{ Params: { file: string } }>('/admin/applications/migrations/:file', async (request, reply) => {

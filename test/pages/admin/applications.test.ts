@@ -33,7 +33,7 @@ describe('/admin/applications', () => {
     const application = await anApplication(t.db, {
       name: 'Ask <b>',
       description: 'Everything & more',
-      scopes: ['registry-package-delete:rw', 'repo-code:r', 'group-resource:rw'],
+      scopes: ['registry-package-delete:rw', 'repo-code:r', 'account-email:rw'],
       resourceScope: 'public',
       status: 'pending',
     })
@@ -57,7 +57,7 @@ describe('/admin/applications', () => {
       'Can delete permanently',
       '<code>registry-package-delete:rw</code> · Enforced here',
       '<code>repo-code:r</code> · For other services',
-      '<code>group-resource:rw</code> · Reading is enforced here',
+      '<code>account-email:rw</code> · Reading is enforced here',
     ]) {
       expect(body).toContain(words)
     }
@@ -239,6 +239,20 @@ describe('/admin/applications', () => {
     const bad = await postFile(t, url, cookie, { ...fields, website: 'ftp://x' }, null)
     expect(bad.statusCode).toBe(400)
     expect(bad.body).toContain('the website is not an http or https URL')
+  })
+
+  it('deletes an application after its name is typed, by a migration', async () => {
+    const { cookie, csrf_token } = await anAdministrator(t)
+    const { clientId, name } = await anApplication(t.db, { name: 'Old Bot' })
+    const send = (confirmed: string) =>
+      post(t.app, `/admin/applications/${clientId}/delete`, cookie, { csrf_token, confirmed })
+    expect((await send('other')).statusCode).toBe(400)
+    expect(await stored(clientId)).toBeDefined()
+    expect((await send(` ${name} `)).headers.location).toBe('/admin/applications')
+    expect(await stored(clientId)).toBeUndefined()
+    const { rows } = await t.db.query(`select name from applied_migration where name like '%delete_old_bot%'`)
+    expect(rows).toHaveLength(1)
+    expect((await send(name)).statusCode).toBe(404)
   })
 
   it('refuses forms that another site sent', async () => {
