@@ -49,7 +49,7 @@ async function filesOf(prepare: () => Promise<Send>): Promise<string[]> {
     .sort()
 }
 
-/** The files of a room, without its plugin: that is the scope, which every request of the feature passes. */
+/** Returns the files of a folder, without its plugin, because every request of the feature uses that. */
 function inRoom(files: readonly string[], room: string): string[] {
   return files.filter((path) => path.startsWith(`${room}/`) && path !== `${room}/plugin.ts`)
 }

@@ -32,7 +32,7 @@ const maxTextBytes = 1024 * 1024
 const maxImageBytes = 2 * 1024 * 1024
 /** The maximum size of the escaped text of a file on a page. */
 const maxShownBytes = 72 * 1024
-/** The page adds this to each line: its number and a link to it. */
+/** The bytes that a page adds to each line, for its number and a link. */
 const lineBytes = 80
 
 /** A line of a file. */

@@ -18,7 +18,7 @@ describe('a package that something else is changing', () => {
     let pushes: ReturnType<typeof push>[] = []
     await holdPackage(async () => {
       pushes = Array.from({ length: 45 }, (_, i) => push(`1.1.${i}`))
-      // There are more requests than connections in the main pool. Some wait for the lock, the others for those.
+      // There are more requests than connections in the main pool. Some wait for the lock, and the others wait for a connection.
       await expect.poll(waitingStatements).toBe(5)
       for (const path of ['p2/acme/other.json', 'p2/acme/lib.json', 'packages.json']) {
         expect((await ask(path)).statusCode).toBe(200)

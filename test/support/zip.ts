@@ -18,7 +18,7 @@ export interface ZipFields {
   needed: number
   /** Only in the central directory: the host that made the entry (3 is Unix). */
   host: number
-  /** Only in the central directory. */
+  /** Only in the central directory: the external attributes. */
   attributes: number
   /** Only in the central directory: the offset of the local header. */
   offset: number

@@ -1,6 +1,6 @@
 /* Improves pages that also work without this file (DESIGN §8). */
 
-/* The key / moves the focus to the search field, unless a text field has it. */
+/* The key / moves the focus to the search field, unless the focus is in a text field. */
 document.addEventListener('keydown', (event) => {
   const { target } = event
   if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey) return
@@ -165,7 +165,7 @@ function watchUpload() {
   })
 }
 watchUpload()
-/* The menu closes on Escape, and on a click elsewhere. */
+/* Escape, or a click outside, closes the menu. */
 const menu = document.querySelector('details.menu')
 document.addEventListener('click', (event) => {
   if (menu?.open && !menu.contains(event.target)) menu.open = false

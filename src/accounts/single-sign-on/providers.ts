@@ -65,7 +65,7 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
       known = { client: read, readAt: performance.now() }
       return read
     } catch (error) {
-      // Use old metadata while it cannot be read. The keys are read again anyway when a token names an unknown one.
+      // If the metadata cannot be read, use the old one. The keys are read again when a token names an unknown key.
       if (known) return known.client
       throw error
     }
