@@ -129,8 +129,8 @@ describe('a request runs code of at most six files of its feature', () => {
   })
 })
 
-describe('an upload, which passes most rooms of the registry', () => {
-  it('runs code of at most eight files in a room', async () => {
+describe('an upload, which uses most folders of the registry', () => {
+  it('runs code of at most eight files in a folder', async () => {
     const files = await filesOf(async () => {
       versions += 1
       const version = `2.0.${versions}`
@@ -142,7 +142,7 @@ describe('an upload, which passes most rooms of the registry', () => {
       counts[room] = (counts[room] ?? 0) + 1
     }
     const { 'registry/archives': ofArchives = 0, 'registry/tables': ofTables = 0, ...others } = counts
-    // Six files check the zip, and two store it. A table has one file.
+    // Six files of the archives folder check the zip, and two store it. In the tables folder, each table has one file.
     expect(ofArchives, files.join(' ')).toBeLessThanOrEqual(8)
     expect(ofTables, files.join(' ')).toBeLessThanOrEqual(7)
     expect(Object.entries(others).filter(([, count]) => count > 6)).toEqual([])

@@ -23,8 +23,8 @@ import { useApp } from '../support/app.ts'
 // Sign-ups need a mail server; no mail is sent here.
 const t = useApp({ SIGN_UP: 'open', SMTP_URL: 'smtp://127.0.0.1:9', MAIL_FROM: 'svc@example.com' })
 
-/** Everywhere a person or an operator chooses a password. Each returns what the caller reads when it is refused. */
-const entrances: Record<
+/** The ways to choose a password. Each function returns the status and the message for a rejected password. */
+const ways: Record<
   string,
   (password: string, username: string) => Promise<{ status: number; text: string }>
 > = {
@@ -123,7 +123,7 @@ describe('the rule of passwords', () => {
     ['longer than 1024 bytes', () => 'é'.repeat(513)],
   ]
   it.each(
-    Object.entries(entrances).flatMap(([where, enter]) =>
+    Object.entries(ways).flatMap(([where, enter]) =>
       cases.map(([what, choose]) => [where, what, enter, choose] as const),
     ),
   )('%s takes no password that is %s', async (_where, _what, enter, choose) => {
@@ -136,7 +136,7 @@ describe('the rule of passwords', () => {
     expect(text).not.toContain(password)
   })
 
-  it.each(Object.entries(entrances).filter(([where]) => !where.startsWith('svc ')))(
+  it.each(Object.entries(ways).filter(([where]) => !where.startsWith('svc ')))(
     '%s takes twelve characters of any kind',
     async (_where, enter) => {
       const name = username()

@@ -6,7 +6,7 @@ import { useApp } from '../support/app.ts'
 const t = useApp()
 
 /** Every endpoint about a repository: its scope, and the weakest role that may call it (DESIGN §1, §6). */
-const interfaces: [Method, string, string, 'guest' | 'developer' | 'admin', object?][] = [
+const repositoryEndpoints: [Method, string, string, 'guest' | 'developer' | 'admin', object?][] = [
   ['GET', '', 'repo-basic-info:r', 'guest'],
   ['PATCH', '', 'registry-manage:rw', 'admin', {}],
   ['DELETE', '', 'registry-delete:rw', 'admin'],
@@ -38,61 +38,64 @@ const interfaces: [Method, string, string, 'guest' | 'developer' | 'admin', obje
 ]
 const roles = ['guest', 'developer', 'admin'] as const
 
-describe.each(interfaces)('%s /api/repositories/<group>/<name>%s', (method, below, scope, weakest, body) => {
-  it('requires credentials, without an error attribute (RFC 6750 §3.1)', async () => {
-    const { repository } = await aCaller(t, { visibility: 'public' })
-    const response = await t.app.inject({ method, url: `/api/repositories/${repository.path}${below}` })
-    expect(response.statusCode).toBe(401)
-    expect(response.headers['www-authenticate']).toBe('Bearer realm="svc"')
-    expect(response.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
-  })
-
-  it('names the scope that a token lacks, also where everyone may pull', async () => {
-    for (const visibility of ['private', 'public'] as const) {
-      const scopes = everyScope.filter((one) => !one.startsWith(scope.replace(/:.*/, ':')))
-      const { call } = await aCaller(t, { visibility, scopes })
-      const response = await call(method, below, body)
-      expect(response.statusCode).toBe(403)
-      expect(response.headers['www-authenticate']).toBe(
-        `Bearer realm="svc", error="insufficient_scope", scope="${scope}"`,
-      )
-      expect(response.json()).toEqual({ errcode: 7, errmsg: `the scope ${scope} is required` })
-    }
-  })
-
-  it(`lets in a ${weakest} and nobody weaker`, async () => {
-    for (const role of roles) {
-      const { call } = await aCaller(t, { role, scopes: [scope] })
-      const { statusCode, headers, body: text } = await call(method, below, body)
-      const isAllowed = roles.indexOf(role) >= roles.indexOf(weakest)
-      expect([role, statusCode === 403]).toEqual([role, !isAllowed])
-      if (isAllowed) expect(text).not.toContain('repository not found')
-      else expect(headers['www-authenticate']).toBeUndefined()
-    }
-  })
-
-  it('hides a private repository from strangers, and from tokens that do not include it', async () => {
-    const { repository, account } = await aCaller(t)
-    const { repository: other } = await aCaller(t)
-    const stranger = await aPersonalToken(t.db, await anAccount(t.db), { scopes: everyScope })
-    const publicOnly = await aPersonalToken(t.db, account, { scopes: everyScope, resourceScope: 'public' })
-    const specified = await aPersonalToken(t.db, account, {
-      scopes: everyScope,
-      resourceScope: 'specified',
-      repositoryIds: [other.id],
+describe.each(repositoryEndpoints)(
+  '%s /api/repositories/<group>/<name>%s',
+  (method, below, scope, weakest, body) => {
+    it('requires credentials, without an error attribute (RFC 6750 §3.1)', async () => {
+      const { repository } = await aCaller(t, { visibility: 'public' })
+      const response = await t.app.inject({ method, url: `/api/repositories/${repository.path}${below}` })
+      expect(response.statusCode).toBe(401)
+      expect(response.headers['www-authenticate']).toBe('Bearer realm="svc"')
+      expect(response.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
     })
-    const unscoped = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:r'] })
-    for (const token of [stranger, publicOnly, specified, unscoped]) {
-      const response = await callApi(t, token, method, `/api/repositories/${repository.path}${below}`, body)
-      expect([response.statusCode, response.json()]).toEqual([
-        404,
-        { errcode: 5, errmsg: 'repository not found' },
-      ])
-    }
-  })
-})
 
-describe('the interfaces about repositories', () => {
+    it('names the scope that a token lacks, also where everyone may pull', async () => {
+      for (const visibility of ['private', 'public'] as const) {
+        const scopes = everyScope.filter((one) => !one.startsWith(scope.replace(/:.*/, ':')))
+        const { call } = await aCaller(t, { visibility, scopes })
+        const response = await call(method, below, body)
+        expect(response.statusCode).toBe(403)
+        expect(response.headers['www-authenticate']).toBe(
+          `Bearer realm="svc", error="insufficient_scope", scope="${scope}"`,
+        )
+        expect(response.json()).toEqual({ errcode: 7, errmsg: `the scope ${scope} is required` })
+      }
+    })
+
+    it(`lets in a ${weakest} and nobody weaker`, async () => {
+      for (const role of roles) {
+        const { call } = await aCaller(t, { role, scopes: [scope] })
+        const { statusCode, headers, body: text } = await call(method, below, body)
+        const isAllowed = roles.indexOf(role) >= roles.indexOf(weakest)
+        expect([role, statusCode === 403]).toEqual([role, !isAllowed])
+        if (isAllowed) expect(text).not.toContain('repository not found')
+        else expect(headers['www-authenticate']).toBeUndefined()
+      }
+    })
+
+    it('hides a private repository from strangers, and from tokens that do not include it', async () => {
+      const { repository, account } = await aCaller(t)
+      const { repository: other } = await aCaller(t)
+      const stranger = await aPersonalToken(t.db, await anAccount(t.db), { scopes: everyScope })
+      const publicOnly = await aPersonalToken(t.db, account, { scopes: everyScope, resourceScope: 'public' })
+      const specified = await aPersonalToken(t.db, account, {
+        scopes: everyScope,
+        resourceScope: 'specified',
+        repositoryIds: [other.id],
+      })
+      const unscoped = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:r'] })
+      for (const token of [stranger, publicOnly, specified, unscoped]) {
+        const response = await callApi(t, token, method, `/api/repositories/${repository.path}${below}`, body)
+        expect([response.statusCode, response.json()]).toEqual([
+          404,
+          { errcode: 5, errmsg: 'repository not found' },
+        ])
+      }
+    })
+  },
+)
+
+describe('the endpoints about repositories', () => {
   it('judge who may come in before what they ask', async () => {
     const { call } = await aCaller(t, { role: 'guest' })
     expect((await call('PATCH', '', { visibility: 'nonsense' })).statusCode).toBe(403)
