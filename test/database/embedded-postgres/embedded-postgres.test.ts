@@ -153,7 +153,8 @@ describe('startEmbeddedPostgres', () => {
     const second = await start(dataDir)
     await expect(query(second.connection, 'select n from gone')).rejects.toThrow('does not exist')
     await first.stop()
-    expect(isAlive(orphan?.pid ?? 0)).toBe(false)
+    // The kernel may remove the process a moment after PostgreSQL ended.
+    await vi.waitFor(() => expect(isAlive(orphan?.pid ?? 0)).toBe(false), { timeout: 10_000 })
     expect(await query(second.connection, 'select 1 as one')).toEqual([{ one: 1 }])
     await second.stop()
   })
