@@ -1,5 +1,7 @@
 import { aComposerProject, type ComposerProject } from '../test/support/composer-project.ts'
+import { requestText, runLoad } from './load.ts'
 import type { Registry } from './seed.ts'
+import type { Server } from './server.ts'
 
 /** A folder that is removed before a command. */
 type Folder = 'cache' | 'vendor'
@@ -39,6 +41,22 @@ export async function timeComposer(
   const { code, output } = await project.composer(command, '--no-progress')
   if (code !== 0) throw new Error(output)
   return (performance.now() - start) / 1000
+}
+
+/**
+ * Sends pulls to svc over as many connections as Composer uses, so that Node has compiled their code. A server in use has
+ * served more.
+ */
+export async function warmUp(
+  { port }: Server,
+  { path, authorization }: Registry,
+  name: string,
+): Promise<void> {
+  const headers = { authorization, 'accept-encoding': 'gzip' }
+  for (const below of ['packages.json', `p2/${name}.json`]) {
+    const requests = [requestText(`${path}${below}`, { headers })]
+    await runLoad({ port, connections: 12, count: 3000, status: 200, requests })
+  }
 }
 
 /**

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { hasComposerClient } from '../test/support/composer-project.ts'
 import { freePort } from '../test/support/program.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
-import { aProject, median, timeComposer } from './composer-run.ts'
+import { aProject, median, timeComposer, warmUp } from './composer-run.ts'
 import { type StaticFile, startNginx } from './nginx.ts'
 import { aRegistry, claimPackages, growPackage, type Registry } from './seed.ts'
 import type { Server } from './server.ts'
@@ -34,6 +34,7 @@ export async function measureComposer(server: Server, folder: string, rounds: nu
     nginx && (await aProject(mirrorUrl, registry, names)),
   ]
   try {
+    await warmUp(server, registry, names[0] ?? '')
     const rows = commands.map(({ title }): string[] => [title])
     const seconds = commands.map(() => projects.map((): number[] => []))
     for (let round = 0; round < rounds; round += 1) {
