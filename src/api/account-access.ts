@@ -12,7 +12,7 @@ import { AccountPath, accountOfPath } from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator, guardPerson } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { type PageCall, PageQuery, readPage } from './paging.ts'
 
 const Factors = z
   .object({
@@ -148,9 +148,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 200: z.array(Session) },
     }),
     async (request, reply) => {
-      const { items, next } = await readSessions(own.granted(request).accountId, request.query)
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
+      return readSessions(own.granted(request).accountId, { request, reply, config })
     },
   )
 
@@ -166,9 +164,7 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     }),
     async (request, reply) => {
       const { id } = await accountOfPath(context, request.params.username)
-      const { items, next } = await readSessions(id, request.query)
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
+      return readSessions(id, { request, reply, config })
     },
   )
 
@@ -311,9 +307,9 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     }
   }
 
-  function readSessions(accountId: string, query: z.output<typeof PageQuery>) {
+  function readSessions(accountId: string, call: PageCall) {
     return readPage(
-      partOf(query),
+      call,
       (part) => listSessions(db, accountId, part),
       ({ key }) => key,
       describeSession,

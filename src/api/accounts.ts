@@ -14,7 +14,7 @@ import { makePassword } from '../domain/secrets.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator, type PersonGrant } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 
 const Account = z
   .object({
@@ -102,14 +102,12 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       response: { 200: z.array(Account) },
     }),
     async (request, reply) => {
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listAccounts(db, part, request.query.search?.replaceAll('\0', '')),
         (account) => account.username,
         describeAccount,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

@@ -24,7 +24,7 @@ import { isClientId } from '../oauth/logo.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 
 const ApplicationBody = z
   .object({
@@ -132,14 +132,12 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
       response: { 200: z.array(ApplicationBody) },
     }),
     async (request, reply) => {
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listApplications(db, part, request.query.state),
         ({ clientId }) => clientId,
         describeApplication,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 
@@ -175,14 +173,12 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
     }),
     async (request, reply) => {
       const { id: applicationId } = await theApplication(request.params.client_id)
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listIdentityEvents(db, { applicationId, actions: applicationActions }, part),
         ({ id }) => id,
         describeEvent,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

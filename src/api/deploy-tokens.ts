@@ -20,7 +20,7 @@ import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, insufficientScope, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 
 const rights = Object.keys(deployRights) as [DeployRight, ...DeployRight[]]
 const right = z.enum(rights).meta({ description: '`read` installs packages; `publish` also publishes them' })
@@ -89,14 +89,12 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
     }),
     async (request, reply) => {
       const place = { groupId: mayRead.granted(request).groupId, repositoryId: null }
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listDeployTokens(db, place, part),
         ({ id }) => id,
         describe,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

@@ -4,7 +4,7 @@ import { listEvents, listSiteEvents, type RegistryEvent } from '../registry/tabl
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import type { ApiContext } from './guards.ts'
 import { guardRepository, guardSite } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
 const Event = z
@@ -64,14 +64,12 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
     }),
     async (request, reply) => {
       const { repositoryId } = mayRead.granted(request)
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config: context.config },
         (part) => listEvents(context.db, repositoryId, part),
         ({ id }) => id,
         describeEvent,
       )
-      reply.headers(pageHeaders(context.config.baseUrl, request.url, next))
-      return items
     },
   )
 
@@ -85,8 +83,8 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
       response: { 200: z.array(SiteEvent) },
     }),
     async (request, reply) => {
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config: context.config },
         (part) => listSiteEvents(context.db, request.query.repository ?? null, part),
         ({ id }) => id,
         ({ repositoryPath, groupName, ...event }) => ({
@@ -95,8 +93,6 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
           group: groupName,
         }),
       )
-      reply.headers(pageHeaders(context.config.baseUrl, request.url, next))
-      return items
     },
   )
 }

@@ -12,7 +12,7 @@ import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import { type ApiContext, guardGroup, guardPerson, roleForbids } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 import { describeRepository, RepositoryBody } from './repositories.ts'
 
 const Settings = z
@@ -188,14 +188,12 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
     }),
     async (request, reply) => {
       const { groupId } = mayRead.granted(request)
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listGroupMembers(db, groupId, part),
         ({ username }) => username,
         describeMember,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

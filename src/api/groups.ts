@@ -9,7 +9,7 @@ import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardToken } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 import { describeRepository, RepositoryBody } from './repositories.ts'
 
 const Group = z
@@ -43,14 +43,12 @@ export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<v
       response: { 200: z.array(Group) },
     }),
     async (request, reply) => {
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listAccessibleGroups(db, mayRead.granted(request), part),
         ({ name }) => name,
         ({ name, role, createdAt }) => ({ name, role, created_at: createdAt.toISOString() }),
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 
@@ -68,14 +66,12 @@ export async function groupRoutes(app: ApiScope, context: ApiContext): Promise<v
       const { group } = request.params
       const holder = mayRead.granted(request)
       if (!(await isGroupVisible(db, holder, group))) throw notFound('group not found')
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listRepositoriesOfGroup(db, holder, group, part),
         ({ path }) => path.slice(path.indexOf('/') + 1),
         (repository) => describeRepository(repository, config.baseUrl),
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 }

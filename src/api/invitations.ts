@@ -10,7 +10,7 @@ import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, conflict, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import { type ApiContext, type GroupGrant, guardAdministrator, guardGroup } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 
 const Invitation = z
   .object({
@@ -86,14 +86,12 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
       response: { 200: z.array(SiteInvitation) },
     }),
     async (request, reply) => {
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listInvitations(db, null, part),
         ({ id }) => id,
         (one) => ({ ...describe(one), role: one.role, group: one.group }),
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 
@@ -147,14 +145,12 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
     }),
     async (request, reply) => {
       const { groupId } = mayRead.granted(request)
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listInvitations(db, groupId, part),
         ({ id }) => id,
         describe,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

@@ -7,7 +7,7 @@ import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardRepository } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
 const Member = z
@@ -46,14 +46,12 @@ export async function memberRoutes(app: ApiScope, context: ApiContext): Promise<
     }),
     async (request, reply) => {
       const { repositoryId } = mayRead.granted(request)
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listMembers(db, repositoryId, part),
         ({ username }) => username,
         describeMember,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

@@ -8,7 +8,7 @@ import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { invalidArgument, notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardRepository, type RepositoryGrant } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
 /** The URL of a package. */
@@ -81,14 +81,12 @@ export async function packageRoutes(app: ApiScope, context: ApiContext): Promise
     }),
     async (request, reply) => {
       const { repositoryId } = mayPull.granted(request)
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listPackages(db, repositoryId, part),
         ({ name }) => name,
         formatPackage,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

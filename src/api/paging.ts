@@ -26,37 +26,33 @@ export interface ListQuery {
   limit: number
 }
 
-/** A part of a list, and the key after which the next part begins. Null on the last part. */
-export interface ListPage<Item> {
-  items: Item[]
-  next: string | null
+/** A request for a part of a list, and its response. */
+export interface PageCall {
+  request: { query: z.output<typeof PageQuery>; url: string }
+  reply: { header(name: string, value: string): unknown }
+  config: { baseUrl: string }
 }
 
-/** The part that a query requests. */
-export function partOf({ limit, cursor }: z.output<typeof PageQuery>): ListQuery {
-  // An invented cursor only starts the list at another place.
-  const after = cursor === undefined ? null : Buffer.from(cursor, 'base64url').toString().replaceAll('\0', '')
-  return { after, limit }
-}
-
-/** Reads one row more than requested, to find out whether there is a next part. */
+/**
+ * Reads the requested part of a list. `list` gets one row more than requested, to find out whether there is a next part.
+ * If there is one, the response gets a Link header to it (RFC 8288).
+ */
 export async function readPage<Row, Item>(
-  { after, limit }: ListQuery,
+  { request, reply, config: { baseUrl } }: PageCall,
   list: (part: ListQuery) => Promise<Row[]>,
   keyOf: (row: Row) => string,
   describe: (row: Row) => Item,
-): Promise<ListPage<Item>> {
+): Promise<Item[]> {
+  const { limit, cursor } = request.query
+  // An invented cursor only starts the list at another place.
+  const after = cursor === undefined ? null : Buffer.from(cursor, 'base64url').toString().replaceAll('\0', '')
   const rows = await list({ after, limit: limit + 1 })
   const shown = rows.slice(0, limit)
   const last = shown.at(-1)
-  const next = rows.length > limit && last !== undefined ? keyOf(last) : null
-  return { items: shown.map(describe), next }
-}
-
-/** Returns the headers of a page: a Link to the next part when there is one (RFC 8288). */
-export function pageHeaders(baseUrl: string, url: string, next: string | null): Record<string, string> {
-  if (next === null) return {}
-  const link = new URL(url, baseUrl)
-  link.searchParams.set('cursor', Buffer.from(next).toString('base64url'))
-  return { link: `<${baseUrl}${link.pathname}${link.search}>; rel="next"` }
+  if (rows.length > limit && last !== undefined) {
+    const link = new URL(request.url, baseUrl)
+    link.searchParams.set('cursor', Buffer.from(keyOf(last)).toString('base64url'))
+    reply.header('link', `<${baseUrl}${link.pathname}${link.search}>; rel="next"`)
+  }
+  return shown.map(describe)
 }

@@ -15,7 +15,7 @@ import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { ApiError, invalidArgument, notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'
 import { guardRepository, guardToken } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 
 /** A repository, as the API returns it. */
 export const RepositoryBody = z
@@ -69,14 +69,12 @@ export async function repositoryRoutes(app: ApiScope, context: ApiContext): Prom
       response: { 200: z.array(RepositoryBody) },
     }),
     async (request, reply) => {
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listAccessibleRepositories(db, mayList.granted(request), part),
         ({ path }) => path,
         (repository) => describeRepository(repository, config.baseUrl),
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

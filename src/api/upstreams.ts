@@ -16,7 +16,7 @@ import {
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import type { ApiContext } from './guards.ts'
 import { guardRepository } from './guards.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
 const patterns = z
@@ -191,14 +191,12 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
     }),
     async (request, reply) => {
       const { repositoryId } = mayPull.granted(request)
-      const { items, next } = await readPage(
-        partOf(request.query),
+      return readPage(
+        { request, reply, config },
         (part) => listMirrors(db, repositoryId, part),
         ({ name }) => name,
         describeMirror,
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return items
     },
   )
 

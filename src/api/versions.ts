@@ -19,7 +19,7 @@ import {
   packageNameOf,
   packageUrl,
 } from './packages.ts'
-import { PageQuery, pageHeaders, partOf, readPage } from './paging.ts'
+import { PageQuery, readPage } from './paging.ts'
 
 /** The URL of a version. */
 export const versionUrl = `${packageUrl}/:version`
@@ -97,14 +97,13 @@ export async function versionRoutes(app: ApiScope, context: ApiContext): Promise
       const found = await findPackage(db, grant.repositoryId, packageNameOf(request.params))
       if (!found || (found.isDeleted && !isWithDeleted)) throw notFound('package not found')
       const choice = isWithDeleted ? 'all' : 'undeleted'
-      const { items, next } = await readPage(
-        partOf(request.query),
+      const versions = await readPage(
+        { request, reply, config },
         (part) => listVersions(db, found.id, choice, part),
         ({ id }) => id,
         (version) => formatVersion(version, grant, found.name),
       )
-      reply.headers(pageHeaders(config.baseUrl, request.url, next))
-      return { ...formatPackage(found), versions: items }
+      return { ...formatPackage(found), versions }
     },
   )
 
