@@ -6,8 +6,9 @@ import { type Actor, transaction } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveSignedOutNotice } from '../http/notice.ts'
 import { PageError } from '../http/page-error.ts'
-import { page } from '../http/pages.ts'
+import { confirmationPage, page } from '../http/pages.ts'
 import { type AccountDetails, type Credentials, findAccountDetails, replacePasswordHash } from './accounts.ts'
 import { mayUsePassword, noPasswordHere } from './password-sign-in.ts'
 import { findPasswordProblem, hashPassword, minPasswordCharacters } from './passwords.ts'
@@ -84,6 +85,20 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     showAccount(context, reply, session, { problem: null, wasChanged: false, profileProblem }),
   )
 
+  app.get('/settings/account/sign-out-everywhere', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    return confirmationPage(reply, session, {
+      title: 'Sign out everywhere?',
+      explanation: 'This ends all your sessions, including this one. Tokens and applications keep working.',
+      action: '/settings/account/sign-out-everywhere',
+      fields: {},
+      button: 'Sign out everywhere',
+      ask: null,
+      back: '/settings/account',
+    })
+  })
+
   app.post('/settings/account/sign-out-everywhere', async (request, reply) => {
     const session = await readSession(context, request)
     if (session) {
@@ -91,6 +106,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
       await transaction(db, (tx) => deleteSessions(tx, id), actorOf(request, id, 'sign-out'))
     }
     clearCookie(reply, config, 'session')
+    leaveSignedOutNotice(reply, config)
     return reply.redirect('/login', 303)
   })
 }

@@ -4,7 +4,8 @@ import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
-import { page } from '../http/pages.ts'
+import { pageNotFound } from '../http/page-error.ts'
+import { confirmationPage, page } from '../http/pages.ts'
 import { describeBrowser } from './event-words.ts'
 import { deleteOtherSessions, deleteSessionsByKey, type ListedSession, listSessions } from './sessions.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
@@ -36,6 +37,39 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
       .sort((one, other) => Number(other.lastSeenAt) - Number(one.lastSeenAt))
     const { ended } = readQuery(SessionsQuery, request)
     return sessionsPage(reply, session, { sessions, ended: /^\d{1,6}$/.test(ended) ? Number(ended) : null })
+  })
+
+  app.get('/settings/sessions/end', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { session: key } = readQuery(EndForm, request)
+    const listed = await listSessions(db, session.account.id, { after: null, limit: maxShown })
+    const found = listed.find((one) => one.key === key)
+    if (!found) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `End the session of ${describeBrowser(found.userAgent)}?`,
+      explanation: `It signed in from ${found.network}, and is signed out at once.`,
+      action: '/settings/sessions/end',
+      fields: { session: key },
+      button: 'End the session',
+      ask: null,
+      back: '/settings/sessions',
+    })
+  })
+
+  app.get('/settings/sessions/end-others', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    return confirmationPage(reply, session, {
+      title: 'End all other sessions?',
+      explanation:
+        'Every browser except this one is signed out at once. Tokens and applications keep working.',
+      action: '/settings/sessions/end-others',
+      fields: {},
+      button: 'End all other sessions',
+      ask: null,
+      back: '/settings/sessions',
+    })
   })
 
   app.post('/settings/sessions/end', async (request, reply) => {

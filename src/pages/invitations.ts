@@ -12,7 +12,7 @@ import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
-import { page } from '../http/pages.ts'
+import { confirmationPage, page } from '../http/pages.ts'
 import { managedGroup, type PagesContext } from './permit.ts'
 
 const invitationsPerPage = 50
@@ -70,6 +70,12 @@ export async function groupInvitationRoutes(app: FastifyInstance, context: Pages
     const group = await managedGroup(db, request.params.group, session)
     return pages.make(request, reply, session, { group })
   })
+  app.get<Route>('/:group/-/invitations/withdraw', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const group = await managedGroup(db, request.params.group, session)
+    return pages.ask(request, reply, session, { group })
+  })
   app.post<Route>('/:group/-/invitations/withdraw', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, urlOf(request))
@@ -88,6 +94,9 @@ export async function siteInvitationRoutes(
   const place = { group: null }
   app.get('/admin/invitations', (request, reply) => pages.show(request, reply, sessionOf(request), place))
   app.post('/admin/invitations', (request, reply) => pages.make(request, reply, sessionOf(request), place))
+  app.get('/admin/invitations/withdraw', (request, reply) =>
+    pages.ask(request, reply, sessionOf(request), place),
+  )
   app.post('/admin/invitations/withdraw', (request, reply) =>
     pages.withdraw(request, reply, sessionOf(request), place),
   )
@@ -153,6 +162,19 @@ function invitationPages({ config, db }: AppContext) {
       }
       leaveNotice(request, reply, config, `A mail to ${email} is being sent.`)
       return reply.redirect(urlOf(place), 303)
+    },
+
+    ask(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {
+      const { id } = readQuery(WithdrawalForm, request)
+      return confirmationPage(reply, session, {
+        title: 'Withdraw the invitation?',
+        explanation: 'Its link stops working at once.',
+        action: `${urlOf(place)}/withdraw`,
+        fields: { id },
+        button: 'Withdraw',
+        ask: null,
+        back: urlOf(place),
+      })
     },
 
     async withdraw(request: FastifyRequest, reply: FastifyReply, session: Session, place: Place) {

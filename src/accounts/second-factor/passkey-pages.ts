@@ -8,13 +8,13 @@ import { networkOf } from '../../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
 import { pageNotFound } from '../../http/page-error.ts'
-import { page } from '../../http/pages.ts'
+import { confirmationPage, page } from '../../http/pages.ts'
 import type { Session } from '../sessions.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
 import { codesPage, factorHome, mayRemoveFactor, nextPage, showFactors } from './factor-page.ts'
 import { removePasskey } from './factors.ts'
 import { allowsPasskeys, finishRegistration, startRegistration } from './passkey-ceremony.ts'
-import { type ChallengeOwner, insertPasskey } from './passkeys.ts'
+import { type ChallengeOwner, insertPasskey, listPasskeys } from './passkeys.ts'
 import { countRecoveryCodes, renewRecoveryCodes } from './recovery-codes.ts'
 
 const newPage = page<{ options: string; returnId: string; name: string; problem: string | null }>(
@@ -68,6 +68,23 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
     if (codes.length > 0) return codesPage(reply, session, { codes, next })
     leaveNotice(request, reply, config, `The passkey “${name}” was added.`)
     return reply.redirect(next, 303)
+  })
+
+  app.get(`${url}/remove`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { id } = readQuery(RemovalForm, request)
+    const passkey = (await listPasskeys(db, session.account.id)).find((one) => one.id === id)
+    if (!passkey) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `Remove the passkey ${passkey.name}?`,
+      explanation: 'You can no longer sign in with it. Remove it from your device, too.',
+      action: `${url}/remove`,
+      fields: { id },
+      button: 'Remove',
+      ask: null,
+      back: factorHome,
+    })
   })
 
   app.post(`${url}/remove`, async (request, reply) => {

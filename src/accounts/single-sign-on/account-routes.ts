@@ -7,14 +7,14 @@ import { readCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
-import { PageError } from '../../http/page-error.ts'
-import { page } from '../../http/pages.ts'
+import { PageError, pageNotFound } from '../../http/page-error.ts'
+import { confirmationPage, page } from '../../http/pages.ts'
 import { findFactors, hasFactor } from '../second-factor/factors.ts'
 import { checkSignIn, noteRefusedSignIn } from '../sign-in.ts'
 import { signInOriginOf } from '../sign-in-origins.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
 import { linkAccount, makeAccount, unlinkAccount } from './enter.ts'
-import { lockAccount } from './identities.ts'
+import { listIdentities, lockAccount } from './identities.ts'
 import { deleteProof, findProof, type ProofInWaiting } from './pending-sign-ins.ts'
 import type { Provider } from './providers.ts'
 import {
@@ -162,6 +162,24 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
 /** `/settings/account/identities/unlink`. */
 export async function unlinkRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
+
+  app.get('/settings/account/identities/unlink', async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { issuer } = readQuery(UnlinkForm, request)
+    const identities = await listIdentities(db, session.account.id)
+    const identity = identities.find((one) => one.issuer === issuer)
+    if (!identity) throw pageNotFound()
+    return confirmationPage(reply, session, {
+      title: `Unlink ${identity.email ?? identity.provider}?`,
+      explanation: 'You can no longer sign in to this account with it, until you link it again.',
+      action: '/settings/account/identities/unlink',
+      fields: { issuer },
+      button: 'Unlink',
+      ask: null,
+      back: '/settings/account',
+    })
+  })
 
   app.post('/settings/account/identities/unlink', async (request, reply) => {
     const session = await readSession(context, request)

@@ -24,7 +24,7 @@ import { makePassword } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { PageError, pageNotFound } from '../../http/page-error.ts'
-import { page } from '../../http/pages.ts'
+import { confirmationPage, page } from '../../http/pages.ts'
 import { type AdminContext, goOn, orProblem } from './administrator.ts'
 
 const accountsPerPage = 50
@@ -127,6 +127,22 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     showAccount(context, reply, request.params.username, null),
   )
 
+  app.get<Route>('/admin/accounts/:username/ask', async (request, reply) => {
+    const { act } = readQuery(ActForm, request)
+    const { username } = await accountOfPage(context, request.params.username)
+    const { button, explanation } = questions[act]
+    const url = `/admin/accounts/${username}`
+    return confirmationPage(reply, sessionOf(request), {
+      title: `${button}: ${username}?`,
+      explanation,
+      action: url,
+      fields: { act },
+      button,
+      ask: null,
+      back: url,
+    })
+  })
+
   app.post<Route>('/admin/accounts/:username', async (request, reply) => {
     const { act } = readForm(ActForm, request)
     const { id, username } = await accountOfPage(context, request.params.username)
@@ -161,6 +177,32 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     await resetPassword(db, actorOf(request, session.account.id), id, password)
     return passwordPage(reply, session, { username, password, isNew: false })
   })
+}
+
+/** What is asked before an act. */
+const questions: Record<z.output<typeof ActForm>['act'], { button: string; explanation: string }> = {
+  disable: {
+    button: 'Disable',
+    explanation: 'The account loses its sessions, and its tokens stop at once.',
+  },
+  enable: { button: 'Enable', explanation: 'The person can sign in again, and the tokens work again.' },
+  'make-admin': { button: 'Make site administrator', explanation: 'A site administrator may do everything.' },
+  'unmake-admin': {
+    button: 'Remove the administrator role',
+    explanation: 'The account keeps its roles in groups and repositories.',
+  },
+  'reset-factors': {
+    button: 'Remove the second factor',
+    explanation: 'Its recovery codes are removed too. The next sign-in asks for the password only.',
+  },
+  'end-sessions': {
+    button: 'End all sessions',
+    explanation: 'Every browser of the account is signed out at once.',
+  },
+  'revoke-all': {
+    button: 'Revoke all tokens and applications',
+    explanation: 'Everything that uses them stops working at once. This cannot be undone.',
+  },
 }
 
 const acts = {
