@@ -6,7 +6,7 @@ import { type Actor, transaction } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
-import { leaveSignedOutNotice } from '../http/notice.ts'
+import { leaveFarewell } from '../http/notice.ts'
 import { PageError } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { type AccountDetails, type Credentials, findAccountDetails, replacePasswordHash } from './accounts.ts'
@@ -106,7 +106,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
       await transaction(db, (tx) => deleteSessions(tx, id), actorOf(request, id, 'sign-out'))
     }
     clearCookie(reply, config, 'session')
-    leaveSignedOutNotice(reply, config)
+    leaveFarewell(reply, config, 'signed-out')
     return reply.redirect('/login', 303)
   })
 }

@@ -5,7 +5,7 @@ import type { AppContext } from '../context.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
-import { leaveSignedOutNotice } from '../http/notice.ts'
+import { leaveFarewell } from '../http/notice.ts'
 import { page } from '../http/pages.ts'
 import { isAdministrator } from './accounts.ts'
 import { mayUsePassword, noPasswordHere } from './password-sign-in.ts'
@@ -90,7 +90,7 @@ export async function loginRoutes(app: FastifyInstance, context: AppContext): Pr
   app.post('/logout', async (request, reply) => {
     await endSession(context, request)
     clearCookie(reply, config, 'session')
-    leaveSignedOutNotice(reply, config)
+    leaveFarewell(reply, config, 'signed-out')
     return reply.redirect('/', 303)
   })
 }

@@ -7,7 +7,7 @@ import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
 import { countAttempt } from '../http/failure-limit.ts'
 import { readForm, text } from '../http/forms.ts'
-import { leaveNotice } from '../http/notice.ts'
+import { leaveFarewell, leaveNotice } from '../http/notice.ts'
 import { confirmationPage } from '../http/pages.ts'
 import { queueMail } from '../mail/mail-queue.ts'
 import { exportAccount } from './account-export.ts'
@@ -161,6 +161,7 @@ export async function profileRoutes(
       return showProblem(reply.code(409), session, { form: 'delete', problem, asksForGroups: true })
     }
     clearCookie(reply, config, 'session')
+    leaveFarewell(reply, config, 'account-deleted')
     return reply.redirect('/', 303)
   })
 

@@ -7,12 +7,22 @@ const maxCharacters = 700
 /** This is long enough for the redirect after a form. */
 const lifetimeSeconds = 60
 
-/** The notice of a browser without a session, which nothing can sign. Other sites could at most show this sentence. */
-const signedOut = { cookie: 'signed-out'.padEnd(43, '-'), text: 'You are signed out.' }
+/**
+ * The notices of a browser without a session, by cookie. Nothing can sign them. Other sites could at most show one of
+ * these sentences.
+ */
+const farewells = {
+  'signed-out': 'You are signed out.',
+  'account-deleted': 'Your account was deleted.',
+} as const
 
-/** Leaves the notice of a sign-out for the next page of the browser, which has no session anymore. */
-export function leaveSignedOutNotice(reply: FastifyReply, config: CookieConfig): void {
-  setCookie(reply, config, 'notice', signedOut.cookie, lifetimeSeconds)
+/** Leaves a notice for the next page of a browser whose session has ended. */
+export function leaveFarewell(
+  reply: FastifyReply,
+  config: CookieConfig,
+  farewell: keyof typeof farewells,
+): void {
+  setCookie(reply, config, 'notice', farewell.padEnd(43, '-'), lifetimeSeconds)
 }
 
 /**
@@ -41,9 +51,10 @@ export function takeNotice(
 ): string | null {
   const session = readCookie(request, config, 'session')
   const sent = readSignedText(request, config, 'notice')
-  if (sent === null || (session === null && sent !== signedOut.cookie)) return null
+  const farewell = Object.entries(farewells).find(([name]) => name.padEnd(43, '-') === sent)
+  if (sent === null || (session === null && !farewell)) return null
   clearCookie(reply, config, 'notice')
-  if (session === null) return signedOut.text
+  if (session === null) return farewell?.[1] ?? null
   const [signature, encoded] = [Buffer.from(sent.slice(0, 43)), sent.slice(43)]
   const isOurs = timingSafeEqual(signature, Buffer.from(sign(session, encoded)))
   return isOurs ? Buffer.from(encoded, 'base64url').toString() : null

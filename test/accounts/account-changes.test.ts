@@ -238,7 +238,11 @@ describe('the data and the deletion of an account at /settings/account', () => {
     const refused = await send('/settings/account/delete', form)
     expect([refused.statusCode, refused.body.includes('the only admin of only-mine')]).toEqual([409, true])
     await aGroupMember(t.db, await anAccount(t.db), group, 'admin')
-    expect((await send('/settings/account/delete', form)).statusCode).toBe(303)
+    const deleted = await send('/settings/account/delete', form)
+    expect(deleted.statusCode).toBe(303)
+    const notice = deleted.cookies.find(({ name }) => name === 'svc_notice')?.value ?? ''
+    const landed = await t.app.inject({ url: '/', headers: { cookie: `svc_notice=${notice}` } })
+    expect(landed.body).toContain('Your account was deleted.')
     expect(await findAccountDetails(t.db, account.username)).toBeNull()
     expect(await isSignedIn(cookie)).toBe(false)
   })

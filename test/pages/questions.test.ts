@@ -14,7 +14,7 @@ async function anAdministrator() {
     account,
     open,
     /** Follows the link of a page to its question, and sends the form of the question. */
-    async decide(page: string, link: RegExp) {
+    decide: async (page: string, link: RegExp) => {
       const [, href = 'none'] = link.exec((await open(page)).body) ?? []
       const question = await open(href.replaceAll('&amp;', '&'))
       expect(question.body, href).toContain('data-question')
