@@ -46,7 +46,7 @@ describe('/settings/sessions', () => {
     expect(page.body).toContain('from 198.51.100.7')
     expect(page.body.match(/This browser/g)).toHaveLength(1)
     const keys = Array.from(
-      page.body.matchAll(/name="session" value="([0-9a-f]{64})"/g),
+      page.body.matchAll(/sessions\/end\?session=([0-9a-f]{64})"/g),
       ([, key]) => key ?? '',
     )
     expect(keys).toHaveLength(2)
