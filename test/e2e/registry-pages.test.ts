@@ -271,6 +271,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
       '/admin/applications/new',
       `/admin/applications/${clientId}`,
       `/admin/applications/${clientId}/edit`,
+      '/admin/repositories',
       '/admin/groups',
       `/admin/groups?group=${group}`,
       `/admin/groups?group=${longName}`,
