@@ -18,6 +18,9 @@ import type { EncodedDocument } from './encodings.ts'
  */
 const formats = { package: 1, root: 2 }
 
+/** SQL: made once, because the statement below runs for every pull. */
+const mirrorOfCall = selectMirror('a.repository_id', '$6', '$7')
+
 /** A document, with the access to it. Another statement reads the bytes, because most requests need none. */
 export interface FoundDocument extends Access {
   /** The id of the package or repository that the document describes. Null when there is none. */
@@ -61,7 +64,7 @@ export async function listPackageDocuments(
          from ${accessOfCall}
          left join package p on p.repository_id = a.repository_id and p.name = call.package_name
          left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev
-         left join lateral (${selectMirror('a.repository_id', '$6', '$7')}
+         left join lateral (${mirrorOfCall}
              where p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
                                                                      and u.removed_at is null)) m on true`,
     ),
