@@ -69,6 +69,7 @@ describe('/docs/api', () => {
     }
     const { body, statusCode } = await t.app.inject('/docs/api')
     expect(statusCode).toBe(200)
+    expect(Buffer.byteLength(body)).toBeLessThan(100_000)
     for (const [path, operations] of Object.entries(description.paths)) {
       expect(body).toContain(`<code>${path}</code>`)
       for (const { operationId } of Object.values(operations)) {
