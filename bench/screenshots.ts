@@ -26,7 +26,10 @@ else await takeAll()
 async function takeAll(): Promise<void> {
   const work = await mkdtemp(join(tmpdir(), 'svc-screenshots-'))
   await mkdir(folder, { recursive: true })
-  const server = await startServer(work, isForReadme ? {} : tourEnvironment)
+  // Passkeys need a host name.
+  const settings = (port: number) => ({ BASE_URL: `http://localhost:${port}`, ...tourEnvironment })
+  const server = await startServer(work, isForReadme ? undefined : settings)
+  const baseURL = isForReadme ? server.baseUrl : `http://localhost:${server.port}`
   const browser = await chromium.launch({
     executablePath: '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-gpu'],
@@ -35,7 +38,7 @@ async function takeAll(): Promise<void> {
     const stops = tourOf(await makeTourData(server))
     const shown = wanted.length === 0 ? stops : stops.filter(({ name }) => wanted.includes(name))
     // A page is opened at the narrow width, and then shown wider: some states can be reached only once.
-    const at = { browser, baseURL: server.baseUrl, width: widths[0] as number }
+    const at = { browser, baseURL, width: widths[0] as number }
     await walk(at, shown, shoot)
   } finally {
     await browser.close()

@@ -29,9 +29,12 @@ export interface Server extends Listener {
 
 /**
  * Starts the built server with its own embedded PostgreSQL below the folder. The server logs to a file in the folder.
- * `settings` are more environment variables.
+ * `settings` returns more environment variables for its port.
  */
-export async function startServer(folder: string, settings: Record<string, string> = {}): Promise<Server> {
+export async function startServer(
+  folder: string,
+  settings: (port: number) => Record<string, string> = () => ({}),
+): Promise<Server> {
   const port = await freePort()
   const dataDir = join(folder, 'data')
   const environment = {
@@ -40,7 +43,7 @@ export async function startServer(folder: string, settings: Record<string, strin
     PORT: String(port),
     UPSTREAM_HTTP: 'true',
     UPSTREAM_PRIVATE_HOSTS: '127.0.0.1',
-    ...settings,
+    ...settings(port),
   }
   const program = [join(projectRoot, 'dist/main.js')]
   const listener = await startListener(program, port, { environment, log: join(folder, 'svc.log') })

@@ -9,7 +9,9 @@ const executablePath = '/usr/bin/chromium'
 export const hasBrowser = has('chromium')
 
 /** A headless Chromium for one test file. Its profile is new, and deleted afterwards. */
-export function useBrowser(): { newPage(options?: BrowserContextOptions): Promise<Page> } {
+export function useBrowser(): Pick<Browser, 'newContext'> & {
+  newPage(options?: BrowserContextOptions): Promise<Page>
+} {
   let browser: Browser
   beforeAll(async () => {
     browser = await chromium.launch({
@@ -30,6 +32,7 @@ export function useBrowser(): { newPage(options?: BrowserContextOptions): Promis
     await browser.close()
   })
   return {
+    newContext: (options) => browser.newContext(options),
     /** Opens a page with separate cookies. */
     async newPage(options) {
       const context = await browser.newContext(options)

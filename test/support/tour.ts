@@ -47,7 +47,7 @@ function signedOut({ invitation }: TourData): Stop[] {
     'docs-nothing': '/docs?q=zzzz',
     document: '/docs/packages',
     'document-tables': '/docs/second-factor',
-    'docs-api': '/docs/api',
+    'docs-api': ['/docs/api', (page) => page.locator('.swagger-ui .opblock-summary').first().waitFor()],
   })
 }
 
@@ -226,6 +226,7 @@ function administration({ application, pending }: TourData): Stop[] {
       (page) => submit(page, { Username: 'No Name' }, 'Create account'),
     ],
     'admin-account': '/admin/accounts/ann',
+    'admin-account-own': '/admin/accounts/root',
     'admin-invitations': '/admin/invitations',
     'admin-applications': '/admin/applications',
     'admin-applications-empty': '/admin/applications?state=suspended',
@@ -235,6 +236,9 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-application-edit': `/admin/applications/${application.clientId}/edit`,
     'admin-groups': '/admin/groups',
     'admin-group': '/admin/groups?group=acme',
+    'admin-group-long':
+      '/admin/groups?group=a-group-with-a-name-as-long-as-a-name-of-a-group-can-be-64-chars',
+    'admin-repositories': '/admin/repositories',
     'admin-events': '/admin/events',
     'admin-events-refused': '/admin/events?since=yesterday',
     'admin-system': '/admin/system',
@@ -247,11 +251,11 @@ function by(viewer: Viewer, pages: Record<string, string | [string, NonNullable<
   )
 }
 
-/** Opens one page after another and hands it over, in a browser of each viewer. */
+/** Opens one page after another and hands it over, with the response before the act, in a browser of each viewer. */
 export async function walk(
   { browser, baseURL, width }: { browser: Pick<Browser, 'newContext'>; baseURL: string; width: number },
   stops: readonly Stop[],
-  look: (page: Page, stop: Stop) => Promise<void>,
+  look: (page: Page, stop: Stop, served: { status: number; html: string }) => Promise<void>,
 ): Promise<void> {
   const contexts = new Map<Viewer, BrowserContext>()
   try {
@@ -259,13 +263,16 @@ export async function walk(
       let context = contexts.get(stop.viewer)
       if (!context) {
         context = await browser.newContext({ baseURL, viewport: { width, height: 800 } })
+        context.setDefaultTimeout(10_000)
         contexts.set(stop.viewer, context)
         if (stop.viewer !== 'visitor') await signIn(context, stop.viewer)
       }
       const page = await context.newPage()
-      await page.goto(stop.url)
+      const response = await page.goto(stop.url)
+      if (!response) throw new Error(`${stop.name}: no response`)
+      const served = { status: response.status(), html: await response.text() }
       await stop.act?.(page)
-      await look(page, stop)
+      await look(page, stop, served)
       await page.close()
     }
   } finally {

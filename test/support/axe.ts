@@ -1,0 +1,29 @@
+import { readFile } from 'node:fs/promises'
+import type { Page } from 'playwright-core'
+import { expect } from 'vitest'
+
+const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
+
+/** Checks the open page with axe, in the color scheme that it has now. */
+export async function checkAccess(page: Page, what: string): Promise<void> {
+  await page.evaluate(axe)
+  const found = await page.evaluate(async () => {
+    const { axe: checker } = window as unknown as {
+      axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> }
+    }
+    const { violations } = await checker.run()
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
+  })
+  expect(found, what).toEqual([])
+}
+
+/** Checks that nothing of the open page is beside a narrow screen. The page gets its width back. */
+export async function checkNarrow(page: Page, what: string): Promise<void> {
+  const before = page.viewportSize()
+  for (const width of [320, 375]) {
+    await page.setViewportSize({ width, height: 740 })
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+    expect(overflow, `${what} at ${width} px`).toBeLessThanOrEqual(0)
+  }
+  if (before) await page.setViewportSize(before)
+}
