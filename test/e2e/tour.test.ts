@@ -19,12 +19,13 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
       expect(status, name).toBeLessThan(500)
       expect(Buffer.byteLength(html), `the HTML of ${name}`).toBeLessThan(100_000)
       expect(html.match(/<link rel="stylesheet"|<style/g), `stylesheets of ${name}`).toHaveLength(1)
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme })
-        await checkAccess(page, `${name} in ${colorScheme}`)
-      }
+      await page.emulateMedia({ colorScheme: 'light' })
+      await checkAccess(page, `${name} in light`)
+      // Nothing but colors differs in the other scheme.
+      await page.emulateMedia({ colorScheme: 'dark' })
+      await checkAccess(page, `${name} in dark`, ['color-contrast'])
       await checkNarrow(page, name)
       if (name.endsWith('-refused')) expect(await page.getByRole('alert').count(), name).toBeGreaterThan(0)
     })
-  }, 300_000)
+  }, 600_000)
 })

@@ -4,16 +4,16 @@ import { expect } from 'vitest'
 
 const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
 
-/** Checks the open page with axe, in the color scheme that it has now. */
-export async function checkAccess(page: Page, what: string): Promise<void> {
+/** Checks the open page with axe, in the color scheme that it has now: with all rules, or only those with these ids. */
+export async function checkAccess(page: Page, what: string, rules?: string[]): Promise<void> {
   await page.evaluate(axe)
-  const found = await page.evaluate(async () => {
+  const found = await page.evaluate(async (ids) => {
     const { axe: checker } = window as unknown as {
-      axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> }
+      axe: { run: (options: object) => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> }
     }
-    const { violations } = await checker.run()
+    const { violations } = await checker.run(ids ? { runOnly: ids } : {})
     return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
-  })
+  }, rules)
   expect(found, what).toEqual([])
 }
 

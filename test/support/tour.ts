@@ -46,6 +46,7 @@ function signedOut({ invitation }: TourData): Stop[] {
     'docs-search': '/docs?q=backup',
     'docs-nothing': '/docs?q=zzzz',
     document: '/docs/packages',
+    'document-long': '/docs/operations',
     'document-tables': '/docs/second-factor',
     'docs-api': ['/docs/api', (page) => page.locator('.swagger-ui .opblock-summary').first().waitFor()],
   })
