@@ -230,6 +230,21 @@ export interface WantedDownload {
   type: string
 }
 
+const selectDownloads = forEachCall(
+  { ...accessParameters, package_name: 'text', version: 'text', reference: 'text', type: 'text' },
+  // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
+  // no version.
+  `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
+              case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
+              case when v.id is null then (${selectMirroredArchive('a.repository_id')}) end as mirrored
+         from ${accessOfCall}
+         left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+         left join package_version v on v.package_id = p.id and v.version = call.version
+               and v.sha256 = decode(case when char_length(call.reference) = 64 and call.type = 'zip'
+                                     then call.reference end, 'hex')
+               and v.purged_at is null`,
+)
+
 /**
  * Finds the archives of versions that are not purged. Deleted versions are included. Returns one result for each wanted
  * archive, in their order.
@@ -240,20 +255,7 @@ export async function listDownloads(
 ): Promise<FoundDownload[]> {
   const { rows } = await db.query<FoundDownload>({
     name: 'list-downloads',
-    text: forEachCall(
-      { ...accessParameters, package_name: 'text', version: 'text', reference: 'text', type: 'text' },
-      // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
-      // no version.
-      `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
-              case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
-              case when v.id is null then (${selectMirroredArchive('a.repository_id')}) end as mirrored
-         from ${accessOfCall}
-         left join package p on p.repository_id = a.repository_id and p.name = call.package_name
-         left join package_version v on v.package_id = p.id and v.version = call.version
-               and v.sha256 = decode(case when char_length(call.reference) = 64 and call.type = 'zip'
-                                     then call.reference end, 'hex')
-               and v.purged_at is null`,
-    ),
+    text: selectDownloads,
     values: [
       ...accessArrays(wanted.map(({ target }) => target)),
       wanted.map(({ packageName }) => packageName),

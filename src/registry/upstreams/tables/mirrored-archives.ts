@@ -67,6 +67,11 @@ export function selectMirroredArchive(repositoryId: string): string {
              limit 1) x`
 }
 
+const selectMirroredArchives = forEachCall(
+  { repository_id: 'bigint', package_name: 'text', version: 'text', reference: 'text', type: 'text' },
+  `select (${selectMirroredArchive('call.repository_id')}) as archive`,
+)
+
 /** Finds archives, in the order of the calls. Null for an archive that no document has ever contained. */
 export async function findMirroredArchives(
   db: Queryable,
@@ -74,10 +79,7 @@ export async function findMirroredArchives(
 ): Promise<(MirroredArchive | null)[]> {
   const { rows } = await db.query<{ archive: MirroredArchive | null }>({
     name: 'find-mirrored-archives',
-    text: forEachCall(
-      { repository_id: 'bigint', package_name: 'text', version: 'text', reference: 'text', type: 'text' },
-      `select (${selectMirroredArchive('call.repository_id')}) as archive`,
-    ),
+    text: selectMirroredArchives,
     values: [
       wanted.map(({ repositoryId }) => repositoryId),
       wanted.map(({ packageName }) => packageName),

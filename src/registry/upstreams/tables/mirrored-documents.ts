@@ -59,6 +59,11 @@ export function selectMirror(repositoryId: string, baseUrl: string, freshSeconds
             left join upstream_document s on s.upstream_id = m.upstream_id and s.name = call.package_name and s.is_dev = call.is_dev`
 }
 
+const selectFoundMirrors = forEachCall(
+  { repository_id: 'bigint', package_name: 'text', is_dev: 'boolean' },
+  selectMirror('call.repository_id', '$4', '$5'),
+)
+
 /**
  * Decides where packages come from, and reads the state of their documents. Returns one result for each wanted
  * document, in their order.
@@ -70,10 +75,7 @@ export async function listFoundMirrors(
 ): Promise<FoundMirror[]> {
   const { rows } = await db.query<FoundMirror>({
     name: 'list-found-mirrors',
-    text: forEachCall(
-      { repository_id: 'bigint', package_name: 'text', is_dev: 'boolean' },
-      selectMirror('call.repository_id', '$4', '$5'),
-    ),
+    text: selectFoundMirrors,
     values: [
       wanted.map(({ repositoryId }) => repositoryId),
       wanted.map(({ packageName }) => packageName),
