@@ -29,7 +29,7 @@ const maxColouredBytes = 84 * 1024
 /** The time limit. 64 KiB of Markdown take 50 to 800 ms, or 1.2 s in the worst known case. */
 const maxMilliseconds = 5_000
 
-/** 128 KiB of PHP take 100 ms. */
+/** Longer code is shown without colours. */
 const maxCodeCharacters = 128 * 1024
 const maxCodeMilliseconds = 1_000
 /** More tasks than these do not wait for the thread: READMEs of published packages come first. */
