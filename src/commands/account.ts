@@ -1,12 +1,6 @@
 import { Argument, Command, Option } from 'commander'
 import { exportAccount } from '../accounts/account-export.ts'
-import {
-  chooseHeir,
-  deleteAccount,
-  disableAccount,
-  enableAccount,
-  revokeAllAccess,
-} from '../accounts/account-lifecycle.ts'
+import { chooseHeir, deleteAccount, disableAccount, enableAccount } from '../accounts/account-lifecycle.ts'
 import {
   type AccountChanges,
   type AccountDetails,
@@ -16,11 +10,13 @@ import {
   listAccounts,
 } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
-import { findFactors, resetFactors } from '../accounts/second-factor/factors.ts'
+import { findFactors } from '../accounts/second-factor/factors.ts'
 import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
+import { listAuthorizations } from '../oauth/authorizations.ts'
 import { commandLine } from '../registry/tables/events.ts'
+import { resetFactorsCommand, revokeAllCommand, withdrawCommand } from './account-access.ts'
 import {
   choosePassword,
   type JsonOptions,
@@ -60,6 +56,7 @@ export function accountCommand(): Command {
     .addCommand(renameCommand())
     .addCommand(setAdminCommand())
     .addCommand(exportCommand())
+    .addCommand(withdrawCommand())
     .addCommand(revokeAllCommand())
     .addCommand(disableCommand())
     .addCommand(enableCommand())
@@ -127,11 +124,11 @@ function listCommand(): Command {
 
 function showCommand(): Command {
   return onAccount('show', 'Show an account.').action(async (username: string, options: JsonOptions) => {
-    const { account, identities, factors } = await withDatabase(async (db) => {
+    const { account, identities, factors, authorizations } = await withDatabase(async (db) => {
       const account = await findAccountDetails(db, username)
       if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
       const [identities, factors] = [await listIdentities(db, account.id), await findFactors(db, account.id)]
-      return { account, identities, factors }
+      return { account, identities, factors, authorizations: await listAuthorizations(db, account.id) }
     })
     const { totpSince, passkeys, recoveryCodes } = factors
     const details = {
@@ -139,6 +136,7 @@ function showCommand(): Command {
       authenticator_app: totpSince !== null,
       passkeys,
       recovery_codes: recoveryCodes,
+      applications: authorizations.map(({ clientId }) => clientId),
     }
     const shown = {
       ...details,
@@ -198,28 +196,6 @@ function setAdminCommand(): Command {
         `${username} is ${isAdmin ? 'a' : 'no'} site administrator.`,
       )
     })
-}
-
-function resetFactorsCommand(): Command {
-  const description = 'Remove the second factors and recovery codes of somebody who lost them.'
-  return onAccount('reset-factors', description).action(async (username: string, options: JsonOptions) => {
-    const removed = await withDatabase(async (db) =>
-      resetFactors(db, commandActor, (await theAccount(db, username)).id),
-    )
-    printResult(options, { username, removed }, `${username} has no second factor now: ${removed} removed.`)
-  })
-}
-
-function revokeAllCommand(): Command {
-  const description =
-    'Revoke all personal access tokens and withdraw all applications of an account. Sessions stay.'
-  return onAccount('revoke-all', description).action(async (username: string, options: JsonOptions) => {
-    const revoked = await withDatabase(async (db) =>
-      revokeAllAccess(db, commandActor, (await theAccount(db, username)).id),
-    )
-    const text = `${revoked.tokens} tokens and ${revoked.applications} applications of ${username} revoked.`
-    printResult(options, { username, ...revoked }, text)
-  })
 }
 
 function disableCommand(): Command {

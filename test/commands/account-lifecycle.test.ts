@@ -8,6 +8,7 @@ import { listEvents } from '../../src/registry/tables/events.ts'
 import { findRepositoryByPath } from '../../src/repositories/repositories.ts'
 import { aName, anAccount, aPersonalToken } from '../support/actors.ts'
 import { useCommands } from '../support/commands.ts'
+import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
 
 const svc = useCommands()
 
@@ -58,6 +59,28 @@ describe('svc account revoke-all', () => {
   })
 })
 
+describe('svc account withdraw', () => {
+  it('withdraws one application, leaves the others, and writes the event of the page', async () => {
+    const { id, username, works } = await aPerson()
+    const [first, second] = [await anApplication(svc.db), await anApplication(svc.db)]
+    for (const application of [first, second]) await anAuthorization(svc.db, { id }, application)
+    const clients = { applications: [second.clientId, first.clientId] }
+    expect(await svc.json('account', 'show', username)).toMatchObject(clients)
+
+    const withdrawn = { username, client_id: first.clientId }
+    expect(await svc.json('account', 'withdraw', username, first.clientId)).toEqual(withdrawn)
+    expect(await svc.json('account', 'show', username)).toMatchObject({ applications: [second.clientId] })
+    expect(await works()).toEqual({ token: true, session: true })
+    const { items } = await svc.json<{ items: object[] }>(
+      ...['event', 'list', '--account', username, '--action', 'authorization-withdrawn'],
+    )
+    expect(items).toEqual([expect.objectContaining({ client_id: first.clientId, via: 'command' })])
+    expect(await svc.fail('account', 'withdraw', username, first.clientId)).toBe(
+      `svc: ${username} has not authorized an application "${first.clientId}".`,
+    )
+  })
+})
+
 describe('svc account set-password, set-email, rename and set-admin', () => {
   it('change what they say, and a password ends all sessions', async () => {
     const { id, username, works } = await aPerson()
@@ -80,6 +103,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
       authenticator_app: false,
       passkeys: 0,
       recovery_codes: 0,
+      applications: [],
       username: renamed,
       name: '',
       email: 'ann@example.com',

@@ -1,0 +1,55 @@
+import type { Command } from 'commander'
+import { revokeAllAccess } from '../accounts/account-lifecycle.ts'
+import { resetFactors } from '../accounts/second-factor/factors.ts'
+import { commandActor, transaction } from '../database/database.ts'
+import { endAuthorization, listAuthorizations } from '../oauth/authorizations.ts'
+import { type JsonOptions, onAccount } from './account-password.ts'
+import { printResult, theAccount, withDatabase } from './run.ts'
+
+/** `svc account reset-factors` */
+export function resetFactorsCommand(): Command {
+  const description = 'Remove the second factors and recovery codes of somebody who lost them.'
+  return onAccount('reset-factors', description).action(async (username: string, options: JsonOptions) => {
+    const removed = await withDatabase(async (db) =>
+      resetFactors(db, commandActor, (await theAccount(db, username)).id),
+    )
+    printResult(options, { username, removed }, `${username} has no second factor now: ${removed} removed.`)
+  })
+}
+
+/** `svc account withdraw` */
+export function withdrawCommand(): Command {
+  const description =
+    'Withdraw the authorization of one application: all its tokens for the account stop at once.'
+  return onAccount('withdraw', description)
+    .argument('<client_id>', 'an application of the account, as svc account show prints it')
+    .addHelpText('after', '\nExample:\n  svc account withdraw ann 0f3c5a2e9b7d4c1a')
+    .action(async (username: string, clientId: string, options: JsonOptions) => {
+      await withDatabase(async (db) => {
+        const { id } = await theAccount(db, username)
+        const authorization = (await listAuthorizations(db, id)).find((one) => one.clientId === clientId)
+        if (!authorization) {
+          throw new Error(`${username} has not authorized an application ${JSON.stringify(clientId)}.`)
+        }
+        await transaction(db, (tx) => endAuthorization(tx, authorization.id, id), commandActor)
+      })
+      printResult(
+        options,
+        { username, client_id: clientId },
+        `The authorization of ${clientId} by ${username} is withdrawn.`,
+      )
+    })
+}
+
+/** `svc account revoke-all` */
+export function revokeAllCommand(): Command {
+  const description =
+    'Revoke all personal access tokens and withdraw all applications of an account. Sessions stay.'
+  return onAccount('revoke-all', description).action(async (username: string, options: JsonOptions) => {
+    const revoked = await withDatabase(async (db) =>
+      revokeAllAccess(db, commandActor, (await theAccount(db, username)).id),
+    )
+    const text = `${revoked.tokens} tokens and ${revoked.applications} applications of ${username} revoked.`
+    printResult(options, { username, ...revoked }, text)
+  })
+}
