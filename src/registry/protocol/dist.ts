@@ -4,8 +4,8 @@ import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
-import { listDownloads } from '../tables/versions.ts'
-import type { MirroredArchive, WantedArchive } from '../upstreams/tables/mirrored-archives.ts'
+import { listDownloads, type WantedDownload } from '../tables/versions.ts'
+import { listMirroredDownloads, type MirroredArchive } from '../upstreams/tables/mirrored-archives.ts'
 import {
   hasTag,
   param,
@@ -33,6 +33,7 @@ export async function distRoute(
   { config, hotDb, archives, requireAccess, archiveMirror }: RegistryContext,
 ): Promise<void> {
   const findDownload = shareStatements(listDownloads.bind(null, hotDb))
+  const findMirroredDownload = shareStatements(listMirroredDownloads.bind(null, hotDb))
   let bytesBeingRead = 0
   const cache = new LRUCache<string, Buffer, number>({
     maxSize: maxCachedBytes,
@@ -49,13 +50,13 @@ export async function distRoute(
     const packageName = `${param(request, 'vendor')}/${param(request, 'package')}`
     const version = param(request, 'version')
     const [, reference = '', type = ''] = /^([0-9a-f]{7,64})\.(\w{2,4})$/.exec(param(request, 'file')) ?? []
-    const found = await findDownload({ target, packageName, version, reference, type })
+    const wanted = { target, packageName, version, reference, type }
+    // Own archives are named by their SHA-256.
+    if (reference.length !== 64 || type !== 'zip') return downloadMirrored(request, reply, wanted)
+    const found = await findDownload(wanted)
     const { repositoryId } = requireAccess(target, found, 'pull')
-    const { size, quarantineReason, mirrored } = found
-    if (mirrored) {
-      const wanted = { repositoryId, packageName, versionPath: version, reference, type }
-      return sendMirrored(request, reply, wanted, mirrored)
-    }
+    const { size, quarantineReason } = found
+    if (found.mayMirror) return sendMirrored(request, reply, { repositoryId, ...wanted })
     const sha256 = reference
     if (size === null) throw registryNotFound('archive not found')
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
@@ -63,6 +64,17 @@ export async function distRoute(
     setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
     setArchiveCaching(reply, found.visibility)
     return sendStored(request, reply, sha256, size)
+  }
+
+  async function downloadMirrored(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    wanted: WantedDownload,
+  ): Promise<FastifyReply> {
+    const found = await findMirroredDownload(wanted)
+    const { repositoryId } = requireAccess(wanted.target, found, 'pull')
+    if (!found.mirrored) throw registryNotFound('archive not found')
+    return sendMirrored(request, reply, { repositoryId, ...wanted }, found.mirrored)
   }
 
   async function sendStored(
@@ -85,9 +97,10 @@ export async function distRoute(
   async function sendMirrored(
     request: FastifyRequest,
     reply: FastifyReply,
-    wanted: WantedArchive,
-    found: MirroredArchive,
+    { repositoryId, packageName, version, reference, type }: WantedDownload & { repositoryId: string },
+    found?: MirroredArchive,
   ): Promise<FastifyReply> {
+    const wanted = { repositoryId, packageName, versionPath: version, reference, type }
     const isHead = request.method === 'HEAD'
     const served = await (isHead ? archiveMirror.peek(wanted, found) : archiveMirror.serve(wanted, found))
     if (!served) throw registryNotFound('archive not found')

@@ -12,6 +12,7 @@ import {
 import {
   type FoundDocument,
   type FoundRoot,
+  listAnyDocuments,
   listFilterDocuments,
   listPackageDocuments,
   listRootDocuments,
@@ -51,7 +52,10 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   const findRoot = shareStatements(listRootDocuments.bind(null, db))
   const refreshes = new Map<string, Promise<void>>()
   const findFilter = shareStatements(listFilterDocuments.bind(null, db))
-  const findPackage = shareStatements((wanted: WantedDocument[]) => listPackageDocuments(db, wanted, terms))
+  const findPackage = shareStatements(listPackageDocuments.bind(null, db))
+  const findAny = shareStatements((wanted: WantedDocument[]) => listAnyDocuments(db, wanted, terms))
+  /** Paths of repositories that had upstreams at their last request. They only choose between two right statements. */
+  const withUpstreams = new LRUCache<string, true>({ max: 10_000 })
   const findMirrorBytes = shareStatements((wanted: WantedBytes[]) => listMirrorBytes(db, wanted))
   const cache = new LRUCache<string, DocumentBytes, ReadBytes>({
     maxSize: maxCachedBytes,
@@ -91,11 +95,15 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   app.get('/p2/:vendor/:file', async (request, reply) => {
     const target = readRegistryRequest(request)
     const wanted = readDocumentName(param(request, 'vendor'), param(request, 'file'))
-    const found = await findPackage({ target, ...wanted })
+    const path = `${target.group}/${target.name}`
+    const known = withUpstreams.has(path) ? await findAny({ target, ...wanted }) : null
+    const found = known ?? (await findPackage({ target, ...wanted }))
     const { repositoryId, actor } = requireAccess(target, found, 'pull')
-    if (found.verdict !== null) {
+    if ('mayMirror' in found ? found.mayMirror : found.verdict !== null) {
+      withUpstreams.set(path, true)
       const author = { accountId: actor?.accountId ?? null, token: actor, address: request.ip }
-      const document = await mirror.findDocument({ repositoryId, ...wanted }, author, found)
+      const state = known?.verdict ? known : undefined
+      const document = await mirror.findDocument({ repositoryId, ...wanted }, author, state)
       return sendMirrored(request, reply, document, wanted.isDev)
     }
     const read = (encoding: Encoding) =>

@@ -12,7 +12,6 @@ import {
 import type { EntrySource } from '../documents/entry.ts'
 import { type PublishedVersion, versionSortKey } from '../manifest/composer-version.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
-import { type MirroredArchive, selectMirroredArchive } from '../upstreams/tables/mirrored-archives.ts'
 import { collectionLock } from './archives.ts'
 
 /** The hashes of an archive, in lower-case hex, and its size in bytes. */
@@ -215,8 +214,8 @@ export interface FoundDownload extends Access {
   size: number | null
   /** The reason of the version's quarantine. Null when the version is not in quarantine. */
   quarantineReason: string | null
-  /** The archive of an upstream; null when the repository itself has the version, or no document has named it. */
-  mirrored: MirroredArchive | null
+  /** True when the repository does not have the archive, but an upstream has served the package. */
+  mayMirror: boolean
 }
 
 /** The parts of an archive's URL. */
@@ -230,24 +229,9 @@ export interface WantedDownload {
   type: string
 }
 
-const selectDownloads = forEachCall(
-  { ...accessParameters, package_name: 'text', version: 'text', reference: 'text', type: 'text' },
-  // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
-  // no version.
-  `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
-              case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
-              case when v.id is null then (${selectMirroredArchive('a.repository_id')}) end as mirrored
-         from ${accessOfCall}
-         left join package p on p.repository_id = a.repository_id and p.name = call.package_name
-         left join package_version v on v.package_id = p.id and v.version = call.version
-               and v.sha256 = decode(case when char_length(call.reference) = 64 and call.type = 'zip'
-                                     then call.reference end, 'hex')
-               and v.purged_at is null`,
-)
-
 /**
- * Finds the archives of versions that are not purged. Deleted versions are included. Returns one result for each wanted
- * archive, in their order.
+ * Finds the archives of versions that are not purged, by their SHA-256. Deleted versions are included. Returns one result
+ * for each wanted archive, in their order.
  */
 export async function listDownloads(
   db: Queryable,
@@ -261,8 +245,21 @@ export async function listDownloads(
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ version }) => version),
       wanted.map(({ reference }) => reference),
-      wanted.map(({ type }) => type),
     ],
   })
   return rows
 }
+
+const selectDownloads = forEachCall(
+  { ...accessParameters, package_name: 'text', version: 'text', sha256: 'text' },
+  // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
+  // no version.
+  `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
+          case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
+          v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
+                                      and m.name = call.package_name) as "mayMirror"
+     from ${accessOfCall}
+     left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+     left join package_version v on v.package_id = p.id and v.version = call.version
+           and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,
+)

@@ -2,8 +2,9 @@ import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
 import { forEachCall } from '../../../database/shared-statements.ts'
+import { type Access, accessArrays, accessColumns, accessOfCall, accessParameters } from '../../access.ts'
 import { collectionLock } from '../../tables/archives.ts'
-import type { ArchiveDigest } from '../../tables/versions.ts'
+import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../offer.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
 
@@ -108,6 +109,36 @@ export async function findLockedArchive(
   )
   return rows[0] ?? null
 }
+
+/** The archive of an upstream, with the access to the repository. */
+export interface FoundMirroredDownload extends Access {
+  /** Null when no document of an upstream has contained the archive. */
+  mirrored: MirroredArchive | null
+}
+
+/** Finds archives of upstreams. Returns one result for each wanted archive, in their order. */
+export async function listMirroredDownloads(
+  db: Queryable,
+  wanted: readonly WantedDownload[],
+): Promise<FoundMirroredDownload[]> {
+  const { rows } = await db.query<FoundMirroredDownload>({
+    name: 'list-mirrored-downloads',
+    text: selectMirroredDownloads,
+    values: [
+      ...accessArrays(wanted.map(({ target }) => target)),
+      wanted.map(({ packageName }) => packageName),
+      wanted.map(({ version }) => version),
+      wanted.map(({ reference }) => reference),
+      wanted.map(({ type }) => type),
+    ],
+  })
+  return rows
+}
+
+const selectMirroredDownloads = forEachCall(
+  { ...accessParameters, package_name: 'text', version: 'text', reference: 'text', type: 'text' },
+  `select ${accessColumns}, (${selectMirroredArchive('a.repository_id')}) as mirrored from ${accessOfCall}`,
+)
 
 /** A process loses its turn to fetch after this time, unless it extends its turn. */
 const turnSeconds = 60
