@@ -4,10 +4,16 @@ import { findFactors, hasFactor } from '../accounts/second-factor/factors.ts'
 import { roles, visibilities } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
 import { changeMember } from '../registry/membership.ts'
-import { changeGroupName, removeGroup, requireFactorOfMembers } from '../registry/tenancy.ts'
-import { findGroupSettings, type GroupSettings, insertGroup } from '../repositories/groups.ts'
+import {
+  addGroup,
+  addRepository,
+  changeGroupName,
+  removeGroup,
+  requireFactorOfMembers,
+} from '../registry/tenancy.ts'
+import { findGroupSettings, type GroupSettings } from '../repositories/groups.ts'
 import { findGroupMember, type GroupMember, listGroupMembers } from '../repositories/members.ts'
-import { findRepository, insertRepository } from '../repositories/repositories.ts'
+import { findRepository } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
@@ -85,8 +91,9 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       response: { 201: Settings },
     }),
     async (request, reply) => {
-      const { accountId } = mayMake.granted(request)
-      const { id } = await keepingRules(() => insertGroup(db, request.body.name, accountId))
+      const { accountId, username, author } = mayMake.granted(request)
+      const owner = { id: accountId, username }
+      const { id } = await keepingRules(() => addGroup(db, author, request.body.name, owner))
       return reply.code(201).send(await settingsOf(id))
     },
   )
@@ -166,10 +173,10 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       response: { 201: RepositoryBody },
     }),
     async (request, reply) => {
-      const { groupId } = mayAdd.granted(request)
+      const { groupId, author } = mayAdd.granted(request)
       const { name, visibility = 'private', description = '' } = request.body
       const draft = { groupId, name, visibility, description }
-      const { id } = await keepingRules(() => insertRepository(db, draft))
+      const { id } = await keepingRules(() => addRepository(db, author, draft))
       const made = await findRepository(db, id)
       if (!made) throw notFound('repository not found')
       return reply.code(201).send(describeRepository({ ...made, role: 'admin' }, config.baseUrl))

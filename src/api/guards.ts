@@ -121,6 +121,7 @@ export function guardSite(context: ApiContext, scope: string): Guard<TokenHolder
 /** A person who calls with a personal access token. */
 export interface PersonGrant {
   accountId: string
+  username: string
   isSiteAdmin: boolean
   author: Author
   actor: Actor
@@ -141,6 +142,7 @@ export function guardPerson(context: ApiContext, scope: string): Guard<PersonGra
     }
     return {
       accountId,
+      username: account.username,
       isSiteAdmin: account.isSiteAdmin,
       author: { accountId, token: { kind, tokenId, authorizationId }, address },
       actor: { ...actorOf(request, accountId), via: 'api' as const },

@@ -1,8 +1,8 @@
 import { Command, Option } from 'commander'
 import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { changeGroupName, removeGroup, requireFactorOfMembers } from '../registry/tenancy.ts'
-import { insertGroup, type ListedGroup, listGroups } from '../repositories/groups.ts'
+import { addGroup, changeGroupName, removeGroup, requireFactorOfMembers } from '../registry/tenancy.ts'
+import { type ListedGroup, listGroups } from '../repositories/groups.ts'
 import { jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
 
@@ -25,7 +25,7 @@ function createCommand(): Command {
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc group create acme --owner ann')
     .action(async (group: string, options: { owner: string; json?: boolean }) => {
-      await withDatabase(async (db) => insertGroup(db, group, (await theAccount(db, options.owner)).id))
+      await withDatabase(async (db) => addGroup(db, commandLine, group, await theAccount(db, options.owner)))
       printResult(
         options,
         { group, owner: options.owner },

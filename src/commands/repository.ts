@@ -1,13 +1,8 @@
 import { Command, Option } from 'commander'
 import { type Visibility, visibilities } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
-import {
-  type CountedRepository,
-  insertRepository,
-  listRepositories,
-  registryUrl,
-} from '../repositories/repositories.ts'
+import { addRepository, changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
+import { type CountedRepository, listRepositories, registryUrl } from '../repositories/repositories.ts'
 import { jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
@@ -48,7 +43,7 @@ async function createRepository(path: string, options: CreateOptions): Promise<v
     throw new Error('Write the repository as <group>/<name>, such as acme/php.')
   const url = await withDatabase(async (db, { baseUrl }) => {
     const group = await theGroup(db, groupName)
-    await insertRepository(db, { groupId: group.id, name, visibility, description })
+    await addRepository(db, commandLine, { groupId: group.id, name, visibility, description })
     return registryUrl(baseUrl, path)
   })
   const text = `Repository ${path} (${visibility}) created. Its registry: ${url}`

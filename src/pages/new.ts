@@ -8,11 +8,10 @@ import { isAtLeast, visibilities } from '../domain/permissions.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { page } from '../http/pages.ts'
+import { addGroup, addRepository } from '../registry/tenancy.ts'
 import { accountPrincipal, listAccessibleGroups } from '../repositories/accessible-repositories.ts'
-import { insertGroup } from '../repositories/groups.ts'
-import { insertRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
-import { managedGroup } from './permit.ts'
+import { authorOf, managedGroup } from './permit.ts'
 
 /** The maximum number of groups that are suggested. People can type others. */
 const maxSuggested = 200
@@ -47,7 +46,7 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/new/group')
     const { name } = readForm(GroupForm, request)
-    const problem = await whyRefused(() => insertGroup(db, name, session.account.id))
+    const problem = await whyRefused(() => addGroup(db, authorOf(request, session), name, session.account))
     if (problem !== null) return newGroupPage(reply.code(400), session, { name, problem })
     leaveNotice(request, reply, config, `Group ${name} created. You are its admin.`)
     return reply.redirect(`/${name}`, 303)
@@ -67,7 +66,8 @@ export async function newRoutes(app: FastifyInstance, context: PagesContext): Pr
     const form = readForm(RepositoryForm, request)
     const { id: groupId } = await managedGroup(db, form.group, session)
     const { name, visibility, description } = form
-    const problem = await whyRefused(() => insertRepository(db, { groupId, name, visibility, description }))
+    const draft = { groupId, name, visibility, description }
+    const problem = await whyRefused(() => addRepository(db, authorOf(request, session), draft))
     if (problem !== null) return showRepositoryForm(reply.code(400), session, form, problem)
     leaveNotice(request, reply, config, `Repository ${form.group}/${name} created.`)
     return reply.redirect(`/${form.group}/${name}`, 303)

@@ -2,18 +2,57 @@ import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { Visibility } from '../domain/permissions.ts'
 import { enqueue } from '../jobs/job.ts'
-import { deleteGroup, type Group, renameGroup, setFactorRequired } from '../repositories/groups.ts'
+import {
+  deleteGroup,
+  type Group,
+  insertGroup,
+  renameGroup,
+  setFactorRequired,
+} from '../repositories/groups.ts'
 import {
   changeRepository,
   deleteRepository,
   findRepository,
+  insertRepository,
   lockRepositoriesOf,
+  type NewRepository,
   type Repository,
   renameRepository,
 } from '../repositories/repositories.ts'
 import { markDocumentsOutdated } from './documents/documents.ts'
 import { renderOutdatedJob } from './documents/rerender.ts'
 import { type Author, insertEvent, type RegistryAction } from './tables/events.ts'
+
+/**
+ * Creates a group. Its owner becomes its first admin. Writes the event. Throws with the constraint of a rule of group
+ * names.
+ */
+export async function addGroup(
+  db: pg.Pool,
+  author: Author,
+  name: string,
+  owner: { id: string; username: string },
+): Promise<Group> {
+  return transaction(db, async (tx) => {
+    const group = await insertGroup(tx, name, owner.id)
+    await note(tx, author, { groupId: group.id }, 'create-group', {
+      name,
+      username: owner.username,
+      role: 'admin',
+    })
+    return group
+  })
+}
+
+/** Creates a repository. Writes the event. Throws with the constraint of a rule of repositories. */
+export async function addRepository(db: pg.Pool, author: Author, draft: NewRepository): Promise<Repository> {
+  return transaction(db, async (tx) => {
+    const repository = await insertRepository(tx, draft)
+    const { id: repositoryId, path, visibility } = repository
+    await note(tx, author, { repositoryId }, 'create-repository', { path, visibility })
+    return repository
+  })
+}
 
 /**
  * Changes description and visibility. A null value is not changed. Writes the event. Returns null when the repository

@@ -263,6 +263,21 @@ describe('/api/groups', () => {
       expect.objectContaining({ path: `${name}/php`, visibility: 'public', role: 'admin' }),
     ])
     expect((await call('POST', `/groups/${name}/repositories`, { name: 'php' })).statusCode).toBe(409)
+    const reader = await aPersonalToken(t.db, account, { scopes: ['registry-manage:r'] })
+    const events = await callApi(t, reader, 'GET', `/api/repositories/${name}/php/events`)
+    expect(events.json()).toEqual([
+      expect.objectContaining({
+        action: 'create-repository',
+        account: account.username,
+        token: expect.objectContaining({ kind: 'personal' }),
+        details: { path: `${name}/php`, visibility: 'public' },
+      }),
+      expect.objectContaining({
+        action: 'create-group',
+        account: account.username,
+        details: { name, username: account.username, role: 'admin' },
+      }),
+    ])
     const ann = await anAccount(t.db)
     const member = `/groups/${name}/members/${ann.username}`
     expect((await call('PUT', member, { role: 'developer' })).json()).toMatchObject({ role: 'developer' })

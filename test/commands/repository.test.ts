@@ -70,6 +70,8 @@ describe('svc group, repository and member', () => {
       ['remove-member', { username: 'bob' }],
       ['set-member', { username: 'bob', role: 'developer' }],
       ['set-group-member', { username: 'bob', role: 'guest' }],
+      ['create-repository', { path: 'noted/php', visibility: 'private' }],
+      ['create-group', { name: 'noted', username: 'ann', role: 'admin' }],
     ])
     const [, second] = events
     expect(await listEvents(svc.db, repository?.id ?? '', { after: second?.id ?? '', limit: 1 })).toEqual([

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../src/domain/permissions.ts'
+import { listEvents } from '../../src/registry/tables/events.ts'
+import { findRepositoryByPath } from '../../src/repositories/repositories.ts'
 import {
   aGroup,
   aGroupMember,
@@ -99,6 +101,25 @@ describe('/new/repository', () => {
       expect((await send('/new/repository', { ...form, name: 'other', ...wrong })).statusCode).toBe(400)
     }
   })
+})
+
+it('writes one event when a group is created, one when a repository is, and none for a refusal', async () => {
+  const { account, send, open } = await aVisitor()
+  const group = aName('team')
+  const form = { group, name: 'php', visibility: 'private', description: '' }
+  for (const again of [303, 400]) {
+    expect((await send('/new/group', { name: group })).statusCode).toBe(again)
+    expect((await send('/new/repository', form)).statusCode).toBe(again)
+  }
+  const repository = await findRepositoryByPath(t.db, `${group}/php`)
+  const events = await listEvents(t.db, repository?.id ?? '', { after: null, limit: 10 })
+  expect(events.map(({ action, username }) => [action, username])).toEqual([
+    ['create-repository', account.username],
+    ['create-group', account.username],
+  ])
+  const { body } = await open(`/${group}/php/-/activity`)
+  expect(body).toContain('created the repository')
+  expect(body).toContain(`created the group: ${account.username} is admin`)
 })
 
 describe('/<group>/<name>/-/members', () => {
