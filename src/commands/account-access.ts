@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { revokeAllAccess } from '../accounts/account-lifecycle.ts'
-import { resetFactors } from '../accounts/second-factor/factors.ts'
+import { removePasskey, resetFactors } from '../accounts/second-factor/factors.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { endAuthorization, listAuthorizations } from '../oauth/authorizations.ts'
 import { type JsonOptions, onAccount } from './account-password.ts'
@@ -15,6 +15,34 @@ export function resetFactorsCommand(): Command {
     )
     printResult(options, { username, removed }, `${username} has no second factor now: ${removed} removed.`)
   })
+}
+
+/** `svc account remove-passkey` */
+export function removePasskeyCommand(): Command {
+  const description =
+    'Remove one passkey of an account, unless it is the only way to sign in. Its recovery codes go with the last factor.'
+  return onAccount('remove-passkey', description)
+    .argument('<passkey>', 'the number of a passkey, as svc account show prints it')
+    .addHelpText('after', '\nExample:\n  svc account remove-passkey ann 17')
+    .action(async (username: string, passkey: string, options: JsonOptions) => {
+      if (!/^\d{1,18}$/.test(passkey)) {
+        throw new Error('A passkey is given by its number: svc account show prints it.')
+      }
+      const outcome = await withDatabase(async (db, config) =>
+        removePasskey(db, commandActor, (await theAccount(db, username)).id, passkey, config),
+      )
+      if (outcome === 'unknown') throw new Error(`${username} has no passkey ${passkey}.`)
+      if (outcome === 'only-way') {
+        throw new Error(
+          `Passkey ${passkey} is the only way of ${username} to sign in. Set a password first: svc account set-password.`,
+        )
+      }
+      printResult(
+        options,
+        { username, passkey: Number(passkey) },
+        `Passkey ${passkey} of ${username} removed.`,
+      )
+    })
 }
 
 /** `svc account withdraw` */

@@ -11,12 +11,18 @@ import {
 } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
 import { findFactors } from '../accounts/second-factor/factors.ts'
+import { listPasskeys, type Passkey } from '../accounts/second-factor/passkeys.ts'
 import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { listAuthorizations } from '../oauth/authorizations.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { resetFactorsCommand, revokeAllCommand, withdrawCommand } from './account-access.ts'
+import {
+  removePasskeyCommand,
+  resetFactorsCommand,
+  revokeAllCommand,
+  withdrawCommand,
+} from './account-access.ts'
 import {
   choosePassword,
   type JsonOptions,
@@ -51,6 +57,7 @@ export function accountCommand(): Command {
     .addCommand(resetLinkCommand())
     .addCommand(verificationLinkCommand())
     .addCommand(resetFactorsCommand())
+    .addCommand(removePasskeyCommand())
     .addCommand(setNameCommand())
     .addCommand(setEmailCommand())
     .addCommand(renameCommand())
@@ -124,22 +131,28 @@ function listCommand(): Command {
 
 function showCommand(): Command {
   return onAccount('show', 'Show an account.').action(async (username: string, options: JsonOptions) => {
-    const { account, identities, factors, authorizations } = await withDatabase(async (db) => {
+    const { account, identities, factors, passkeys, authorizations } = await withDatabase(async (db) => {
       const account = await findAccountDetails(db, username)
       if (!account) throw new Error(`There is no account ${JSON.stringify(username)}.`)
-      const [identities, factors] = [await listIdentities(db, account.id), await findFactors(db, account.id)]
-      return { account, identities, factors, authorizations: await listAuthorizations(db, account.id) }
+      return {
+        account,
+        identities: await listIdentities(db, account.id),
+        factors: await findFactors(db, account.id),
+        passkeys: await listPasskeys(db, account.id),
+        authorizations: await listAuthorizations(db, account.id),
+      }
     })
-    const { totpSince, passkeys, recoveryCodes } = factors
+    const { totpSince, recoveryCodes } = factors
     const details = {
       ...describeAccount(account),
       authenticator_app: totpSince !== null,
-      passkeys,
+      passkeys: passkeys.map(describePasskey),
       recovery_codes: recoveryCodes,
       applications: authorizations.map(({ clientId }) => clientId),
     }
     const shown = {
       ...details,
+      passkeys: passkeys.map(({ id, name }) => `${id} (${name})`),
       identities: identities.map(({ provider, email }) => (email ? `${provider}:${email}` : provider)),
     }
     const lines = Object.entries(shown).map(([name, value]) => `${name.padEnd(17)}  ${formatValue(value)}`)
@@ -286,6 +299,10 @@ function unlinkCommand(): Command {
       })
       printResult(options, { username, provider }, `${username} is not linked with ${provider} any more.`)
     })
+}
+
+function describePasskey({ id, name, createdAt, lastUsedAt }: Passkey): Record<string, unknown> {
+  return { id: Number(id), name, created_at: createdAt, last_used_at: lastUsedAt }
 }
 
 function describeIdentity(identity: Identity): Record<string, unknown> {

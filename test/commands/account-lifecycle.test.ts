@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { findCredentials } from '../../src/accounts/accounts.ts'
-import { isPassword } from '../../src/accounts/passwords.ts'
+import { isPassword, nobodysHash } from '../../src/accounts/passwords.ts'
 import { findSession, insertSession } from '../../src/accounts/sessions.ts'
 import { rememberOrigin } from '../../src/accounts/sign-in-origins.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
@@ -81,6 +81,40 @@ describe('svc account withdraw', () => {
   })
 })
 
+describe('svc account remove-passkey', () => {
+  it('removes one passkey, but not the only way to sign in', async () => {
+    const { id, username } = await aPerson()
+    const { rows } = await svc.db.query<{ id: string }>(
+      `insert into passkey (account_id, credential_id, public_key, sign_count, name)
+       select $1, decode(md5($1::bigint || name), 'hex'), '\\x01', 0, name
+         from unnest(array['Laptop', 'Old phone']) as name returning id`,
+      [id],
+    )
+    await svc.db.query('update account set password_hash = $2 where id = $1', [id, nobodysHash])
+    const [laptop = 0, phone = 0] = rows.map((row) => Number(row.id))
+    const described = (passkey: number, name: string) => ({
+      id: passkey,
+      name,
+      created_at: expect.any(String),
+      last_used_at: null,
+    })
+    expect(await svc.json('account', 'show', username)).toMatchObject({
+      passkeys: [described(laptop, 'Laptop'), described(phone, 'Old phone')],
+    })
+    const { stdout } = await svc.run('account', 'show', username)
+    expect(stdout).toContain(`${laptop} (Laptop) ${phone} (Old phone)`)
+
+    const removed = { username, passkey: phone }
+    expect(await svc.json('account', 'remove-passkey', username, String(phone))).toEqual(removed)
+    expect(await svc.fail('account', 'remove-passkey', username, String(phone))).toContain('has no passkey')
+    expect(await svc.fail('account', 'remove-passkey', username, String(laptop))).toContain('is the only way')
+    expect(await svc.fail('account', 'remove-passkey', username, 'Laptop')).toContain('by its number')
+    expect(await svc.json('account', 'show', username)).toMatchObject({ passkeys: [{ id: laptop }] })
+    const events = ['event', 'list', '--account', username, '--action', 'second-factor-removed']
+    expect(await svc.json(...events)).toMatchObject({ items: [{ via: 'command' }] })
+  })
+})
+
 describe('svc account set-password, set-email, rename and set-admin', () => {
   it('change what they say, and a password ends all sessions', async () => {
     const { id, username, works } = await aPerson()
@@ -101,7 +135,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
     expect(await svc.json('account', 'show', renamed)).toEqual({
       email_verified_at: null,
       authenticator_app: false,
-      passkeys: 0,
+      passkeys: [],
       recovery_codes: 0,
       applications: [],
       username: renamed,

@@ -51,7 +51,7 @@ describe('the commands of what /admin shows and does', () => {
     expect(await svc.json('account', 'show', 'bob')).toMatchObject({
       name: 'Bob Ray',
       authenticator_app: false,
-      passkeys: 0,
+      passkeys: [],
       recovery_codes: 0,
       email_verified_at: null,
     })
