@@ -1,5 +1,8 @@
 import { expect, it } from 'vitest'
-import { anAccount, csrfTokenIn, post, signIn } from '../support/actors.ts'
+import { findAccountDetails } from '../../src/accounts/accounts.ts'
+import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { listTokensOf } from '../../src/accounts/personal-tokens.ts'
+import { anAccount, aPersonalToken, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
 const t = useApp()
@@ -62,6 +65,34 @@ it('asks before an invitation is withdrawn', async () => {
   const done = await decide('/admin/invitations', /href="([^"]+withdraw\?id=\d+)" data-confirm/)
   expect(done.headers.location).toBe('/admin/invitations')
   expect((await open('/admin/invitations')).body).toContain('There are no open invitations.')
+})
+
+it('asks an administrator before one session of an account ends, and before one token is revoked', async () => {
+  const { account: admin, decide, open } = await anAdministrator()
+  const [other, third] = [await anAccount(t.db), await anAccount(t.db)]
+  await signIn(t.app, other)
+  await signIn(t.app, other)
+  for (const name of ['laptop', 'build server']) await aPersonalToken(t.db, other, { name })
+  await aPersonalToken(t.db, third, { name: 'not theirs' })
+  const page = `/admin/accounts/${other.username}`
+  const { body } = await open(page)
+  expect(body).toContain('laptop')
+  expect(body).not.toContain('not theirs')
+  for (const path of ['sessions/end\\?session=[0-9a-f]{64}', 'tokens/revoke\\?id=\\d+']) {
+    const done = await decide(page, new RegExp(`href="([^"]+${path})" data-confirm`))
+    expect([done.statusCode, done.headers.location]).toEqual([303, page])
+  }
+  expect(await findAccountDetails(t.db, other.username)).toMatchObject({ sessions: 1, tokens: 1 })
+  const events = await listIdentityEvents(t.db, { accountId: other.id }, { after: null, limit: 2 })
+  expect(events.map(({ action, actor, via }) => [action, actor, via])).toEqual([
+    ['token-revoked', admin.username, 'browser'],
+    ['session-ended', admin.username, 'browser'],
+  ])
+  // The session or token of another account is not found.
+  const [theirs] = await listTokensOf(t.db, third.id, { after: null, limit: 1 })
+  expect((await open(`${page}/tokens/revoke?id=${theirs?.id}`)).statusCode).toBe(404)
+  expect((await open(`${page}/sessions/end?session=${'0'.repeat(64)}`)).statusCode).toBe(404)
+  expect((await open(`${page}/sessions/end?session=`)).statusCode).toBe(400)
 })
 
 it.each(['make-admin', 'unmake-admin', 'end-sessions', 'revoke-all', 'disable'])(

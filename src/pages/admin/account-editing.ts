@@ -10,8 +10,8 @@ import { readForm, text } from '../../http/forms.ts'
 import { PageError } from '../../http/page-error.ts'
 import { page } from '../../http/pages.ts'
 import { authorOf } from '../permit.ts'
-import { type AccountProblem, accountOfPage, showAccount } from './accounts.ts'
-import { type AdminContext, goOn, orProblem } from './administrator.ts'
+import { type AccountProblem, showAccount } from './accounts.ts'
+import { type AdminContext, accountOfPage, goOn, orProblem } from './administrator.ts'
 
 const trimmed = text.transform((value) => value.trim())
 const DetailsForm = z.object({ username: trimmed, display_name: trimmed, email: trimmed })

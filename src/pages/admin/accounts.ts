@@ -7,13 +7,7 @@ import {
   resetPassword,
   revokeAllAccess,
 } from '../../accounts/account-lifecycle.ts'
-import {
-  type AccountDetails,
-  changeAccount,
-  findAccountDetails,
-  insertAccount,
-  listAccounts,
-} from '../../accounts/accounts.ts'
+import { type AccountDetails, changeAccount, insertAccount, listAccounts } from '../../accounts/accounts.ts'
 import { hashPassword } from '../../accounts/passwords.ts'
 import { type FactorSummary, findFactors, resetFactors } from '../../accounts/second-factor/factors.ts'
 import { deleteSessions } from '../../accounts/sessions.ts'
@@ -23,9 +17,10 @@ import { type Actor, transaction } from '../../database/database.ts'
 import { makePassword } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
-import { PageError, pageNotFound } from '../../http/page-error.ts'
+import { PageError } from '../../http/page-error.ts'
 import { confirmationPage, page } from '../../http/pages.ts'
-import { type AdminContext, goOn, orProblem } from './administrator.ts'
+import { type AccountAccess, readAccountAccess } from './account-access.ts'
+import { type AdminContext, accountOfPage, goOn, orProblem } from './administrator.ts'
 
 const accountsPerPage = 50
 
@@ -71,6 +66,7 @@ const accountPage = page<{
   about: AccountDetails
   factors: FactorSummary
   identities: Identity[]
+  access: AccountAccess
   isOneself: boolean
   problem: AccountProblem | null
 }>('admin/account')
@@ -249,16 +245,9 @@ export async function showAccount(
   const about = await accountOfPage(context, username)
   const factors = await findFactors(context.db, about.id)
   const identities = await listIdentities(context.db, about.id)
+  const access = await readAccountAccess(context.db, about.id)
   const isOneself = about.id === session.account.id
-  return accountPage(reply, session, { about, factors, identities, isOneself, problem })
-}
-
-/** Finds the account of a URL. Throws the 404 page when it does not exist. */
-export async function accountOfPage({ db }: AdminContext, username: string): Promise<AccountDetails> {
-  // PostgreSQL cannot store NUL in text.
-  const found = username.includes('\0') ? null : await findAccountDetails(db, username)
-  if (!found) throw pageNotFound()
-  return found
+  return accountPage(reply, session, { about, factors, identities, access, isOneself, problem })
 }
 
 async function showAccounts(

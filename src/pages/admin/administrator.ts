@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { type AccountDetails, findAccountDetails } from '../../accounts/accounts.ts'
 import type { Session } from '../../accounts/sessions.ts'
 import { readSession, requireConfirmation } from '../../accounts/visitor.ts'
 import type { AppContext } from '../../context.ts'
@@ -45,6 +46,14 @@ function pageOf({ method, routeOptions, url }: FastifyRequest): string {
     .split('/')
     .slice(0, isAboutOne ? 4 : 3)
     .join('/')
+}
+
+/** Finds the account of a URL. Throws the 404 page when it does not exist. */
+export async function accountOfPage({ db }: AdminContext, username: string): Promise<AccountDetails> {
+  // PostgreSQL cannot store NUL in text.
+  const found = username.includes('\0') ? null : await findAccountDetails(db, username)
+  if (!found) throw pageNotFound()
+  return found
 }
 
 /** Redirects to a page, which shows the sentence once. */

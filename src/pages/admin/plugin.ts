@@ -6,6 +6,7 @@ import { pagePolicy, servePages } from '../../http/page-scope.ts'
 import { refuseOtherMethods } from '../../http/unmatched-requests.ts'
 import { maxLogoBytes } from '../../oauth/application-rules.ts'
 import { siteInvitationRoutes } from '../invitations.ts'
+import { accountAccessRoutes } from './account-access.ts'
 import { accountEditingRoutes } from './account-editing.ts'
 import { adminAccountRoutes } from './accounts.ts'
 import { onlyAdministrators } from './administrator.ts'
@@ -24,6 +25,7 @@ export async function administration(app: FastifyInstance, context: AppContext):
     await systemRoutes(app, admin)
     await adminAccountRoutes(app, admin)
     await accountEditingRoutes(app, admin)
+    await accountAccessRoutes(app, admin)
     await siteInvitationRoutes(app, admin)
     await adminApplicationRoutes(app, admin)
     await applicationEditingRoutes(app, admin)
