@@ -88,6 +88,9 @@ it('asks an administrator before one session of an account ends, and before one 
     ['token-revoked', admin.username, 'browser'],
     ['session-ended', admin.username, 'browser'],
   ])
+  const own = await open(`/admin/accounts/${admin.username}`)
+  expect(own.body).toContain('This browser')
+  expect(own.body).not.toContain('sessions/end')
   // The session or token of another account is not found.
   const [theirs] = await listTokensOf(t.db, third.id, { after: null, limit: 1 })
   expect((await open(`${page}/tokens/revoke?id=${theirs?.id}`)).statusCode).toBe(404)

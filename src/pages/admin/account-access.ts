@@ -16,7 +16,7 @@ import { confirmationPage } from '../../http/pages.ts'
 import { type AdminContext, accountOfPage, goOn } from './administrator.ts'
 
 /** The maximum number of sessions, and of tokens, on the page of an account. The commands list all. */
-const maxShown = 100
+const maxShown = 50
 
 // The whole key: a prefix would end several sessions, and an empty one all of them.
 const SessionForm = z.object({ session: z.string().regex(/^[0-9a-f]{64}$/) })
@@ -93,7 +93,7 @@ export async function accountAccessRoutes(app: FastifyInstance, context: AdminCo
   })
 }
 
-/** Reads the sessions of an account, last seen first, and its personal access tokens, at most 100 each. */
+/** Reads the sessions of an account, last seen first, and its personal access tokens, at most 50 each. */
 export async function readAccountAccess(db: Queryable, accountId: string): Promise<AccountAccess> {
   const part = { after: null, limit: maxShown }
   const sessions = await listSessions(db, accountId, part)

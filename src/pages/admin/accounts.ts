@@ -67,6 +67,8 @@ const accountPage = page<{
   factors: FactorSummary
   identities: Identity[]
   access: AccountAccess
+  /** The key of the administrator's own session. */
+  currentKey: string
   isOneself: boolean
   problem: AccountProblem | null
 }>('admin/account')
@@ -247,7 +249,15 @@ export async function showAccount(
   const identities = await listIdentities(context.db, about.id)
   const access = await readAccountAccess(context.db, about.id)
   const isOneself = about.id === session.account.id
-  return accountPage(reply, session, { about, factors, identities, access, isOneself, problem })
+  return accountPage(reply, session, {
+    about,
+    factors,
+    identities,
+    access,
+    currentKey: session.idHash.toString('hex'),
+    isOneself,
+    problem,
+  })
 }
 
 async function showAccounts(
