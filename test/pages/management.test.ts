@@ -134,7 +134,12 @@ describe('/<group>/<name>/-/members', () => {
       accountId: account.id,
       details: { username: other.username, role: 'guest' },
     })
-    expect((await open(`${url}/-/members`)).body).toContain(other.username)
+    const { body } = await open(`${url}/-/members`)
+    const row = body.slice(body.indexOf(`id="of-${other.username}"`))
+    expect(row).toMatch(/^[^<]*<option value="guest" selected>/m)
+    expect(row).toContain(`the role of ${other.username}</span>`)
+    await send(`${url}/-/members`, { username: other.username, role: 'developer' })
+    expect(await roleOf(other, repository)).toBe('developer')
     const question = await open(`${url}/-/members/remove?username=${other.username}`)
     expect(question.body).toContain(`Remove ${other.username} from`)
     await send(`${url}/-/members/remove`, { username: other.username })

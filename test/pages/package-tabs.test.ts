@@ -363,7 +363,9 @@ describe('downloads of a package', () => {
     expect(body).toContain('aria-label="Last 30 days: 1,027, at most 1,007"')
     expect(body).toContain('aria-label="Newest 2 versions: 1,032, at most 1,025"')
     expect(body).toMatch(/<th scope="row">1\.0\.0<\/th><td class="number">7</)
-    expect(body.match(/<rect /g)).toHaveLength(32)
+    const widths = [...body.matchAll(/<rect x="[\d.]+" width="([\d.]+)"/g)].map(([, width]) => Number(width))
+    expect(widths).toEqual([...Array(30).fill(16), 40, 40])
+    expect(body).toContain('<span>1.0.0</span><span>1.1.0</span>')
     expect(body).not.toContain('style=')
   })
 

@@ -40,22 +40,26 @@ describe('GET /<group>/<name>', () => {
     expect(body).toContain(`requested by ${account.username}`)
   })
 
-  it('shows the commands of SPEC 4.5 and 4.6 with the address and the port of this registry', async () => {
+  it('shows the command that adds the registry, and leaves the other steps to their page', async () => {
     const { repository, account } = await aPublisher(t)
     const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
+    const name = repository.path.replace('/', '-')
     const url = `http://svc.test:8080/${repository.path}/-/packages/`
-    expect(body).toContain(`composer ${url}\n`)
-    expect(body).toContain('composer config -g repo.packagist false')
-    expect(body).toContain('composer config -g http-basic.svc.test:8080 svc &lt;SVC_TOKEN&gt;')
-    expect(body).toContain('machine svc.test\nlogin svc\npassword &lt;SVC_TOKEN&gt;')
-    expect(body).toContain(`-T package.zip ${url}upload/&lt;vendor&gt;/&lt;package&gt;/&lt;version&gt;`)
-    expect(body).toContain('composer archive --format=zip --file=package')
+    expect(body).toContain(
+      `composer config repositories.${name} composer ${url}\ncomposer config secure-http false`,
+    )
+    expect(body.match(/<pre/g)).toHaveLength(1)
+    expect(body).toContain(`<a href="/${repository.path}/-/setup">Set up</a>`)
+    expect(body).toContain(`href="/${repository.path}/-/setup#publish"`)
+    const setUp = await look(`/${repository.path}/-/setup`, await signIn(t.app, account))
+    expect(setUp.body).toContain('id="publish"')
   })
 
   it('leaves out how to publish for somebody who may not', async () => {
     const { repository, account } = await aPublisher(t, { role: 'guest' })
-    const { body } = await look(`/${repository.path}`, await signIn(t.app, account))
-    expect(body).not.toContain('composer archive')
+    const cookie = await signIn(t.app, account)
+    expect((await look(`/${repository.path}`, cookie)).body).not.toMatch(/publishing|#publish|upload/)
+    expect((await look(`/${repository.path}/-/setup`, cookie)).body).not.toContain('composer archive')
   })
 
   it('shows a public repository to anybody', async () => {
@@ -227,7 +231,7 @@ describe('GET /<group>/<name>', () => {
   it('fills in a token for this very repository', async () => {
     const { repository, account } = await aPublisher(t)
     const cookie = await signIn(t.app, account)
-    const { body } = await look(`/${repository.path}`, cookie)
+    const { body } = await look(`/${repository.path}/-/setup`, cookie)
     const link = /href="(\/settings\/tokens\?preset=pull[^"#]+)/.exec(body)?.[1]?.replaceAll('&amp;', '&')
     const form = await look(link as string, cookie)
     expect(form.body).toContain(`value="${repository.path}" checked`)
@@ -261,7 +265,11 @@ describe('GET /<group>/<name>/-/setup', () => {
     const composer = await page('composer')
     expect(composer).toContain('composer require acme/real')
     expect(composer).toContain('composer config -g http-basic.svc.test:8080 svc &lt;SVC_TOKEN&gt;')
-    expect(composer).toContain('composer archive')
+    expect(composer).toContain(`composer ${url}\n`)
+    expect(composer).toContain('composer config -g repo.packagist false')
+    expect(composer).toContain('machine svc.test\nlogin svc\npassword &lt;SVC_TOKEN&gt;')
+    expect(composer).toContain('composer archive --format=zip --file=package')
+    expect(composer).toContain(`-T package.zip ${url}upload/&lt;vendor&gt;/&lt;package&gt;/&lt;version&gt;`)
     const auth = '{"http-basic": {"svc.test:8080": {"username": "svc", "password": "'
     const github = await page('github')
     expect(github).toContain(`  env:\n    COMPOSER_AUTH: '${auth}\${{ secrets.SVC_TOKEN }}"}}}'`)

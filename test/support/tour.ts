@@ -64,7 +64,7 @@ function registries(): Stop[] {
       menu: ['/', (page) => page.locator('summary.menu-button').click()],
       group: '/acme',
       'group-members': '/acme/-/members',
-      'group-members-refused': ['/acme/-/members', (page) => submit(page, { Username: 'nobody' }, 'Save')],
+      'group-members-refused': ['/acme/-/members', (page) => submit(page, { Username: 'nobody' }, 'Add')],
       'group-members-remove': '/acme/-/members/remove?username=bob',
       'group-invitations': '/acme/-/invitations',
       'group-invitation-made': ['/acme/-/invitations', (page) => press(page, 'Invite')],
