@@ -113,8 +113,10 @@ export interface Confirmation {
   fields: Record<string, string>
   /** The label of the button. */
   button: string
-  /** A text that the person enters, such as a reason. Null for none. */
-  ask: { name: string; label: string; maxLength: number } | null
+  /** A text that the person enters, such as a reason. It is required if not optional. Null for none. */
+  ask: { name: string; label: string; maxLength: number; isOptional?: boolean; value?: string } | null
+  /** A check box with the value `yes`. */
+  choice?: { name: string; label: string; hint: string }
   /** The URL of the Cancel link. */
   back: string
 }

@@ -7,7 +7,7 @@ import { requireUploadRate } from '../http/client-errors.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
-import { page } from '../http/pages.ts'
+import { confirmationPage, page } from '../http/pages.ts'
 import {
   type ArchiveStore,
   discardArchive,
@@ -196,6 +196,23 @@ export async function uploadPageRoutes(
       }
       const query = new URLSearchParams({ version: target.version.version })
       return reply.redirect(`/${repository.path}/packages/${target.packageName}?${query}`, 303)
+    })
+  })
+
+  app.get<Route>(`${url}/:id/discard`, async (request, reply) => {
+    const session = await readSession(context, request)
+    if (!session) return redirectToSignIn(context, request, reply)
+    const { upload } = await uploadOf(request, session)
+    const { version } = readQuery(PreviewQuery, request)
+    const own = `${uploadUrl(request.params)}/${upload.id}`
+    return confirmationPage(reply, session, {
+      title: `Discard ${upload.fileName || 'the upload'}?`,
+      explanation: 'Nothing of it is published. To publish it later, upload it again.',
+      action: own,
+      fields: { act: 'discard' },
+      button: 'Discard',
+      ask: null,
+      back: version ? `${own}?${new URLSearchParams({ version })}` : own,
     })
   })
 

@@ -86,18 +86,21 @@ for (const field of document.querySelectorAll('input[data-filters]')) {
   })
 }
 
-/* A link to a confirmation page opens the question in a dialog instead. */
-for (const link of document.querySelectorAll('a[data-confirm]')) {
-  link.addEventListener('click', async (event) => {
+/* A link or a form that leads to a confirmation page opens the question in a dialog instead. */
+for (const source of document.querySelectorAll('[data-confirm]')) {
+  const isForm = source.matches('form')
+  source.addEventListener(isForm ? 'submit' : 'click', async (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return
     event.preventDefault()
+    const opener = isForm ? event.submitter : source
+    const url = isForm ? `${source.action}?${new URLSearchParams(new FormData(source))}` : source.href
     try {
-      const response = await fetch(link.href)
+      const response = await fetch(url)
       const page = new DOMParser().parseFromString(await response.text(), 'text/html')
       const question = page.querySelector('[data-question]')
       if (!response.ok || !question) throw new Error('no question')
       const dialog = document.createElement('dialog')
-      dialog.setAttribute('aria-label', link.textContent.trim())
+      dialog.setAttribute('aria-label', opener.textContent.trim())
       dialog.append(document.adoptNode(question))
       dialog.querySelector('[data-cancel]')?.addEventListener('click', (cancel) => {
         cancel.preventDefault()
@@ -105,12 +108,12 @@ for (const link of document.querySelectorAll('a[data-confirm]')) {
       })
       dialog.addEventListener('close', () => {
         dialog.remove()
-        link.focus()
+        opener.focus()
       })
       document.body.append(dialog)
       dialog.showModal()
     } catch {
-      location.href = link.href
+      location.href = url
     }
   })
 }

@@ -17,7 +17,7 @@ import { type Actor, transaction } from '../../database/database.ts'
 import { makePassword } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
-import { PageError } from '../../http/page-error.ts'
+import { PageError, pageNotFound } from '../../http/page-error.ts'
 import { confirmationPage, page } from '../../http/pages.ts'
 import { type AccountAccess, readAccountAccess } from './account-access.ts'
 import { type AdminContext, accountOfPage, goOn, orProblem } from './administrator.ts'
@@ -152,6 +152,23 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     return goOn(context, reply, `/admin/accounts/${username}`, `${username} ${acts[act].done}`)
   })
 
+  app.get<Route>('/admin/accounts/:username/identities', async (request, reply) => {
+    const { id, username } = await accountOfPage(context, request.params.username)
+    const { issuer } = readQuery(UnlinkForm, request)
+    const identity = (await listIdentities(db, id)).find((one) => one.issuer === issuer)
+    if (!identity) throw pageNotFound()
+    const url = `/admin/accounts/${username}`
+    return confirmationPage(reply, sessionOf(request), {
+      title: `Unlink ${identity.provider} from ${username}?`,
+      explanation: 'The person can no longer sign in with it. Memberships that it gave end.',
+      action: `${url}/identities`,
+      fields: { issuer },
+      button: 'Unlink',
+      ask: null,
+      back: url,
+    })
+  })
+
   app.post<Route>('/admin/accounts/:username/identities', async (request, reply) => {
     const account = await accountOfPage(context, request.params.username)
     const { issuer } = readForm(UnlinkForm, request)
@@ -166,6 +183,21 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
       `/admin/accounts/${username}`,
       `${username} is no longer linked with the provider.`,
     )
+  })
+
+  app.get<Route>('/admin/accounts/:username/password', async (request, reply) => {
+    const { username } = await accountOfPage(context, request.params.username)
+    const url = `/admin/accounts/${username}`
+    return confirmationPage(reply, sessionOf(request), {
+      title: `Set a new password: ${username}?`,
+      explanation:
+        'The old password stops working, and all sessions of the account end. Tokens keep working.',
+      action: `${url}/password`,
+      fields: {},
+      button: 'Set a new password',
+      ask: null,
+      back: url,
+    })
   })
 
   app.post<Route>('/admin/accounts/:username/password', async (request, reply) => {

@@ -14,7 +14,7 @@ import { hashSecret, makeSecret } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { pageNotFound } from '../../http/page-error.ts'
-import { page } from '../../http/pages.ts'
+import { confirmationPage, page } from '../../http/pages.ts'
 import { changeApplicationStatus, maxReasonCharacters } from '../../oauth/application-changes.ts'
 import {
   type Application,
@@ -51,6 +51,7 @@ const ReviewForm = z.object({
   reason: text,
   only_here: z.literal('yes').optional(),
 })
+const QuestionQuery = z.object({ act: z.enum(['suspend', 'decline']), reason: text })
 const RotationForm = z.object({
   overlap_seconds: z.enum(Object.keys(overlaps) as [keyof typeof overlaps, ...(keyof typeof overlaps)[]]),
 })
@@ -71,9 +72,9 @@ interface ReviewContent {
   resourceScope: string
   redirectHost: string
   overlaps: typeof overlaps
-  maxReasonCharacters: number
   /** The migration that the last change has written. */
   migration: string | null
+  /** The reason of a rejected form. */
   reason: string
   problem: string | null
   /** The latest actions of administrators, newest first. */
@@ -94,6 +95,20 @@ const done = {
   approved: 'is approved. People can authorize it.',
   suspended: 'is suspended. None of its tokens works any more.',
   declined: 'is declined. Nobody can authorize it.',
+} as const
+
+/** What is asked before an application is suspended or declined. */
+const questions = {
+  suspend: {
+    button: 'Suspend',
+    explanation: 'All its tokens stop at once. They work again when the application is approved again.',
+    isReasonOptional: true,
+  },
+  decline: {
+    button: 'Decline',
+    explanation: 'Nobody can authorize the application, and its tokens do not work.',
+    isReasonOptional: false,
+  },
 } as const
 
 interface Route {
@@ -132,6 +147,33 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
     return setLogoHeaders(reply, logo).header('cache-control', 'no-store').send(logo.image)
   })
 
+  app.get<Route>('/admin/applications/:clientId/ask', async (request, reply) => {
+    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { act, reason } = readQuery(QuestionQuery, request)
+    const { button, explanation, isReasonOptional } = questions[act]
+    const url = applicationUrl(clientId, null)
+    return confirmationPage(reply, sessionOf(request), {
+      title: `${button} ${name}?`,
+      explanation,
+      action: url,
+      fields: { act },
+      button,
+      ask: {
+        name: 'reason',
+        label: 'Reason, shown to administrators',
+        maxLength: maxReasonCharacters,
+        isOptional: isReasonOptional,
+        value: reason,
+      },
+      choice: {
+        name: 'only_here',
+        label: 'Change only this database',
+        hint: 'Otherwise a migration is written too.',
+      },
+      back: url,
+    })
+  })
+
   app.post<Route>('/admin/applications/:clientId', async (request, reply) => {
     const application = await theApplication(context, request.params.clientId)
     const { clientId, name } = application
@@ -155,6 +197,23 @@ export async function adminApplicationRoutes(app: FastifyInstance, context: Admi
       return applicationPage(reply.code(400), sessionOf(request), content)
     }
     return goOn(context, reply, applicationUrl(clientId, changed.migration), `${name} ${done[status]}`)
+  })
+
+  app.get<Route>('/admin/applications/:clientId/secret', async (request, reply) => {
+    const { clientId, name } = await theApplication(context, request.params.clientId)
+    const { overlap_seconds } = readQuery(RotationForm, request)
+    const url = applicationUrl(clientId, null)
+    const end =
+      overlap_seconds === '0' ? 'stops working at once' : `works for ${overlaps[overlap_seconds]} more`
+    return confirmationPage(reply, sessionOf(request), {
+      title: `Generate a new secret for ${name}?`,
+      explanation: `The old secret ${end}. The new one is shown once.`,
+      action: `${url}/secret`,
+      fields: { overlap_seconds },
+      button: 'Generate new secret',
+      ask: null,
+      back: url,
+    })
   })
 
   app.post<Route>('/admin/applications/:clientId/secret', async (request, reply) => {
@@ -206,7 +265,6 @@ async function describe(
     resourceScope: describeResourceScope(application.resourceScope),
     redirectHost: new URL(application.redirectUri).host,
     overlaps,
-    maxReasonCharacters,
   }
 }
 
