@@ -26,7 +26,9 @@ describe('the frame of every page', () => {
       expect(statusCode).toBeGreaterThanOrEqual(400)
       expect(body).toContain(`Signed in as ${account.username}`)
       expect(body).toContain('action="/search"')
+      expect(body, 'no item of the menu is active').not.toContain('<a href="/" aria-current')
     }
+    expect((await look('/', cookie)).body).toContain('<a href="/" aria-current="page">Repositories')
   })
 
   it('names the request on error pages', async () => {
