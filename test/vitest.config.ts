@@ -10,7 +10,7 @@ export default defineConfig({
     pool: 'forks',
     // One process on two cores would wait for servers and browsers most of the time.
     maxWorkers: Math.max(2, availableParallelism() - 1),
-    testTimeout: 30_000,
+    testTimeout: 60_000,
     hookTimeout: 60_000,
   },
 })
