@@ -85,6 +85,18 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(await time.getAttribute('title')).toMatch(/\d{4}/)
   })
 
+  it('filters the packages of a repository as one types', async () => {
+    const { page, repository } = await anAdmin()
+    await page.goto(`/${repository.path}`)
+    const shown = page.locator('#packages').getByRole('link', { name: 'acme/lib' })
+    await shown.waitFor()
+    const field = page.locator('input[data-filters]')
+    await field.fill('zzz')
+    await shown.waitFor({ state: 'hidden' })
+    await field.fill('LIB')
+    await shown.waitFor()
+  })
+
   it('is walked by keyboard alone: sign in, find a package, copy its command, sign out', async () => {
     const { page, repository } = await anAdmin()
     /** Presses Tab until the focus is on an element with this text. */
