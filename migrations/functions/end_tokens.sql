@@ -16,6 +16,9 @@ declare
   call record;
   ended_ids bigint[] := '{}';
   ended_by text[] := '{}';
+  revoked_accounts bigint[] := '{}';
+  revoked_applications bigint[] := '{}';
+  revoked_by text[] := '{}';
 begin
   for call in
     select c.n, c.actor, p.*,
@@ -24,11 +27,11 @@ begin
       from unnest(client_ids, secret_hashes, token_hashes, actors)
            with ordinality as c (client_id, secret_hash, token_hash, actor, n)
       left join lateral (
-        select id, authorization_id, application_id, false as is_refresh_token
+        select id, authorization_id, account_id, application_id, false as is_refresh_token
           from live_pair
          where access_hash = c.token_hash and access_expires_at > now()
          union all
-        select id, authorization_id, application_id, true
+        select id, authorization_id, account_id, application_id, true
           from live_pair
          where refresh_hash = c.token_hash and refresh_expires_at > now()
          limit 1) as p on true
@@ -45,8 +48,23 @@ begin
       ended_by := ended_by || coalesce(call.actor, '{"via": "application"}');
     else
       update token_pair set access_expires_at = now() where id = call.id and access_expires_at > now();
+      if found then
+        revoked_accounts := revoked_accounts || call.account_id;
+        revoked_applications := revoked_applications || call.application_id;
+        revoked_by := revoked_by || call.actor;
+      end if;
     end if;
   end loop;
+
+  -- One statement for the events of all calls. An event for each call would cost as much as the revocation.
+  if revoked_accounts <> '{}' then
+    insert into identity_event (action, account_id, application_id, via, address, user_agent, request_id, details)
+    select 'token-revoked', account_id, application_id, 'application', (about ->> 'ip')::inet, about ->> 'userAgent',
+           about ->> 'requestId', '{}'
+      from unnest(revoked_accounts, revoked_applications, revoked_by::jsonb[])
+             with ordinality as revoked (account_id, application_id, about, n)
+     order by n;
+  end if;
 
   for call in
     select distinct on (id) id, actor from unnest(ended_ids, ended_by) as ended (id, actor) order by id

@@ -267,6 +267,15 @@ const acts: [action: string, details: Record<string, unknown>, act: () => Promis
     () => consent(['registry-package:rw'], ['registry-package:r']),
   ],
   [
+    'token-revoked',
+    {},
+    async () => {
+      const { tokens, revoke } = await anAuthorizedApplication(t)
+      await revoke((await tokens()).access_token)
+      return null
+    },
+  ],
+  [
     'authorization-withdrawn',
     {},
     async () => {

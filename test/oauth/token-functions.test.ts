@@ -151,23 +151,27 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     expect(await works(t, third.access_token)).toBe(false)
   })
 
-  it('name the client of each revocation in its event', async () => {
+  it.each([
+    ['authorization-withdrawn', 'refresh_token'],
+    ['token-revoked', 'access_token'],
+  ] as const)('name the client of each revocation in its event: %s', async (action, token) => {
     const clients = [await anAuthorizedApplication(t), await anAuthorizedApplication(t)]
     const calls = clients.map(async ({ application, tokens }, i) => ({
       client: clientOf(application),
-      tokenHash: hashSecret((await tokens()).refresh_token),
+      tokenHash: hashSecret((await tokens())[token]),
       actor: { ...actor, ip: `192.0.2.${i}`, requestId: `request ${i}` },
     }))
     const made = await Promise.all(calls)
     await revokeTokens(t.db, [...made, ...made].toReversed())
     const { rows } = await t.db.query(
-      `select account_id, via, host(address) as ip, request_id from identity_event
-        where action = 'authorization-withdrawn' and account_id = any($1) order by account_id`,
-      [clients.map(({ account }) => account.id)],
+      `select account_id, application_id, via, host(address) as ip, request_id from identity_event
+        where action = $1 and account_id = any($2) order by account_id`,
+      [action, clients.map(({ account }) => account.id)],
     )
     expect(rows).toEqual(
-      clients.map(({ account }, i) => ({
+      clients.map(({ account, application }, i) => ({
         account_id: account.id,
+        application_id: application.id,
         via: 'application',
         ip: `192.0.2.${i}`,
         request_id: `request ${i}`,
