@@ -43,7 +43,7 @@ const setUpPage = page<{
   setUp: SetUp
   tool: Tool
   tools: typeof tools
-  /** A package for the examples. Null when none is published. */
+  /** A package for the examples, with a stable release. Null when there is none. */
   example: string | null
 }>('pages/set-up')
 
@@ -109,14 +109,15 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
     if (!repository) throw pageNotFound()
     const { tool: asked } = readQuery(SetUpQuery, request)
     const tool = (Object.keys(tools) as Tool[]).find((one) => one === asked) ?? 'composer'
-    const [newest] = await listOfferedPackagesBy(db, 'updated', repository.id, '', { after: null, limit: 1 })
+    const newest = await listOfferedPackagesBy(db, 'updated', repository.id, '', { after: null, limit: 20 })
     return setUpPage(reply, session ?? nobody, {
       repository,
       mayPush: isAtLeast(repository.role, 'developer'),
       setUp: setUpOf(config.baseUrl, repository.path),
       tool,
       tools,
-      example: newest?.name ?? null,
+      // Composer requires no pre-release without its version.
+      example: newest.find(({ isLatestStable }) => isLatestStable)?.name ?? null,
     })
   })
 }
