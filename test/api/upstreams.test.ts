@@ -47,7 +47,7 @@ describe('/api/repositories/<group>/<name>/upstreams', () => {
     [{ url: 'https://ann:secret@example.com' }, 'UPSTREAM_AUTH_FILE'],
     [{ url: 'https://example.com/?a=1' }, 'must not have a query'],
     [{ url: 'http://localhost:1/' }, 'not on the public internet'],
-    [{ url: 'UPSTREAM/nothing' }, 'there is no'],
+    [{ url: 'UPSTREAM/nothing' }, 'does not exist'],
     [{ url: 'UPSTREAM', allow: ['Symfony/*'] }, 'allow'],
     [{ url: 'UPSTREAM', deny: ['symfony/*:nonsense constraint'] }, 'deny'],
     [{ url: 'UPSTREAM', minimum_age_hours: -1 }, 'minimum_age_hours'],
