@@ -59,7 +59,7 @@ describe('svc', () => {
 
   it.each([
     ['svc ses', 'session'],
-    ['svc account set-', 'set-password set-email set-admin'],
+    ['svc account set-', 'set-password set-name set-email set-admin'],
     ['svc account delete ann --g', '--groups-to'],
     ['svc application set abc --red', '--redirect-uri'],
   ])('completes %s', async (line, completed) => {
