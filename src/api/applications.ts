@@ -15,6 +15,7 @@ import type { ApplicationChanges } from '../oauth/application-seed.ts'
 import {
   type Application,
   applicationStatuses,
+  describeApplication,
   findApplicationByClientId,
   findApplicationUse,
   listApplications,
@@ -295,22 +296,5 @@ async function explained<Changed>(change: () => Promise<Changed | null>): Promis
     if (error instanceof UnacceptableChange) throw invalidArgument(error.message)
     if (error instanceof UnwritableMigration) throw conflict(error.message)
     throw error
-  }
-}
-
-function describeApplication(application: Application): z.input<typeof ApplicationBody> {
-  return {
-    client_id: application.clientId,
-    name: application.name,
-    description: application.description,
-    status: application.status,
-    status_reason: application.statusReason,
-    website: application.website,
-    redirect_uri: application.redirectUri,
-    exact_redirect: application.exactRedirect,
-    scopes: application.scopes,
-    resource_scope: application.resourceScope,
-    resource_server: application.isResourceServer,
-    created_at: application.createdAt.toISOString(),
   }
 }

@@ -20,6 +20,7 @@ import {
   type Application,
   type ApplicationStatus,
   applicationStatuses,
+  describeApplication,
   findApplicationByClientId,
   findApplicationUse,
   listApplications,
@@ -79,23 +80,6 @@ function listCommand(): Command {
         }),
       ),
     )
-}
-
-function describeApplication(application: Application): Record<string, unknown> {
-  return {
-    client_id: application.clientId,
-    name: application.name,
-    description: application.description,
-    status: application.status,
-    status_reason: application.statusReason,
-    website: application.website,
-    redirect_uri: application.redirectUri,
-    scopes: application.scopes,
-    resource_scope: application.resourceScope,
-    exact_redirect: application.exactRedirect,
-    resource_server: application.isResourceServer,
-    created_at: application.createdAt,
-  }
 }
 
 interface JsonOptions {

@@ -29,6 +29,24 @@ export interface Application {
   createdAt: Date
 }
 
+/** Returns an application as the API and the commands show it. It contains no secret. */
+export function describeApplication(application: Application) {
+  return {
+    client_id: application.clientId,
+    name: application.name,
+    description: application.description,
+    status: application.status,
+    status_reason: application.statusReason,
+    website: application.website,
+    redirect_uri: application.redirectUri,
+    exact_redirect: application.exactRedirect,
+    scopes: application.scopes,
+    resource_scope: application.resourceScope,
+    resource_server: application.isResourceServer,
+    created_at: application.createdAt.toISOString(),
+  }
+}
+
 /** An application to insert. The schema's constraints check every limit of SPEC 2.1. */
 export type NewApplication = Omit<Application, 'id' | 'createdAt' | 'statusReason'> & {
   logo: Buffer
