@@ -5,8 +5,8 @@ import type { AppContext } from '../context.ts'
 import { type Actor, transaction } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
-import { readForm, readQuery, text } from '../http/forms.ts'
-import { leaveFarewell } from '../http/notice.ts'
+import { readForm, text } from '../http/forms.ts'
+import { leaveFarewell, leaveNotice } from '../http/notice.ts'
 import { PageError } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { type AccountDetails, type Credentials, findAccountDetails, replacePasswordHash } from './accounts.ts'
@@ -22,10 +22,8 @@ import { readSession, redirectToSignIn } from './visitor.ts'
 const accountPage = page<{
   about: AccountDetails | null
   problem: string | null
-  wasChanged: boolean
   /** The problem of a form other than the password form. */
   profileProblem: ProfileProblem | null
-  wasSaved: boolean
   /** Whether svc sends mails. */
   hasMail: boolean
   minPasswordCharacters: number
@@ -39,7 +37,6 @@ const accountPage = page<{
   hasPassword: boolean
 }>('accounts/account')
 
-const AccountQuery = z.object({ changed: text, saved: text })
 const PasswordForm = z.object({ current_password: text, new_password: text, repeated_password: text })
 
 /** `/settings/account`: profile, password, signing out everywhere, export and deletion. */
@@ -49,9 +46,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
   app.get('/settings/account', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const { changed, saved } = readQuery(AccountQuery, request)
-    const shown = { problem: null, wasChanged: changed !== '', wasSaved: saved !== '' }
-    return showAccount(context, reply, session, shown)
+    return showAccount(context, reply, session, { problem: null })
   })
 
   app.post('/settings/account/password', async (request, reply) => {
@@ -64,25 +59,29 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     const problem =
       findPasswordProblem(chosen, session.account.username) ??
       (isRepeated ? null : 'The two new passwords are not the same.')
-    if (problem) return showAccount(context, reply.code(400), session, { problem, wasChanged: false })
+    if (problem) return showAccount(context, reply.code(400), session, { problem })
 
     const checked = await confirmPassword(db, session.account.id, form.current_password)
     if ('problem' in checked) {
       reply.code(checked.status).headers(checked.headers)
       const message = checked.status === 403 ? 'Your current password is wrong.' : checked.problem
-      return showAccount(context, reply, session, { problem: message, wasChanged: false })
+      return showAccount(context, reply, session, { problem: message })
     }
     const actor = actorOf(request, session.account.id, 'change-password')
     const changed = await changePassword(db, checked, chosen, actor)
-    if (!changed || !(await startSession(context, request, reply, changed, { act: 'change-password' }))) {
+    const how = { act: 'change-password' } as const
+    const newSession = changed && (await startSession(context, request, reply, changed, how))
+    if (newSession === null) {
       const message = 'The password was changed a moment ago. Sign in with the new one.'
-      return showAccount(context, reply.code(409), session, { problem: message, wasChanged: false })
+      return showAccount(context, reply.code(409), session, { problem: message })
     }
-    return reply.redirect('/settings/account?changed=1', 303)
+    const notice = 'Your password was changed, and every other browser was signed out.'
+    leaveNotice(request, reply, config, notice, newSession)
+    return reply.redirect('/settings/account', 303)
   })
 
   await profileRoutes(app, context, (reply, session, profileProblem) =>
-    showAccount(context, reply, session, { problem: null, wasChanged: false, profileProblem }),
+    showAccount(context, reply, session, { problem: null, profileProblem }),
   )
 
   app.get('/settings/account/sign-out-everywhere', async (request, reply) => {
@@ -117,9 +116,7 @@ async function showAccount(
   session: Session,
   shown: {
     problem: string | null
-    wasChanged: boolean
     profileProblem?: ProfileProblem
-    wasSaved?: boolean
   },
 ): Promise<FastifyReply> {
   const about = await findAccountDetails(db, session.account.username)
@@ -133,7 +130,6 @@ async function showAccount(
     labelOf: (issuer) => config.providers.find((provider) => provider.issuer === issuer)?.label,
     mayUsePassword: mayUsePassword(config, session.account.isAdmin),
     profileProblem: null,
-    wasSaved: false,
     ...shown,
     about,
     hasMail: config.mail !== null,

@@ -73,7 +73,10 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
     const invitation = await find(token)
     if (!session) throw new PageError(403, 'You are signed out. Open the link of the invitation again.')
     // An invitation without a group is for a new account. A signed-in person does not use it up.
-    if (invitation?.group === null) return reply.redirect('/', 303)
+    if (invitation?.group === null) {
+      leaveNotice(request, reply, config, 'You have an account already.')
+      return reply.redirect('/', 303)
+    }
     const actor = actorOf(request, session.account.id)
     const accepted = invitation && (await acceptInvitation(db, actor, token, session.account))
     if (!accepted) return showEnded(request, reply)
@@ -113,7 +116,10 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
       if (!made) return showEnded(request, reply)
       clearCookie(reply, config, 'invitation')
       clearCookie(reply, config, 'visit')
-      await startSession(context, request, reply, made, { act: 'sign-up', proof: { method: 'invitation' } })
+      const how = { act: 'sign-up', proof: { method: 'invitation' } } as const
+      const session = await startSession(context, request, reply, made, how)
+      const joined = invitation.group === null ? '' : ` You are now in ${invitation.group}.`
+      leaveNotice(request, reply, config, `Your account ${form.username} was created.${joined}`, session)
     } catch (error) {
       const rule = brokenConstraint(error)
       if (rule === null) throw error

@@ -12,6 +12,7 @@ import {
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { listNamedRepositories } from '../repositories/accessible-repositories.ts'
@@ -44,7 +45,6 @@ const tokensPage = page<{
   tokens: (PersonalToken & { describedScopes: ScopeGroup[] })[]
   form: TokenForm
   problem: string | null
-  wasRevoked: boolean
   presets: typeof presets
   lifetimesInDays: readonly number[]
   tomorrow: string
@@ -72,7 +72,7 @@ const resourceScopeChoices = (['all', 'public', 'specified'] as const).map((valu
   words: describeResourceScope(value),
 }))
 
-const TokensQuery = PresetQuery.extend({ revoked: text, after: text })
+const TokensQuery = PresetQuery.extend({ after: text })
 const ActionForm = z.object({ action: text })
 const RevokeForm = z.object({ id: text })
 
@@ -84,9 +84,8 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
     const query = readQuery(TokensQuery, request)
-    const wasRevoked = query.revoked !== ''
     const after = readId(query.after)
-    return showTokens(context, reply, session, { form: presetForm(query), problem: null, wasRevoked, after })
+    return showTokens(context, reply, session, { form: presetForm(query), problem: null, after })
   })
 
   app.post('/settings/tokens', async (request, reply) => {
@@ -94,7 +93,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     if (!session) return redirectToSignIn(context, request, reply)
     const form = sentForm(request)
     if (readForm(ActionForm, request).action === 'search') {
-      return showTokens(context, reply, session, { form, problem: null, wasRevoked: false })
+      return showTokens(context, reply, session, { form, problem: null })
     }
     if (form.scopes.some((scope) => scope.endsWith(':rw')))
       await requireConfirmation(context, request, session, '/settings/tokens')
@@ -105,7 +104,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
         ? choice
         : await makeToken(context, actorOf(request, session.account.id), session, choice)
     if (typeof made === 'string') {
-      return showTokens(context, reply.code(400), session, { form, problem: made, wasRevoked: false })
+      return showTokens(context, reply.code(400), session, { form, problem: made })
     }
     const { host, hostname } = new URL(config.baseUrl)
     return newTokenPage(reply, session, { name: form.name, host, hostname, ...made })
@@ -134,8 +133,11 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     const id = readId(readForm(RevokeForm, request).id)
     if (id === null) throw pageNotFound()
     const { id: accountId } = session.account
-    await transaction(db, (tx) => revokePersonalToken(tx, accountId, id), actorOf(request, accountId))
-    return reply.redirect('/settings/tokens?revoked=1', 303)
+    const actor = actorOf(request, accountId)
+    const name = await transaction(db, (tx) => revokePersonalToken(tx, accountId, id), actor)
+    const notice = name === null ? 'The token was revoked before.' : `The token ${name} was revoked.`
+    leaveNotice(request, reply, config, notice)
+    return reply.redirect('/settings/tokens', 303)
   })
 }
 
@@ -143,10 +145,7 @@ async function showTokens(
   { db }: AppContext,
   reply: FastifyReply,
   session: Session,
-  {
-    after = null,
-    ...shown
-  }: { form: TokenForm; problem: string | null; wasRevoked: boolean; after?: string | null },
+  { after = null, ...shown }: { form: TokenForm; problem: string | null; after?: string | null },
 ): Promise<FastifyReply> {
   const found = await listPersonalTokens(db, session.account.id, { after, limit: tokensPerPage + 1 })
   const tokens = found.slice(0, tokensPerPage)

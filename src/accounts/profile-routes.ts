@@ -68,7 +68,8 @@ export async function profileRoutes(
       ? await change(request, session, { displayName })
       : 'A name must be one line of text.'
     if (problem) return showProblem(reply.code(400), session, { form: 'profile', problem })
-    return reply.redirect('/settings/account?saved=1', 303)
+    leaveNotice(request, reply, config, 'Your profile was saved.')
+    return reply.redirect('/settings/account', 303)
   })
 
   app.post('/settings/account/sign-in', async (request, reply) => {
@@ -84,7 +85,8 @@ export async function profileRoutes(
       ? 'The password is the username. Choose another one.'
       : await change(request, session, { username: username.toLowerCase(), email: email || null })
     if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem })
-    return reply.redirect('/settings/account?saved=1', 303)
+    leaveNotice(request, reply, config, 'Your username and email were saved.')
+    return reply.redirect('/settings/account', 303)
   })
 
   app.post('/settings/account/verification', async (request, reply) => {
@@ -93,8 +95,10 @@ export async function profileRoutes(
     const refused = await refuseManyMails(reply, session)
     if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
     const isQueued = await queueMail(db, config, verificationMail, { accountId: session.account.id })
-    if (isQueued)
-      leaveNotice(request, reply, config, 'The mail is being sent. Open its link to verify the address.')
+    const notice = isQueued
+      ? 'The mail is being sent. Open its link to verify the address.'
+      : 'No mail was sent: this server does not send mails.'
+    leaveNotice(request, reply, config, notice)
     return reply.redirect('/settings/account', 303)
   })
 

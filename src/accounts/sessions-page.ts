@@ -4,6 +4,7 @@ import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { describeBrowser } from './event-words.ts'
@@ -18,14 +19,13 @@ interface ShownSession extends ListedSession {
   isCurrent: boolean
 }
 
-const sessionsPage = page<{ sessions: ShownSession[]; ended: number | null }>('accounts/sessions')
+const sessionsPage = page<{ sessions: ShownSession[] }>('accounts/sessions')
 
-const SessionsQuery = z.object({ ended: text })
 const EndForm = z.object({ session: text })
 
 /** `/settings/sessions`: the browsers that are signed in, and how to end one or all others. */
 export async function sessionRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
-  const { db } = context
+  const { config, db } = context
 
   app.get('/settings/sessions', async (request, reply) => {
     const session = await readSession(context, request)
@@ -35,8 +35,7 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
     const sessions = listed
       .map((one) => ({ ...one, browser: describeBrowser(one.userAgent), isCurrent: one.key === current }))
       .sort((one, other) => Number(other.lastSeenAt) - Number(one.lastSeenAt))
-    const { ended } = readQuery(SessionsQuery, request)
-    return sessionsPage(reply, session, { sessions, ended: /^\d{1,6}$/.test(ended) ? Number(ended) : null })
+    return sessionsPage(reply, session, { sessions })
   })
 
   app.get('/settings/sessions/end', async (request, reply) => {
@@ -81,7 +80,8 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
     const ended = isKey
       ? await transaction(db, (tx) => deleteSessionsByKey(tx, accountId, key), actorOf(request, accountId))
       : 0
-    return reply.redirect(`/settings/sessions?ended=${ended}`, 303)
+    leaveNotice(request, reply, config, describeEnd(ended))
+    return reply.redirect('/settings/sessions', 303)
   })
 
   app.post('/settings/sessions/end-others', async (request, reply) => {
@@ -93,6 +93,13 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
       (tx) => deleteOtherSessions(tx, accountId, session.idHash),
       actorOf(request, accountId),
     )
-    return reply.redirect(`/settings/sessions?ended=${ended}`, 303)
+    leaveNotice(request, reply, config, describeEnd(ended))
+    return reply.redirect('/settings/sessions', 303)
   })
+}
+
+/** Returns the notice after sessions were ended. */
+function describeEnd(count: number): string {
+  if (count === 0) return 'There was no session to end.'
+  return count === 1 ? 'One session has ended.' : `${count} sessions have ended.`
 }

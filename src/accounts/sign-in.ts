@@ -60,8 +60,8 @@ export async function confirmPassword(
 }
 
 /**
- * Starts a session after the check of the password, and stores the browser and its network. False when the password was
- * changed in the meantime: then there is no session.
+ * Starts a session after the check of the password, and stores the browser and its network. Returns the session's
+ * cookie. Null when the password was changed in the meantime: then there is no session.
  */
 export async function startSession(
   { config, db }: AppContext,
@@ -69,7 +69,7 @@ export async function startSession(
   reply: FastifyReply,
   credentials: Credentials,
   how: Pick<Actor, 'act' | 'proof'>,
-): Promise<boolean> {
+): Promise<string | null> {
   const origin = signInOriginOf(request, config)
   const { network, networkHash } = origin
   const { isKnownDevice } = await findKnownOrigin(db, credentials.accountId, origin)
@@ -80,12 +80,12 @@ export async function startSession(
     // The browser that creates an account is not reported as a new one.
     isKnownDevice || actor.act === 'sign-up' ? actor : { ...actor, isNewBrowser: true },
   )
-  if (sessionId === null) return false
+  if (sessionId === null) return null
   setCookie(reply, config, 'session', sessionId)
   const device = readCookie(request, config, 'device') ?? makeOpaqueId()
   await rememberOrigin(db, credentials.accountId, [networkHash, hashSecret(device)])
   setCookie(reply, config, 'device', device, originLifetimeSeconds)
-  return true
+  return sessionId
 }
 
 /** Writes events for a refused sign-in: one for every wrong password, and one in 15 minutes for a lock. */
@@ -188,8 +188,8 @@ function tooManyAttempts(seconds: number): SignInRefusal {
 }
 
 /**
- * Starts the session after all steps of a sign-in, and ends the earlier session of the browser. Returns false, without
- * a session, when the password was changed in the meantime. Call `redirectBack` next.
+ * Starts the session after all steps of a sign-in, and ends the earlier session of the browser. Returns the cookie of
+ * the new session. Null when the password was changed in the meantime. Call `redirectBack` next.
  */
 export async function completeSignIn(
   context: AppContext,
@@ -197,11 +197,12 @@ export async function completeSignIn(
   reply: FastifyReply,
   credentials: Credentials,
   proof: SignInProof,
-): Promise<boolean> {
-  if (!(await startSession(context, request, reply, credentials, { proof }))) return false
+): Promise<string | null> {
+  const session = await startSession(context, request, reply, credentials, { proof })
+  if (session === null) return null
   await endSession(context, request)
   clearCookie(reply, context.config, 'visit')
-  return true
+  return session
 }
 
 /** Ends the session of the request's browser. */

@@ -27,14 +27,15 @@ export function leaveFarewell(
 
 /**
  * Stores a sentence in a cookie. The next page of a signed-in browser shows it once, such as “The member was added”.
+ * `session` is the session's cookie after this response, if the request starts a new session.
  */
 export function leaveNotice(
   request: FastifyRequest,
   reply: FastifyReply,
   config: CookieConfig,
   text: string,
+  session: string | null = readCookie(request, config, 'session'),
 ): void {
-  const session = readCookie(request, config, 'session')
   if (session === null) return
   const encoded = Buffer.from(text.slice(0, maxCharacters)).toString('base64url')
   setCookie(reply, config, 'notice', `${sign(session, encoded)}${encoded}`, lifetimeSeconds)

@@ -6,40 +6,33 @@ import { transaction } from '../database/database.ts'
 import { describeResourceScope, describeScopes, type ScopeGroup } from '../domain/scope-descriptions.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
+import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import {
   type Authorization,
   type AuthorizedAccess,
   endAuthorization,
-  findEndedAuthorization,
   listAuthorizations,
 } from './authorizations.ts'
 
-const authorizationsListPage = page<{ authorizations: DescribedAuthorization[]; withdrawn: string | null }>(
-  'oauth/authorizations',
-)
+const authorizationsListPage = page<{ authorizations: DescribedAuthorization[] }>('oauth/authorizations')
 
 interface DescribedAuthorization extends Omit<Authorization, 'access'> {
   access: { scopeGroups: ScopeGroup[]; repositories: string }[]
 }
 
-const AuthorizationsQuery = z.object({ withdrawn: text })
 const WithdrawForm = z.object({ authorization: text })
 
 /** The user authorization management page of SPEC 2.1. It lists the access of the live grants, and withdraws it. */
 export async function authorizationsPage(app: FastifyInstance, context: AppContext): Promise<void> {
-  const { db } = context
+  const { config, db } = context
 
   app.get('/settings/authorizations', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return await redirectToSignIn(context, request, reply)
     const authorizations = await listAuthorizations(db, session.account.id)
-    const ended = readId(readQuery(AuthorizationsQuery, request).withdrawn)
-    return authorizationsListPage(reply, session, {
-      authorizations: authorizations.map(describe),
-      withdrawn: ended === null ? null : await findEndedAuthorization(db, ended, session.account.id),
-    })
+    return authorizationsListPage(reply, session, { authorizations: authorizations.map(describe) })
   })
 
   app.get('/settings/authorizations/withdraw', async (request, reply) => {
@@ -66,8 +59,14 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
     const id = readId(readForm(WithdrawForm, request).authorization)
     if (id === null) throw pageNotFound()
     const { id: accountId } = session.account
-    await transaction(db, (tx) => endAuthorization(tx, id, accountId), actorOf(request, accountId))
-    return reply.redirect(`/settings/authorizations?withdrawn=${id}`, 303)
+    const actor = actorOf(request, accountId)
+    const name = await transaction(db, (tx) => endAuthorization(tx, id, accountId), actor)
+    const notice =
+      name === null
+        ? 'The authorization was withdrawn before.'
+        : `The authorization of ${name} is withdrawn. Its tokens no longer work.`
+    leaveNotice(request, reply, config, notice)
+    return reply.redirect('/settings/authorizations', 303)
   })
 }
 

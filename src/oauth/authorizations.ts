@@ -53,26 +53,14 @@ export async function listAuthorizations(db: Queryable, accountId: string): Prom
 
 /**
  * Ends an authorization of the account and its grants. Every check of a code or token reads whether its grant has
- * ended. Does nothing when the account has no such authorization, or it has already ended.
+ * ended. Returns the name of the application. Null when the account has no such authorization, or it has already ended.
  */
-export async function endAuthorization(db: Queryable, id: string, accountId: string): Promise<void> {
-  await db.query(
-    `update account_authorization set ended_at = now() where id = $1 and account_id = $2 and ended_at is null`,
-    [id, accountId],
-  )
-}
-
-/** Returns the name of the application whose authorization has ended. Null when it has not ended. */
-export async function findEndedAuthorization(
-  db: Queryable,
-  id: string,
-  accountId: string,
-): Promise<string | null> {
+export async function endAuthorization(db: Queryable, id: string, accountId: string): Promise<string | null> {
   const { rows } = await db.query<{ name: string }>(
-    `select c.name
-       from account_authorization a
-       join application c on c.id = a.application_id
-      where a.id = $1 and a.account_id = $2 and a.ended_at is not null`,
+    `update account_authorization a set ended_at = now()
+       from application c
+      where a.id = $1 and a.account_id = $2 and a.ended_at is null and c.id = a.application_id
+  returning c.name`,
     [id, accountId],
   )
   return rows[0]?.name ?? null

@@ -61,7 +61,7 @@ describe.skipIf(!hasBrowser)(
       await page.getByRole('link', { name: 'Done, I have copied it' }).click()
       await page.getByRole('link', { name: 'Revoke Publish packages' }).click()
       await press(page, 'Revoke')
-      await page.getByText('The token was revoked').waitFor()
+      await page.getByText('The token Publish packages was revoked').waitFor()
       expect((await fetch(root, { headers: { authorization } })).status).toBe(401)
     })
 

@@ -1,6 +1,8 @@
 import type { Page } from 'playwright-core'
 import { afterEach, describe, expect, it } from 'vitest'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { renewRecoveryCodes } from '../../src/accounts/second-factor/recovery-codes.ts'
+import { commandActor, transaction } from '../../src/database/database.ts'
 import { type AccountActor, anAccount, password } from '../support/actors.ts'
 import { authorizeLink } from '../support/browse.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
@@ -99,6 +101,20 @@ describe.skipIf(!hasBrowser)('passkeys in Chromium (chromium is needed)', () => 
     expect(rows[0].last_used_at).not.toBeNull()
     expect(await actionsOf(account.id)).toContain('second-factor-added')
     expect(await lastProof(account.id)).toEqual({ method: 'passkey', second: undefined })
+  })
+
+  it('are added with a notice, or with the recovery codes that are shown once', async () => {
+    const { page } = await aDevice()
+    const account = await anAccount(t.db)
+    await transaction(t.db, (tx) => renewRecoveryCodes(tx, account.id), commandActor)
+    await givePassword(page, account)
+    await page.goto('/settings/second-factor/passkeys/new')
+    await page.getByLabel('Name').fill('Laptop')
+    await press(page, 'Add a passkey')
+    await page.getByRole('status').filter({ hasText: 'The passkey “Laptop” was added.' }).waitFor()
+    await page.reload()
+    await page.getByRole('heading', { name: 'Laptop' }).waitFor()
+    expect(await page.getByRole('status').count()).toBe(0)
   })
 
   it('are the second step after a password, and confirm a sensitive act', async () => {

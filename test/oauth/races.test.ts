@@ -143,8 +143,10 @@ describe('two processes on one database', () => {
       ]),
       revoke(pairs[5]?.refresh_token ?? ''),
     ]
-    const responses = await Promise.all([...acts, endAuthorization(t.db, authorization.id, account.id)])
-    const statuses = responses.map((response) => response?.statusCode ?? 0)
+    const withdrawal = endAuthorization(t.db, authorization.id, account.id)
+    const responses = await Promise.all(acts)
+    await withdrawal
+    const statuses = responses.map(({ statusCode }) => statusCode)
     expect(statuses.filter((status) => status >= 500)).toEqual([])
   })
 })

@@ -40,7 +40,7 @@ it('asks before a session, and all other sessions, are ended', async () => {
     /href="([^"]+end-others)" data-confirm/,
   ]) {
     const other = await signIn(t.app, account)
-    expect((await decide('/settings/sessions', link)).headers.location).toBe('/settings/sessions?ended=1')
+    expect((await decide('/settings/sessions', link)).headers.location).toBe('/settings/sessions')
     const gone = await t.app.inject({ url: '/settings/sessions', headers: { cookie: other } })
     expect(gone.statusCode).toBe(303)
   }

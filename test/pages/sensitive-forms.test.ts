@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type AccountActor, aGroupMember, anAccount, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { listForms } from '../support/form-urls.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
@@ -89,25 +90,6 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
 const path = (url: string, from: Record<string, string>) =>
   url.replace(/:(\w+)/g, (_all, name: string) => from[name] ?? 'x')
 
-/** Lists the URL patterns of all forms. The cookie is an administrator's. */
-async function listForms(cookie: string): Promise<string[]> {
-  const segments: string[] = []
-  const found = new Set<string>()
-  for (const line of t.app.printRoutes({ commonPrefix: false }).split('\n')) {
-    const [, indent = '', segment = ''] = /^([│ ]*)[├└]── (\S*)/.exec(line) ?? []
-    segments.splice(indent.length / 4, Number.POSITIVE_INFINITY, segment)
-    const url = segments.join('')
-    if (url === '' || url.includes('*') || url.includes('/-/packages/')) continue
-    const { headers } = await t.app.inject({
-      method: 'OPTIONS',
-      url: url.replaceAll(':', 'x'),
-      headers: { cookie },
-    })
-    if (String(headers.allow).includes('POST')) found.add(url)
-  }
-  return [...found].filter((url) => !/^\/(?:api|oauth2)(?:\/|$)/.test(url))
-}
-
 describe('the forms of a person whose last proof is older than 15 minutes', () => {
   let account: AccountActor
   let place: Record<string, string>
@@ -128,7 +110,7 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
     const cookie = await signIn(t.app, account)
     const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })
     const csrf_token = csrfTokenIn(page)
-    allForms = await listForms(cookie)
+    allForms = await listForms(t.app, cookie)
     await t.db.query(`update session set proved_at = now() - interval '16 minutes'`)
     send = async (url, form = {}) => {
       const { statusCode, headers } = await post(t.app, url, cookie, { csrf_token, ...form })

@@ -148,6 +148,18 @@ export class Walker {
     return this.#seen(response)
   }
 
+  /** Sends a form of svc with files. */
+  async postFiles(url: string, form: FormData): Promise<LightMyRequestResponse> {
+    const body = new Response(form)
+    const response = await this.#t.app.inject({
+      method: 'POST',
+      url,
+      headers: { cookie: this.cookie, 'content-type': String(body.headers.get('content-type')) },
+      payload: Buffer.from(await body.arrayBuffer()),
+    })
+    return this.#seen(response)
+  }
+
   /** Signs in at the provider as a person, after a redirect from svc. Returns the path of the callback. */
   async signInThere(redirect: LightMyRequestResponse, person: string): Promise<string> {
     let url = new URL(String(redirect.headers.location))

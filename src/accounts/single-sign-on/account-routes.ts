@@ -76,6 +76,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
       return enterLinkedAccount(context, request, reply, provider, person, {
         account: made.account,
         returnId,
+        notice: `Your account ${made.account.username} was created.`,
       })
     }
     const checked = await checkSignIn(db, account.username, password, signInOriginOf(request, config))
@@ -93,7 +94,8 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     if (checked.accountId !== account.id || !(await deleteProof(db, proof))) throw proofIsGone(provider)
     const problem = await linkAccount({ ...about, actor: actorOf(request, account.id) }, account.id, person)
     if (problem !== null) throw new PageError(409, problem)
-    return enterLinkedAccount(context, request, reply, provider, person, { account, returnId })
+    const notice = `Your account is linked with ${provider.settings.label}.`
+    return enterLinkedAccount(context, request, reply, provider, person, { account, returnId, notice })
   })
 
   app.get('/login/oidc/:provider/link', async (request: ProviderRequest, reply) => {
@@ -192,7 +194,7 @@ export async function unlinkRoutes(app: FastifyInstance, context: AppContext): P
       const remedy = 'Link another provider or set a password first.'
       throw new PageError(409, `This is your only way to sign in, so it stays linked. ${remedy}`)
     }
-    if (outcome === 'unlinked') leaveNotice(request, reply, config, 'The account is no longer linked.')
+    leaveNotice(request, reply, config, 'The account is no longer linked.')
     return reply.redirect('/settings/account', 303)
   })
 }

@@ -125,19 +125,25 @@ export function singleSignOnOf(
   return { db, log: request.log, actor: actorOf(request, accountId), provider: settings }
 }
 
-/** Signs a person in to the linked account. */
+/** Signs a person in to the linked account. The next page shows the notice. */
 export async function enterLinkedAccount(
   context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
   provider: Provider,
   person: ProvenPerson,
-  { account, returnId }: { account: { id: string; username: string }; returnId: string },
+  {
+    account,
+    returnId,
+    notice,
+  }: { account: { id: string; username: string }; returnId: string; notice?: string },
 ): Promise<FastifyReply> {
   await keepInStep(singleSignOnOf(context, request, provider, account.id), account, person)
   const credentials = await findCredentialsById(context.db, account.id)
   const proof = { method: 'provider', provider: provider.settings.name } as const
-  if (credentials && (await completeSignIn(context, request, reply, credentials, proof))) {
+  const session = credentials && (await completeSignIn(context, request, reply, credentials, proof))
+  if (session) {
+    if (notice !== undefined) leaveNotice(request, reply, context.config, notice, session)
     return redirectBack(context, reply, returnId)
   }
   const problem = 'Your account was changed or disabled a moment ago. Try again.'

@@ -396,7 +396,7 @@ describe('a person without a password', () => {
     expect((await change()).headers.location).toMatch(/^\/settings\/confirm-access/)
     const start = await browser.open('/login/oidc/acme/confirm')
     await browser.open(await browser.signInThere(start, eve.subject))
-    expect((await change()).headers.location).toBe('/settings/account?saved=1')
+    expect((await change()).headers.location).toBe('/settings/account')
     const deleted = await browser.post('/settings/account/delete', { csrf_token, username })
     expect(deleted.headers.location).toBe('/')
     expect(await accountOf(username)).toBeUndefined()
