@@ -6,7 +6,7 @@ import { deleteAccountRow, findAccountDetails, setDisabled, setPasswordHash } fr
 import { hashPassword } from './passwords.ts'
 import { revokeAllOf } from './personal-tokens.ts'
 import { deleteSessions } from './sessions.ts'
-import { forgetOrigins } from './sign-in-origins.ts'
+import { forgetOrigins } from './sign-in-memory.ts'
 
 /** Sets an account's password without checking the old one, and ends its sessions. For operators and administrators. */
 export async function resetPassword(

@@ -10,12 +10,17 @@ import { leaveFarewell, leaveNotice } from '../http/notice.ts'
 import { PageError } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { type AccountDetails, type Credentials, findAccountDetails, replacePasswordHash } from './accounts.ts'
-import { mayUsePassword, noPasswordHere } from './password-sign-in.ts'
-import { findPasswordProblem, hashPassword, minPasswordCharacters } from './passwords.ts'
+import {
+  findPasswordProblem,
+  hashPassword,
+  mayUsePassword,
+  minPasswordCharacters,
+  noPasswordHere,
+} from './passwords.ts'
 import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
 import { deleteSessions, type Session } from './sessions.ts'
 import { confirmPassword, startSession } from './sign-in.ts'
-import { forgetOrigins } from './sign-in-origins.ts'
+import { forgetOrigins } from './sign-in-memory.ts'
 import { findConfirmationWays, type Identity, listIdentities } from './single-sign-on/identities.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 

@@ -8,7 +8,7 @@ import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveFarewell } from '../http/notice.ts'
 import { page } from '../http/pages.ts'
 import { isAdministrator } from './accounts.ts'
-import { mayUsePassword, noPasswordHere } from './password-sign-in.ts'
+import { mayUsePassword, noPasswordHere } from './passwords.ts'
 import { findFactors, hasFactor } from './second-factor/factors.ts'
 import { allowsPasskeys } from './second-factor/passkey-ceremony.ts'
 import { redirectToSecondStep } from './second-factor/second-step.ts'
@@ -20,7 +20,7 @@ import {
   redirectBack,
   renewPasswordHash,
 } from './sign-in.ts'
-import { signInOriginOf } from './sign-in-origins.ts'
+import { signInOriginOf } from './sign-in-memory.ts'
 import { readSession, redirectToSignIn, withReturn } from './visitor.ts'
 
 interface LoginForm {

@@ -12,7 +12,7 @@ import { findCredentials } from './accounts.ts'
 import { requestPasswordResetJob } from './password-reset-mail.ts'
 import { findResetAccount, spendResetToken } from './password-resets.ts'
 import { findPasswordProblem, minPasswordCharacters } from './passwords.ts'
-import { findKnownOrigin, type SignInOrigin, signInOriginOf } from './sign-in-origins.ts'
+import { findKnownOrigin, type SignInOrigin, signInOriginOf } from './sign-in-memory.ts'
 
 const resetPage = page<{
   /** Null when the link does not work, or there is none. */

@@ -5,7 +5,7 @@ import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { setPasswordHash } from './accounts.ts'
 import { hashPassword } from './passwords.ts'
 import { deleteSessions } from './sessions.ts'
-import { forgetOrigins } from './sign-in-origins.ts'
+import { forgetOrigins } from './sign-in-memory.ts'
 
 /** How long a link works. */
 export const resetLifetimeSeconds = 3600

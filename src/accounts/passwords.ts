@@ -1,4 +1,5 @@
 import argon2 from 'argon2'
+import type { Config } from '../config.ts'
 import { PageError } from '../http/page-error.ts'
 import { commonPasswords } from './common-passwords.ts'
 
@@ -30,6 +31,21 @@ export function findPasswordProblem(password: string, username: string): string 
   if (lower === username.toLowerCase()) return 'The password is the username. Choose another one.'
   if (commonPasswords.has(lower)) return 'This is one of the most common passwords. Choose another one.'
   return null
+}
+
+/** Returns whether `PASSWORD_SIGN_IN` lets an account use its password. Commands do not check it. */
+export function mayUsePassword(
+  { passwordSignIn }: Pick<Config, 'passwordSignIn'>,
+  isAdmin: boolean,
+): boolean {
+  return passwordSignIn === 'on' || (passwordSignIn === 'admins' && isAdmin)
+}
+
+/** Returns the message for people who may not use a password. */
+export function noPasswordHere({ passwordSignIn }: Pick<Config, 'passwordSignIn'>): string {
+  return passwordSignIn === 'admins'
+    ? 'Only administrators can sign in with a password. Sign in another way.'
+    : 'You cannot sign in with a password here. Sign in another way.'
 }
 
 /**

@@ -11,12 +11,12 @@ import { HashQueueFullError, hashPassword, isPassword, needsRehash, nobodysHash 
 import { deleteSession, findSession, insertSession } from './sessions.ts'
 import {
   findKnownOrigin,
+  findReturn,
   originLifetimeSeconds,
   rememberOrigin,
   type SignInOrigin,
   signInOriginOf,
-} from './sign-in-origins.ts'
-import { findReturn } from './sign-in-returns.ts'
+} from './sign-in-memory.ts'
 
 /** The reason why a sign-in was rejected, with the status and headers of the page. */
 export interface SignInRefusal {

@@ -4,7 +4,7 @@ import { readCookie } from '../http/cookies.ts'
 import { networkOf } from '../http/failure-limit.ts'
 import { PageRedirect } from '../http/page-error.ts'
 import { findSession, type Session } from './sessions.ts'
-import { rememberAuthorizationLink, rememberPage } from './sign-in-returns.ts'
+import { rememberAuthorizationLink, rememberPage } from './sign-in-memory.ts'
 
 /**
  * Returns the session of the request's browser. Null when nobody is signed in. If the person must have a second

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Config } from '../config.ts'
-import { mayUsePassword } from './password-sign-in.ts'
+import { mayUsePassword } from './passwords.ts'
 import { allowsPasskeys } from './second-factor/passkey-ceremony.ts'
 import { listPasskeys } from './second-factor/passkeys.ts'
 import { listIdentities, lockAccount } from './single-sign-on/identities.ts'

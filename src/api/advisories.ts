@@ -6,8 +6,12 @@ import {
   quarantineVersion,
   withdrawAdvisory,
 } from '../registry/lifecycle/warn.ts'
-import { type Advisory as KnownAdvisory, listAdvisories, severities } from '../registry/tables/advisories.ts'
 import { findPackage } from '../registry/tables/listed-packages.ts'
+import {
+  type Advisory as KnownAdvisory,
+  listAdvisories,
+  severities,
+} from '../registry/tables/package-warnings.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { notFound } from './errors.ts'
 import type { ApiContext } from './guards.ts'

@@ -9,13 +9,13 @@ import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, nobody, page } from '../http/pages.ts'
 import { AdvisoryDraft } from '../registry/lifecycle/advisory-draft.ts'
 import { publishAdvisory, withdrawAdvisory } from '../registry/lifecycle/warn.ts'
+import { findPackageSummary, type PackageSummary } from '../registry/tables/listed-packages.ts'
 import {
   type Advisory,
   type AdvisoryText,
   listAdvisories,
   severities,
-} from '../registry/tables/advisories.ts'
-import { findPackageSummary, type PackageSummary } from '../registry/tables/listed-packages.ts'
+} from '../registry/tables/package-warnings.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, changing, may, permittedRepository } from './permit.ts'

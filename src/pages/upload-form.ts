@@ -1,11 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 import { checkForgery } from '../http/csrf.ts'
-import {
-  type ArchiveStore,
-  discardArchive,
-  type ReceivedArchive,
-} from '../registry/archives/archive-store.ts'
+import type { ArchiveStore, ReceivedArchive } from '../registry/archives/archive-store.ts'
+import { discardArchive } from '../registry/archives/local-store.ts'
 import { RegistryError } from '../registry/errors.ts'
 import { receiveMultipart } from '../registry/protocol/multipart.ts'
 

@@ -8,13 +8,9 @@ import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
-import {
-  type ArchiveStore,
-  discardArchive,
-  type ReceivedArchive,
-  receiveArchive,
-} from '../registry/archives/archive-store.ts'
+import type { ArchiveStore, ReceivedArchive } from '../registry/archives/archive-store.ts'
 import { type JudgedArchive, judgeArchive } from '../registry/archives/judge-archive.ts'
+import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
 import { RegistryError } from '../registry/errors.ts'
 import { publishArchive } from '../registry/publish-archive.ts'
 import {

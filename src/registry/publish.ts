@@ -5,8 +5,7 @@ import { errcode, RegistryError } from './errors.ts'
 import type { PublishedVersion } from './manifest/composer-version.ts'
 import type { Json, JsonObject } from './manifest/manifest-json.ts'
 import { type Author, insertEvent } from './tables/events.ts'
-import { noteListingChange } from './tables/listings.ts'
-import { claimPackage, copyDescription, type HeldPackage } from './tables/packages.ts'
+import { claimPackage, copyDescription, type HeldPackage, noteListingChange } from './tables/packages.ts'
 import { type RenderedReadme, saveReadme } from './tables/readmes.ts'
 import {
   type ArchiveDigest,

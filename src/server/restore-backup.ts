@@ -26,7 +26,8 @@ import {
   prepareLoad,
   setSequence,
 } from '../database/table-copy.ts'
-import { type ArchiveStore, discardArchive, receiveArchive } from '../registry/archives/archive-store.ts'
+import type { ArchiveStore } from '../registry/archives/archive-store.ts'
+import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
 import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import { BackupEnding, BackupManifest, readEntryName } from './backup-file.ts'

@@ -1,7 +1,7 @@
 import argon2 from 'argon2'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { nobodysHash } from '../../src/accounts/passwords.ts'
-import { findReturn, rememberAuthorizationLink, rememberPage } from '../../src/accounts/sign-in-returns.ts'
+import { findReturn, rememberAuthorizationLink, rememberPage } from '../../src/accounts/sign-in-memory.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { type TestApp, useApp } from '../support/app.ts'
 import { anApplication } from '../support/oauth-actors.ts'

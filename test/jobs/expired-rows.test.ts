@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { deleteExpiredSessions } from '../../src/accounts/sessions.ts'
-import { deleteExpiredReturns } from '../../src/accounts/sign-in-returns.ts'
+import { deleteExpiredReturns } from '../../src/accounts/sign-in-memory.ts'
 import { countAttempt, deleteExpiredAttempts } from '../../src/http/failure-limit.ts'
 import { sweepJob } from '../../src/jobs/expired-rows.ts'
 import { deleteExpiredRequests } from '../../src/oauth/authorization-requests.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { describeSubject } from '../../src/accounts/event-words.ts'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
-import { findReturn } from '../../src/accounts/sign-in-returns.ts'
+import { findReturn } from '../../src/accounts/sign-in-memory.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'

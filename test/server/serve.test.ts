@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { refreshRoot } from '../../src/registry/documents/render.ts'
-import { noteListingChange } from '../../src/registry/tables/listings.ts'
+import { noteListingChange } from '../../src/registry/tables/packages.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { onServer, useDatabase } from '../support/database.ts'
 import {

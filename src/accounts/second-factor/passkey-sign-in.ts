@@ -9,7 +9,7 @@ import { type AttemptLimit, countAttempt, networkOf, takeBackAttempt } from '../
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { page } from '../../http/pages.ts'
 import { findCredentialsById, isAdministrator } from '../accounts.ts'
-import { mayUsePassword } from '../password-sign-in.ts'
+import { mayUsePassword } from '../passwords.ts'
 import { completeSignIn, redirectBack } from '../sign-in.ts'
 import { readSession, withReturn } from '../visitor.ts'
 import { type FactorRefusal, limitOf, noteFailedFactor, tooManyFactors } from './check-factor.ts'

@@ -5,8 +5,16 @@ import { fromRandomAccessReaderPromise } from 'yauzl'
 import { limitConcurrency, makePause } from '../time-slices.ts'
 import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
 import type { ArchiveStore } from './archive-store.ts'
-import { findPackageRoot, sortTree } from './archive-tree.ts'
+import {
+  findPackageRoot,
+  findReadme,
+  maxReadmeBytes,
+  type Readme,
+  sortTree,
+  toReadme,
+} from './archive-tree.ts'
 import { type ReadBytes, ZipReader } from './zip-directory.ts'
+import { inflateEntry } from './zip-entry.ts'
 
 const inflate = promisify(inflateRaw)
 
@@ -180,4 +188,42 @@ export async function compareFiles(
     }
   }
   return { ...changes, removed: [...old.keys()] }
+}
+
+/** Returns the README of a stored archive. Null when the archive has no README. */
+export async function readReadme(
+  store: ArchiveStore,
+  sha256: string,
+): Promise<Readme | null | 'archive missing'> {
+  const archive = await store.openFile(sha256)
+  if (!archive) return 'archive missing'
+  try {
+    const options = { decodeStrings: false, validateEntrySizes: false, autoClose: false }
+    const reader = new ZipReader(archive.file)
+    const zip = await fromRandomAccessReaderPromise(reader, archive.size, options)
+    const nearTop: ArchiveEntry[] = []
+    for await (const header of zip.eachEntry()) {
+      const entry = readArchiveEntry(header)
+      if (/^(?:[^/]+\/)?(?:readme(?:\.\w+)?|composer\.json)$/i.test(entry.name)) nearTop.push(entry)
+    }
+    const readme = findReadme(nearTop, rootOf(nearTop))
+    if (!readme) return null
+    const chunks: Buffer[] = []
+    let size = 0
+    for await (const chunk of inflateEntry(zip, reader, readme)) {
+      chunks.push(chunk)
+      size += chunk.length
+      if (size >= maxReadmeBytes) break
+    }
+    return toReadme(readme, chunks)
+  } finally {
+    await archive.file.close()
+  }
+}
+
+/** Returns the directory of the manifest. The archive was checked when it was published. */
+function rootOf(entries: readonly ArchiveEntry[]): string {
+  const isAtTop = entries.some(({ name }) => name === 'composer.json')
+  const manifest = isAtTop ? undefined : entries.find(({ name }) => name.endsWith('/composer.json'))
+  return manifest?.name.slice(0, -'composer.json'.length) ?? ''
 }

@@ -1,8 +1,6 @@
-import { createHash, randomUUID } from 'node:crypto'
-import { type FileHandle, open, opendir, rm, stat, unlink } from 'node:fs/promises'
-import { join } from 'node:path'
+import { createHash } from 'node:crypto'
+import type { FileHandle } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
-import { errcode, RegistryError } from '../errors.ts'
 
 /*
  * The storage of archives. Each archive is named by the SHA-256 of its bytes, so a stored archive never changes. An
@@ -93,55 +91,6 @@ export interface OpenArchive {
   bytes: Readable
 }
 
-/**
- * Streams a body into a temporary file and syncs it. Throws 413 for a body over the limit, and the stream's error for
- * an aborted body. Both leave no file behind. The stream is not destroyed, because it may be the socket that sends the
- * error response.
- */
-export async function receiveArchive(
-  { directory }: ArchiveVolume,
-  body: Readable,
-  { maxBytes }: { maxBytes: number },
-): Promise<ReceivedArchive> {
-  // The loop below handles errors. An error before the loop needs a listener too, because without one it would end the
-  // process.
-  body.on('error', () => {})
-  const path = join(directory, 'tmp', randomUUID())
-  const file = await open(path, 'wx', 0o640)
-  try {
-    const sha256 = createHash('sha256')
-    const sha1 = createHash('sha1')
-    let size = 0
-    for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-      size += chunk.length
-      if (size > maxBytes) throw tooLarge(maxBytes)
-      sha256.update(chunk)
-      sha1.update(chunk)
-      await file.writeFile(chunk)
-    }
-    await file.sync()
-    return { path, sha256: sha256.digest('hex'), sha1: sha1.digest('hex'), size }
-  } catch (error) {
-    await rm(path, { force: true })
-    throw error
-  } finally {
-    await file.close()
-  }
-}
-
-/**
- * Makes sure that an archive exists after the database refers to it. A garbage collection may have removed a bucket's
- * copy just before that. Later collections keep it. If the store is a bucket, the temporary file must still exist.
- */
-export async function keepNamedArchive(store: ArchiveStore, received: ReceivedArchive): Promise<void> {
-  if ((await store.stat(received.sha256)) === null) await store.keep(received)
-}
-
-/** Removes the temporary file if it still exists. */
-export async function discardArchive({ path }: Pick<ReceivedArchive, 'path'>): Promise<void> {
-  await unlessMissing(unlink(path))
-}
-
 /** Returns whether an archive's bytes still match its hash. Null when the archive is missing. */
 export async function verifyArchive(store: ArchiveStore, sha256: string): Promise<boolean | null> {
   const archive = await store.read(sha256)
@@ -149,48 +98,4 @@ export async function verifyArchive(store: ArchiveStore, sha256: string): Promis
   const hash = createHash('sha256')
   for await (const chunk of archive.bytes as AsyncIterable<Buffer>) hash.update(chunk)
   return hash.digest('hex') === sha256
-}
-
-/** Lists all temporary files, in no order. They belong to running uploads and to uploads that a crash interrupted. */
-export async function* listTemporaryFiles({
-  directory,
-}: ArchiveVolume): AsyncGenerator<StoredFile, void, void> {
-  for await (const { name } of await opendir(join(directory, 'tmp'))) {
-    const stored = await statFile(join(directory, 'tmp', name))
-    if (stored) yield stored
-  }
-}
-
-/** Returns the size and time of a file. Null when it is missing. */
-export async function statFile(path: string): Promise<StoredFile | null> {
-  const found = await unlessMissing(stat(path))
-  return found && { path, size: found.size, touchedAt: found.mtime }
-}
-
-/** Returns the result of a file operation. Null when the file is missing. */
-export async function unlessMissing<T>(happening: Promise<T>): Promise<T | null> {
-  try {
-    return await happening
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
-    throw error
-  }
-}
-
-/** Returns the name of an archive: `<2 hex>/<sha256>.zip`. No other code builds such names. */
-export function archiveName(sha256: string): string {
-  if (!/^[0-9a-f]{64}$/.test(sha256)) throw new RangeError('not a SHA-256 in lower-case hex')
-  return `${sha256.slice(0, 2)}/${sha256}.zip`
-}
-
-/** Returns the hash in the name `<2 hex>/<sha256>.zip`. Null for any other name. */
-export function readArchiveName(name: string): string | null {
-  const [, shard = '', sha256 = ''] = /^([0-9a-f]{2})\/([0-9a-f]{64})\.zip$/.exec(name) ?? []
-  return shard !== '' && sha256.startsWith(shard) ? sha256 : null
-}
-
-function tooLarge(maxBytes: number): RegistryError {
-  return new RegistryError(errcode.resourceExhausted, `archive too large: more than ${maxBytes} bytes`, {
-    status: 413,
-  })
 }

@@ -123,6 +123,33 @@ export function findManifest(entries: ArchiveEntry[], root: string): ArchiveEntr
   throw entryRefusal(nearest.name, 'is not where Composer looks for composer.json', [expected])
 }
 
+/** A longer README is cut at this size. */
+export const maxReadmeBytes = 64 * 1024
+
+const markdownName = /\.(?:md|markdown)$/i
+
+/** The text of a README. `isMarkdown` depends on the file name. */
+export interface Readme {
+  text: string
+  isMarkdown: boolean
+}
+
+/** Returns the README at the package's root ('' or 'folder/'), preferably a Markdown file. Null when there is none. */
+export function findReadme(entries: readonly ArchiveEntry[], root: string): ArchiveEntry | null {
+  const found = entries.filter(({ name, kind }) => {
+    return (
+      kind === 'file' && name.startsWith(root) && /^readme(?:\.\w{1,20})?$/i.test(name.slice(root.length))
+    )
+  })
+  return found.find(({ name }) => markdownName.test(name)) ?? found[0] ?? null
+}
+
+/** Returns the README from the first bytes of its entry. */
+export function toReadme({ name }: ArchiveEntry, chunks: readonly Buffer[]): Readme {
+  const text = Buffer.concat(chunks).subarray(0, maxReadmeBytes).toString('utf8')
+  return { text, isMarkdown: markdownName.test(name) }
+}
+
 /**
  * Returns the kind of entry at a path of a package, or null. It also finds directories without an entry. '' is the
  * root.

@@ -9,7 +9,8 @@ import {
   listNamedArchives,
   lockCollection,
 } from '../tables/archives.ts'
-import { type ArchiveStore, listTemporaryFiles, type StoredArchive } from './archive-store.ts'
+import type { ArchiveStore, StoredArchive } from './archive-store.ts'
+import { listTemporaryFiles } from './local-store.ts'
 import { openOwnStore } from './store-owner.ts'
 
 /** The number and size of the files that were removed, or would be removed. */

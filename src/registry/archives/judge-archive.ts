@@ -14,14 +14,17 @@ import {
 import {
   findManifest,
   findPackageRoot,
+  findReadme,
   listWarnings,
+  maxReadmeBytes,
   type PackageTree,
+  type Readme,
   refuseClashes,
   refuseCredentials,
   sortTree,
+  toReadme,
   treeOf,
 } from './archive-tree.ts'
-import { findReadme, maxReadmeBytes, type Readme, toReadme } from './readme-entry.ts'
 import { type Directory, findDirectory, ZipReader } from './zip-directory.ts'
 import { compareLocalHeader, inflateEntry, refuseUnreadable } from './zip-entry.ts'
 

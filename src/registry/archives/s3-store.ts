@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { BucketSettings } from '../../domain/bucket.ts'
-import { type ArchiveStore, archiveName, readArchiveName, type StoredArchive } from './archive-store.ts'
+import type { ArchiveStore, StoredArchive } from './archive-store.ts'
+import { archiveName, readArchiveName } from './local-store.ts'
 import { openS3Client, unavailable } from './s3-client.ts'
 
 /** How long a client may use a link to an archive. */

@@ -1,8 +1,7 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
-import { noteListingChange } from '../tables/listings.ts'
-import { holdPackage } from '../tables/packages.ts'
+import { holdPackage, noteListingChange } from '../tables/packages.ts'
 import { listOutdatedDocuments, listOutdatedPackages, listOutdatedRoots } from './documents.ts'
 import { refreshRoot, renderDocument } from './render.ts'
 

@@ -1,4 +1,4 @@
-import type { Listing } from '../tables/listings.ts'
+import type { Listing } from '../tables/packages.ts'
 
 /** The filter list that Composer blocks by default, on update and on install from a lock file (COMPOSER A8). */
 export const quarantineList = 'malware'

@@ -1,5 +1,4 @@
-import type { Advisory } from '../tables/advisories.ts'
-import type { QuarantinedVersion } from '../tables/version-states.ts'
+import type { Advisory, QuarantinedVersion } from '../tables/package-warnings.ts'
 import { quarantineList } from './root.ts'
 
 /**

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { plainText } from '../../domain/plain-text.ts'
 import { isConstraint, maxConstraintLength } from '../manifest/constraint.ts'
-import { severities } from '../tables/advisories.ts'
+import { severities } from '../tables/package-warnings.ts'
 
 /** The rules of an advisory (DESIGN §6). The API checks its body with them, and the page checks its form. */
 export const AdvisoryDraft = z

@@ -2,9 +2,16 @@ import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { relinkNewest, relinkVersion } from '../documents/render.ts'
 import { errcode, RegistryError } from '../errors.ts'
-import { type Advisory, type AdvisoryText, insertAdvisory, markWithdrawn } from '../tables/advisories.ts'
+import {
+  type Advisory,
+  type AdvisoryText,
+  insertAdvisory,
+  markQuarantined,
+  markWithdrawn,
+  unmarkQuarantined,
+} from '../tables/package-warnings.ts'
 import { copyDescription, type HeldPackage, saveAbandonment } from '../tables/packages.ts'
-import { findVersionState, markQuarantined, unmarkQuarantined } from '../tables/version-states.ts'
+import { findVersionState } from '../tables/version-states.ts'
 import {
   changePackage,
   notNow,

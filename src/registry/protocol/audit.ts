@@ -3,7 +3,7 @@ import { findAccess } from '../access.ts'
 import { composerAdvisory } from '../documents/warnings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
-import { listAdvisoriesOf } from '../tables/advisories.ts'
+import { listAdvisoriesOf } from '../tables/package-warnings.ts'
 import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 /** The maximum number of names in one request. Packagist has the same limit. */

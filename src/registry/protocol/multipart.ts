@@ -1,12 +1,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import { Busboy } from '@fastify/busboy'
-import {
-  type ArchiveVolume,
-  discardArchive,
-  type ReceivedArchive,
-  receiveArchive,
-} from '../archives/archive-store.ts'
+import type { ArchiveVolume, ReceivedArchive } from '../archives/archive-store.ts'
+import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 
 const field = 'package'

@@ -98,38 +98,6 @@ export async function markAllPurged(tx: pg.PoolClient, packageId: string): Promi
   )
 }
 
-/** Quarantines a version, or changes the reason of its quarantine. Null when the version does not exist. */
-export async function markQuarantined(
-  tx: pg.PoolClient,
-  packageId: string,
-  version: string,
-  reason: string,
-): Promise<ChangedVersion | null> {
-  const { rows } = await tx.query<ChangedVersion>(
-    `update package_version
-        set quarantined_at = coalesce(quarantined_at, now()), quarantine_reason = $3, difference = null
-      where package_id = $1 and version = $2
-      returning ${changed}`,
-    [packageId, version, reason],
-  )
-  return rows[0] ?? null
-}
-
-/** Ends a version's quarantine. Null when the version does not exist or is not in quarantine. */
-export async function unmarkQuarantined(
-  tx: pg.PoolClient,
-  packageId: string,
-  version: string,
-): Promise<ChangedVersion | null> {
-  const { rows } = await tx.query<ChangedVersion>(
-    `update package_version set quarantined_at = null, quarantine_reason = null
-      where package_id = $1 and version = $2 and quarantined_at is not null
-      returning ${changed}`,
-    [packageId, version],
-  )
-  return rows[0] ?? null
-}
-
 /**
  * Runs a change of a package's versions. Returns the changed versions in one value, because reading tens of thousands
  * of rows takes long.
@@ -140,27 +108,6 @@ async function changeAll(tx: pg.PoolClient, packageId: string, change: string): 
     [packageId],
   )
   return rows[0]?.versions ?? []
-}
-
-/** A version in quarantine, for the p2 document of its package. */
-export interface QuarantinedVersion {
-  id: string
-  /** The version in Composer's terms. */
-  composer: string
-  reason: string
-}
-
-/** Lists the package's versions in quarantine. Deleted versions are included, because a lock file may contain them. */
-export async function listQuarantined(tx: pg.PoolClient, packageId: string): Promise<QuarantinedVersion[]> {
-  const { rows } = await tx.query<QuarantinedVersion>({
-    name: 'list-quarantined',
-    text: `select id, composer, quarantine_reason as reason
-             from package_version
-            where package_id = $1 and quarantined_at is not null
-            order by id`,
-    values: [packageId],
-  })
-  return rows
 }
 
 /** Finds the state of a version. Null when the package never had the version. */

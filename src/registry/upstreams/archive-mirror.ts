@@ -5,13 +5,8 @@ import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
-import {
-  type ArchiveStore,
-  discardArchive,
-  keepNamedArchive,
-  type ReceivedArchive,
-  receiveArchive,
-} from '../archives/archive-store.ts'
+import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
+import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
 import { findDirectory } from '../archives/zip-directory.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'

@@ -1,11 +1,7 @@
 import type pg from 'pg'
-import {
-  type ArchiveStore,
-  discardArchive,
-  type ReceivedArchive,
-  receiveArchive,
-} from '../archives/archive-store.ts'
+import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { judgeArchive } from '../archives/judge-archive.ts'
+import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { readComposerJson, refuseMissingAutoload } from '../manifest/composer-json.ts'
 import { compareNormalized, type PublishedVersion, readVersion } from '../manifest/composer-version.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { rememberPage } from '../../../src/accounts/sign-in-returns.ts'
+import { rememberPage } from '../../../src/accounts/sign-in-memory.ts'
 import { unlinkAccount } from '../../../src/accounts/single-sign-on/enter.ts'
 import { commandActor } from '../../../src/database/database.ts'
 import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'

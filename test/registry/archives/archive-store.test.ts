@@ -4,12 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type ArchiveStore,
-  receiveArchive,
-  verifyArchive,
-} from '../../../src/registry/archives/archive-store.ts'
-import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
+import { type ArchiveStore, verifyArchive } from '../../../src/registry/archives/archive-store.ts'
+import { openLocalStore, receiveArchive } from '../../../src/registry/archives/local-store.ts'
 import { openS3Store } from '../../../src/registry/archives/s3-store.ts'
 import { has } from '../../support/requires.ts'
 import {

@@ -5,14 +5,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { type ArchiveStore, verifyArchive } from '../../../src/registry/archives/archive-store.ts'
 import {
-  type ArchiveStore,
   discardArchive,
   listTemporaryFiles,
+  openLocalStore,
   receiveArchive,
-  verifyArchive,
-} from '../../../src/registry/archives/archive-store.ts'
-import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
+} from '../../../src/registry/archives/local-store.ts'
 
 const bytes = Buffer.from('an archive')
 const sha256 = createHash('sha256').update(bytes).digest('hex')

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { refreshRoot } from '../../../src/registry/documents/render.ts'
-import { noteListingChange } from '../../../src/registry/tables/listings.ts'
+import { noteListingChange } from '../../../src/registry/tables/packages.ts'
 import { useApp } from '../../support/app.ts'
 import { aPublisher, type Publisher } from '../../support/registry-actors.ts'
 

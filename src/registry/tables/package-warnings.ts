@@ -1,4 +1,6 @@
+import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import type { ChangedVersion } from './version-states.ts'
 
 /** The severity of an advisory. Null when its author gives none. */
 export const severities = ['low', 'medium', 'high', 'critical'] as const
@@ -97,4 +99,57 @@ export async function listAdvisoriesOf(
     found.set(name, advisories)
   }
   return Array.from(found, ([name, advisories]) => ({ name, advisories }))
+}
+
+/** Quarantines a version, or changes the reason of its quarantine. Null when the version does not exist. */
+export async function markQuarantined(
+  tx: pg.PoolClient,
+  packageId: string,
+  version: string,
+  reason: string,
+): Promise<ChangedVersion | null> {
+  const { rows } = await tx.query<ChangedVersion>(
+    `update package_version
+        set quarantined_at = coalesce(quarantined_at, now()), quarantine_reason = $3, difference = null
+      where package_id = $1 and version = $2
+      returning id, is_dev as "isDev"`,
+    [packageId, version, reason],
+  )
+  return rows[0] ?? null
+}
+
+/** Ends a version's quarantine. Null when the version does not exist or is not in quarantine. */
+export async function unmarkQuarantined(
+  tx: pg.PoolClient,
+  packageId: string,
+  version: string,
+): Promise<ChangedVersion | null> {
+  const { rows } = await tx.query<ChangedVersion>(
+    `update package_version set quarantined_at = null, quarantine_reason = null
+      where package_id = $1 and version = $2 and quarantined_at is not null
+      returning id, is_dev as "isDev"`,
+    [packageId, version],
+  )
+  return rows[0] ?? null
+}
+
+/** A version in quarantine, for the p2 document of its package. */
+export interface QuarantinedVersion {
+  id: string
+  /** The version in Composer's terms. */
+  composer: string
+  reason: string
+}
+
+/** Lists the package's versions in quarantine. Deleted versions are included, because a lock file may contain them. */
+export async function listQuarantined(tx: pg.PoolClient, packageId: string): Promise<QuarantinedVersion[]> {
+  const { rows } = await tx.query<QuarantinedVersion>({
+    name: 'list-quarantined',
+    text: `select id, composer, quarantine_reason as reason
+             from package_version
+            where package_id = $1 and quarantined_at is not null
+            order by id`,
+    values: [packageId],
+  })
+  return rows
 }
