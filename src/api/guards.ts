@@ -57,7 +57,9 @@ export interface RepositoryGrant {
 
 /** Requires a token with the scope. */
 export function guardToken({ hotDb, lastUse }: ApiContext, scope: string): Guard<TokenHolder> {
-  const findTokenHolder = shareStatements(listTokenHolders.bind(null, hotDb))
+  const findTokenHolder = shareStatements(listTokenHolders.bind(null, hotDb), {
+    keyOf: (tokenHash) => tokenHash.toString('latin1'),
+  })
   return makeGuard(scope, async (request) => {
     const describeSender = senderOf(request)
     const holder = await findTokenHolder(readBearer(request))

@@ -11,6 +11,9 @@ const maxCalls = 32
 
 interface Waiting<Call, Result> {
   call: Call
+  key: string | undefined
+  /** The promise of all callers that share this call. */
+  result: Promise<Result>
   resolve: (result: Result) => void
   reject: (error: unknown) => void
 }
@@ -23,12 +26,18 @@ interface Waiting<Call, Result> {
  * the calls that cannot succeed fail. After a lost connection nobody knows what was committed, so all calls of the
  * statement fail.
  * Use `maxStatements: 1` for a transaction of many statements. It costs less when more calls share it.
+ * With `keyOf`, waiting calls of the same key share one call and its result. Use it only for statements that read, and
+ * for results that nobody changes.
  */
 export function shareStatements<Call, Result>(
   runMany: (calls: Call[]) => Promise<Result[]>,
-  { maxStatements = defaultStatements }: { maxStatements?: number } = {},
+  {
+    maxStatements = defaultStatements,
+    keyOf,
+  }: { maxStatements?: number; keyOf?: (call: Call) => string } = {},
 ): (call: Call) => Promise<Result> {
   const waiting: Waiting<Call, Result>[] = []
+  const waitingByKey = new Map<string, Waiting<Call, Result>>()
   let running = 0
   let isGathering = false
 
@@ -38,7 +47,9 @@ export function shareStatements<Call, Result>(
     isGathering = true
     setImmediate(() => {
       isGathering = false
-      void run(waiting.splice(0, maxCalls))
+      const calls = waiting.splice(0, maxCalls)
+      for (const { key } of calls) if (key !== undefined) waitingByKey.delete(key)
+      void run(calls)
       gather()
     })
   }
@@ -66,11 +77,20 @@ export function shareStatements<Call, Result>(
     }
   }
 
-  return (call) =>
-    new Promise((resolve, reject) => {
-      waiting.push({ call, resolve, reject })
-      gather()
-    })
+  function wait(call: Call, key: string | undefined): Waiting<Call, Result> {
+    const added = { call, key } as Waiting<Call, Result>
+    added.result = new Promise((resolve, reject) => Object.assign(added, { resolve, reject }))
+    waiting.push(added)
+    if (key !== undefined) waitingByKey.set(key, added)
+    gather()
+    return added
+  }
+
+  return (call) => {
+    const key = keyOf?.(call)
+    const same = key === undefined ? undefined : waitingByKey.get(key)
+    return (same ?? wait(call, key)).result
+  }
 }
 
 /** Returns whether the statement itself was the reason for its rollback. A retry after a timeout would time out again. */

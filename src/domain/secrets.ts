@@ -82,9 +82,7 @@ export function takeRandom(size: number): Buffer {
 }
 
 function checksum(body: string): string {
-  const bytes = Buffer.alloc(4)
-  bytes.writeUInt32BE(crc32(body))
-  return base62(bytes, checksumLength)
+  return digitsOf(crc32(body), checksumLength)
 }
 
 /**
@@ -94,11 +92,16 @@ function checksum(body: string): string {
 function base62(bytes: Buffer, length: number): string {
   let digits = ''
   for (let rest = BigInt(`0x${bytes.toString('hex')}`); digits.length < length; rest /= eightDigits) {
-    let eight = Number(rest % eightDigits)
-    for (let i = 0; i < 8 && digits.length < length; i += 1) {
-      digits = alphabet[eight % 62] + digits
-      eight = Math.floor(eight / 62)
-    }
+    digits = digitsOf(Number(rest % eightDigits), Math.min(8, length - digits.length)) + digits
+  }
+  return digits
+}
+
+/** Formats the lowest `length` base62 digits of a whole number. */
+function digitsOf(number: number, length: number): string {
+  let digits = ''
+  for (let rest = number; digits.length < length; rest = Math.floor(rest / 62)) {
+    digits = alphabet[rest % 62] + digits
   }
   return digits
 }

@@ -32,7 +32,8 @@ export class PatientResponse<
  * without permission, is refused before the client sends its body.
  */
 export function inviteAdmittedBodies(app: FastifyInstance): void {
-  app.addHook('preParsing', async (_request, reply) => {
+  app.addHook('preParsing', (_request, reply, _payload, done) => {
     if (reply.raw instanceof PatientResponse) reply.raw.invite()
+    done()
   })
 }

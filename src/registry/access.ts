@@ -19,6 +19,8 @@ export interface RegistryRequest {
   tokenHash: SecretHash | null
   /** Describes the sender of the request, with the account of the token. */
   describeSender: (accountId: string | null) => Actor
+  /** The same for requests of the same URL with the same credentials. They may share a read of the database. */
+  key: string
 }
 
 /** The token of a request, and its account. */

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { openSidePool } from '../database/database.ts'
 import { readBasicCredentials } from '../http/basic-credentials.ts'
@@ -7,6 +7,7 @@ import type { LastUse } from '../jobs/last-use.ts'
 import { requireAccess } from './access.ts'
 import { openArchiveStore } from './archives/store-owner.ts'
 import { openDownloadCounter } from './download-counter.ts'
+import type { RegistryError } from './errors.ts'
 import { auditRoute } from './protocol/audit.ts'
 import { changesRoute } from './protocol/change-feed.ts'
 import { distRoute } from './protocol/dist.ts'
@@ -119,7 +120,11 @@ export async function registry(
 }
 
 /** Refuses names with NUL. PostgreSQL cannot store NUL in text, so no such name exists. */
-async function refuseNul({ params }: FastifyRequest): Promise<void> {
+function refuseNul(
+  { params }: FastifyRequest,
+  _reply: FastifyReply,
+  done: (error?: RegistryError) => void,
+): void {
   const names = Object.values(params as Record<string, string>)
-  if (names.some((name) => name.includes('\0'))) throw registryNotFound()
+  done(names.some((name) => name.includes('\0')) ? registryNotFound() : undefined)
 }

@@ -14,20 +14,17 @@ const idleSeconds = 1
  */
 export function drainOnClose(app: FastifyInstance, seconds: number): void {
   const open = new Set<Socket>()
-  const running = new Map<Promise<void>, Socket>()
+  const running = new Set<ServerResponse>()
 
   app.server.on('connection', (socket: Socket) => {
     open.add(socket)
     socket.once('close', () => open.delete(socket))
   })
 
-  app.addHook('onRequest', async (request, reply) => {
-    const ended = new Promise<void>((resolve) => reply.raw.once('close', resolve))
-    running.set(ended, request.raw.socket)
-    ended.then(
-      () => running.delete(ended),
-      () => {},
-    )
+  app.addHook('onRequest', (_request, { raw }, done) => {
+    running.add(raw)
+    raw.once('close', () => running.delete(raw))
+    done()
   })
 
   let cutIdle: NodeJS.Timeout | undefined
@@ -35,7 +32,7 @@ export function drainOnClose(app: FastifyInstance, seconds: number): void {
   app.addHook('preClose', async () => {
     app.server.close()
     cutIdle = setTimeout(() => {
-      const busy = new Set(running.values())
+      const busy = new Set(Array.from(running, ({ req }) => req.socket))
       for (const socket of open) if (!busy.has(socket)) socket.destroy()
     }, idleSeconds * 1000)
     const deadline = new Promise<void>((resolve) => {
@@ -44,12 +41,16 @@ export function drainOnClose(app: FastifyInstance, seconds: number): void {
         resolve()
       }, seconds * 1000)
     })
-    await Promise.race([Promise.all(running.keys()), deadline])
+    await Promise.race([Promise.all(Array.from(running, isClosed)), deadline])
   })
   app.addHook('onClose', async () => {
     clearTimeout(cutIdle)
     clearTimeout(cutAll)
   })
+}
+
+function isClosed(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => response.once('close', resolve))
 }
 
 /**

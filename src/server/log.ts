@@ -16,13 +16,26 @@ export function openLog(level: Config['logLevel'], stream?: DestinationStream): 
   const options = {
     level,
     base: null,
-    timestamp: pino.stdTimeFunctions.isoTime,
+    timestamp: isoTime,
     serializers: {
       req: describeRequest,
       res: (reply: { statusCode: number }) => ({ status: reply.statusCode }),
     },
   }
   return pino(options, stream ?? pino.destination(gatheredLines))
+}
+
+let lastMillisecond = 0
+let lastTime = ''
+
+/** Returns the time as pino's own `isoTime` does. Lines of the same millisecond share the text. */
+function isoTime(): string {
+  const now = Date.now()
+  if (now !== lastMillisecond) {
+    lastMillisecond = now
+    lastTime = pino.stdTimeFunctions.isoTime()
+  }
+  return lastTime
 }
 
 /**
@@ -46,6 +59,9 @@ function describeRequest(request: FastifyRequest) {
 
 /** Returns a request's path without its query, which may contain codes and states, and without an invitation's token. */
 function pathOf(url: string): string {
-  const [path = ''] = url.split('?', 1)
-  return path.replace(/^(\/invitations\/).+/, '$1…')
+  const query = url.indexOf('?')
+  const path = query === -1 ? url : url.slice(0, query)
+  return path.startsWith(invitations) && path !== invitations ? `${invitations}…` : path
 }
+
+const invitations = '/invitations/'

@@ -55,10 +55,11 @@ export function measureRequests(
 
   measureJobs(registry, db)
 
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'none'
     const seconds = reply.elapsedTime / 1000
     durations.observe({ method: request.method, route, status: reply.statusCode }, seconds)
+    done()
   })
   app.get('/metrics', { logLevel: 'warn' }, async (_request, reply) => {
     reply.header('content-type', registry.contentType).header('cache-control', 'no-store')

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { shareStatements } from '../../src/database/shared-statements.ts'
 
 /** A statement that returns its calls in capitals when the test lets it, and the calls it received so far. */
-function aStatement() {
+function aStatement(options?: { keyOf: (call: string) => string }) {
   const asked: string[][] = []
   const ends: (() => void)[] = []
   const ask = shareStatements(
@@ -15,6 +15,7 @@ function aStatement() {
             : resolve(calls.map((one) => one.toUpperCase())),
         )
       }),
+    options,
   )
   const turn = () => new Promise((resolve) => setImmediate(resolve))
   return { asked, ask, turn, end: (i: number) => ends[i]?.() }
@@ -91,5 +92,38 @@ describe('statements that calls share (DESIGN §5)', () => {
     await turn()
     end(2)
     expect(await Promise.all(results)).toEqual(['refused', 'refused', 'C'])
+  })
+
+  it('makes one call of waiting calls with the same key, and gives each of them its result', async () => {
+    const { asked, ask, turn, end } = aStatement({ keyOf: (call) => call })
+    const results = Promise.all(['a', 'b', 'a', 'a'].map(ask))
+    await turn()
+    expect(asked).toEqual([['a', 'b']])
+    end(0)
+    expect(await results).toEqual(['A', 'B', 'A', 'A'])
+  })
+
+  it('never lets a call share one of the same key that is already on a statement', async () => {
+    const { asked, ask, turn, end } = aStatement({ keyOf: (call) => call })
+    const first = ask('a')
+    await turn()
+    const second = ask('a')
+    await turn()
+    expect(asked).toEqual([['a'], ['a']])
+    end(0)
+    end(1)
+    expect(await Promise.all([first, second])).toEqual(['A', 'A'])
+  })
+
+  it('fails all calls that share a refused one', async () => {
+    const { ask, turn, end } = aStatement({ keyOf: (call) => call })
+    const failing = ['bad', 'bad', 'a'].map((call) => ask(call).catch((error: Error) => error.message))
+    await turn()
+    end(0)
+    expect(await Promise.all(failing)).toEqual(['refused', 'refused', 'refused'])
+    const later = ask('bad').catch((error: Error) => error.message)
+    await turn()
+    end(1)
+    expect(await later).toBe('refused')
   })
 })

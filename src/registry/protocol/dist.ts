@@ -32,8 +32,9 @@ export async function distRoute(
   app: FastifyInstance,
   { config, hotDb, archives, requireAccess, archiveMirror }: RegistryContext,
 ): Promise<void> {
-  const findDownload = shareStatements(listDownloads.bind(null, hotDb))
-  const findMirroredDownload = shareStatements(listMirroredDownloads.bind(null, hotDb))
+  const keyOf = ({ target }: WantedDownload) => target.key
+  const findDownload = shareStatements(listDownloads.bind(null, hotDb), { keyOf })
+  const findMirroredDownload = shareStatements(listMirroredDownloads.bind(null, hotDb), { keyOf })
   let bytesBeingRead = 0
   const cache = new LRUCache<string, Buffer, number>({
     maxSize: maxCachedBytes,

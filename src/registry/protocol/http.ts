@@ -35,7 +35,14 @@ export interface RegistryContext extends AppContext {
 /** Reads the repository and the token of a request. Throws errcode 16 for credentials that cannot be valid. */
 export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
   const { group = '', name = '' } = request.params as Record<string, string | undefined>
-  return { group, name, tokenHash: readCredentials(request), describeSender: senderOf(request) }
+  return {
+    group,
+    name,
+    tokenHash: readCredentials(request),
+    describeSender: senderOf(request),
+    // A header contains no line break.
+    key: `${request.headers.authorization ?? ''}\n${request.url}`,
+  }
 }
 
 /** Returns a decoded parameter of the route's path. Returns '' when the route has no parameter of that name. */

@@ -49,11 +49,14 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   const { config, hotDb: db, requireAccess, mirror } = context
   const terms = { baseUrl: config.baseUrl, freshSeconds: config.upstreams.freshSeconds }
 
-  const findRoot = shareStatements(listRootDocuments.bind(null, db))
+  const keyOf = ({ target }: WantedDocument) => target.key
+  const findRoot = shareStatements(listRootDocuments.bind(null, db), { keyOf: ({ key }) => key })
   const refreshes = new Map<string, Promise<void>>()
-  const findFilter = shareStatements(listFilterDocuments.bind(null, db))
-  const findPackage = shareStatements(listPackageDocuments.bind(null, db))
-  const findAny = shareStatements((wanted: WantedDocument[]) => listAnyDocuments(db, wanted, terms))
+  const findFilter = shareStatements(listFilterDocuments.bind(null, db), { keyOf: ({ key }) => key })
+  const findPackage = shareStatements(listPackageDocuments.bind(null, db), { keyOf })
+  const findAny = shareStatements((wanted: WantedDocument[]) => listAnyDocuments(db, wanted, terms), {
+    keyOf,
+  })
   /** Paths of repositories that had upstreams at their last request. They only choose between two right statements. */
   const withUpstreams = new LRUCache<string, true>({ max: 10_000 })
   const findMirrorBytes = shareStatements((wanted: WantedBytes[]) => listMirrorBytes(db, wanted))
@@ -211,7 +214,8 @@ function etagOf({ revision }: Validators): string {
 function isUnchanged({ headers }: FastifyRequest, current: Validators): boolean {
   const tags = headers['if-none-match']
   if (tags !== undefined) return hasTag(tags, etagOf(current))
-  return headers['if-modified-since'] === current.lastModified.toUTCString()
+  const since = headers['if-modified-since']
+  return since !== undefined && since === current.lastModified.toUTCString()
 }
 
 function setValidators(reply: FastifyReply, current: Validators): FastifyReply {

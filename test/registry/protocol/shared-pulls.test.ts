@@ -1,6 +1,7 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import pg from 'pg'
 import { describe, expect, it, vi } from 'vitest'
+import { aPersonalToken } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPublisher, basic } from '../../support/registry-actors.ts'
 
@@ -52,6 +53,30 @@ describe('pulls that come together', () => {
       expect([who, statusCode, body.toString()]).toEqual([who, status, expect.stringContaining(text)])
     }
     expect(statements).toBeLessThan(6)
+  })
+
+  it('ask for the same thing with the same credentials once', async () => {
+    const { push, ask, authorization, account } = await aPublisher(t)
+    await push('1.0.0')
+    const second = `Bearer ${await aPersonalToken(t.db, account, { scopes: ['registry-package:r'] })}`
+    const query = vi.spyOn(pg.Client.prototype, 'query')
+    try {
+      const responses = await Promise.all(
+        [authorization, second].flatMap((header) =>
+          Array.from({ length: 8 }, () => ask('p2/acme/lib.json', { headers: { authorization: header } })),
+        ),
+      )
+      expect(responses.map(({ statusCode }) => statusCode)).toEqual(Array.from({ length: 16 }, () => 200))
+      const statements = query.mock.calls
+        .map(([one]: unknown[]) => one as pg.QueryConfig)
+        .filter(({ name }) => name === 'list-package-documents')
+      const hashes = statements.flatMap(({ values }) => (values?.[2] ?? []) as Buffer[])
+      expect(new Set(hashes.map((hash) => hash.toString('hex'))).size).toBe(2)
+      // A request that arrives while a statement with its key runs needs the next one.
+      expect(hashes.length).toBeLessThan(10)
+    } finally {
+      query.mockRestore()
+    }
   })
 
   it('share it for packages.json and for archives too', async () => {
