@@ -1,6 +1,5 @@
 import type pg from 'pg'
-import type { Queryable } from '../database/database.ts'
-import type { ListPart } from '../repositories/list-part.ts'
+import type { ListPart, Queryable } from '../database/database.ts'
 
 /** A person who signs in, without secrets (DESIGN §1). */
 export interface Account {

@@ -1,9 +1,8 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { type Actor, type ListPart, type Queryable, transaction } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
 import { type Author, insertEvent } from '../registry/tables/events.ts'
-import type { ListPart } from '../repositories/list-part.ts'
 import { type Expiry, expiryValues } from './personal-tokens.ts'
 
 /** A deploy token to create. */

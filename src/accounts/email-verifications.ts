@@ -1,9 +1,8 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
-import { sweepOf } from '../database/sweep.ts'
+import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
+import { personOf, siteOf } from '../mail/mail.ts'
 import type { MailKind } from '../mail/mail-queue.ts'
-import { personOf, siteOf } from './mail-words.ts'
 
 /** How long a link works: 3 days. */
 export const verificationLifetimeSeconds = 3 * 86_400

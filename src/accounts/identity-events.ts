@@ -1,9 +1,8 @@
 import { isIP } from 'node:net'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
-import type { Actor, Queryable } from '../database/database.ts'
+import type { Actor, ListPart, Queryable } from '../database/database.ts'
 import type { Job } from '../jobs/job.ts'
-import type { ListPart } from '../repositories/list-part.ts'
 
 /** The actions on identities and applications. Triggers and the functions below write them as events. */
 export const identityActions = [

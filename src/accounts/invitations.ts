@@ -1,9 +1,7 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
-import { sweepOf } from '../database/sweep.ts'
+import { type Actor, type ListPart, type Queryable, sweepOf, transaction } from '../database/database.ts'
 import type { Role } from '../domain/permissions.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
-import type { ListPart } from '../repositories/list-part.ts'
 
 /** How long an invitation can be accepted: 7 days. */
 export const invitationLifetimeSeconds = 7 * 86_400

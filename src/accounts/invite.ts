@@ -4,9 +4,9 @@ import { type Actor, type Queryable, transaction } from '../database/database.ts
 import { makeOpaqueId } from '../domain/secrets.ts'
 import { countAttempt } from '../http/failure-limit.ts'
 import { formatTime } from '../http/pages.ts'
+import { siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { type InvitationDraft, insertInvitation, invitationUrl, makeInvitationToken } from './invitations.ts'
-import { siteOf } from './mail-words.ts'
 
 /** A new invitation. */
 export interface MadeInvitation {

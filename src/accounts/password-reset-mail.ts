@@ -1,7 +1,7 @@
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
 import type { Job } from '../jobs/job.ts'
+import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
-import { personOf, siteOf } from './mail-words.ts'
 import { replaceResetToken, resetUrl } from './password-resets.ts'
 
 /** A verified address of an enabled account. */

@@ -1,6 +1,5 @@
 import type pg from 'pg'
-import { type Actor, type Queryable, transaction } from '../database/database.ts'
-import { sweepOf } from '../database/sweep.ts'
+import { type Actor, type Queryable, sweepOf, transaction } from '../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { setPasswordHash } from './accounts.ts'
 import { hashPassword } from './passwords.ts'

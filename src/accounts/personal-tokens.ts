@@ -1,8 +1,7 @@
 import type pg from 'pg'
-import type { Queryable } from '../database/database.ts'
+import type { ListPart, Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
-import type { ListPart } from '../repositories/list-part.ts'
 
 /** When a personal access token expires. */
 export type Expiry = { inDays: number } | { at: Date } | 'never'

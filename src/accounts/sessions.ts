@@ -1,9 +1,7 @@
 import type { FactorRule } from '../config.ts'
-import type { Queryable } from '../database/database.ts'
-import { sweepOf } from '../database/sweep.ts'
+import { type ListPart, type Queryable, sweepOf } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import { csrfTokenOf } from '../http/csrf.ts'
-import type { ListPart } from '../repositories/list-part.ts'
 import type { Credentials } from './accounts.ts'
 
 /** A session ends after this time without a request. */

@@ -1,7 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
-import type { Queryable } from '../database/database.ts'
-import { surplusOf, sweepOf } from '../database/sweep.ts'
+import { type Queryable, surplusOf, sweepOf } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
 import { readCookie } from '../http/cookies.ts'
 import { networkOf } from '../http/failure-limit.ts'

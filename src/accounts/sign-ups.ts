@@ -1,9 +1,9 @@
 import { type Actor, transaction } from '../database/database.ts'
 import type { Job } from '../jobs/job.ts'
+import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { insertInvitation } from './invitations.ts'
 import { invitationMail } from './invite.ts'
-import { personOf, siteOf } from './mail-words.ts'
 
 /**
  * Queues the mail for an email that somebody signs up with (SIGN_UP=open). The page only queues this job, so that its

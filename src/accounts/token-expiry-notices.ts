@@ -1,8 +1,8 @@
 import { type Queryable, transaction } from '../database/database.ts'
 import { formatTime } from '../http/pages.ts'
 import type { Job } from '../jobs/job.ts'
+import { personOf, siteOf } from '../mail/mail.ts'
 import { type MailKind, queueMail } from '../mail/mail-queue.ts'
-import { personOf, siteOf } from './mail-words.ts'
 
 /** The owner of a token gets a mail this many days before it expires. */
 const noticeDays = 7

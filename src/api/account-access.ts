@@ -5,14 +5,11 @@ import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/pass
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { findFactors, resetFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
-import { deleteSessionsByKey, type ListedSession, listSessions } from '../accounts/sessions.ts'
-import { type Actor, transaction } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
 import { AccountPath, accountOfPath } from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator, guardPerson } from './guards.ts'
-import { type PageCall, PageQuery, readPage } from './paging.ts'
 
 const Factors = z
   .object({
@@ -29,30 +26,9 @@ const Factors = z
   })
   .meta({ id: 'Factors', description: 'The second factors of an account' })
 
-const Session = z
-  .object({
-    session: z.string().meta({ description: 'Identifies the session. It cannot be used to sign in' }),
-    network: z
-      .string()
-      .meta({ description: 'The network where the session started', example: '192.0.2.0/24' }),
-    last_network: z.string().nullable(),
-    user_agent: z.string().nullable(),
-    created_at: Moment,
-    last_seen_at: Moment,
-    expires_at: Moment,
-  })
-  .meta({ id: 'Session', description: 'A browser that is signed in' })
-
 const Export = z
   .record(z.string(), z.unknown())
   .meta({ id: 'AccountExport', description: 'Everything that is stored about an account, without secrets' })
-
-const session = z
-  .string()
-  .regex(/^[0-9a-f]{64}$/)
-  .meta({ description: 'The value of `session` in the list', example: '5f'.repeat(32) })
-const OwnSessionPath = z.object({ session })
-const SessionPath = AccountPath.extend({ session })
 
 const NewPassword = z
   .strictObject({
@@ -80,16 +56,13 @@ const Revoked = z
   .meta({ id: 'Revoked', description: 'How many were revoked' })
 
 /**
- * Access to an account: second factors, sessions, password, tokens and applications. `/api/user/…` is for the account of
+ * Access to an account: second factors, password, tokens and applications. `/api/user/…` is for the account of
  * the token, `/api/accounts/<username>/…` is for site administrators. People can remove their own factors only in the
  * browser, because this needs the factor.
  */
 export async function accountAccessEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
-  const [own, changesOwn] = [
-    guardPerson(context, 'account-profile:r'),
-    guardPerson(context, 'account-profile:rw'),
-  ]
+  const own = guardPerson(context, 'account-profile:r')
   const mayRead = guardAdministrator(context, 'group-manage:r')
   const mayManage = guardAdministrator(context, 'group-manage:rw')
   const of = '/accounts/:username'
@@ -134,84 +107,6 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       if (id === accountId)
         throw conflict('you cannot do this to your own account: ask another administrator')
       await resetFactors(db, actor, id)
-      return reply.code(204).send()
-    },
-  )
-
-  app.get(
-    '/user/sessions',
-    endpoint(own, {
-      operationId: 'listOwnSessions',
-      tag: 'Account',
-      summary: 'List the browsers that are signed in to the account',
-      querystring: PageQuery,
-      response: { 200: z.array(Session) },
-    }),
-    async (request, reply) => {
-      return readSessions(own.granted(request).accountId, { request, reply, config })
-    },
-  )
-
-  app.get(
-    `${of}/sessions`,
-    endpoint(mayRead, {
-      operationId: 'listSessions',
-      tag,
-      summary: 'List the browsers that are signed in to an account',
-      params,
-      querystring: PageQuery,
-      response: { 200: z.array(Session) },
-    }),
-    async (request, reply) => {
-      const { id } = await accountOfPath(context, request.params.username)
-      return readSessions(id, { request, reply, config })
-    },
-  )
-
-  app.delete(
-    '/user/sessions/:session',
-    endpoint(changesOwn, {
-      operationId: 'endOwnSession',
-      tag: 'Account',
-      summary: 'Sign out one browser of the account',
-      params: OwnSessionPath,
-      response: { 204: NoContent },
-    }),
-    async (request, reply) => {
-      const { accountId, actor } = changesOwn.granted(request)
-      await endSession(actor, accountId, request.params.session)
-      return reply.code(204).send()
-    },
-  )
-
-  app.delete(
-    `${of}/sessions/:session`,
-    endpoint(mayManage, {
-      operationId: 'endSession',
-      tag,
-      summary: 'Sign out one browser of an account',
-      params: SessionPath,
-      response: { 204: NoContent },
-    }),
-    async (request, reply) => {
-      const { id } = await accountOfPath(context, request.params.username)
-      await endSession(mayManage.granted(request).actor, id, request.params.session)
-      return reply.code(204).send()
-    },
-  )
-
-  app.delete(
-    `${of}/sessions`,
-    endpoint(mayManage, {
-      operationId: 'endSessions',
-      tag,
-      summary: 'Sign out all browsers of an account',
-      params,
-      response: { 204: NoContent },
-    }),
-    async (request, reply) => {
-      const { id } = await accountOfPath(context, request.params.username)
-      await transaction(db, (tx) => deleteSessionsByKey(tx, id, ''), mayManage.granted(request).actor)
       return reply.code(204).send()
     },
   )
@@ -307,35 +202,9 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
     }
   }
 
-  function readSessions(accountId: string, call: PageCall) {
-    return readPage(
-      call,
-      (part) => listSessions(db, accountId, part),
-      ({ key }) => key,
-      describeSession,
-    )
-  }
-
-  async function endSession(actor: Actor, accountId: string, key: string): Promise<void> {
-    const ended = await transaction(db, (tx) => deleteSessionsByKey(tx, accountId, key), actor)
-    if (ended === 0) throw notFound('session not found')
-  }
-
   async function readExport(accountId: string): Promise<z.input<typeof Export>> {
     const exported = await exportAccount(db, accountId)
     if (!exported) throw notFound('account not found')
     return exported as z.input<typeof Export>
-  }
-}
-
-function describeSession(one: ListedSession): z.input<typeof Session> {
-  return {
-    session: one.key,
-    network: one.network,
-    last_network: one.lastNetwork,
-    user_agent: one.userAgent,
-    created_at: one.createdAt.toISOString(),
-    last_seen_at: one.lastSeenAt.toISOString(),
-    expires_at: one.expiresAt.toISOString(),
   }
 }

@@ -3,6 +3,7 @@ import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod
 import { refuseOtherMethods, refuseOtherPaths } from '../http/unmatched-requests.ts'
 import { errcode } from '../registry/errors.ts'
 import { accountAccessEndpoints } from './account-access.ts'
+import { accountSessionEndpoints } from './account-sessions.ts'
 import { accountEndpoints } from './accounts.ts'
 import { advisoryRoutes } from './advisories.ts'
 import { applicationEndpoints } from './applications.ts'
@@ -26,6 +27,7 @@ const everyRoute = [
   userRoutes,
   accountEndpoints,
   accountAccessEndpoints,
+  accountSessionEndpoints,
   applicationEndpoints,
   groupRoutes,
   groupSettingsEndpoints,

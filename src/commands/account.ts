@@ -1,28 +1,28 @@
-import { Argument, Command, Option } from 'commander'
+import { Command } from 'commander'
 import { exportAccount } from '../accounts/account-export.ts'
-import { chooseHeir, deleteAccount, disableAccount, enableAccount } from '../accounts/account-lifecycle.ts'
-import {
-  type AccountChanges,
-  type AccountDetails,
-  changeAccount,
-  findAccountDetails,
-  insertAccount,
-  listAccounts,
-} from '../accounts/accounts.ts'
+import { type AccountDetails, findAccountDetails, insertAccount, listAccounts } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
 import { findFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys, type Passkey } from '../accounts/second-factor/passkeys.ts'
-import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { listAuthorizations } from '../oauth/authorizations.ts'
-import { commandLine } from '../registry/tables/events.ts'
 import {
   removePasskeyCommand,
   resetFactorsCommand,
   revokeAllCommand,
   withdrawCommand,
 } from './account-access.ts'
+import {
+  deleteCommand,
+  disableCommand,
+  enableCommand,
+  renameCommand,
+  setAdminCommand,
+  setEmailCommand,
+  setNameCommand,
+  unlinkCommand,
+} from './account-changes.ts'
 import {
   choosePassword,
   type JsonOptions,
@@ -160,110 +160,12 @@ function showCommand(): Command {
   })
 }
 
-function setNameCommand(): Command {
-  return onAccount('set-name', 'Set the display name of an account.')
-    .argument('<name>', 'at most 100 characters; empty removes it')
-    .action(async (username: string, name: string, options: JsonOptions) => {
-      await change(username, { displayName: name })
-      printResult(options, { username, name }, `Name of ${username}: ${name || 'none'}`)
-    })
-}
-
 function exportCommand(): Command {
   const description = 'Print all that is stored about an account, without secrets, as one JSON document.'
   return onAccount('export', description).action(async (username: string) => {
     const exported = await withDatabase(async (db) => exportAccount(db, (await theAccount(db, username)).id))
     if (!exported) throw new Error(`There is no account ${JSON.stringify(username)}.`)
     printResult({ json: true }, exported, '')
-  })
-}
-
-function setEmailCommand(): Command {
-  return onAccount('set-email', 'Set the email address of an account. It counts as not verified.')
-    .argument('<email>', 'an email address, or none to remove it')
-    .action(async (username: string, given: string, options: JsonOptions) => {
-      const email = given === 'none' ? null : given
-      await change(username, { email })
-      printResult(options, { username, email }, `Email of ${username}: ${email ?? 'none'}`)
-    })
-}
-
-function renameCommand(): Command {
-  return onAccount('rename', 'Change the username of an account. Its tokens, roles and packages stay.')
-    .argument('<new username>', 'lower-case letters and digits, with single . _ or - between them')
-    .action(async (username: string, newUsername: string, options: JsonOptions) => {
-      await change(username, { username: newUsername })
-      printResult(options, { username: newUsername }, `Account ${username} is now ${newUsername}.`)
-    })
-}
-
-function setAdminCommand(): Command {
-  return onAccount('set-admin', 'Make an account a site administrator, or an ordinary account again.')
-    .addArgument(new Argument('<state>', 'whether it is a site administrator').choices(['on', 'off']))
-    .action(async (username: string, state: string, options: JsonOptions) => {
-      const isAdmin = state === 'on'
-      await change(username, { isAdmin })
-      printResult(
-        options,
-        { username, admin: isAdmin },
-        `${username} is ${isAdmin ? 'a' : 'no'} site administrator.`,
-      )
-    })
-}
-
-function disableCommand(): Command {
-  const description = 'Disable an account: its sessions end, and all its tokens stop at once.'
-  return onAccount('disable', description).action(async (username: string, options: JsonOptions) => {
-    await withDatabase(async (db) => disableAccount(db, commandActor, (await theAccount(db, username)).id))
-    printResult(options, { username, disabled: true }, `Account ${username} disabled.`)
-  })
-}
-
-function enableCommand(): Command {
-  const description = 'Enable a disabled account. Its tokens work again; its sessions have ended.'
-  return onAccount('enable', description).action(async (username: string, options: JsonOptions) => {
-    await withDatabase(async (db) => enableAccount(db, commandActor, (await theAccount(db, username)).id))
-    printResult(options, { username, disabled: false }, `Account ${username} enabled.`)
-  })
-}
-
-interface DeleteOptions extends JsonOptions {
-  groupsTo?: string
-  leaveGroups?: boolean
-}
-
-function deleteCommand(): Command {
-  const heirs = new Option(
-    '--groups-to <username>',
-    'make this account the admin of groups that would lose their only admin',
-  )
-  return onAccount(
-    'delete',
-    'Delete an account for good. Packages and events stay. Its username is free after 90 days.',
-  )
-    .addOption(heirs.conflicts('leaveGroups'))
-    .option('--leave-groups', 'leave these groups without an admin: only site administrators can manage them')
-    .action(async (username: string, options: DeleteOptions) => {
-      const { outcome, groups } = await withDatabase(async (db) => {
-        const account = await theAccount(db, username)
-        const { groupsTo: heir = null, leaveGroups: isLeft = false } = options
-        const chosen = await chooseHeir(db, username, { heir, isLeft })
-        if (typeof chosen === 'string') throw new Error(chosen)
-        return deleteAccount(db, commandActor, commandLine, account, chosen.orphanedGroups)
-      })
-      if (outcome === 'refused') {
-        throw new Error(
-          `${username} is the only admin of ${groups.join(', ')}: use --groups-to <username> or --leave-groups.`,
-        )
-      }
-      printResult(options, { username, groups }, `Account ${username} deleted.`)
-    })
-}
-
-function change(username: string, changes: AccountChanges): Promise<void> {
-  return withDatabase(async (db) => {
-    const { id } = await theAccount(db, username)
-    await transaction(db, (tx) => changeAccount(tx, id, changes), commandActor)
   })
 }
 
@@ -281,24 +183,6 @@ function describeAccount(account: AccountDetails): Record<string, unknown> {
     last_seen_at: account.lastSeenAt,
     disabled_at: account.disabledAt,
   }
-}
-
-function unlinkCommand(): Command {
-  return onAccount(
-    'unlink',
-    'Unlink an account from a sign-in provider. Memberships that the provider gave end.',
-  )
-    .argument('<provider>', 'the name or issuer of a provider, as svc account show prints it')
-    .action(async (username: string, provider: string, options: JsonOptions) => {
-      await withDatabase(async (db) => {
-        const account = await theAccount(db, username)
-        const identities = await listIdentities(db, account.id)
-        const identity = identities.find((one) => one.provider === provider || one.issuer === provider)
-        if (!identity) throw new Error(`${username} is not linked with ${JSON.stringify(provider)}.`)
-        await unlinkAccount(db, commandActor, account, identity.issuer, null)
-      })
-      printResult(options, { username, provider }, `${username} is not linked with ${provider} any more.`)
-    })
 }
 
 function describePasskey({ id, name, createdAt, lastUsedAt }: Passkey): Record<string, unknown> {

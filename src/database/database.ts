@@ -3,6 +3,13 @@ import pg from 'pg'
 /** The pool, or a client inside a transaction: both can run a single statement. */
 export type Queryable = Pick<pg.Pool, 'query'>
 
+/** A part of a list: at most `limit` rows after a key, in the order of the list. */
+export interface ListPart {
+  /** The key of the last row before this part. Null for the first part. */
+  after: string | null
+  limit: number
+}
+
 /** The name of the connections in `pg_stat_activity`. */
 const applicationName = 'svc'
 
@@ -227,3 +234,28 @@ export function openSidePool(
  * (select from lazily)`.
  */
 export const lazily = `lazily as materialized (select set_config('synchronous_commit', 'off', true))`
+
+/**
+ * Returns a function that deletes expired rows of a table, at most `limit` in one statement, and returns how many.
+ * `key` is the primary key. It skips rows that others have locked: the next sweep deletes them.
+ */
+export function sweepOf(
+  table: string,
+  key: string,
+  isExpired = 'expires_at < now()',
+): (db: Queryable, limit: number) => Promise<number> {
+  const text = `delete from ${table} where (${key}) in (
+    select ${key} from ${table} where ${isExpired} limit $1 for update skip locked)`
+  return async (db, limit) => (await db.query(text, [limit])).rowCount ?? 0
+}
+
+/**
+ * Returns an SQL expression for the `with` of an insertion that anyone can cause. It deletes the oldest rows of the
+ * network, so that `kept` rows remain before the insertion. `network` is the placeholder of the network's value.
+ */
+export function surplusOf(table: string, key: string, network: `$${number}`, kept: number): string {
+  return `surplus as (
+    delete from ${table} where ${key} in (
+      select ${key} from ${table} where network = ${network} order by expires_at desc offset ${kept}
+         for update skip locked))`
+}

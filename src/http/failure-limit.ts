@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import ipaddr from 'ipaddr.js'
-import type { Queryable } from '../database/database.ts'
-import { sweepOf } from '../database/sweep.ts'
+import { type Queryable, sweepOf } from '../database/database.ts'
 
 /**
  * The maximum attempts of a subject in a window. The window starts with the first attempt. After it, the count

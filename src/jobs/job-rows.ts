@@ -1,5 +1,4 @@
-import type { Queryable } from '../database/database.ts'
-import { sweepOf } from '../database/sweep.ts'
+import { type Queryable, sweepOf } from '../database/database.ts'
 
 /** How long a process keeps a job without extending its lease. */
 export const leaseSeconds = 30

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { Eta } from 'eta'
-import { projectRoot } from '../config.ts'
+import { type Config, projectRoot } from '../config.ts'
 import { cleanLine } from '../domain/plain-text.ts'
 
 /** A mail to one person. Every text is one line: control characters are removed before it is sent. */
@@ -14,6 +14,16 @@ export interface Mail {
   link?: { label: string; url: string }
   /** What to do, after the link. */
   advice?: readonly string[]
+}
+
+/** The recipient of a mail to an account. */
+export function personOf(account: { username: string; displayName: string; email: string }): Mail['to'] {
+  return { address: account.email, name: account.displayName || account.username }
+}
+
+/** Returns the name of this server in mails: host and port of its public URL. */
+export function siteOf({ baseUrl }: Pick<Config, 'baseUrl'>): string {
+  return new URL(baseUrl).host
 }
 
 const eta = new Eta({ views: resolve(projectRoot, 'views/mail'), autoTrim: false, cache: true })

@@ -1,7 +1,6 @@
-import type { Queryable } from '../database/database.ts'
+import type { ListPart, Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
-import type { ListPart } from '../repositories/list-part.ts'
 
 /**
  * The approval states, which SPEC leaves open. Only an approved application can be authorized or have a working token.

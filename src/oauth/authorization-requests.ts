@@ -1,5 +1,4 @@
-import type { Queryable } from '../database/database.ts'
-import { sweepOf } from '../database/sweep.ts'
+import { type Queryable, sweepOf } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 

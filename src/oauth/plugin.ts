@@ -3,10 +3,8 @@ import { readBasicCredentials } from '../http/basic-credentials.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../http/unmatched-requests.ts'
 import { acceptOnlyForms } from './client-request.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
-import { introspectRoute } from './introspect.ts'
 import { serverMetadataRoute } from './metadata.ts'
-import { revokeRoute } from './revoke.ts'
-import { type OAuthContext, tokenRoute } from './token.ts'
+import { introspectRoute, type OAuthContext, revokeRoute, tokenRoute } from './token.ts'
 
 /** The endpoints of the authorization server that programs call. Its pages are in `pages-plugin.ts`. */
 export async function oauth(app: FastifyInstance, context: OAuthContext): Promise<void> {

@@ -17,7 +17,15 @@ import {
 import { OAuthError, sendJson } from './errors.ts'
 import { noteCodeReplay, noteTokenReuse } from './replays.ts'
 import { openSeal, sealPair, type TokenPair } from './seal.ts'
-import { type CodeExchange, exchangeCodes, type PairRefresh, refreshPairs } from './token-pairs.ts'
+import {
+  type CodeExchange,
+  exchangeCodes,
+  introspectTokens,
+  type PairRefresh,
+  refreshPairs,
+  revokeTokens,
+  type SeenToken,
+} from './token-pairs.ts'
 
 /** The token response object of SPEC 2.3. */
 export interface TokenResponse {
@@ -125,6 +133,61 @@ function refresh({ db, config, lastUse }: OAuthContext): GrantType {
       'invalid_grant',
       'The refresh token is unknown, expired or revoked, or it was issued to another client.',
     )
+  }
+}
+
+/** Revocation endpoint: SPEC 4.3, RFC 7009. It ignores `token_type_hint`: both columns are searched for the token's hash. */
+export async function revokeRoute(app: FastifyInstance, { db }: AppContext): Promise<void> {
+  const revoke = shareStatements(revokeTokens.bind(null, db))
+
+  app.post('/revoke', async (request, reply) => {
+    const form = formOf(request)
+    const client = readClient(request, form)
+    const token = readRequired(form, 'token')
+    const isAuthenticated = await revoke({
+      client,
+      tokenHash: hashSecret(token),
+      actor: applicationActor(request),
+    })
+    if (!isAuthenticated) return refuseClient(db, client)
+    // An unknown token is not an error: it does not work, which is what the client wants (RFC 7009 §2.2).
+    return sendJson(reply, {})
+  })
+}
+
+/**
+ * Introspection endpoint (RFC 7662). An application sees its own tokens; a resource server sees all but refresh tokens.
+ */
+export async function introspectRoute(app: FastifyInstance, { db, config }: AppContext): Promise<void> {
+  const introspect = shareStatements(introspectTokens.bind(null, db))
+
+  app.post('/introspect', async (request, reply) => {
+    const form = formOf(request)
+    const client = readClient(request, form)
+    const token = readRequired(form, 'token')
+    const seen = await introspect({ client, tokenHash: hashSecret(token) })
+    if (!seen) return refuseClient(db, client)
+    return sendJson(reply, seen.token ? describeToken(seen.token, config.authUrl) : { active: false })
+  })
+}
+
+/** Returns the response of RFC 7662 §2.2. It includes the token's resource scope for resource servers (SPEC 2.1). */
+function describeToken(token: SeenToken, issuer: string): object {
+  return {
+    active: true,
+    scope: token.scopes.join(' '),
+    ...(token.clientId !== null && { client_id: token.clientId }),
+    // The type differs, so that no server accepts a refresh token as a bearer token.
+    token_type: token.kind === 'refresh' ? 'refresh_token' : 'bearer',
+    ...(token.expiresAt !== null && { exp: token.expiresAt }),
+    iat: token.issuedAt,
+    iss: issuer,
+    // A deploy token acts for a group, so it has no account id and no username.
+    ...(token.group
+      ? { sub: `group:${token.group.id}`, group: token.group.name }
+      : { sub: token.accountId, username: token.username }),
+    resource_scope: token.resourceScope,
+    ...(token.resourceScope === 'specified' && { repositories: token.repositories }),
   }
 }
 

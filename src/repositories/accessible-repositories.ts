@@ -1,6 +1,5 @@
-import type { Queryable } from '../database/database.ts'
+import type { ListPart, Queryable } from '../database/database.ts'
 import type { Role, TokenGrant } from '../domain/permissions.ts'
-import type { ListPart } from './list-part.ts'
 import type { Repository } from './repositories.ts'
 
 /*

@@ -1,7 +1,6 @@
 import type pg from 'pg'
-import type { Queryable } from '../database/database.ts'
+import type { ListPart, Queryable } from '../database/database.ts'
 import type { Role } from '../domain/permissions.ts'
-import type { ListPart } from './list-part.ts'
 
 /** A member of a repository. */
 export interface Member {

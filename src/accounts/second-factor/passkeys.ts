@@ -1,6 +1,5 @@
 import type pg from 'pg'
-import type { Queryable } from '../../database/database.ts'
-import { surplusOf, sweepOf } from '../../database/sweep.ts'
+import { type Queryable, surplusOf, sweepOf } from '../../database/database.ts'
 import { hashSecret } from '../../domain/secrets.ts'
 
 /** How many passkeys an account may have. */

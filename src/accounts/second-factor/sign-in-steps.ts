@@ -1,5 +1,4 @@
-import type { Queryable } from '../../database/database.ts'
-import { sweepOf } from '../../database/sweep.ts'
+import { type Queryable, sweepOf } from '../../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import type { Credentials } from '../accounts.ts'
 

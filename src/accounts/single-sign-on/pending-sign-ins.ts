@@ -1,5 +1,4 @@
-import type { Queryable } from '../../database/database.ts'
-import { surplusOf, sweepOf } from '../../database/sweep.ts'
+import { type Queryable, surplusOf, sweepOf } from '../../database/database.ts'
 import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
 import type { ProvenPerson } from './person.ts'
 import type { SignInSecrets } from './providers.ts'

@@ -1,19 +1,12 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import type pg from 'pg'
 import { z } from 'zod'
-import {
-  disableAccount,
-  enableAccount,
-  resetPassword,
-  revokeAllAccess,
-} from '../../accounts/account-lifecycle.ts'
-import { type AccountDetails, changeAccount, insertAccount, listAccounts } from '../../accounts/accounts.ts'
+import { resetPassword } from '../../accounts/account-lifecycle.ts'
+import { type AccountDetails, insertAccount, listAccounts } from '../../accounts/accounts.ts'
 import { hashPassword } from '../../accounts/passwords.ts'
-import { type FactorSummary, findFactors, resetFactors } from '../../accounts/second-factor/factors.ts'
-import { deleteSessions } from '../../accounts/sessions.ts'
+import { type FactorSummary, findFactors } from '../../accounts/second-factor/factors.ts'
 import { unlinkAccount } from '../../accounts/single-sign-on/enter.ts'
 import { type Identity, listIdentities } from '../../accounts/single-sign-on/identities.ts'
-import { type Actor, transaction } from '../../database/database.ts'
+import { transaction } from '../../database/database.ts'
 import { makePassword } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
@@ -32,18 +25,6 @@ const NewAccountForm = z.object({
   email: text,
   admin: checkbox,
 })
-const ActForm = z.object({
-  act: z.enum([
-    'disable',
-    'enable',
-    'make-admin',
-    'unmake-admin',
-    'reset-factors',
-    'end-sessions',
-    'revoke-all',
-  ]),
-})
-
 const UnlinkForm = z.object({ issuer: text })
 
 const accountsPage = page<{
@@ -125,33 +106,6 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     showAccount(context, reply, request.params.username, null),
   )
 
-  app.get<Route>('/admin/accounts/:username/ask', async (request, reply) => {
-    const { act } = readQuery(ActForm, request)
-    const { username } = await accountOfPage(context, request.params.username)
-    const { button, explanation } = questions[act]
-    const url = `/admin/accounts/${username}`
-    return confirmationPage(reply, sessionOf(request), {
-      title: `${button}: ${username}?`,
-      explanation,
-      action: url,
-      fields: { act },
-      button,
-      ask: null,
-      back: url,
-    })
-  })
-
-  app.post<Route>('/admin/accounts/:username', async (request, reply) => {
-    const { act } = readForm(ActForm, request)
-    const { id, username } = await accountOfPage(context, request.params.username)
-    const own = sessionOf(request).account
-    if (id === own.id) {
-      throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')
-    }
-    await acts[act].run(db, actorOf(request, own.id), id)
-    return goOn(context, reply, `/admin/accounts/${username}`, `${username} ${acts[act].done}`)
-  })
-
   app.get<Route>('/admin/accounts/:username/identities', async (request, reply) => {
     const { id, username } = await accountOfPage(context, request.params.username)
     const { issuer } = readQuery(UnlinkForm, request)
@@ -208,65 +162,6 @@ export async function adminAccountRoutes(app: FastifyInstance, context: AdminCon
     return passwordPage(reply, session, { username, password, isNew: false })
   })
 }
-
-/** What is asked before an act. */
-const questions: Record<z.output<typeof ActForm>['act'], { button: string; explanation: string }> = {
-  disable: {
-    button: 'Disable',
-    explanation: 'The account loses its sessions, and its tokens stop at once.',
-  },
-  enable: { button: 'Enable', explanation: 'The person can sign in again, and the tokens work again.' },
-  'make-admin': { button: 'Make site administrator', explanation: 'A site administrator may do everything.' },
-  'unmake-admin': {
-    button: 'Remove the administrator role',
-    explanation: 'The account keeps its roles in groups and repositories.',
-  },
-  'reset-factors': {
-    button: 'Remove the second factor',
-    explanation: 'Its recovery codes are removed too. The next sign-in asks for the password only.',
-  },
-  'end-sessions': {
-    button: 'End all sessions',
-    explanation: 'Every browser of the account is signed out at once.',
-  },
-  'revoke-all': {
-    button: 'Revoke all tokens and applications',
-    explanation: 'Everything that uses them stops working at once. This cannot be undone.',
-  },
-}
-
-const acts = {
-  disable: {
-    run: (db: pg.Pool, actor: Actor, id: string) => disableAccount(db, actor, id),
-    done: 'is disabled. Its sessions have ended, and its tokens no longer work.',
-  },
-  enable: {
-    run: (db: pg.Pool, actor: Actor, id: string) => enableAccount(db, actor, id),
-    done: 'is enabled. Its tokens work again.',
-  },
-  'make-admin': {
-    run: (db: pg.Pool, actor: Actor, id: string) =>
-      transaction(db, (tx) => changeAccount(tx, id, { isAdmin: true }), actor),
-    done: 'is a site administrator.',
-  },
-  'unmake-admin': {
-    run: (db: pg.Pool, actor: Actor, id: string) =>
-      transaction(db, (tx) => changeAccount(tx, id, { isAdmin: false }), actor),
-    done: 'is no longer a site administrator.',
-  },
-  'reset-factors': {
-    run: (db: pg.Pool, actor: Actor, id: string) => resetFactors(db, actor, id),
-    done: 'no longer has a second factor. The next sign-in asks for the password only.',
-  },
-  'end-sessions': {
-    run: (db: pg.Pool, actor: Actor, id: string) => transaction(db, (tx) => deleteSessions(tx, id), actor),
-    done: 'is signed out everywhere.',
-  },
-  'revoke-all': {
-    run: (db: pg.Pool, actor: Actor, id: string) => revokeAllAccess(db, actor, id),
-    done: 'no longer has tokens or applications.',
-  },
-} as const
 
 /** Shows the page of an account, with the problem of a rejected form. */
 export async function showAccount(

@@ -7,6 +7,7 @@ import { refuseOtherMethods } from '../../http/unmatched-requests.ts'
 import { maxLogoBytes } from '../../oauth/application-rules.ts'
 import { siteInvitationRoutes } from '../invitations.ts'
 import { accountAccessRoutes } from './account-access.ts'
+import { accountActRoutes } from './account-acts.ts'
 import { accountEditingRoutes } from './account-editing.ts'
 import { adminAccountRoutes } from './accounts.ts'
 import { onlyAdministrators } from './administrator.ts'
@@ -24,6 +25,7 @@ export async function administration(app: FastifyInstance, context: AppContext):
   await refuseOtherMethods(app, wrongMethod, async () => {
     await systemRoutes(app, admin)
     await adminAccountRoutes(app, admin)
+    await accountActRoutes(app, admin)
     await accountEditingRoutes(app, admin)
     await accountAccessRoutes(app, admin)
     await siteInvitationRoutes(app, admin)

@@ -1,6 +1,5 @@
 import type pg from 'pg'
-import type { Queryable } from '../../database/database.ts'
-import { sweepOf } from '../../database/sweep.ts'
+import { type Queryable, sweepOf } from '../../database/database.ts'
 
 /** An archive that was uploaded in the browser and is not published yet. */
 export interface BrowserUpload {

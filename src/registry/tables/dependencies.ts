@@ -1,6 +1,5 @@
-import type { Queryable } from '../../database/database.ts'
+import type { ListPart, Queryable } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
-import type { ListPart } from '../../repositories/list-part.ts'
 
 /** A package whose latest version requires another one. */
 export interface Dependent {

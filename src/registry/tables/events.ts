@@ -1,8 +1,7 @@
 import { isIP } from 'node:net'
-import type { Queryable } from '../../database/database.ts'
+import type { ListPart, Queryable } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
-import type { ListPart } from '../../repositories/list-part.ts'
 
 /** How many rows one statement changes. */
 const rowsPerStatement = 2_000

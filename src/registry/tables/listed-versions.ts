@@ -1,5 +1,4 @@
-import type { Queryable } from '../../database/database.ts'
-import type { ListPart } from '../../repositories/list-part.ts'
+import type { ListPart, Queryable } from '../../database/database.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import { asCount } from './downloads.ts'
 import { deployTokenName, uploaderName } from './versions.ts'

@@ -1,6 +1,5 @@
 import type pg from 'pg'
-import type { Queryable } from '../../../database/database.ts'
-import type { ListPart } from '../../../repositories/list-part.ts'
+import type { ListPart, Queryable } from '../../../database/database.ts'
 import type { UpstreamMode } from './upstreams.ts'
 
 /** The reason why a package may or may not come from an upstream. The SQL function `package_origin` decides. */

@@ -1,7 +1,5 @@
 import type pg from 'pg'
-import type { Queryable } from '../../../database/database.ts'
-import { lazily } from '../../../database/database.ts'
-import { sweepOf } from '../../../database/sweep.ts'
+import { lazily, type Queryable, sweepOf } from '../../../database/database.ts'
 
 /** A document of an upstream. */
 export interface DocumentKey {

@@ -1,0 +1,120 @@
+import type { FastifyInstance } from 'fastify'
+import type pg from 'pg'
+import { z } from 'zod'
+import { disableAccount, enableAccount, revokeAllAccess } from '../../accounts/account-lifecycle.ts'
+import { changeAccount } from '../../accounts/accounts.ts'
+import { resetFactors } from '../../accounts/second-factor/factors.ts'
+import { deleteSessions } from '../../accounts/sessions.ts'
+import { type Actor, transaction } from '../../database/database.ts'
+import { actorOf } from '../../http/actor.ts'
+import { readForm, readQuery } from '../../http/forms.ts'
+import { PageError } from '../../http/page-error.ts'
+import { confirmationPage } from '../../http/pages.ts'
+import { type AdminContext, accountOfPage, goOn } from './administrator.ts'
+
+const ActForm = z.object({
+  act: z.enum([
+    'disable',
+    'enable',
+    'make-admin',
+    'unmake-admin',
+    'reset-factors',
+    'end-sessions',
+    'revoke-all',
+  ]),
+})
+
+interface Route {
+  Params: { username: string }
+}
+
+/** `/admin/accounts/<username>`: acts on an account, such as disabling it. Each act asks for a confirmation first. */
+export async function accountActRoutes(app: FastifyInstance, context: AdminContext): Promise<void> {
+  const { db, sessionOf } = context
+
+  app.get<Route>('/admin/accounts/:username/ask', async (request, reply) => {
+    const { act } = readQuery(ActForm, request)
+    const { username } = await accountOfPage(context, request.params.username)
+    const { button, explanation } = questions[act]
+    const url = `/admin/accounts/${username}`
+    return confirmationPage(reply, sessionOf(request), {
+      title: `${button}: ${username}?`,
+      explanation,
+      action: url,
+      fields: { act },
+      button,
+      ask: null,
+      back: url,
+    })
+  })
+
+  app.post<Route>('/admin/accounts/:username', async (request, reply) => {
+    const { act } = readForm(ActForm, request)
+    const { id, username } = await accountOfPage(context, request.params.username)
+    const own = sessionOf(request).account
+    if (id === own.id) {
+      throw new PageError(409, 'You cannot do this to your own account. Ask another administrator.')
+    }
+    await acts[act].run(db, actorOf(request, own.id), id)
+    return goOn(context, reply, `/admin/accounts/${username}`, `${username} ${acts[act].done}`)
+  })
+}
+
+/** What is asked before an act. */
+const questions: Record<z.output<typeof ActForm>['act'], { button: string; explanation: string }> = {
+  disable: {
+    button: 'Disable',
+    explanation: 'The account loses its sessions, and its tokens stop at once.',
+  },
+  enable: { button: 'Enable', explanation: 'The person can sign in again, and the tokens work again.' },
+  'make-admin': { button: 'Make site administrator', explanation: 'A site administrator may do everything.' },
+  'unmake-admin': {
+    button: 'Remove the administrator role',
+    explanation: 'The account keeps its roles in groups and repositories.',
+  },
+  'reset-factors': {
+    button: 'Remove the second factor',
+    explanation: 'Its recovery codes are removed too. The next sign-in asks for the password only.',
+  },
+  'end-sessions': {
+    button: 'End all sessions',
+    explanation: 'Every browser of the account is signed out at once.',
+  },
+  'revoke-all': {
+    button: 'Revoke all tokens and applications',
+    explanation: 'Everything that uses them stops working at once. This cannot be undone.',
+  },
+}
+
+const acts = {
+  disable: {
+    run: (db: pg.Pool, actor: Actor, id: string) => disableAccount(db, actor, id),
+    done: 'is disabled. Its sessions have ended, and its tokens no longer work.',
+  },
+  enable: {
+    run: (db: pg.Pool, actor: Actor, id: string) => enableAccount(db, actor, id),
+    done: 'is enabled. Its tokens work again.',
+  },
+  'make-admin': {
+    run: (db: pg.Pool, actor: Actor, id: string) =>
+      transaction(db, (tx) => changeAccount(tx, id, { isAdmin: true }), actor),
+    done: 'is a site administrator.',
+  },
+  'unmake-admin': {
+    run: (db: pg.Pool, actor: Actor, id: string) =>
+      transaction(db, (tx) => changeAccount(tx, id, { isAdmin: false }), actor),
+    done: 'is no longer a site administrator.',
+  },
+  'reset-factors': {
+    run: (db: pg.Pool, actor: Actor, id: string) => resetFactors(db, actor, id),
+    done: 'no longer has a second factor. The next sign-in asks for the password only.',
+  },
+  'end-sessions': {
+    run: (db: pg.Pool, actor: Actor, id: string) => transaction(db, (tx) => deleteSessions(tx, id), actor),
+    done: 'is signed out everywhere.',
+  },
+  'revoke-all': {
+    run: (db: pg.Pool, actor: Actor, id: string) => revokeAllAccess(db, actor, id),
+    done: 'no longer has tokens or applications.',
+  },
+} as const
