@@ -6,6 +6,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Config, projectRoot } from '../config.ts'
 import { revealText } from '../domain/plain-text.ts'
 import { type Assets, serveAssets } from './assets.ts'
+import { settingsPages, trailTo } from './breadcrumbs.ts'
 import { takeNotice } from './notice.ts'
 
 declare module 'fastify' {
@@ -71,6 +72,8 @@ export async function pages(
       formatTime,
       formatSize,
       reveal: revealText,
+      settingsPages,
+      trailTo,
       version: release.version,
     },
   })

@@ -1,9 +1,47 @@
+import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { checkAccess, checkNarrow } from '../support/axe.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { freePort, useListeningApp } from '../support/listening.ts'
-import { tourOf, walk } from '../support/tour.ts'
+import { type Stop, tourOf, walk } from '../support/tour.ts'
 import { makeTourData, tourEnvironment } from '../support/tour-data.ts'
+
+/** Home, the pages of a sign-in, the pages that lead to an application, and errors: pages without breadcrumbs. */
+const withoutBreadcrumbs =
+  /^(?:front|home|home-newcomer|menu|login.*|sign-up.*|password-reset.*|second-step|invitation|invitation-expired|consent.*|link-error|not-found.*|bad-request)$/
+
+/**
+ * Checks that a page has breadcrumbs, and that the header marks the item to which the page belongs. `known` are the
+ * links that were opened before.
+ */
+async function checkPlace(page: Page, { name, viewer }: Stop, known: Set<string>): Promise<void> {
+  const links = await page
+    .getByRole('navigation', { name: 'Breadcrumb' })
+    .getByRole('link')
+    .evaluateAll((found) => found.map((link) => link.getAttribute('href') ?? ''))
+  const { pathname } = new URL(page.url())
+  if (withoutBreadcrumbs.test(name)) expect(links, `breadcrumbs of ${name}`).toEqual([])
+  else expect(links.length, `breadcrumbs of ${name}`).toBeGreaterThan(0)
+  for (const link of links.filter((one) => !known.has(`${viewer} ${one}`))) {
+    known.add(`${viewer} ${link}`)
+    expect((await page.request.get(link)).status(), `${link} in the breadcrumbs of ${name}`).toBe(200)
+  }
+  const active = await page
+    .locator('header nav [aria-current], header summary[aria-current]')
+    .evaluateAll((found) => found.map((item) => item.textContent?.replace('Menu of ', '')))
+  const item = viewer === 'visitor' ? null : itemOf(name, pathname)
+  expect(active, `active items of ${name}`).toEqual(item === null ? [] : [item ?? expect.any(String)])
+}
+
+/** Returns the item of the header for a page: null for none, undefined for the menu with the name of the person. */
+function itemOf(name: string, path: string): string | null | undefined {
+  if (/^(?:not-found|bad-request|consent|link-error)/.test(name) || path === '/search') return null
+  if (path.startsWith('/settings/tokens')) return 'Tokens'
+  if (path.startsWith('/settings/authorizations')) return 'Applications'
+  if (path.startsWith('/settings/')) return undefined
+  if (path.startsWith('/admin')) return 'Administration'
+  return path.startsWith('/docs') ? 'Docs' : 'Repositories'
+}
 
 const port = await freePort()
 const baseURL = `http://localhost:${port}`
@@ -13,8 +51,10 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
   const browser = useBrowser()
 
   it('passes axe in both color schemes, fits a phone, is small and has one stylesheet', async () => {
+    const knownLinks = new Set<string>()
     const stops = tourOf(await makeTourData({ db: t.db, baseUrl: `http://127.0.0.1:${port}` }))
-    await walk({ browser, baseURL, width: 1280 }, stops, async (page, { name }, { status, html }) => {
+    await walk({ browser, baseURL, width: 1280 }, stops, async (page, stop, { status, html }) => {
+      const { name } = stop
       expect(status === 404, `${name} has the status ${status}`).toBe(name.startsWith('not-found'))
       expect(status, name).toBeLessThan(500)
       expect(Buffer.byteLength(html), `the HTML of ${name}`).toBeLessThan(100_000)
@@ -25,6 +65,7 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
       await page.emulateMedia({ colorScheme: 'dark' })
       await checkAccess(page, `${name} in dark`, ['color-contrast'])
       await checkNarrow(page, name)
+      await checkPlace(page, stop, knownLinks)
       if (name.endsWith('-refused')) expect(await page.getByRole('alert').count(), name).toBeGreaterThan(0)
     })
   }, 600_000)
