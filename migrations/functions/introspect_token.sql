@@ -16,23 +16,26 @@ language sql stable as $$
              'expiresAt', case when isfinite(t.expires_at) then floor(extract(epoch from t.expires_at)) end,
              'group', (select jsonb_build_object('id', id::text, 'name', name) from repository_group where id = t.group_id),
              'resourceScope', case when t.group_id is null then t.resource_scope else 'specified' end,
-             'repositories', array(select (select name from repository_group where id = r.group_id) || '/' || r.name
-                                     from repository r
-                                    where r.id = any(case when t.group_id is not null and t.resource_scope = 'all'
-                                                       then array(select id from repository where group_id = t.group_id)
-                                                       else t.repository_ids end)
-                                    order by 1))
+             'repositories', case when t.group_id is null and t.resource_scope = 'all' then '{}'
+                               else array(select g.name || '/' || r.name
+                                            from repository r
+                                            join repository_group g on g.id = r.group_id
+                                           where r.id = any(case when t.resource_scope = 'all'
+                                                              then array(select id from repository
+                                                                          where group_id = t.group_id)
+                                                              else t.repository_ids end)
+                                           order by 1) end)
       from (select kind, scopes, account_id, application_id, created_at, expires_at, resource_scope, repository_ids,
                    group_id
               from live_token
              where token_hash = the_token_hash
-               and (asker.is_resource_server or application_id = asker.id)
+               and (asker.is_resource_server or application_id = asker.application_id)
              union all
             select 'refresh', refresh_scopes, account_id, application_id, created_at, refresh_expires_at, resource_scope,
                    repository_ids, null
               from live_pair
              where refresh_hash = the_token_hash and refresh_expires_at > now()
-               and application_id = asker.id) as t)
-    from application asker
-   where asker.id = authenticate_application(the_client_id, the_secret_hash)
+               and application_id = asker.application_id) as t)
+    from application_credential asker
+   where asker.secret_hash = the_secret_hash and asker.client_id = the_client_id
 $$;
