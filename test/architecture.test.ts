@@ -3,25 +3,25 @@ import { basename, dirname, resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { projectRoot } from '../src/config.ts'
 
-const files = readdirSync(resolve(projectRoot, 'src'), { recursive: true, encoding: 'utf8' })
-  .filter((path) => path.endsWith('.ts'))
-  .sort()
+const files = listFiles('src')
 
 const exported =
   /^export (?:abstract )?(?:async )?(?:const|let|function\*?|class|interface|type|enum) (\w+)/gm
 
 describe('src/', () => {
-  it('has no two exports of one name', () => {
-    const names = files.flatMap((path) => {
-      const text = readFileSync(resolve(projectRoot, 'src', path), 'utf8')
-      // The overloads of a function are one export.
-      return [...new Set([...text.matchAll(exported)].map(([, name]) => name))].map((name) => ({
-        name,
-        path,
-      }))
-    })
+  it('has no two exports of one name, here or in test/support/', () => {
+    const names = listExports('src')
     expect(names.length).toBeGreaterThan(500)
-    expect(listRepeated(names, ({ name }) => name ?? '')).toEqual([])
+    expect(listRepeated(names, ({ name }) => name)).toEqual([])
+    expect(listRepeated(listExports('test/support'), ({ name }) => name)).toEqual([])
+  })
+
+  it('has no two functions, and no two types, whose names differ only by a plural', () => {
+    // The case of the first letter tells a type from a value, such as `Role` from the list `roles`.
+    const singular = (name: string) =>
+      name.replace(/ies(?=[A-Z]|$)/g, 'y').replace(/(?<=[^s])s(?=[A-Z]|$)/g, '')
+    expect(singular('deletePasskeysOfEntries')).toBe('deletePasskeyOfEntry')
+    expect(listRepeated(listExports('src'), ({ name }) => singular(name))).toEqual([])
   })
 
   it('has no two files in a folder of src/ whose names differ only by a plural', () => {
@@ -48,6 +48,22 @@ describe('src/', () => {
     expect(missing).toEqual([])
   })
 })
+
+/** Lists the TypeScript files below a folder, by their paths in it. */
+function listFiles(folder: string): string[] {
+  return readdirSync(resolve(projectRoot, folder), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts'))
+    .sort()
+}
+
+/** Lists the exports of all files below a folder. The overloads of a function are one export. */
+function listExports(folder: string): { name: string; path: string }[] {
+  return listFiles(folder).flatMap((path) => {
+    const text = readFileSync(resolve(projectRoot, folder, path), 'utf8')
+    const names = new Set([...text.matchAll(exported)].map(([, name]) => name ?? ''))
+    return [...names].map((name) => ({ name, path }))
+  })
+}
 
 /** The folder below `src/` that a file belongs to. */
 function roomOf(path: string): string {

@@ -5,7 +5,7 @@ import { listGroupsOnlyAdministeredBy, setGroupMember } from '../repositories/me
 import { deleteAccountRow, findAccountDetails, setDisabled, setPasswordHash } from './accounts.ts'
 import { hashPassword } from './passwords.ts'
 import { revokeAllOf } from './personal-tokens.ts'
-import { deleteSessions } from './sessions.ts'
+import { deleteAllSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-memory.ts'
 
 /** Sets an account's password without checking the old one, and ends its sessions. For operators and administrators. */
@@ -20,7 +20,7 @@ export async function resetPassword(
     db,
     async (tx) => {
       await setPasswordHash(tx, accountId, passwordHash)
-      await deleteSessions(tx, accountId)
+      await deleteAllSessions(tx, accountId)
       // A person who knew the old password must not keep a known browser or network.
       await forgetOrigins(tx, accountId)
     },
@@ -38,7 +38,7 @@ export async function disableAccount(db: pg.Pool, actor: Actor, accountId: strin
     async (tx) => {
       // Update the account first: it waits for a running sign-in, so that the next statement sees its session.
       await setDisabled(tx, accountId, true)
-      await deleteSessions(tx, accountId)
+      await deleteAllSessions(tx, accountId)
     },
     actor,
   )

@@ -18,7 +18,7 @@ import {
   noPasswordHere,
 } from './passwords.ts'
 import { type ProfileProblem, profileRoutes } from './profile-routes.ts'
-import { deleteSessions, type Session } from './sessions.ts'
+import { deleteAllSessions, type Session } from './sessions.ts'
 import { confirmPassword, startSession } from './sign-in.ts'
 import { forgetOrigins } from './sign-in-memory.ts'
 import { findConfirmationWays, type Identity, listIdentities } from './single-sign-on/identities.ts'
@@ -107,7 +107,7 @@ export async function accountRoutes(app: FastifyInstance, context: AppContext): 
     const session = await readSession(context, request)
     if (session) {
       const { id } = session.account
-      await transaction(db, (tx) => deleteSessions(tx, id), actorOf(request, id, 'sign-out'))
+      await transaction(db, (tx) => deleteAllSessions(tx, id), actorOf(request, id, 'sign-out'))
     }
     clearCookie(reply, config, 'session')
     leaveFarewell(reply, config, 'signed-out')
@@ -157,7 +157,7 @@ async function changePassword(
     db,
     async (tx) => {
       if (!(await replacePasswordHash(tx, credentials, newHash))) return null
-      await deleteSessions(tx, credentials.accountId)
+      await deleteAllSessions(tx, credentials.accountId)
       await forgetOrigins(tx, credentials.accountId)
       return { ...credentials, passwordHash: newHash }
     },

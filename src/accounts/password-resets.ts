@@ -3,7 +3,7 @@ import { type Actor, type Queryable, sweepOf, transaction } from '../database/da
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 import { setPasswordHash } from './accounts.ts'
 import { hashPassword } from './passwords.ts'
-import { deleteSessions } from './sessions.ts'
+import { deleteAllSessions } from './sessions.ts'
 import { forgetOrigins } from './sign-in-memory.ts'
 
 /** How long a link works. */
@@ -82,7 +82,7 @@ export async function spendResetToken(
       )
       if (rowCount !== 1) return false
       await setPasswordHash(tx, account.id, passwordHash)
-      await deleteSessions(tx, account.id)
+      await deleteAllSessions(tx, account.id)
       await forgetOrigins(tx, account.id)
       return true
     },

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { type ResourceScope, resourceScopes } from '../domain/permissions.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { covers, isScope } from '../domain/scopes.ts'
-import { readForm, text, texts } from '../http/forms.ts'
+import { readForm, text, textList } from '../http/forms.ts'
 import type { Expiry } from './personal-tokens.ts'
 
 /** Lifetimes that the form offers, in days. */
@@ -13,13 +13,13 @@ const dayMilliseconds = 86_400_000
 const maxChosen = 500
 
 /** The query that fills the form in: `?preset=pull&repository=acme/php`. */
-export const PresetQuery = z.object({ preset: text, repository: texts })
+export const PresetQuery = z.object({ preset: text, repository: textList })
 
 const NewTokenForm = z.object({
   name: text,
-  scope: texts,
+  scope: textList,
   resource_scope: text,
-  repository: texts,
+  repository: textList,
   search: text,
   lifetime_in_days: text,
   expires_on: text,
@@ -71,7 +71,7 @@ export function presetForm(query: z.output<typeof PresetQuery>): TokenForm {
 }
 
 /** Returns the form as it was sent, without validation. */
-export function sentForm(request: FastifyRequest): TokenForm {
+export function enteredTokenForm(request: FastifyRequest): TokenForm {
   const form = readForm(NewTokenForm, request)
   return {
     name: form.name.trim(),

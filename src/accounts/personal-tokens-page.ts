@@ -18,12 +18,12 @@ import { confirmationPage, page } from '../http/pages.ts'
 import { listNamedRepositories } from '../repositories/accessible-repositories.ts'
 import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
 import {
+  enteredTokenForm,
   lifetimesInDays,
   PresetQuery,
   presetForm,
   presets,
   readChoice,
-  sentForm,
   type TokenChoice,
   type TokenForm,
   tomorrow,
@@ -91,7 +91,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
   app.post('/settings/tokens', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const form = sentForm(request)
+    const form = enteredTokenForm(request)
     if (readForm(ActionForm, request).action === 'search') {
       return showTokens(context, reply, session, { form, problem: null })
     }

@@ -104,7 +104,7 @@ export async function deleteSession(db: Queryable, idHash: SecretHash): Promise<
 }
 
 /** Ends every session of an account. */
-export async function deleteSessions(db: Queryable, accountId: string): Promise<void> {
+export async function deleteAllSessions(db: Queryable, accountId: string): Promise<void> {
   await db.query(`delete from session where account_id = $1`, [accountId])
 }
 

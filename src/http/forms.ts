@@ -13,7 +13,7 @@ export class FormError extends Error {
 /** The schema of a field with one value. A missing or empty field is `''`. */
 export const text = z.string().default('')
 /** The schema of a field that may be sent many times, such as check boxes. */
-export const texts = z.array(z.string()).default([])
+export const textList = z.array(z.string()).default([])
 
 /** Lets the scope read forms with `readForm`. Parsers of other content types stay as they are. */
 export async function acceptForms(scope: FastifyInstance): Promise<void> {

@@ -50,7 +50,7 @@ export function page<Content extends object>(template: string): PageTemplate<Con
 }
 
 /** Adds what all pages need: the compiled templates and the files that they link to. */
-export async function pages(
+export async function registerViews(
   app: FastifyInstance,
   { config, findVisitor }: { config: Config; findVisitor: FastifyInstance['findVisitor'] },
 ): Promise<void> {

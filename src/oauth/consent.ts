@@ -9,7 +9,7 @@ import { describeResourceScope, describeScopes, type ScopeGroup } from '../domai
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
-import { readForm, text, texts } from '../http/forms.ts'
+import { readForm, text, textList } from '../http/forms.ts'
 import { PageError } from '../http/page-error.ts'
 import { page } from '../http/pages.ts'
 import { type RepositoryPicker, readPicker } from '../repositories/repository-choices.ts'
@@ -26,7 +26,7 @@ import { LinkError, sendBack } from './authorize-request.ts'
 const maxChosen = 500
 const maxSearchCharacters = 200
 
-const ConsentForm = z.object({ decision: text, request: text, search: text, repository: texts })
+const ConsentForm = z.object({ decision: text, request: text, search: text, repository: textList })
 
 /** The content of a consent page. */
 interface Question {

@@ -3,7 +3,7 @@ import { readBasicCredentials } from '../http/basic-credentials.ts'
 import { refuseOtherMethods, refuseOtherPaths } from '../http/unmatched-requests.ts'
 import { acceptOnlyForms } from './client-request.ts'
 import { forbidStoring, OAuthError, sendOAuthError } from './errors.ts'
-import { serverMetadataRoute } from './metadata.ts'
+import { serverMetadataRoute } from './server-metadata.ts'
 import { introspectRoute, type OAuthContext, revokeRoute, tokenRoute } from './token.ts'
 
 /** The endpoints of the authorization server that programs call. Its pages are in `pages-plugin.ts`. */

@@ -16,7 +16,7 @@ import { describeRule } from '../database/rules.ts'
 import type { DeployRight } from '../domain/permissions.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { actorOf } from '../http/actor.ts'
-import { readForm, readQuery, text, texts } from '../http/forms.ts'
+import { readForm, readQuery, text, textList } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
@@ -34,7 +34,7 @@ const DeployTokenForm = z.object({
   name: text,
   right: z.enum(['read', 'publish']).default('read'),
   resource_scope: z.enum(['all', 'specified']).default('specified'),
-  repository: texts,
+  repository: textList,
   more_repositories: text,
   lifetime_in_days: text,
   expires_on: text,

@@ -58,7 +58,7 @@ const RemovalForm = z.object({ username })
 type MembersRequest = FastifyRequest<{ Params: { group: string; name?: string } }>
 
 /** `/<group>/-/members` and `/<group>/<name>/-/members`: roles on a whole group, and on one repository. */
-export async function membersRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
+export async function memberPageRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const { config, db } = context
 
   for (const url of ['/:group/-/members', '/:group/:name/-/members']) {

@@ -12,7 +12,7 @@ import { docsRoutes } from './docs.ts'
 import { groupPageRoutes } from './group.ts'
 import { homeRoutes } from './home.ts'
 import { groupInvitationRoutes } from './invitations.ts'
-import { membersRoutes } from './members.ts'
+import { memberPageRoutes } from './members.ts'
 import { newRoutes } from './new.ts'
 import { packagePageRoutes } from './package.ts'
 import { packageActivityRoutes } from './package-activity.ts'
@@ -48,7 +48,7 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
     await newRoutes(app, context)
     await docsRoutes(app, context)
     await groupPageRoutes(app, context)
-    await membersRoutes(app, context)
+    await memberPageRoutes(app, context)
     await groupInvitationRoutes(app, context)
     await deployTokenPageRoutes(app, context)
     await repositorySettingsRoutes(app, context)

@@ -11,7 +11,6 @@ import type { RegistryError } from './errors.ts'
 import { auditRoute } from './protocol/audit.ts'
 import { changesRoute } from './protocol/change-feed.ts'
 import { distRoute } from './protocol/dist.ts'
-import { feedRoutes } from './protocol/feed.ts'
 import {
   methodNotAllowed,
   param,
@@ -21,6 +20,7 @@ import {
 } from './protocol/http.ts'
 import { metadataRoutes } from './protocol/metadata.ts'
 import { notifyRoutes } from './protocol/notify.ts'
+import { feedRoutes } from './protocol/release-feed.ts'
 import { searchRoutes } from './protocol/search.ts'
 import { uploadRoutes } from './protocol/upload.ts'
 import { type ArchiveMirrorContext, openArchiveMirror } from './upstreams/archive-mirror.ts'

@@ -67,7 +67,7 @@ export async function publishVersion(
     await saveReadme(tx, versionId, readme)
     await relinkVersion(tx, held, versionId, baseUrl)
     await copyDescription(tx, held.id)
-    const bytes = await renderDocuments(tx, held, version, baseUrl)
+    const bytes = await renderVersionDocument(tx, held, version, baseUrl)
     if (bytes > maxDocumentBytes) throw documentTooLarge(bytes, metadata)
     const details = { sha256: archive.sha256, size: archive.size }
     const event = { repositoryId, packageName, version: version.version, action: 'publish', details } as const
@@ -110,7 +110,7 @@ export function settleRepeat(
  * Renders the version's document, and returns its size in bytes. The first version of a name renders both documents,
  * because both must tell Composer that the name is taken.
  */
-async function renderDocuments(
+async function renderVersionDocument(
   tx: pg.PoolClient,
   held: HeldPackage,
   { isDev }: PublishedVersion,

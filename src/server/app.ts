@@ -25,7 +25,7 @@ import {
   showPageError,
   showUndecodableUrl,
 } from '../http/page-scope.ts'
-import { pages } from '../http/pages.ts'
+import { registerViews } from '../http/pages.ts'
 import { openLastUse } from '../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../jobs/run-jobs.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
@@ -97,7 +97,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   const metrics = countUpstreams(measureRequests(app, context, [context.db, hotDb]))
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
-  await pages(app, { ...context, findVisitor: (request) => readSession(context, request) })
+  await registerViews(app, { ...context, findVisitor: (request) => readSession(context, request) })
   app.setErrorHandler(showError)
   await app.register(async (scope) => {
     // The page for unmatched URLs needs the session cookie for its menu.

@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { findAccountByUsername, insertAccount, setPasswordHash } from '../accounts/accounts.ts'
 import { hashPassword } from '../accounts/passwords.ts'
 import { insertPersonalToken, revokePersonalTokenByName } from '../accounts/personal-tokens.ts'
-import { deleteSessions } from '../accounts/sessions.ts'
+import { deleteAllSessions } from '../accounts/sessions.ts'
 import { projectRoot } from '../config.ts'
 import { transaction } from '../database/database.ts'
 import { hashSecret, makeClientId, makePassword, makeSecret } from '../domain/secrets.ts'
@@ -91,7 +91,7 @@ export async function resetDemo(pool: pg.Pool): Promise<Demo> {
       throw new Error('The demo is incomplete: its account, repository or application is missing.')
     }
     await setPasswordHash(tx, account.id, passwordHash)
-    await deleteSessions(tx, account.id)
+    await deleteAllSessions(tx, account.id)
     await rotateClientSecret(tx, application.clientId, hashSecret(clientSecret), 0)
     await revokePersonalTokenByName(tx, account.id, name)
     await insertDemoToken(tx, account.id, token)

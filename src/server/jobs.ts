@@ -26,7 +26,7 @@ import { deleteExpiredUploads } from '../registry/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../registry/tables/downloads.ts'
 import { sweepEventsJob } from '../registry/tables/events.ts'
-import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../registry/upstreams/feed.ts'
+import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../registry/upstreams/follow-feeds.ts'
 import { deleteExpiredMisses } from '../registry/upstreams/tables/upstream-documents.ts'
 
 /** Every background job of the server. `jobs/job.ts` describes how to add one. */

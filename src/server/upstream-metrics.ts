@@ -1,6 +1,6 @@
 import { Counter, type Registry } from 'prom-client'
 import type { ArchiveMirrorContext } from '../registry/upstreams/archive-mirror.ts'
-import type { MirrorContext } from '../registry/upstreams/check.ts'
+import type { MirrorContext } from '../registry/upstreams/check-document.ts'
 
 /** Counts requests to upstreams. */
 export interface UpstreamMetrics {

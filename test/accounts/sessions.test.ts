@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { findCredentials, replacePasswordHash } from '../../src/accounts/accounts.ts'
-import { deleteSessions, findSession, insertSession } from '../../src/accounts/sessions.ts'
+import { deleteAllSessions, findSession, insertSession } from '../../src/accounts/sessions.ts'
 import { transaction } from '../../src/database/database.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { type AccountActor, anAccount } from '../support/actors.ts'
@@ -49,7 +49,7 @@ describe('a session', () => {
     let starting: Promise<string | null> | undefined
     await transaction(t.db, async (tx) => {
       await replacePasswordHash(tx, checked, 'another hash')
-      await deleteSessions(tx, checked.accountId)
+      await deleteAllSessions(tx, checked.accountId)
       starting = insertSession(t.db, checked, '192.0.2.1')
       // Wait until the statement of the session runs. Only then is the change committed.
       const isWaiting = `select from pg_stat_activity

@@ -3,8 +3,9 @@ import { describe, expect, it } from 'vitest'
 import { allScopes } from '../../src/domain/scopes.ts'
 import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { freePort } from '../support/program.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
 const port = await freePort()

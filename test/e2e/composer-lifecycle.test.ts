@@ -7,7 +7,8 @@ import {
   requestsIn,
   useRegistries,
 } from '../support/composer-project.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
+import { freePort } from '../support/program.ts'
 
 const port = await freePort()
 const lib = '/packages/acme/lib'

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { enqueue } from '../../src/jobs/job.ts'
-import { followFeeds } from '../../src/registry/upstreams/feed.ts'
+import { followFeeds } from '../../src/registry/upstreams/follow-feeds.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import {
   aComposerProject,
@@ -11,9 +11,9 @@ import {
   hasComposerClient,
   useRegistries,
 } from '../support/composer-project.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { hasNginx, type NginxUpstream, startNginxUpstream } from '../support/nginx-upstream.ts'
-import { databaseUrl, type Server, startServer, stopServer } from '../support/program.ts'
+import { databaseUrl, freePort, type Server, startServer, stopServer } from '../support/program.ts'
 import { upstreamsHere } from '../support/upstream.ts'
 import { aZip } from '../support/zip.ts'
 

@@ -11,7 +11,8 @@ import {
   requestsIn,
   useRegistries,
 } from '../support/composer-project.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
+import { freePort } from '../support/program.ts'
 import { aPublisher, type Publisher } from '../support/registry-actors.ts'
 import { aZip } from '../support/zip.ts'
 

@@ -2,8 +2,9 @@ import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { aMember, anAccount, aRepository, password } from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { freePort } from '../support/program.ts'
 import { useThirdPartyApp } from '../support/third-party-app.ts'
 
 const [port, applicationPort] = [await freePort(), await freePort()]

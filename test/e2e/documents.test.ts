@@ -6,9 +6,9 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { aGroup, aGroupMember, anAccount, aPersonalToken, aRepository, signIn } from '../support/actors.ts'
 import { authorizeLink, open, responseOf, submitConsent } from '../support/browse.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { type ApplicationActor, anApplication } from '../support/oauth-actors.ts'
-import { paste } from '../support/program.ts'
+import { freePort, paste } from '../support/program.ts'
 import { has } from '../support/requires.ts'
 
 /** The code blocks of a document in one language, in order. */

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/database/database.ts'
 import { findPostgresPrograms, type PostgresPair, startPostgresPair } from '../support/postgres-pair.ts'
 import { type Server, startServer, stopServer } from '../support/program.ts'
-import { aRemoteUser, type Tokens } from '../support/remote-user.ts'
+import { aRemoteUser, type IssuedTokens } from '../support/remote-user.ts'
 
 const programs = findPostgresPrograms()
 
@@ -60,7 +60,7 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
       while (!isOver) {
         const token = chains?.[chain]?.refresh_token ?? ''
         const body = await send('refresh', user.refresh(url, token))
-        if (body !== null && chains) chains[chain] = JSON.parse(body) as Tokens
+        if (body !== null && chains) chains[chain] = JSON.parse(body) as IssuedTokens
       }
     }
     async function push(): Promise<void> {

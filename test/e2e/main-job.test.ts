@@ -6,10 +6,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useDatabase } from '../support/database.ts'
-import { freePort } from '../support/listening.ts'
 import { pixel } from '../support/oauth-actors.ts'
 import { makeDataDir, removeDataDir } from '../support/postgres.ts'
-import { databaseUrl, paste, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
+import {
+  databaseUrl,
+  freePort,
+  paste,
+  runSvc,
+  type Server,
+  startServer,
+  stopServer,
+} from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
 import { useThirdPartyApp } from '../support/third-party-app.ts'

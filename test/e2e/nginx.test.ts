@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { aCaller } from '../support/api-actors.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { startNginxProxy } from '../support/nginx-proxy.ts'
+import { freePort } from '../support/program.ts'
 import { aPackageZip, basic, type Publisher } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
 

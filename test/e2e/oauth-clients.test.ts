@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { anAccount, signIn } from '../support/actors.ts'
 import { open, submitConsent } from '../support/browse.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
 import { arctic } from '../support/oauth-clients/arctic.ts'
 import { badgateway } from '../support/oauth-clients/badgateway.ts'
@@ -11,6 +11,7 @@ import { openidClient } from '../support/oauth-clients/openid-client.ts'
 import { passport } from '../support/oauth-clients/passport.ts'
 import { hasPythonModule, pythonClient } from '../support/oauth-clients/python.ts'
 import { simpleOauth2 } from '../support/oauth-clients/simple-oauth2.ts'
+import { freePort } from '../support/program.ts'
 import { works } from '../support/token-client.ts'
 
 const port = await freePort()

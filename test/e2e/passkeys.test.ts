@@ -6,8 +6,9 @@ import { commandActor, transaction } from '../../src/database/database.ts'
 import { type AccountActor, anAccount, password } from '../support/actors.ts'
 import { authorizeLink } from '../support/browse.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { freePort } from '../support/program.ts'
 
 const port = await freePort()
 // Browsers allow passkeys for names, not for IP addresses.

@@ -6,7 +6,7 @@ import { openDatabase } from '../../src/database/database.ts'
 import { useDatabase } from '../support/database.ts'
 import { type PgBouncer, startPgBouncer } from '../support/pgbouncer.ts'
 import { type Environment, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
-import { aRemoteUser, type Tokens } from '../support/remote-user.ts'
+import { aRemoteUser, type IssuedTokens } from '../support/remote-user.ts'
 import { has } from '../support/requires.ts'
 
 describe.skipIf(!has('pgbouncer'))(
@@ -52,7 +52,7 @@ describe.skipIf(!has('pgbouncer'))(
       const pairs = await Promise.all(many.map((i) => user.tokens(anyUrl(i))))
       const mixed = many.map(async (i) => {
         const refreshed = await user.refresh(anyUrl(i), pairs[i]?.refresh_token ?? '')
-        const { access_token } = (await refreshed.clone().json()) as Tokens
+        const { access_token } = (await refreshed.clone().json()) as IssuedTokens
         const used = await user.check(anyUrl(i), access_token)
         const revoked = await user.revoke(anyUrl(i), access_token)
         const refused = await user.check(anyUrl(i + 1), access_token)

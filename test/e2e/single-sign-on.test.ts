@@ -2,8 +2,9 @@ import { describe, expect, it } from 'vitest'
 import { anAccount, password } from '../support/actors.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useIdentityProvider } from '../support/identity-provider.ts'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
 import { anApplication } from '../support/oauth-actors.ts'
+import { freePort } from '../support/program.ts'
 import { useThirdPartyApp } from '../support/third-party-app.ts'
 
 const [svcPort, appPort, acmePort] = [await freePort(), await freePort(), await freePort()]

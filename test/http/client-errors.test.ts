@@ -1,7 +1,8 @@
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
-import { freePort, useListeningApp } from '../support/listening.ts'
+import { useListeningApp } from '../support/listening.ts'
+import { freePort } from '../support/program.ts'
 
 const port = await freePort()
 

@@ -1,9 +1,9 @@
 import type { FastifyRequest } from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { FormError, parseForm, readForm, readQuery, text, texts } from '../../src/http/forms.ts'
+import { FormError, parseForm, readForm, readQuery, text, textList } from '../../src/http/forms.ts'
 
-const Schema = z.object({ name: text, color: texts, size: z.enum(['s', 'm']).optional() })
+const Schema = z.object({ name: text, color: textList, size: z.enum(['s', 'm']).optional() })
 const read = (body: string) => readForm(Schema, { body: { form: parseForm(body) } } as FastifyRequest)
 
 describe('a form', () => {

@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises'
 import fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { pagePolicy, servePages } from '../../src/http/page-scope.ts'
-import { pages } from '../../src/http/pages.ts'
+import { registerViews } from '../../src/http/pages.ts'
 import { docsRoutes, renderDocsPage, searchDocuments } from '../../src/pages/docs.ts'
 import type { PagesContext } from '../../src/pages/permit.ts'
 import { useApp } from '../support/app.ts'
@@ -91,7 +91,7 @@ describe('/docs/api, when the description of the API fails first', () => {
       return described
     }
     const app = fastify({ logger: false })
-    await pages(app, { config: t.config, findVisitor: async () => null })
+    await registerViews(app, { config: t.config, findVisitor: async () => null })
     await app.register(async (scope) => {
       await servePages(scope, t.config, pagePolicy)
       await docsRoutes(scope, { config: t.config, db: t.db, describeApi } as unknown as PagesContext)

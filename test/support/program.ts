@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -82,12 +83,12 @@ export function databaseUrl({ user, password, host = '', database }: pg.PoolConf
   return `postgres://${user}:${String(password)}@/${database}?host=${encodeURIComponent(host)}`
 }
 
-/** Returns a port of this machine that no program listens on. */
+/** Returns a loopback port that is free. */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
   return port
 }
 

@@ -4,7 +4,7 @@ import { aCode, anApplication, anAuthorization } from './oauth-actors.ts'
 import { aPackageZip, basic } from './registry-actors.ts'
 
 /** The response of the token endpoint. */
-export interface Tokens {
+export interface IssuedTokens {
   access_token: string
   refresh_token: string
 }
@@ -39,11 +39,11 @@ export async function aRemoteUser(db: Queryable) {
       }),
     pull: (url: string, file = 'p2/acme/lib.json') => fetch(`${url}${path}${file}`, { headers }),
     /** Exchanges a new code for a first pair. */
-    async tokens(url: string): Promise<Tokens> {
+    async tokens(url: string): Promise<IssuedTokens> {
       const code = await aCode(db, authorization)
       const response = await askAs('token', { grant_type: 'authorization_code', code })(url)
       if (response.status !== 200) throw new Error(`${response.status} ${await response.text()}`)
-      return (await response.json()) as Tokens
+      return (await response.json()) as IssuedTokens
     },
     refresh: (url: string, token: string) =>
       askAs('token', { grant_type: 'refresh_token', refresh_token: token })(url),

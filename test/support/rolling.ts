@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Environment, freePort, type Server, startServer, stopServer } from './program.ts'
-import type { aRemoteUser, Tokens } from './remote-user.ts'
+import type { aRemoteUser, IssuedTokens } from './remote-user.ts'
 
 type RemoteUser = Awaited<ReturnType<typeof aRemoteUser>>
 
@@ -79,7 +79,7 @@ export async function countDuring(
     let tokens = await user.tokens(url)
     while (!isOver) {
       const body = await send('refresh', 200, user.refresh(url, tokens.refresh_token))
-      if (body !== null) tokens = JSON.parse(body) as Tokens
+      if (body !== null) tokens = JSON.parse(body) as IssuedTokens
       await send('check', 200, user.check(url, tokens.access_token))
     }
   }

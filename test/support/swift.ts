@@ -164,13 +164,13 @@ ${Object.entries(filters)
 }
 
 /** The fault that a store shows. */
-export type Fault = 'none' | 'down' | 'silent' | '500' | '503' | 'full' | 'cut'
+export type BucketFault = 'none' | 'down' | 'silent' | '500' | '503' | 'full' | 'cut'
 
 /** A proxy in front of a store. Tests can make it fail. */
 export interface FaultyStore {
   endpoint: string
   /** Sets the fault of requests with this method, or of all requests. */
-  fail: (fault: Fault, method?: string) => void
+  fail: (fault: BucketFault, method?: string) => void
   /** Returns the number of requests since the last call of `fail`. */
   count: () => number
   /** Returns the first lines and headers of these requests. */
@@ -180,7 +180,7 @@ export interface FaultyStore {
 
 /** Starts such a proxy. It forwards bytes unchanged, and reads only the first line of each request. */
 export async function startFaultyStore(target: string): Promise<FaultyStore> {
-  let fault: Fault = 'none'
+  let fault: BucketFault = 'none'
   let failing: string | undefined
   let heads: string[] = []
   const sockets = new Set<Socket>()
@@ -188,7 +188,7 @@ export async function startFaultyStore(target: string): Promise<FaultyStore> {
 
   const serve = (client: Socket) => {
     const store = connect(Number(targetPort), '127.0.0.1')
-    let active: Fault = 'none'
+    let active: BucketFault = 'none'
     for (const [one, other] of [
       [client, store],
       [store, client],
@@ -243,7 +243,7 @@ export async function startFaultyStore(target: string): Promise<FaultyStore> {
   }
 }
 
-const statuses: Partial<Record<Fault, string>> = {
+const statuses: Partial<Record<BucketFault, string>> = {
   '500': '500 Internal Server Error',
   '503': '503 Service Unavailable',
   full: '507 Insufficient Storage',

@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { FactorRule } from '../../config.ts'
 import { type Actor, type Queryable, transaction } from '../../database/database.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
-import { deletePasskey, deletePasskeys } from './passkeys.ts'
+import { deleteAllPasskeys, deletePasskey } from './passkeys.ts'
 import { deleteRecoveryCodes } from './recovery-codes.ts'
 import { deleteTotpFactor } from './totp-factors.ts'
 
@@ -102,7 +102,7 @@ export async function resetFactors(db: pg.Pool, actor: Actor, accountId: string)
     db,
     async (tx) => {
       const isRemoved = await deleteTotpFactor(tx, accountId)
-      const passkeys = await deletePasskeys(tx, accountId)
+      const passkeys = await deleteAllPasskeys(tx, accountId)
       await deleteRecoveryCodes(tx, accountId)
       return Number(isRemoved) + passkeys
     },

@@ -98,7 +98,7 @@ export async function deletePasskey(db: Queryable, accountId: string, id: string
 }
 
 /** Removes all passkeys of an account, and returns how many there were. */
-export async function deletePasskeys(db: Queryable, accountId: string): Promise<number> {
+export async function deleteAllPasskeys(db: Queryable, accountId: string): Promise<number> {
   const { rowCount } = await db.query('delete from passkey where account_id = $1', [accountId])
   return rowCount ?? 0
 }

@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { disableAccount, enableAccount, revokeAllAccess } from '../../accounts/account-lifecycle.ts'
 import { changeAccount } from '../../accounts/accounts.ts'
 import { resetFactors } from '../../accounts/second-factor/factors.ts'
-import { deleteSessions } from '../../accounts/sessions.ts'
+import { deleteAllSessions } from '../../accounts/sessions.ts'
 import { type Actor, transaction } from '../../database/database.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery } from '../../http/forms.ts'
@@ -110,7 +110,7 @@ const acts = {
     done: 'no longer has a second factor. The next sign-in asks for the password only.',
   },
   'end-sessions': {
-    run: (db: pg.Pool, actor: Actor, id: string) => transaction(db, (tx) => deleteSessions(tx, id), actor),
+    run: (db: pg.Pool, actor: Actor, id: string) => transaction(db, (tx) => deleteAllSessions(tx, id), actor),
     done: 'is signed out everywhere.',
   },
   'revoke-all': {

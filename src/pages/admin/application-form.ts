@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { type ResourceScope, resourceScopes } from '../../domain/permissions.ts'
 import { describeResourceScope } from '../../domain/scope-descriptions.ts'
-import { readForm, text, texts } from '../../http/forms.ts'
+import { readForm, text, textList } from '../../http/forms.ts'
 import { readFile } from '../../http/multipart-forms.ts'
 import type { RegistrationForm } from '../../oauth/application-changes.ts'
 import type { ApplicationChanges } from '../../oauth/application-seed.ts'
@@ -18,7 +18,7 @@ const ApplicationFields = z.object({
   exact_redirect: checkbox,
   resource_server: checkbox,
   pending: checkbox,
-  scope: texts,
+  scope: textList,
   resource_scope: z.enum(resourceScopes).default('all'),
 })
 

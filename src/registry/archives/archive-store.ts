@@ -92,7 +92,7 @@ export interface OpenArchive {
 }
 
 /** Returns whether an archive's bytes still match its hash. Null when the archive is missing. */
-export async function verifyArchive(store: ArchiveStore, sha256: string): Promise<boolean | null> {
+export async function isArchiveIntact(store: ArchiveStore, sha256: string): Promise<boolean | null> {
   const archive = await store.read(sha256)
   if (!archive) return null
   const hash = createHash('sha256')

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../database/database.ts'
 import { findNewestArchive, listArchivesAfter, type NamedArchive } from '../tables/archives.ts'
-import { type ArchiveStore, verifyArchive } from './archive-store.ts'
+import { type ArchiveStore, isArchiveIntact } from './archive-store.ts'
 
 /** A problem with an archive. */
 export interface ArchiveProblem {
@@ -30,7 +30,7 @@ export async function verifyArchives(db: Queryable, store: ArchiveStore): Promis
   let archives = 0
   for await (const { sha256 } of store.list()) {
     // Null when garbage collection has removed the archive. The archives of versions are checked below.
-    const isSound = await verifyArchive(store, sha256)
+    const isSound = await isArchiveIntact(store, sha256)
     if (isSound !== null) archives += 1
     if (isSound === false) damaged.add(sha256)
   }

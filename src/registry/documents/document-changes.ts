@@ -9,7 +9,7 @@ export interface DocumentChange {
 }
 
 /** A part of the changes of a repository's documents. Timestamps are ten-thousandths of a second since 1970. */
-export interface DocumentChanges {
+export interface ChangesPart {
   actions: DocumentChange[]
   /** The timestamp at which the next part begins. */
   timestamp: number
@@ -33,11 +33,7 @@ export async function findChangesTimestamp(db: Queryable): Promise<number> {
  * Lists the package documents that changed since a timestamp, the earliest first, at most 5,000. If more documents than
  * that changed within one second, the only action is `resync`: the mirror must fetch everything again.
  */
-export async function listChanges(
-  db: Queryable,
-  repositoryId: string,
-  since: number,
-): Promise<DocumentChanges> {
+export async function listChanges(db: Queryable, repositoryId: string, since: number): Promise<ChangesPart> {
   const timestamp = await findChangesTimestamp(db)
   const { rows } = await db.query<{ package: string; time: number }>(
     `select p.name || case when d.is_dev then '~dev' else '' end as package,

@@ -9,7 +9,7 @@ import { makePause } from '../time-slices.ts'
 import { savePackageDocument, saveRootDocument } from './documents.ts'
 import { encodeDocument } from './encodings.ts'
 import { difference, type EntrySource, entryOf, relinkArchives } from './entry.ts'
-import { maxNamesInRoot, rootText } from './root.ts'
+import { maxNamesInRoot, rootText } from './packages-json.ts'
 import { warningsOf } from './warnings.ts'
 
 /** How many versions are read, compared and written at once. Each has up to 64 KiB of metadata. */

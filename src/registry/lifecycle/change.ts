@@ -61,11 +61,15 @@ export async function showVersion(
 export async function showPackage(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
   for (const isDev of [false, true]) await relinkDocument(tx, held, isDev, baseUrl)
   await copyDescription(tx, held.id)
-  await renderDocuments(tx, held, baseUrl)
+  await renderBothDocuments(tx, held, baseUrl)
 }
 
 /** Publishes both documents of a package from its unchanged entries. */
-export async function renderDocuments(tx: pg.PoolClient, held: HeldPackage, baseUrl: string): Promise<void> {
+export async function renderBothDocuments(
+  tx: pg.PoolClient,
+  held: HeldPackage,
+  baseUrl: string,
+): Promise<void> {
   for (const isDev of [false, true]) await renderDocument(tx, held, isDev, baseUrl)
 }
 

@@ -17,7 +17,7 @@ import {
   notNow,
   noVersion,
   type PackageChange,
-  renderDocuments,
+  renderBothDocuments,
   type VersionChange,
 } from './change.ts'
 
@@ -59,7 +59,7 @@ async function showChange(
 ): Promise<void> {
   await relinkVersion(tx, held, versionId, baseUrl)
   await copyDescription(tx, held.id)
-  await renderDocuments(tx, held, baseUrl)
+  await renderBothDocuments(tx, held, baseUrl)
 }
 
 /** Marks a package as abandoned, or as maintained again. Composer warns people who install an abandoned one. */
@@ -73,7 +73,7 @@ export async function setAbandoned(
     await saveAbandonment(tx, held.id, abandoned)
     const changed = { ...held, abandoned }
     for (const isDev of [false, true]) await relinkNewest(tx, changed, isDev, change.baseUrl)
-    await renderDocuments(tx, changed, change.baseUrl)
+    await renderBothDocuments(tx, changed, change.baseUrl)
     const details = typeof abandoned === 'string' ? { replacement: abandoned } : {}
     return { action: abandoned === null ? 'unabandon' : 'abandon', version: null, details }
   })
@@ -87,7 +87,7 @@ export async function publishAdvisory(
 ): Promise<Advisory> {
   const { advisory } = await changePackage(pool, change, async (tx, held) => {
     const advisory = await insertAdvisory(tx, held.id, makeAdvisoryId(), text)
-    await renderDocuments(tx, held, change.baseUrl)
+    await renderBothDocuments(tx, held, change.baseUrl)
     const details = { advisory_id: advisory.advisoryId, ...text }
     return { action: 'advise', version: null, details, advisory } as const
   })
@@ -103,7 +103,7 @@ export async function withdrawAdvisory(
   await changePackage(pool, change, async (tx, held) => {
     const isWithdrawn = await markWithdrawn(tx, held.id, advisoryId)
     if (!isWithdrawn) throw new RegistryError(errcode.notFound, 'advisory not found')
-    await renderDocuments(tx, held, change.baseUrl)
+    await renderBothDocuments(tx, held, change.baseUrl)
     return { action: 'withdraw', version: null, details: { advisory_id: advisoryId } }
   })
 }

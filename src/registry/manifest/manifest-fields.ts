@@ -14,7 +14,7 @@ export const exactText = z
   .refine(isPlainText, 'must not contain control characters')
 
 /** A list of texts that Composer acts on. For an object, its values are the list. */
-export const exactTexts = z
+export const exactTextList = z
   .preprocess(withKeys, z.record(z.string(), exactText, 'must be a list of strings'))
   .transform((texts) => Object.values(texts))
 

@@ -5,7 +5,7 @@ import {
   cleanedObject,
   email,
   exactText,
-  exactTexts,
+  exactTextList,
   fitting,
   hasParentSegment,
   isIntegerKey,
@@ -89,16 +89,16 @@ const autoload = z.preprocess(
     {
       'psr-4': psr4.optional(),
       'psr-0': psr0.optional(),
-      classmap: exactTexts.optional(),
-      files: exactTexts.optional(),
-      'exclude-from-classmap': exactTexts.optional(),
+      classmap: exactTextList.optional(),
+      files: exactTextList.optional(),
+      'exclude-from-classmap': exactTextList.optional(),
     },
     'must be an object',
   ),
 )
 
 const bin = z
-  .preprocess((value) => (typeof value === 'string' ? [value] : value), exactTexts)
+  .preprocess((value) => (typeof value === 'string' ? [value] : value), exactTextList)
   .superRefine((binaries, context) => {
     const outside = binaries.find(hasParentSegment)
     if (outside === undefined) return
@@ -186,7 +186,7 @@ const installation = {
   'target-dir': exactText.refine((path) => !hasParentSegment(path), 'must not contain ".."').optional(),
   bin: bin.optional(),
   autoload: autoload.optional(),
-  'include-path': exactTexts.optional(),
+  'include-path': exactTextList.optional(),
   'php-ext': cleanedObject.optional(),
 }
 

@@ -19,8 +19,8 @@ import {
   type WantedDocument,
 } from '../documents/documents.ts'
 import { chooseEncoding, compress, type Encoding } from '../documents/encodings.ts'
+import { emptyFilterText, emptyRootText } from '../documents/packages-json.ts'
 import { refreshRoot } from '../documents/render.ts'
-import { emptyFilterText, emptyRootText } from '../documents/root.ts'
 import { errcode } from '../errors.ts'
 import type { MirrorDocument } from '../upstreams/mirror.ts'
 import { listMirrorBytes, type WantedBytes } from '../upstreams/tables/mirrored-documents.ts'

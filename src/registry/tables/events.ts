@@ -74,11 +74,11 @@ export interface NewEvent {
 
 /** Inserts an event in the transaction of its change. Only `sweepEvents` changes or removes events. */
 export async function insertEvent(db: Queryable, author: Author, event: NewEvent): Promise<void> {
-  await insertEvents(db, author, [event])
+  await insertEventList(db, author, [event])
 }
 
 /** Inserts events of one author in the transaction of their changes, in this order. */
-export async function insertEvents(
+export async function insertEventList(
   db: Queryable,
   { accountId, token, address }: Author,
   events: readonly NewEvent[],

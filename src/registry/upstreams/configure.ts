@@ -5,10 +5,9 @@ import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
 import { noteListingChange } from '../tables/packages.ts'
-import { textOf } from './check.ts'
+import { textOf } from './check-document.ts'
 import { type UpstreamClient, UpstreamError } from './fetch.ts'
 import { isPattern, maxPatterns } from './patterns.ts'
-import { readRoot, rootUrlOf } from './root.ts'
 import { approveNames, requestName } from './tables/mirrored-packages.ts'
 import {
   changeUpstream,
@@ -18,6 +17,7 @@ import {
   type Upstream,
   type UpstreamSettings,
 } from './tables/upstreams.ts'
+import { readRoot, rootUrlOf } from './upstream-root.ts'
 
 /** A change of the upstreams of a repository, and its author. */
 export interface UpstreamChange {

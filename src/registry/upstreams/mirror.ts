@@ -5,7 +5,7 @@ import { shareStatements } from '../../database/shared-statements.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import type { Author } from '../tables/events.ts'
-import { type Checked, checkContextOf, checkDocument, type MirrorContext } from './check.ts'
+import { type Checked, checkContextOf, checkDocument, type MirrorContext } from './check-document.ts'
 import { requestPackage } from './configure.ts'
 import { renderMirror } from './store-documents.ts'
 import {

@@ -1,9 +1,9 @@
 import { difference } from '../documents/entry.ts'
-import { quarantineList } from '../documents/root.ts'
+import { quarantineList } from '../documents/packages-json.ts'
 import { compareNormalized } from '../manifest/composer-version.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
-import type { UpstreamContent, UpstreamVersion } from './judge.ts'
+import type { UpstreamContent, UpstreamVersion } from './judge-document.ts'
 import { isOffered, matchesVersion } from './patterns.ts'
 import { satisfies } from './satisfies.ts'
 

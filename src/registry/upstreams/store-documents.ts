@@ -4,8 +4,8 @@ import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { encodeDocument } from '../documents/encodings.ts'
-import { commandLine, insertEvents, type NewEvent } from '../tables/events.ts'
-import type { UpstreamContent, UpstreamDist, UpstreamVersion } from './judge.ts'
+import { commandLine, insertEventList, type NewEvent } from '../tables/events.ts'
+import type { UpstreamContent, UpstreamDist, UpstreamVersion } from './judge-document.ts'
 import { malwareFlags, offer, replacedNames } from './offer.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { bindPackages, listOwnNames } from './tables/mirrored-packages.ts'
@@ -76,7 +76,7 @@ export async function storeDocuments(
         events.push({ ...about, action: 'drop-versions', details })
       }
     }
-    if (events.length > 0) await insertEvents(tx, commandLine, events)
+    if (events.length > 0) await insertEventList(tx, commandLine, events)
     const mainIds = sources.filter(({ isDev }) => !isDev).map(({ packageId }) => packageId)
     await setGone(tx, mainIds, false)
     await renderAll(tx, sources, baseUrl)

@@ -9,8 +9,8 @@ import {
   usernameOf,
   Walker,
 } from '../../support/identity-provider.ts'
-import { freePort } from '../../support/listening.ts'
 import { anotherKey, type Lies, useLyingProvider } from '../../support/lying-provider.ts'
+import { freePort } from '../../support/program.ts'
 
 const [realPort, liarPort] = [await freePort(), await freePort()]
 const acme = useIdentityProvider('acme', realPort, 'http://svc.test')

@@ -4,7 +4,7 @@ import { setGroupMember } from '../../../src/repositories/members.ts'
 import { aGroup, aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
-import { freePort } from '../../support/listening.ts'
+import { freePort } from '../../support/program.ts'
 
 const [red, blue] = [aName('red'), aName('blue')]
 const acme = useIdentityProvider('acme', await freePort(), 'http://svc.test', {

@@ -17,7 +17,7 @@ import {
   useIdentityProvider,
   Walker,
 } from '../../support/identity-provider.ts'
-import { freePort } from '../../support/listening.ts'
+import { freePort } from '../../support/program.ts'
 
 const acme = useIdentityProvider('acme', await freePort(), 'http://svc.test')
 

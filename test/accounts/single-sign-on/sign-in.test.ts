@@ -7,8 +7,8 @@ import { useApp } from '../../support/app.ts'
 import { authorizeLink, hiddenFields, responseOf } from '../../support/browse.ts'
 import { aPersonWithTotp } from '../../support/factor-actors.ts'
 import { problemOf, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
-import { freePort } from '../../support/listening.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
+import { freePort } from '../../support/program.ts'
 
 const baseUrl = 'http://svc.test'
 const acme = useIdentityProvider('acme', await freePort(), baseUrl, { LABEL: 'Acme & Co' })

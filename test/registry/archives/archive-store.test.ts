@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type ArchiveStore, verifyArchive } from '../../../src/registry/archives/archive-store.ts'
+import { type ArchiveStore, isArchiveIntact } from '../../../src/registry/archives/archive-store.ts'
 import { openLocalStore, receiveArchive } from '../../../src/registry/archives/local-store.ts'
 import { openS3Store } from '../../../src/registry/archives/s3-store.ts'
 import { has } from '../../support/requires.ts'
@@ -80,7 +80,7 @@ describe.each(kinds)('a store in %s', (_kind, isAvailable, open) => {
     expect(await textOf(sha256, { start: 9, end: 9 })).toEqual({ size: 10, text: 'e' })
     expect(await store.stat(sha256)).toMatchObject({ sha256, size: 10, touchedAt: expect.any(Date) })
     expect(Math.abs(Number((await store.stat(sha256))?.touchedAt) - Date.now())).toBeLessThan(60_000)
-    expect(await verifyArchive(store, sha256)).toBe(true)
+    expect(await isArchiveIntact(store, sha256)).toBe(true)
     const opened = await store.openFile(sha256)
     expect([opened?.size, (await opened?.file.readFile())?.toString()]).toEqual([10, 'an archive'])
     await opened?.file.close()
@@ -92,7 +92,7 @@ describe.each(kinds)('a store in %s', (_kind, isAvailable, open) => {
     expect(await store.read(sha256)).toBeNull()
     expect(await store.read(sha256, { start: 0, end: 1 })).toBeNull()
     expect(await store.openFile(sha256)).toBeNull()
-    expect(await verifyArchive(store, sha256)).toBeNull()
+    expect(await isArchiveIntact(store, sha256)).toBeNull()
     expect(await store.remove(sha256, future())).toBe(true)
   })
 
@@ -122,7 +122,7 @@ describe.each(kinds)('a store in %s', (_kind, isAvailable, open) => {
     const sha256 = sha256Of('garbage')
     await keep('garbage')
     expect(await store.remove(sha256, past)).toBe(false)
-    expect(await verifyArchive(store, sha256)).toBe(true)
+    expect(await isArchiveIntact(store, sha256)).toBe(true)
     expect(await store.remove(sha256, future())).toBe(true)
     expect(await store.stat(sha256)).toBeNull()
   })
@@ -173,7 +173,7 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
     fail('503', 'PUT')
     setTimeout(() => fail('none'), 50)
     expect(await store.keep(archive)).toBe('new')
-    expect(await verifyArchive(store, sha256)).toBe(true)
+    expect(await isArchiveIntact(store, sha256)).toBe(true)
   })
 
   it('(full) is recognized, and not tried again', async () => {
@@ -221,6 +221,6 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
     expect(put.status).toBe(403)
     const other = url.replace(sha256, sha256Of('other'))
     expect((await fetch(other)).status).toBe(403)
-    expect(await verifyArchive(store, sha256)).toBe(true)
+    expect(await isArchiveIntact(store, sha256)).toBe(true)
   })
 })

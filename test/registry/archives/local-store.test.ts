@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { type ArchiveStore, verifyArchive } from '../../../src/registry/archives/archive-store.ts'
+import { type ArchiveStore, isArchiveIntact } from '../../../src/registry/archives/archive-store.ts'
 import {
   discardArchive,
   listTemporaryFiles,
@@ -181,20 +181,20 @@ describe('read, openFile, stat and verifyArchive', () => {
       size: 10,
       touchedAt: expect.any(Date),
     })
-    expect(await verifyArchive(volume, sha256)).toBe(true)
+    expect(await isArchiveIntact(volume, sha256)).toBe(true)
   })
 
   it('return null for an archive that does not exist', async () => {
     expect(await volume.read(sha256)).toBeNull()
     expect(await volume.openFile(sha256)).toBeNull()
     expect(await volume.stat(sha256)).toBeNull()
-    expect(await verifyArchive(volume, sha256)).toBeNull()
+    expect(await isArchiveIntact(volume, sha256)).toBeNull()
   })
 
   it('see a bit that fell over', async () => {
     await keep()
     await writeFile(pathOf(sha256), 'an archivf')
-    expect(await verifyArchive(volume, sha256)).toBe(false)
+    expect(await isArchiveIntact(volume, sha256)).toBe(false)
   })
 
   it.each(['', '../../etc/passwd', sha256.toUpperCase(), `${sha256}0`, `${sha256}\n`, sha256.slice(1)])(
@@ -241,7 +241,7 @@ describe('remove', () => {
     await keep()
     const { ctimeMs } = await stat(pathOf(sha256))
     expect(await volume.remove(sha256, yesterday())).toBe(false)
-    expect(await verifyArchive(volume, sha256)).toBe(true)
+    expect(await isArchiveIntact(volume, sha256)).toBe(true)
     // The file must not be moved away and back either: a reader could find it missing.
     expect((await stat(pathOf(sha256))).ctimeMs).toBe(ctimeMs)
   })
@@ -256,7 +256,7 @@ describe('remove', () => {
       await age(pathOf(sha256))
       const received = await receive()
       await Promise.all([volume.keep(received), volume.remove(sha256, yesterday())])
-      expect(await verifyArchive(volume, sha256)).toBe(true)
+      expect(await isArchiveIntact(volume, sha256)).toBe(true)
     }
     expect(await temporaryFiles()).toEqual([])
   })

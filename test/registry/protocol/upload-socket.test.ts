@@ -8,7 +8,8 @@ import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { transaction } from '../../../src/database/database.ts'
-import { freePort, useListeningApp } from '../../support/listening.ts'
+import { useListeningApp } from '../../support/listening.ts'
+import { freePort } from '../../support/program.ts'
 import { aPackageZip, aPublisher, basic, type Publisher } from '../../support/registry-actors.ts'
 
 const maxBytes = 1024 * 1024

@@ -5,8 +5,7 @@ import { shareStatements } from '../../database/shared-statements.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import type { UpstreamClient } from './fetch.ts'
 import { UpstreamError } from './fetch.ts'
-import { judgeDocument, type UpstreamContent } from './judge.ts'
-import { type InlinePackages, mayKnow, metadataUrlOf, parseObject, readRoot, rootUrlOf } from './root.ts'
+import { judgeDocument, type UpstreamContent } from './judge-document.ts'
 import { type CheckedDocument, packContent, storeDocuments } from './store-documents.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { findBoundPackage } from './tables/mirrored-packages.ts'
@@ -18,6 +17,14 @@ import {
   takeCheckTurns,
 } from './tables/upstream-documents.ts'
 import { listUpstreamsById, saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
+import {
+  type InlinePackages,
+  mayKnow,
+  metadataUrlOf,
+  parseObject,
+  readRoot,
+  rootUrlOf,
+} from './upstream-root.ts'
 
 /** How long an upstream gets no request after a failure, unless it asks for a longer pause. */
 const restSeconds = 5

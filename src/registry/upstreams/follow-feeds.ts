@@ -1,12 +1,11 @@
 import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
-import { quarantineList } from '../documents/root.ts'
+import { quarantineList } from '../documents/packages-json.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
-import { type CheckContext, checkContextOf, checkDocument } from './check.ts'
+import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
 import { openUpstreamClient, type UpstreamClient, UpstreamError } from './fetch.ts'
-import { parseObject } from './root.ts'
 import { renderMirror } from './store-documents.ts'
 import { releaseUnused } from './tables/mirrored-archives.ts'
 import { listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
@@ -18,6 +17,7 @@ import {
   takeFeedTurn,
   type Upstream,
 } from './tables/upstreams.ts'
+import { parseObject } from './upstream-root.ts'
 
 const feedSeconds = 60
 const renderSeconds = 30

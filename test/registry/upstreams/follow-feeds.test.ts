@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { enqueue } from '../../../src/jobs/job.ts'
 import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
-import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../../../src/registry/upstreams/feed.ts'
+import {
+  followFeeds,
+  releaseUnusedArchives,
+  renderDueMirrors,
+} from '../../../src/registry/upstreams/follow-feeds.ts'
 import { openLog } from '../../../src/server/log.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
