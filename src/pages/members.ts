@@ -36,12 +36,19 @@ interface ShownMember {
   ownRole: Role | null
 }
 
+interface MemberChoice {
+  username: string
+  role: Role
+}
+
 const membersPage = page<{
   place: Place
   repository: VisibleRepository | null
   members: ShownMember[]
   roles: readonly Role[]
-  form: { username: string; role: Role }
+  /** What was refused in the form of a new member, and in the row of a member. Null when another form was sent. */
+  form: MemberChoice | null
+  row: MemberChoice | null
   problem: string | null
   next: string | null
   /** Whether members need a second factor; null on the page of a repository. */
@@ -51,7 +58,8 @@ const membersPage = page<{
 const MembersQuery = z.object({ after: text })
 const UsernameQuery = z.object({ username: text })
 const username = text.transform((name) => name.trim())
-const MemberForm = z.object({ username, role: z.enum(roles) })
+/** `row` is for the form in the row of a member. */
+const MemberForm = z.object({ username, role: z.enum(roles), row: z.literal('yes').optional() })
 const RuleForm = z.object({ second_factor: z.enum(['required', 'optional']) })
 const RemovalForm = z.object({ username })
 
@@ -67,18 +75,18 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       if (!session) return redirectToSignIn(context, request, reply)
       const place = await placeOf(request, session, 'readSettings')
       const { after } = readQuery(MembersQuery, request)
-      const form = { username: '', role: 'guest' as const }
-      return showMembers(reply, session, place, { after, form, problem: null })
+      return showMembers(reply, session, place, { after, problem: null })
     })
 
     app.post<{ Params: MembersRequest['params'] }>(url, async (request, reply) => {
       const session = await readSession(context, request)
       if (!session) return redirectToSignIn(context, request, reply, membersUrl(request.params))
       const place = await placeOf(request, session, 'manage')
-      const form = readForm(MemberForm, request)
+      const { row, ...form } = readForm(MemberForm, request)
       const problem = await change(request, session, place, form.username, form.role)
       if (problem !== null) {
-        return showMembers(reply.code(400), session, place, { after: '', form, problem })
+        const shown = row ? { row: form } : { form }
+        return showMembers(reply.code(400), session, place, { ...shown, problem })
       }
       leaveNotice(request, reply, config, `${form.username} is now ${form.role} of ${place.path}.`)
       return reply.redirect(membersUrl(request.params), 303)
@@ -108,8 +116,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       const place = await placeOf(request, session, 'manage')
       const { username } = readForm(RemovalForm, request)
       const problem = await change(request, session, place, username, 'none')
-      const form = { username: '', role: 'guest' as const }
-      if (problem !== null) return showMembers(reply.code(400), session, place, { after: '', form, problem })
+      if (problem !== null) return showMembers(reply.code(400), session, place, { problem })
       leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
       // People who removed their own role may no longer see this page.
       return reply.redirect(username === session.account.username ? '/' : back, 303)
@@ -166,11 +173,16 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     reply: FastifyReply,
     session: Session,
     place: Place,
-    shown: { after: string; form: { username: string; role: Role }; problem: string | null },
+    {
+      after = '',
+      ...shown
+    }: { after?: string; form?: MemberChoice; row?: MemberChoice; problem: string | null },
   ): Promise<FastifyReply> {
-    const found = await list(place, { after: shown.after, limit: membersPerPage + 1 })
+    const found = await list(place, { after, limit: membersPerPage + 1 })
     const members = found.slice(0, membersPerPage)
     return membersPage(reply, session, {
+      form: null,
+      row: null,
       ...shown,
       place,
       repository: place.repository,

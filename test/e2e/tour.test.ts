@@ -44,6 +44,46 @@ function itemOf(name: string, path: string): string | null | undefined {
   return path.startsWith('/docs') ? 'Docs' : 'Repositories'
 }
 
+/** Checks that no button that copies covers a command, and that commands keep their lines, at the current width. */
+async function checkCommands(page: Page, what: string): Promise<void> {
+  const broken = await page.locator('.copyable').evaluateAll((frames) =>
+    frames.flatMap((frame) => {
+      const [block, button] = [frame.querySelector('pre'), frame.querySelector('button')]
+      if (!block || !button) return ['no button']
+      const [text, covering] = [block.getBoundingClientRect(), button.getBoundingClientRect()]
+      const isBeside = covering.left >= text.right && covering.right <= frame.getBoundingClientRect().right
+      const isWrapped = getComputedStyle(block).whiteSpace !== 'pre'
+      return isBeside && !isWrapped ? [] : [block.textContent]
+    }),
+  )
+  expect(broken, `commands of ${what}`).toEqual([])
+}
+
+/** Checks that times in sentences read right: “expires on 3 May”, or “in 7 days” with scripts. */
+async function checkTimes(page: Page, html: string, what: string): Promise<void> {
+  const served = [...html.matchAll(/([\w)“”]+) <time [^>]*>([^<]*)/g)].map(([, before, time]) => [
+    before,
+    time,
+  ])
+  expect(
+    served.filter(([before = '', time = '']) => isPreposition(before) || !time.startsWith('on ')),
+    `times of ${what}`,
+  ).toEqual([])
+  const before = await page.locator('time').evaluateAll((times) =>
+    times.map((time) => {
+      const label = time.closest('dd')?.previousElementSibling?.textContent
+      const text = time.previousSibling?.textContent ?? label ?? ''
+      return [/(\w+)\s*$/.exec(text)?.[1] ?? '', time.textContent ?? '']
+    }),
+  )
+  expect(
+    before.filter(([word = '', time = '']) => isPreposition(word) || time.startsWith('on ')),
+    `times of ${what} with scripts`,
+  ).toEqual([])
+}
+
+const isPreposition = (word: string) => /^(?:until|on|at|since|from|before|after|by)$/i.test(word)
+
 const port = await freePort()
 const baseURL = `http://localhost:${port}`
 
@@ -65,7 +105,10 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
       // Nothing but colors differs in the other scheme.
       await page.emulateMedia({ colorScheme: 'dark' })
       await checkAccess(page, `${name} in dark`, ['color-contrast'])
-      await checkNarrow(page, name)
+      await checkCommands(page, name)
+      await checkNarrow(page, name, (where) => checkCommands(page, where))
+      // After an act the page is another one than the served one.
+      await checkTimes(page, stop.act ? '' : html, name)
       await checkPlace(page, stop, knownLinks)
       if (name.endsWith('-refused')) expect(await page.getByRole('alert').count(), name).toBeGreaterThan(0)
     })

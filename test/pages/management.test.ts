@@ -166,6 +166,29 @@ describe('/<group>/<name>/-/members', () => {
     const demoted = await send(`/${group.name}/-/members`, { username, role: 'guest' })
     expect(demoted.statusCode).toBe(400)
   })
+
+  it('shows a refused change in the row of the member, and a refused new member in its form', async () => {
+    const { account, send } = await aVisitor()
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    const { username } = account
+    const url = `/${group.name}/-/members`
+    const row = (body: string) => body.slice(body.indexOf('<ul class="items">'), body.indexOf('id="add"'))
+    const form = (body: string) => body.slice(body.indexOf('id="add"'))
+    const changed = (await send(url, { username, role: 'guest', row: 'yes' })).body
+    expect(changed).toContain(`${username} is the last admin of ${group.name}.`)
+    expect(row(changed)).toContain('aria-invalid="true" aria-describedby="problem"')
+    expect(row(changed)).toContain('<option value="guest" selected>')
+    expect(form(changed)).not.toContain('aria-describedby')
+    expect(form(changed)).not.toContain(username)
+    const added = (await send(url, { username: 'nobody-here', role: 'developer' })).body
+    expect(row(added)).not.toContain('aria-invalid')
+    expect(form(added)).toMatch(
+      /aria-describedby="problem"[\s\S]*value="nobody-here"[\s\S]*value="developer" selected/,
+    )
+    const removed = (await send(`${url}/remove`, { username })).body
+    expect(removed).not.toContain('aria-describedby="problem"')
+  })
 })
 
 describe('the management pages of a repository', () => {

@@ -17,13 +17,21 @@ export async function checkAccess(page: Page, what: string, rules?: string[]): P
   expect(found, what).toEqual([])
 }
 
-/** Checks that nothing of the open page is beside a narrow screen. The page gets its width back. */
-export async function checkNarrow(page: Page, what: string): Promise<void> {
+/**
+ * Checks that nothing of the open page is beside a narrow screen, and runs other checks at each narrow width. The page
+ * gets its width back.
+ */
+export async function checkNarrow(
+  page: Page,
+  what: string,
+  others: (where: string) => Promise<void> = async () => {},
+): Promise<void> {
   const before = page.viewportSize()
   for (const width of [320, 375]) {
     await page.setViewportSize({ width, height: 740 })
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
     expect(overflow, `${what} at ${width} px`).toBeLessThanOrEqual(0)
+    await others(`${what} at ${width} px`)
   }
   if (before) await page.setViewportSize(before)
 }

@@ -11,7 +11,10 @@ document.addEventListener('keydown', (event) => {
   field.focus()
 })
 
-/* Shows how long ago a time was, and the local time as a tooltip. */
+/*
+ * Shows how long ago a time was, and the local time as a tooltip. In a sentence, the preposition is in the element too:
+ * “expires on 3 May 2026” becomes “expires in 7 days”.
+ */
 const units = [
   ['year', 31_536_000],
   ['month', 2_592_000],
@@ -29,7 +32,8 @@ for (const time of document.querySelectorAll('time[datetime]')) {
   const [unit, length] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ['minute', 60]
   const count = Math.round(seconds / length)
   time.title = absolute.format(moment)
-  time.textContent = count === 0 ? 'just now' : relative.format(count, unit)
+  const now = seconds > 0 ? 'in a moment' : 'just now'
+  time.textContent = count === 0 ? now : relative.format(count, unit)
 }
 
 /* Every command and hash gets a button that copies it. */
