@@ -178,7 +178,7 @@ describe('/admin/accounts', () => {
     expect((await open(t, '/settings/account', theirs)).statusCode).toBe(303)
     expect((await user()).statusCode).toBe(401)
     const page = await open(t, url, `${cookie}; ${cookiesOf(disabled)}`)
-    expect(page.body).toContain('This account is disabled since')
+    expect(page.body).toContain('This account was disabled')
     expect(page.body).toContain(`${account.username} is disabled.`)
 
     await post(t.app, url, cookie, { csrf_token, act: 'enable' })
