@@ -163,7 +163,9 @@ export async function introspectTokens(
     name: 'introspect-tokens',
     text: forEachCall(
       { client_id: 'text', secret_hash: 'bytea', token_hash: 'bytea' },
-      `select true as "isKnown", token from introspect_token(call.client_id, call.secret_hash, call.token_hash)`,
+      `select true as "isKnown", token
+         from introspect_token(the_client_id => call.client_id, the_secret_hash => call.secret_hash,
+                               the_token_hash => call.token_hash)`,
     ),
     values: columnsOf(calls),
   })

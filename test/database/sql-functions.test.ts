@@ -135,6 +135,35 @@ describe('the built-in schema', () => {
     await rm(old, { recursive: true })
   })
 
+  it('has every function and view once, from its file, and no file that nothing uses', async () => {
+    const { functions } = await readSchema(builtInMigrations)
+    const ask = async (sql: string) => (await database.db.query({ text: sql, rowMode: 'array' })).rows.flat()
+    // A function of an index stays in its numbered migration: a new text would not match the index.
+    const isOurs = `not exists (select from pg_depend d where d.objid = o.oid and d.deptype = 'e')
+      and not exists (select from pg_indexes i where i.indexdef ~ ('\\m' || o.name || '\\M'))`
+    const names = await ask(
+      `select o.name from (
+         select oid, proname as name from pg_proc where pronamespace = 'public'::regnamespace
+         union all
+         select oid, relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'v'
+       ) o where ${isOurs}`,
+    )
+    const nameOf = ({ name }: { name: string }) => name.slice('functions/'.length, -'.sql'.length)
+    expect(names.map(String).toSorted()).toEqual(functions.map(nameOf).toSorted())
+    const inDatabase = await ask(
+      `select tgfoid::regproc::text from pg_trigger union select pg_get_constraintdef(oid) from pg_constraint`,
+    )
+    const inSource = (await readdir('src', { recursive: true }))
+      .filter((path) => path.endsWith('.ts'))
+      .map((path) => readFile(join('src', path), 'utf8'))
+    const texts = [...inDatabase, ...(await Promise.all(inSource))]
+    const unused = functions.filter((file) => {
+      const others = functions.filter((one) => one !== file).map(({ sql }) => sql.replace(/--.*/g, ''))
+      return ![...texts, ...others].some((text) => new RegExp(`\\b${nameOf(file)}\\b`).test(text))
+    })
+    expect(unused.map(nameOf)).toEqual([])
+  })
+
   it('defines one object in each function file, named like the file', async () => {
     const { functions } = await readSchema(builtInMigrations)
     for (const { path, name } of functions) {
