@@ -15,10 +15,13 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
   const thirdParty = useThirdPartyApp(applicationPort, `http://127.0.0.1:${port}`)
 
   /** A person with an account and a browser, whom an application has sent to svc. */
-  async function aVisit(differences: Parameters<typeof anApplication>[1] = {}) {
+  async function aVisit(
+    differences: Parameters<typeof anApplication>[1] = {},
+    options: { javaScriptEnabled?: boolean } = {},
+  ) {
     const account = await anAccount(t.db, { displayName: 'Ann Example' })
     const application = await anApplication(t.db, { redirectUri: thirdParty.redirectUri, ...differences })
-    const page = await browser.newPage({ baseURL: `http://127.0.0.1:${port}` })
+    const page = await browser.newPage({ baseURL: `http://127.0.0.1:${port}`, ...options })
     const visit = async (parameters: Record<string, string> = {}) =>
       void (await page.goto(await thirdParty.begin(application.clientId, parameters)))
     const { clientId, clientSecret } = application
@@ -56,6 +59,27 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     await thirdParty.revoke(...keys, String(second.refresh_token))
     expect(await works(second.access_token)).toBe(false)
   })
+
+  for (const javaScriptEnabled of [true, false]) {
+    it(`shows what the name of an application hides, ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
+      const hidden = { name: 'Mir\u200bror', description: 'Reads\u2060 packages' }
+      const { account, page, visit } = await aVisit(hidden, { javaScriptEnabled })
+      await visit()
+      await signIn(page, account)
+      await page.getByRole('heading', { name: 'Authorize Mir[U+200B]ror?' }).waitFor()
+      await page.getByText('Reads[U+2060] packages').waitFor()
+      expect(await page.title()).toBe('Authorize Mir[U+200B]ror · svc')
+      // The page leads to the application, so its policy allows no script.
+      expect(await page.locator('script').count()).toBe(0)
+      await press(page, 'Authorize')
+      await arrive(page)
+      await page.goto('/settings/authorizations')
+      await page.getByRole('link', { name: 'Withdraw' }).click()
+      await page.getByRole('heading', { name: 'Withdraw the authorization of Mir[U+200B]ror?' }).waitFor()
+      await press(page, 'Withdraw')
+      await page.getByText('The authorization of Mir[U+200B]ror is withdrawn.').waitFor()
+    })
+  }
 
   it('denies, and the application gets the error', async () => {
     const { account, page, visit, keys } = await aVisit()

@@ -72,6 +72,35 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     })
   }
 
+  it('publishes a zip that is dropped on the field, with progress', async () => {
+    const { page, repository } = await anAdmin()
+    const progress: string[] = []
+    await page.exposeFunction('noteProgress', (label: string) => progress.push(label))
+    await page.goto(`/${repository.path}/-/upload`)
+    await page.evaluate(() => {
+      const { noteProgress } = window as unknown as { noteProgress: (label: string) => void }
+      new MutationObserver(() => {
+        const bar = document.querySelector('form progress')
+        if (bar) noteProgress(bar.getAttribute('aria-label') ?? '')
+      }).observe(document.body, { childList: true, subtree: true })
+    })
+    const dataTransfer = await page.evaluateHandle((bytes) => {
+      const transfer = new DataTransfer()
+      transfer.items.add(new File([new Uint8Array(bytes)], 'lib-2.0.0.zip', { type: 'application/zip' }))
+      return transfer
+    }, Array.from(aFullPackage()))
+    const area = page.locator('.drop')
+    await area.dispatchEvent('dragover', { dataTransfer })
+    expect(await area.getAttribute('class')).toContain('over')
+    await area.dispatchEvent('drop', { dataTransfer })
+    expect(await area.getAttribute('class')).not.toContain('over')
+    expect(await page.getByLabel('Zip file').inputValue()).toContain('lib-2.0.0.zip')
+    await page.getByRole('button', { name: 'Upload', exact: true }).click()
+    await page.getByRole('heading', { name: 'What would be published' }).waitFor()
+    expect(progress).toContain('Upload')
+    await page.getByText('lib-2.0.0.zip').first().waitFor()
+  })
+
   it('copies a command, focuses the search with /, and shows relative times', async () => {
     const { page } = await anAdmin()
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: baseURL })
