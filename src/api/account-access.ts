@@ -13,16 +13,20 @@ import { type ApiContext, guardAdministrator, guardPerson } from './guards.ts'
 
 const Factors = z
   .object({
-    authenticator_app_since: Moment.nullable().meta({ description: 'Null without an authenticator app' }),
-    passkeys: z.array(
-      z.object({
-        id: z.int(),
-        name: z.string().meta({ example: 'Laptop' }),
-        created_at: Moment,
-        last_used_at: Moment.nullable(),
-      }),
-    ),
-    recovery_codes: z.int().meta({ description: 'How many are not used yet' }),
+    authenticator_app_since: Moment.nullable().meta({
+      description: 'When the authenticator app was added. Null without one',
+    }),
+    passkeys: z
+      .array(
+        z.object({
+          id: z.int().meta({ description: 'Number of the passkey', example: 17 }),
+          name: z.string().meta({ description: 'The name that its owner gave it', example: 'Laptop' }),
+          created_at: Moment.meta({ description: 'When it was added' }),
+          last_used_at: Moment.nullable().meta({ description: 'Null when it was never used' }),
+        }),
+      )
+      .meta({ description: 'The passkeys of the account' }),
+    recovery_codes: z.int().meta({ description: 'How many are not used yet', example: 8 }),
   })
   .meta({ id: 'Factors', description: 'The second factors of an account' })
 
@@ -34,25 +38,32 @@ const NewPassword = z
   .strictObject({
     password: z.string().max(maxPasswordBytes).optional().meta({
       description: 'If it is missing, a password is generated and returned',
+      example: 'correct horse battery staple',
     }),
   })
   .meta({ id: 'NewPassword' })
 const SetPassword = z
   .object({
-    password: z
-      .string()
-      .nullable()
-      .meta({ description: 'The generated password, which is returned once. Null for a given one' }),
+    password: z.string().nullable().meta({
+      description: 'The generated password, which is returned once. Null for a given one',
+      example: 'k7Qw2ZpLx9RtB4nVc8MdYs1Ge',
+    }),
   })
   .meta({ id: 'SetPassword' })
 const ResetLink = z
   .object({
-    url: z.string().meta({ description: 'The link to pass on. It works once' }),
-    expires_in: z.int(),
+    url: z.string().meta({
+      description: 'The link to pass on. It works once',
+      example: 'https://svc.example.com/password-reset?token=3yTq',
+    }),
+    expires_in: z.int().meta({ description: 'Seconds until the link expires', example: 3600 }),
   })
   .meta({ id: 'ResetLink' })
 const Revoked = z
-  .object({ tokens: z.int(), applications: z.int() })
+  .object({
+    tokens: z.int().meta({ description: 'Personal access tokens', example: 2 }),
+    applications: z.int().meta({ description: 'Authorizations of applications', example: 1 }),
+  })
   .meta({ id: 'Revoked', description: 'How many were revoked' })
 
 /**

@@ -9,15 +9,24 @@ import { type PageCall, PageQuery, readPage } from './paging.ts'
 
 const Session = z
   .object({
-    session: z.string().meta({ description: 'Identifies the session. It cannot be used to sign in' }),
+    session: z.string().meta({
+      description: 'Identifies the session. It cannot be used to sign in',
+      example: '5f'.repeat(32),
+    }),
     network: z
       .string()
       .meta({ description: 'The network where the session started', example: '192.0.2.0/24' }),
-    last_network: z.string().nullable(),
-    user_agent: z.string().nullable(),
-    created_at: Moment,
-    last_seen_at: Moment,
-    expires_at: Moment,
+    last_network: z
+      .string()
+      .nullable()
+      .meta({ description: 'The network of the last request', example: '192.0.2.0/24' }),
+    user_agent: z
+      .string()
+      .nullable()
+      .meta({ description: 'What the browser says that it is', example: 'Mozilla/5.0 (X11; Linux x86_64)' }),
+    created_at: Moment.meta({ description: 'When the person signed in' }),
+    last_seen_at: Moment.meta({ description: 'When the browser was last seen' }),
+    expires_at: Moment.meta({ description: 'When the session ends at the latest' }),
   })
   .meta({ id: 'Session', description: 'A browser that is signed in' })
 

@@ -19,46 +19,61 @@ import { PageQuery, readPage } from './paging.ts'
 const Account = z
   .object({
     id: z.int().meta({ description: 'Never changes and is never reused', example: 42 }),
-    username: z.string().meta({ example: 'alice' }),
+    username: z.string().meta({ description: 'The name for signing in and in URLs', example: 'alice' }),
     name: z.string().meta({ description: 'Display name; may be empty', example: 'Alice Doe' }),
-    email: z.string().nullable().meta({ example: 'alice@example.com' }),
-    email_verified_at: Moment.nullable(),
+    email: z.string().nullable().meta({ description: 'Null without an email', example: 'alice@example.com' }),
+    email_verified_at: Moment.nullable().meta({ description: 'Null while the email is not verified' }),
     admin: z.boolean().meta({ description: 'Whether it is a site administrator' }),
-    groups: z.array(z.string()).meta({ example: ['acme'] }),
-    sessions: z.int(),
-    tokens: z.int().meta({ description: 'The number of valid personal access tokens' }),
-    created_at: Moment,
-    last_seen_at: Moment.nullable(),
-    disabled_at: Moment.nullable().meta({ description: 'Null while it is enabled' }),
+    groups: z.array(z.string()).meta({ description: 'Groups of which it is a member', example: ['acme'] }),
+    sessions: z.int().meta({ description: 'The number of browsers that are signed in', example: 1 }),
+    tokens: z.int().meta({ description: 'The number of valid personal access tokens', example: 2 }),
+    created_at: Moment.meta({ description: 'When the account was created' }),
+    last_seen_at: Moment.nullable().meta({ description: 'Null before the first sign-in' }),
+    disabled_at: Moment.nullable().meta({ description: 'When it was disabled. Null while it is enabled' }),
   })
   .meta({ id: 'Account' })
 
-const username = z.string().max(100).meta({ example: 'alice' })
-const email = z.string().max(300).nullable().meta({ example: 'alice@example.com' })
-const password = z
+const username = z
   .string()
-  .max(maxPasswordBytes)
-  .meta({ description: 'If it is missing, a password is generated and returned' })
+  .max(100)
+  .meta({ description: 'Lower-case letters and digits, with single . _ or - between them', example: 'alice' })
+const name = plainText(100).meta({ description: 'Display name; may be empty', example: 'Alice Doe' })
+const email = z
+  .string()
+  .max(300)
+  .nullable()
+  .meta({ description: 'Null for none', example: 'alice@example.com' })
+const admin = z.boolean().meta({ description: 'Whether it is a site administrator' })
+const password = z.string().max(maxPasswordBytes).meta({
+  description: 'If it is missing, a password is generated and returned',
+  example: 'correct horse battery staple',
+})
 
 const AccountDraft = z
   .strictObject({
     username,
-    name: plainText(100).optional(),
+    name: name.optional(),
     email: email.optional(),
-    admin: z.boolean().optional(),
+    admin: admin.optional(),
     password: password.optional(),
   })
   .meta({ id: 'AccountDraft' })
 
 const NewAccount = Account.extend({
-  password: z
-    .string()
-    .nullable()
-    .meta({ description: 'The generated password, which is returned once. Null for a given one' }),
+  password: z.string().nullable().meta({
+    description: 'The generated password, which is returned once. Null for a given one',
+    example: 'k7Qw2ZpLx9RtB4nVc8MdYs1Ge',
+  }),
 }).meta({ id: 'NewAccount' })
 
 const AccountUpdate = z
-  .strictObject({ username, name: plainText(100), email, admin: z.boolean(), disabled: z.boolean() })
+  .strictObject({
+    username,
+    name,
+    email,
+    admin,
+    disabled: z.boolean().meta({ description: 'True ends its sessions and stops its tokens' }),
+  })
   .partial()
   .meta({ id: 'AccountUpdate', description: 'Missing members keep their values' })
 

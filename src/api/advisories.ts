@@ -21,28 +21,41 @@ import { VersionPath, versionChangeOf, versionUrl } from './versions.ts'
 
 const Advisory = z
   .object({
-    advisory_id: z.string(),
-    package: z.string().meta({ example: 'acme/hello' }),
-    title: z.string(),
-    affected_versions: z.string(),
-    cve: z.string().nullable(),
-    link: z.string().nullable(),
-    severity: z.enum(severities).nullable(),
-    reported_at: Moment,
+    advisory_id: z.string().meta({ description: 'ID of the advisory', example: 'SVC-7kq2-m4tz-x3dp' }),
+    package: z.string().meta({ description: 'Name of the package', example: 'acme/hello' }),
+    title: z
+      .string()
+      .meta({ description: 'What is wrong, in one line', example: 'Path traversal in the archive reader' }),
+    affected_versions: z.string().meta({ description: 'A Composer constraint', example: '<1.2.3' }),
+    cve: z.string().nullable().meta({ description: 'CVE id', example: 'CVE-2026-12345' }),
+    link: z
+      .string()
+      .nullable()
+      .meta({ description: 'A page about it', example: 'https://example.com/advisories/17' }),
+    severity: z.enum(severities).nullable().meta({ description: 'Null when its author gave none' }),
+    reported_at: Moment.meta({ description: 'When it was published' }),
   })
   .meta({ id: 'Advisory' })
 
-const AdvisoryPath = PackagePath.extend({ advisory: z.string().meta({ description: 'ID of the advisory' }) })
+const AdvisoryPath = PackagePath.extend({
+  advisory: z.string().meta({ description: 'ID of the advisory', example: 'SVC-7kq2-m4tz-x3dp' }),
+})
 
 const QuarantineDraft = z
   .strictObject({
     reason: QuarantineReason.default('quarantined by its registry').meta({
       description: 'Composer shows it to everyone who tries to install the version',
+      example: 'a stolen token published it',
     }),
   })
   .meta({ id: 'QuarantineDraft' })
 
-const Quarantine = z.object({ version: z.string(), quarantine_reason: z.string() }).meta({ id: 'Quarantine' })
+const Quarantine = z
+  .object({
+    version: z.string().meta({ description: 'Semantic Version', example: '1.0.0' }),
+    quarantine_reason: z.string().meta({ description: 'What Composer shows', example: 'stolen token' }),
+  })
+  .meta({ id: 'Quarantine' })
 
 /**
  * Security advisories of a package and quarantine of a version (DESIGN §6). Everyone who may push can add a warning.

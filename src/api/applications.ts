@@ -29,41 +29,70 @@ import { PageQuery, readPage } from './paging.ts'
 
 const ApplicationBody = z
   .object({
-    client_id: z.string(),
-    name: z.string().meta({ example: 'Build Bot' }),
-    description: z.string().nullable(),
-    status: z.enum(applicationStatuses),
-    status_reason: z.string().nullable(),
-    website: z.string(),
-    redirect_uri: z.string(),
-    exact_redirect: z.boolean(),
-    scopes: z.array(z.string()),
-    resource_scope: z.enum(resourceScopes),
-    resource_server: z.boolean(),
-    created_at: Moment,
+    client_id: z.string().meta({ description: 'Client id', example: 'k2ma5aoyw2c473cwlop7' }),
+    name: z.string().meta({ description: 'The name that people see', example: 'Build Bot' }),
+    description: z.string().nullable().meta({ description: 'What it does', example: 'Builds your packages' }),
+    status: z
+      .enum(applicationStatuses)
+      .meta({ description: 'Only an approved application can be authorized' }),
+    status_reason: z
+      .string()
+      .nullable()
+      .meta({ description: 'The reason that an administrator gave', example: 'Its website is gone' }),
+    website: z.string().meta({ description: 'Its website', example: 'https://bot.example.com' }),
+    redirect_uri: z.string().meta({
+      description: 'Where people return to after they decided',
+      example: 'https://bot.example.com/callback',
+    }),
+    exact_redirect: z
+      .boolean()
+      .meta({ description: 'Whether only this redirect URI is accepted, and no path below it' }),
+    scopes: z
+      .array(z.string())
+      .meta({ description: 'The scopes that it may ask for', example: ['registry-package:r'] }),
+    resource_scope: z.enum(resourceScopes).meta({ description: 'Which repositories it may ask for' }),
+    resource_server: z.boolean().meta({ description: 'Whether it may introspect the tokens of others' }),
+    created_at: Moment.meta({ description: 'When it was registered' }),
   })
   .meta({ id: 'Application' })
 
 const UsedApplication = ApplicationBody.extend({
-  accounts: z.int().meta({ description: 'How many accounts have authorized it now' }),
-  last_used_at: Moment.nullable(),
+  accounts: z.int().meta({ description: 'How many accounts have authorized it now', example: 12 }),
+  last_used_at: Moment.nullable().meta({ description: 'Null when it was never used' }),
 }).meta({ id: 'UsedApplication' })
 
 const migration = z.string().nullable().meta({
   description: 'The migration that was written for the change. Null when none was written',
+  example: '0101_application_build_bot.sql',
 })
 const ChangedApplication = ApplicationBody.extend({ migration }).meta({ id: 'ChangedApplication' })
 
 const ApplicationUpdate = z
   .strictObject({
-    name: z.string().max(200),
-    description: z.string().max(1000).nullable(),
-    website: z.string().max(1000),
-    redirect_uri: z.string().max(5000),
-    exact_redirect: z.boolean(),
-    scopes: z.array(z.string().max(100)).max(100),
-    resource_scope: z.enum(resourceScopes),
-    resource_server: z.boolean(),
+    name: z
+      .string()
+      .max(200)
+      .meta(ApplicationBody.shape.name.meta() ?? {}),
+    description: z
+      .string()
+      .max(1000)
+      .nullable()
+      .meta(ApplicationBody.shape.description.meta() ?? {}),
+    website: z
+      .string()
+      .max(1000)
+      .meta(ApplicationBody.shape.website.meta() ?? {}),
+    redirect_uri: z
+      .string()
+      .max(5000)
+      .meta(ApplicationBody.shape.redirect_uri.meta() ?? {}),
+    exact_redirect: ApplicationBody.shape.exact_redirect,
+    scopes: z
+      .array(z.string().max(100))
+      .max(100)
+      .meta(ApplicationBody.shape.scopes.meta() ?? {}),
+    resource_scope: ApplicationBody.shape.resource_scope,
+    resource_server: ApplicationBody.shape.resource_server,
   })
   .partial()
   .meta({ id: 'ApplicationUpdate', description: 'Missing members keep their values' })
@@ -76,6 +105,7 @@ const Review = z
       .optional()
       .meta({
         description: `The reason, for other administrators; at most ${maxReasonCharacters} characters. Required for declining`,
+        example: 'Its website is gone',
       }),
     migration: z
       .boolean()
@@ -88,11 +118,17 @@ const Rotation = z
   .strictObject({
     overlap_seconds: z.int().min(0).max(31_536_000).optional().meta({
       description: 'Seconds for which the old secret still works, by default 1 day',
+      example: 86_400,
     }),
   })
   .meta({ id: 'SecretRotation' })
 const NewSecret = z
-  .object({ client_secret: z.string().meta({ description: 'Returned only once' }), overlap_seconds: z.int() })
+  .object({
+    client_secret: z.string().meta({ description: 'Returned only once', example: 'svcs_4bTn…' }),
+    overlap_seconds: z
+      .int()
+      .meta({ description: 'Seconds for which the old secret still works', example: 86_400 }),
+  })
   .meta({ id: 'NewSecret' })
 
 const ApplicationEvent = z.record(z.string(), z.unknown()).meta({ id: 'ApplicationEvent' })

@@ -27,8 +27,8 @@ const right = z.enum(rights).meta({ description: '`read` installs packages; `pub
 
 const DeployToken = z
   .object({
-    id: z.int(),
-    name: z.string().meta({ example: 'build server' }),
+    id: z.int().meta({ description: 'Id of the deploy token', example: 7 }),
+    name: z.string().meta({ description: 'The name that its creator gave it', example: 'build server' }),
     right,
     repositories: z
       .array(z.string())
@@ -39,26 +39,34 @@ const DeployToken = z
       }),
     made_by: z.string().nullable().meta({
       description: 'Username; null for the command line, "deleted account" after the account was deleted',
+      example: 'alice',
     }),
-    created_at: Moment,
-    last_used_at: Moment.nullable(),
-    expires_at: Moment.nullable().meta({ description: 'Null when it does not expire' }),
+    created_at: Moment.meta({ description: 'When it was created' }),
+    last_used_at: Moment.nullable().meta({ description: 'Null when it was never used' }),
+    expires_at: Moment.nullable().meta({ description: 'When it expires. Null for no expiration' }),
   })
   .meta({ id: 'DeployToken' })
 
 const NewDeployToken = DeployToken.extend({
-  token: z.string().meta({ description: 'The token. It is returned only once' }),
+  token: z.string().meta({ description: 'The token. It is returned only once', example: 'svcd_9hWk…' }),
 }).meta({ id: 'NewDeployToken' })
 
 const DeployTokenDraft = z
   .strictObject({
-    name: plainText(100, 1),
+    name: plainText(100, 1).meta({ description: 'A name that tells what uses it', example: 'build server' }),
     right,
-    repositories: z.array(z.string().max(200)).min(1).max(500).optional().meta({
-      description: 'Paths of repositories of the group. Without it, every repository of the group',
-    }),
+    repositories: z
+      .array(z.string().max(200))
+      .min(1)
+      .max(500)
+      .optional()
+      .meta({
+        description: 'Paths of repositories of the group. Without it, every repository of the group',
+        example: ['acme/php'],
+      }),
     expires_in_days: z.int().min(1).max(3650).nullable().optional().meta({
       description: 'Lifetime in days, 90 by default. Null for no expiration',
+      example: 90,
     }),
   })
   .meta({ id: 'DeployTokenDraft' })

@@ -6,7 +6,7 @@ import type { Config } from '../config.ts'
 import { describeScopes } from '../domain/scope-descriptions.ts'
 import { allScopes } from '../domain/scopes.ts'
 import { tags } from './endpoint.ts'
-import { registryPaths } from './registry-description.ts'
+import { registryPaths, registrySchemas } from './registry-description.ts'
 
 /** A part of an OpenAPI document. */
 type Node = { [name: string]: unknown }
@@ -85,7 +85,10 @@ function describeScope(scope: string): string {
   return group?.scopes[0]?.can ?? scope
 }
 
-/** Adds what the schemas of routes cannot describe: the registry's endpoints, and the Link header of lists. */
+/**
+ * Adds what the schemas of routes cannot describe: the registry's endpoints, the Link header of lists, and
+ * responses without a body.
+ */
 function complete(document: Node): Node {
   const paths = document['paths'] as Record<string, Record<string, Node>>
   for (const operations of Object.values(paths)) {
@@ -93,9 +96,16 @@ function complete(document: Node): Node {
       const isPaged = (operation['parameters'] as Node[] | undefined)?.some(({ name }) => name === 'cursor')
       const ok = (operation['responses'] as Record<string, Node>)['200']
       if (isPaged && ok) ok['headers'] = { Link: linkHeader }
+      // The transformation describes a response without a body as an empty schema.
+      delete (operation['responses'] as Record<string, Node>)['204']?.['content']
     }
   }
-  return withoutUnusedSchemas({ ...document, paths: { ...paths, ...registryPaths } })
+  const components = document['components'] as Node & { schemas: object }
+  return withoutUnusedSchemas({
+    ...document,
+    paths: { ...paths, ...registryPaths },
+    components: { ...components, schemas: { ...components.schemas, ...registrySchemas } },
+  })
 }
 
 const linkHeader = {

@@ -9,25 +9,37 @@ import { RepositoryPath } from './repositories.ts'
 
 const Event = z
   .object({
-    id: z.int(),
-    happened_at: Moment,
-    action: z.string().meta({ example: 'publish' }),
-    package: z.string().nullable().meta({ example: 'acme/hello' }),
-    version: z.string().nullable().meta({ example: '1.0.0' }),
+    id: z.int().meta({ description: 'Grows with every event', example: 4711 }),
+    happened_at: Moment.meta({ description: 'When it happened' }),
+    action: z.string().meta({ description: 'What happened', example: 'publish' }),
+    package: z
+      .string()
+      .nullable()
+      .meta({ description: 'Null for an event of the whole repository', example: 'acme/hello' }),
+    version: z
+      .string()
+      .nullable()
+      .meta({ description: 'Null for an event of the whole package', example: '1.0.0' }),
     account: z.string().nullable().meta({
       description:
         'Username; null for the command line and for deploy tokens, "deleted account" after the account was deleted',
+      example: 'alice',
     }),
     token: z
       .object({
-        kind: z.enum(tokenKinds),
-        id: z.int(),
-        name: z.string().nullable().meta({ description: 'Name of a deploy token; null for other tokens' }),
+        kind: z.enum(tokenKinds).meta({ description: 'The kind of token' }),
+        id: z.int().meta({ description: 'Id of the token', example: 7 }),
+        name: z
+          .string()
+          .nullable()
+          .meta({ description: 'Name of a deploy token; null for other tokens', example: 'build server' }),
       })
       .nullable()
       .meta({ description: 'The token that was used' }),
-    address: z.string().nullable().meta({ description: 'Client IP' }),
-    details: z.record(z.string(), z.unknown()),
+    address: z.string().nullable().meta({ description: 'Client IP', example: '192.0.2.17' }),
+    details: z
+      .record(z.string(), z.unknown())
+      .meta({ description: 'More about it, by action', example: { size: 12_345 } }),
   })
   .meta({ id: 'Event' })
 
@@ -36,7 +48,10 @@ const SiteEvent = Event.extend({
     .string()
     .nullable()
     .meta({ description: 'Path. For a deleted repository, its last path', example: 'acme/php' }),
-  group: z.string().nullable().meta({ description: 'Set when the event is about a whole group' }),
+  group: z
+    .string()
+    .nullable()
+    .meta({ description: 'Set when the event is about a whole group', example: 'acme' }),
 }).meta({ id: 'SiteEvent' })
 
 const SiteEventsQuery = PageQuery.extend({

@@ -23,20 +23,23 @@ import { describeRepository, RepositoryBody } from './repositories.ts'
 
 const Settings = z
   .object({
-    name: z.string().meta({ example: 'acme' }),
+    name: z.string().meta({ description: 'Name of the group', example: 'acme' }),
     requires_second_factor: z.boolean().meta({
       description: 'Members without a second factor have no role until they add one',
     }),
-    created_at: Moment,
+    created_at: Moment.meta({ description: 'When the group was created' }),
   })
   .meta({ id: 'GroupSettings' })
 
-const groupName = z.string().max(100).meta({ example: 'acme' })
+const groupName = z
+  .string()
+  .max(100)
+  .meta({ description: 'Lower-case letters and digits, with single . _ or - between them', example: 'acme' })
 const GroupDraft = z.strictObject({ name: groupName }).meta({ id: 'GroupDraft' })
 const GroupUpdate = z
   .strictObject({
     name: groupName.meta({ description: 'A new name. Only site administrators can change it' }),
-    requires_second_factor: z.boolean(),
+    requires_second_factor: Settings.shape.requires_second_factor,
   })
   .partial()
   .meta({ id: 'GroupUpdate', description: 'Missing members keep their values' })
@@ -49,20 +52,24 @@ const DeletionQuery = z.object({
 
 const RepositoryDraft = z
   .strictObject({
-    name: z.string().max(200).meta({ example: 'php' }),
+    name: z.string().max(200).meta({ description: 'Name of the repository in its group', example: 'php' }),
     visibility: z.enum(visibilities).optional().meta({ description: 'The default is private' }),
-    description: plainText(350).optional(),
+    description: plainText(350)
+      .optional()
+      .meta({ description: 'What its packages are for', example: 'PHP libraries of Acme' }),
   })
   .meta({ id: 'RepositoryDraft' })
 
 const Member = z
   .object({
-    username: z.string().meta({ example: 'alice' }),
-    name: z.string().meta({ description: 'Display name' }),
-    role: z.enum(roles),
+    username: z.string().meta({ description: 'Username of the member', example: 'alice' }),
+    name: z.string().meta({ description: 'Display name', example: 'Alice Doe' }),
+    role: z.enum(roles).meta({ description: 'Role in the group and all its repositories' }),
   })
   .meta({ id: 'GroupMember' })
-const MemberUpdate = z.strictObject({ role: z.enum(roles) }).meta({ id: 'GroupMemberUpdate' })
+const MemberUpdate = z
+  .strictObject({ role: z.enum(roles).meta({ description: 'Role in the group and all its repositories' }) })
+  .meta({ id: 'GroupMemberUpdate' })
 const MemberPath = GroupPath.extend({
   username: z.string().meta({ description: 'Username of the account', example: 'alice' }),
 })

@@ -14,12 +14,12 @@ import { describeRepository, RepositoryBody } from './repositories.ts'
 
 const Group = z
   .object({
-    name: z.string().meta({ example: 'acme' }),
+    name: z.string().meta({ description: 'Name of the group', example: 'acme' }),
     role: z
       .enum(roles)
       .nullable()
       .meta({ description: 'Role of the account on the group; null when it has one on a repository only' }),
-    created_at: Moment,
+    created_at: Moment.meta({ description: 'When the group was created' }),
   })
   .meta({ id: 'Group' })
 

@@ -14,38 +14,49 @@ import { PageQuery, readPage } from './paging.ts'
 
 const Invitation = z
   .object({
-    id: z.int(),
-    email: z.string().nullable().meta({ example: 'ann@example.com' }),
-    role: z.enum(roles),
-    invited_by: z.string().nullable().meta({ description: 'Username; null for the command line' }),
+    id: z.int().meta({ description: 'Id of the invitation', example: 7 }),
+    email: z
+      .string()
+      .nullable()
+      .meta({ description: 'Null for a link without an email', example: 'ann@example.com' }),
+    role: z.enum(roles).meta({ description: 'Role in the group' }),
+    invited_by: z
+      .string()
+      .nullable()
+      .meta({ description: 'Username; null for the command line', example: 'alice' }),
     by_mail: z.boolean().meta({ description: 'Whether the link is sent to the email' }),
-    created_at: Moment,
-    expires_at: Moment,
-    expired: z.boolean(),
+    created_at: Moment.meta({ description: 'When it was created' }),
+    expires_at: Moment.meta({ description: 'When its link stops working' }),
+    expired: z.boolean().meta({ description: 'Whether its link has stopped working' }),
   })
   .meta({ id: 'Invitation' })
 
 const SiteInvitation = Invitation.extend({
-  role: z.enum(roles).nullable(),
-  group: z.string().nullable().meta({ description: 'Null for an invitation to an account without a group' }),
+  role: z.enum(roles).nullable().meta({ description: 'Role in the group. Null without a group' }),
+  group: z.string().nullable().meta({
+    description: 'Null for an invitation to an account without a group',
+    example: 'acme',
+  }),
 }).meta({ id: 'SiteInvitation' })
 
 const NewInvitation = z
   .object({
-    id: z.int(),
+    id: z.int().meta({ description: 'Id of the invitation', example: 7 }),
     url: z.string().nullable().meta({
       description: 'The link to pass on. It is returned only once. Null when it is sent by mail',
+      example: 'https://svc.example.com/invitations/8dKq',
     }),
-    expires_at: Moment,
+    expires_at: Moment.meta({ description: 'When its link stops working' }),
   })
   .meta({ id: 'NewInvitation' })
 
 const InvitationDraft = z
   .strictObject({
-    role: z.enum(roles),
+    role: z.enum(roles).meta({ description: 'Role in the group' }),
     email: z.email().max(254).optional().meta({
       description:
         'With a mail server, the link is sent to this email. Without an email, the link is returned',
+      example: 'ann@example.com',
     }),
   })
   .meta({ id: 'InvitationDraft' })

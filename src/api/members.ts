@@ -12,15 +12,17 @@ import { RepositoryPath } from './repositories.ts'
 
 const Member = z
   .object({
-    username: z.string().meta({ example: 'alice' }),
-    name: z.string().meta({ description: 'Display name' }),
+    username: z.string().meta({ description: 'Username of the member', example: 'alice' }),
+    name: z.string().meta({ description: 'Display name', example: 'Alice Doe' }),
     role: z.enum(roles).meta({ description: 'The stronger of the two roles below' }),
-    group_role: z.enum(roles).nullable(),
-    repository_role: z.enum(roles).nullable(),
+    group_role: z.enum(roles).nullable().meta({ description: 'Role in the whole group' }),
+    repository_role: z.enum(roles).nullable().meta({ description: 'Role in this repository alone' }),
   })
   .meta({ id: 'Member' })
 
-const MemberUpdate = z.strictObject({ role: z.enum(roles) }).meta({ id: 'MemberUpdate' })
+const MemberUpdate = z
+  .strictObject({ role: z.enum(roles).meta({ description: 'Role in this repository' }) })
+  .meta({ id: 'MemberUpdate' })
 const MemberPath = RepositoryPath.extend({
   username: z.string().meta({ description: 'Username of the account', example: 'alice' }),
 })

@@ -30,28 +30,32 @@ export const PurgeQuery = z.object({
 /** A package, as the API returns it. */
 export const Package = z
   .object({
-    name: z.string().meta({ example: 'acme/hello' }),
-    description: z.string(),
-    type: z.string().meta({ example: 'library' }),
-    keywords: z.array(z.string()),
-    abandoned: z.boolean(),
-    replacement: z
+    name: z.string().meta({ description: 'Vendor and package', example: 'acme/hello' }),
+    description: z
       .string()
-      .nullable()
-      .meta({ description: 'The package to use instead of an abandoned one' }),
+      .meta({ description: 'From composer.json of the latest version', example: 'Says hello' }),
+    type: z.string().meta({ description: 'From composer.json of the latest version', example: 'library' }),
+    keywords: z
+      .array(z.string())
+      .meta({ description: 'From composer.json of the latest version', example: ['greeting'] }),
+    abandoned: z.boolean().meta({ description: 'Whether nobody maintains it any more' }),
+    replacement: z.string().nullable().meta({
+      description: 'The package to use instead of an abandoned one',
+      example: 'acme/greeter',
+    }),
     latest_version: z.string().nullable().meta({
       description: 'The highest stable version, or the highest version if none is stable',
       example: '1.0.0',
     }),
-    version_count: z.int(),
-    downloads: z.int(),
-    created_at: Moment,
+    version_count: z.int().meta({ description: 'The number of versions that are not deleted', example: 3 }),
+    downloads: z.int().meta({ description: 'All downloads of all versions', example: 1234 }),
+    created_at: Moment.meta({ description: 'When its first version was published' }),
   })
   .meta({ id: 'Package' })
 
 const PackageUpdate = z
   .strictObject({
-    abandoned: z.boolean(),
+    abandoned: z.boolean().meta({ description: 'Whether nobody maintains it any more' }),
     replacement: z
       .string()
       .max(300)

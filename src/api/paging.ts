@@ -16,7 +16,10 @@ export const PageQuery = z.object({
     .max(1000)
     .regex(/^[A-Za-z0-9_-]+$/)
     .optional()
-    .meta({ description: 'Where to continue: the cursor of the `Link` header with rel="next"' }),
+    .meta({
+      description: 'Where to continue: the cursor of the `Link` header with rel="next"',
+      example: 'YWNtZS9waHA',
+    }),
 })
 
 /** Which part of a list is requested. */

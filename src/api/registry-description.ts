@@ -21,10 +21,59 @@ const refusal = (description: string) => ({
   description,
   content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
 })
-const json = (description: string) => ({
+const json = (description: string, schema: keyof typeof registrySchemas) => ({
   description,
-  content: { 'application/json': { schema: { type: 'object' } } },
+  content: { 'application/json': { schema: { $ref: `#/components/schemas/${schema}` } } },
 })
+const text = (description: string, example: string) => ({ type: 'string', description, example })
+
+/** The schemas of the registry's responses. Composer's documents are described by Composer. */
+export const registrySchemas = {
+  UploadedVersion: {
+    type: 'object',
+    required: ['errcode', 'errmsg', 'name', 'version', 'sha256', 'shasum', 'size', 'url'],
+    properties: {
+      errcode: { type: 'integer', description: 'Always 0', example: 0 },
+      errmsg: text('Always `ok`', 'ok'),
+      name: text('Name of the package', 'acme/hello'),
+      version: text('Semantic Version', '1.0.0'),
+      sha256: text(
+        'SHA-256 of the archive, hexadecimal',
+        '0df35b8fe84bf0c44587e6b65e147395a81165edf8c6babf684701bf847d556e',
+      ),
+      shasum: text('SHA-1 of the archive, which Composer checks', '2fd4e1c67a2d28fced849ee1bb76e7391b93eb12'),
+      size: { type: 'integer', description: 'Bytes of the archive', example: 12_345 },
+      url: text(
+        'The URL of the archive',
+        'https://svc.example.com/acme/php/-/packages/dist/acme/hello/1.0.0/0df3….zip',
+      ),
+      details: {
+        type: 'array',
+        description: 'Warnings about the archive or its composer.json. Missing without warnings',
+        items: { type: 'string' },
+        example: ['"vendor/autoload.php" is a dependency packed with the package; exclude vendor/'],
+      },
+    },
+  },
+  RegistryRoot: {
+    type: 'object',
+    description:
+      'The packages.json of a Composer repository (https://getcomposer.org/doc/05-repositories.md)',
+  },
+  PackageMetadata: {
+    type: 'object',
+    required: ['packages', 'minified'],
+    properties: {
+      packages: {
+        type: 'object',
+        description: 'The versions of the package by its name, each as the difference to the one before',
+        additionalProperties: { type: 'array', items: { type: 'object' } },
+        example: { 'acme/hello': [{ name: 'acme/hello', version: '1.0.0' }] },
+      },
+      minified: text('The format of the differences', 'composer/2.0'),
+    },
+  },
+} as const
 const unauthorized = refusal('The token is missing, wrong, expired or revoked')
 const notFound = refusal('It does not exist, or the token may not see it')
 
@@ -42,8 +91,8 @@ const upload = (operationId: string) => ({
     content: { 'application/zip': { schema: { type: 'string', format: 'binary' } } },
   },
   responses: {
-    '200': json('Exactly these bytes were published before'),
-    '201': json('Published: name, version, sha256, size and url'),
+    '200': json('Exactly these bytes were published before', 'UploadedVersion'),
+    '201': json('Published', 'UploadedVersion'),
     '400': refusal('The version, the archive or composer.json is not valid'),
     '401': unauthorized,
     '403': refusal('The token or the account may not publish here'),
@@ -52,7 +101,12 @@ const upload = (operationId: string) => ({
   },
 })
 
-const read = (operationId: string, summary: string, parameters: object[], description: string) => ({
+const read = (
+  operationId: string,
+  summary: string,
+  parameters: object[],
+  [description, schema]: [description: string, schema: keyof typeof registrySchemas],
+) => ({
   operationId,
   tags: ['Registry'],
   summary,
@@ -61,7 +115,7 @@ const read = (operationId: string, summary: string, parameters: object[], descri
   security: publicOrToken,
   parameters,
   responses: {
-    '200': json(description),
+    '200': json(description, schema),
     '304': { description: 'Not modified' },
     '401': unauthorized,
     '404': notFound,
@@ -75,19 +129,17 @@ export const registryPaths: Record<string, object> = {
     post: upload('postVersion'),
   },
   [`${registryUrl}/packages.json`]: {
-    get: read(
-      'getRegistry',
-      'The root document of the registry',
-      repository,
+    get: read('getRegistry', 'The root document of the registry', repository, [
       'URLs and package names for Composer',
-    ),
+      'RegistryRoot',
+    ]),
   },
   [`${registryUrl}/p2/{vendor}/{package}.json`]: {
     get: read(
       'getPackageMetadata',
       'Metadata of all stable versions of a package, in Composer’s minified form',
       [...repository, ...packageName],
-      'The versions of the package',
+      ['The versions of the package', 'PackageMetadata'],
     ),
   },
   [`${registryUrl}/dist/{vendor}/{package}/{version}/{sha256}.zip`]: {

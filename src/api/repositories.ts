@@ -20,15 +20,17 @@ import { PageQuery, readPage } from './paging.ts'
 /** A repository, as the API returns it. */
 export const RepositoryBody = z
   .object({
-    path: z.string().meta({ example: 'acme/php' }),
+    path: z.string().meta({ description: 'Group and name', example: 'acme/php' }),
     visibility: z.enum(visibilities).meta({ description: 'Anyone can pull from a public repository' }),
-    description: z.string(),
+    description: z
+      .string()
+      .meta({ description: 'What its packages are for', example: 'PHP libraries of Acme' }),
     role: z.enum(roles).nullable().meta({ description: 'Role of the account; null without membership' }),
     registry_url: z.url().meta({
       description: 'The URL for Composer and for uploads',
       example: 'https://svc.example.com/acme/php/-/packages/',
     }),
-    created_at: Moment,
+    created_at: Moment.meta({ description: 'When it was created' }),
   })
   .meta({ id: 'Repository' })
 
@@ -44,8 +46,11 @@ const RepositoryUpdate = z
       .string()
       .max(100)
       .meta({ description: 'A new name. The old URLs keep working', example: 'packages' }),
-    description: plainText(350),
-    visibility: z.enum(visibilities),
+    description: plainText(350).meta({
+      description: 'What its packages are for',
+      example: 'PHP libraries of Acme',
+    }),
+    visibility: z.enum(visibilities).meta({ description: 'Anyone can pull from a public repository' }),
   })
   .partial()
   .meta({ id: 'RepositoryUpdate', description: 'Missing members keep their values' })

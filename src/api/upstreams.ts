@@ -34,14 +34,21 @@ const Settings = z.strictObject({
     description: 'Only these packages are offered; empty means all',
     example: ['symfony/*:^6'],
   }),
-  deny: patterns.meta({ description: 'These packages are never offered' }),
-  exempt: patterns.meta({ description: 'The minimum age does not apply to these packages' }),
-  minimum_age_hours: z.int().min(0).max(87_600).meta({ description: 'A younger version is not offered' }),
+  deny: patterns.meta({ description: 'These packages are never offered', example: ['evil/*'] }),
+  exempt: patterns.meta({
+    description: 'The minimum age does not apply to these packages',
+    example: ['acme/*'],
+  }),
+  minimum_age_hours: z
+    .int()
+    .min(0)
+    .max(87_600)
+    .meta({ description: 'A younger version is not offered', example: 24 }),
   position: z
     .int()
     .min(1)
     .max(1000)
-    .meta({ description: 'The upstream with the lowest position is tried first' }),
+    .meta({ description: 'The upstream with the lowest position is tried first', example: 1 }),
 })
 
 const UpstreamUpdate = Settings.partial().meta({
@@ -51,52 +58,90 @@ const UpstreamUpdate = Settings.partial().meta({
 
 const UpstreamDraft = Settings.partial()
   .extend({
-    url: z.string().min(1).max(2000).meta({ example: 'https://packages.example.com' }),
+    url: z
+      .string()
+      .min(1)
+      .max(2000)
+      .meta({ description: 'URL of the Composer repository', example: 'https://packages.example.com' }),
     name: z
       .string()
       .max(64)
       .regex(/^[a-z0-9](?:[._-]?[a-z0-9])*$/, {
         message: 'must be lower-case letters and digits, with single . _ or -',
       })
-      .optional(),
+      .optional()
+      .meta({ description: 'The default is made from the host of its URL', example: 'public' }),
   })
   .meta({ id: 'UpstreamDraft' })
 
 const Upstream = z
   .object({
     ...Settings.shape,
-    name: z.string(),
-    url: z.string(),
-    checked_at: Moment.nullable(),
-    failure: z
+    name: z.string().meta({ description: 'Name of the upstream', example: 'public' }),
+    url: z
       .string()
-      .nullable()
-      .meta({ description: 'Why packages.json could not be read at the last attempt' }),
-    created_at: Moment,
+      .meta({ description: 'URL of the Composer repository', example: 'https://packages.example.com' }),
+    checked_at: Moment.nullable().meta({ description: 'When its packages.json was last read' }),
+    failure: z.string().nullable().meta({
+      description: 'Why packages.json could not be read at the last attempt',
+      example: 'packages.json of the upstream is not JSON',
+    }),
+    created_at: Moment.meta({ description: 'When it was added' }),
   })
   .meta({ id: 'Upstream' })
 
 const MirroredPackage = z
   .object({
-    name: z.string().meta({ example: 'psr/log' }),
-    upstream: z.string().nullable(),
-    description: z.string(),
-    first_seen_at: Moment.nullable(),
-    last_fetched_at: Moment.nullable(),
-    approved_at: Moment.nullable(),
-    requested_at: Moment.nullable(),
-    requester: z.string().nullable().meta({ description: 'Username' }),
+    name: z.string().meta({ description: 'Name of the package', example: 'psr/log' }),
+    upstream: z
+      .string()
+      .nullable()
+      .meta({ description: 'Name of the upstream that serves it', example: 'public' }),
+    description: z.string().meta({ description: 'From its composer.json', example: 'Interface for logging' }),
+    first_seen_at: Moment.nullable().meta({ description: 'When an upstream first served it' }),
+    last_fetched_at: Moment.nullable().meta({ description: 'When its metadata was last requested' }),
+    approved_at: Moment.nullable().meta({ description: 'Null while it is not approved' }),
+    requested_at: Moment.nullable().meta({ description: 'When somebody asked for its approval' }),
+    requester: z
+      .string()
+      .nullable()
+      .meta({ description: 'Username of the account that asked for its approval', example: 'alice' }),
     gone_at: Moment.nullable().meta({ description: 'When the upstream was first seen without the package' }),
-    minimum_age_hours: z.int(),
-    alarm: z.string().nullable().meta({ description: 'Why an archive is not served' }),
+    minimum_age_hours: z.int().meta({ description: 'A younger version is not offered', example: 24 }),
+    alarm: z.string().nullable().meta({
+      description: 'Why an archive is not served',
+      example: 'its bytes differ from those of the first fetch',
+    }),
   })
   .meta({ id: 'MirroredPackage' })
 
-const packageName = z.string().min(1).max(150)
-const Approval = z.strictObject({ packages: z.array(packageName).min(1).max(1000) }).meta({ id: 'Approval' })
+const packageName = z.string().min(1).max(150).meta({ description: 'Name of a package', example: 'psr/log' })
+const Approval = z
+  .strictObject({
+    packages: z
+      .array(packageName)
+      .min(1)
+      .max(1000)
+      .meta({ description: 'Names of packages', example: ['psr/log'] }),
+  })
+  .meta({ id: 'Approval' })
 const ApprovalRequest = z.strictObject({ package: packageName }).meta({ id: 'ApprovalRequest' })
+const ApprovedPackages = z
+  .object({
+    approved: z
+      .array(z.string())
+      .meta({ description: 'The packages that were not approved before', example: ['psr/log'] }),
+  })
+  .meta({ id: 'ApprovedPackages' })
+const ApprovalRequestState = z
+  .object({
+    state: z
+      .enum(['requested', 'known'])
+      .meta({ description: '`known` when the package is approved or requested already' }),
+  })
+  .meta({ id: 'ApprovalRequestState' })
 const UpstreamPath = RepositoryPath.extend({
-  upstream: z.string().meta({ description: 'Name of the upstream' }),
+  upstream: z.string().meta({ description: 'Name of the upstream', example: 'public' }),
 })
 const ReleaseQuery = z.object({
   release: z
@@ -208,7 +253,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
       summary: 'Approve packages of upstreams that offer only approved packages',
       params: RepositoryPath,
       body: Approval,
-      response: { 200: z.object({ approved: z.array(z.string()) }).meta({ id: 'ApprovedPackages' }) },
+      response: { 200: ApprovedPackages },
     }),
     async (request) => ({
       approved: await approvePackages(db, mayManage.granted(request), request.body.packages),
@@ -224,7 +269,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
       params: RepositoryPath,
       body: ApprovalRequest,
       response: {
-        200: z.object({ state: z.enum(['requested', 'known']) }).meta({ id: 'ApprovalRequestState' }),
+        200: ApprovalRequestState,
       },
     }),
     async (request) => ({

@@ -9,9 +9,9 @@ import { renameTokenHolder, type TokenAccount, type TokenHolder } from './token-
 const User = z
   .object({
     id: z.int().meta({ description: 'Never changes and is never reused', example: 42 }),
-    username: z.string().meta({ example: 'alice' }),
+    username: z.string().meta({ description: 'The name for signing in and in URLs', example: 'alice' }),
     name: z.string().meta({ description: 'Display name; may be empty', example: 'Alice Doe' }),
-    created_at: Moment,
+    created_at: Moment.meta({ description: 'When the account was created' }),
   })
   .meta({ id: 'User', description: 'An account as its holder sees it' })
 
@@ -21,8 +21,8 @@ const UserUpdate = z
 
 const Email = z
   .object({
-    email: z.string().meta({ example: 'alice@example.com' }),
-    primary: z.boolean(),
+    email: z.string().meta({ description: 'Email address', example: 'alice@example.com' }),
+    primary: z.boolean().meta({ description: 'Always true: an account has one email' }),
     verified: z.boolean().meta({ description: 'True after the owner opened a link that was sent to it' }),
   })
   .meta({ id: 'Email' })

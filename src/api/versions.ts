@@ -34,23 +34,36 @@ const versionMembers = {
     description: 'The version that Composer installs; `dev-<version>` when Composer cannot parse the version',
     example: '1.0.0',
   }),
-  sha256: z.string().meta({ description: 'SHA-256 of the archive, hexadecimal' }),
-  shasum: z.string().meta({ description: 'SHA-1 of the archive, which Composer checks' }),
+  sha256: z.string().meta({
+    description: 'SHA-256 of the archive, hexadecimal',
+    example: '0df35b8fe84bf0c44587e6b65e147395a81165edf8c6babf684701bf847d556e',
+  }),
+  shasum: z.string().meta({
+    description: 'SHA-1 of the archive, which Composer checks',
+    example: '2fd4e1c67a2d28fced849ee1bb76e7391b93eb12',
+  }),
   size: z.int().meta({ description: 'Bytes of the archive', example: 12_345 }),
-  url: z.url().meta({ description: 'The URL of the archive' }),
+  url: z.url().meta({
+    description: 'The URL of the archive',
+    example: 'https://svc.example.com/acme/php/-/packages/dist/acme/hello/1.0.0/0df35b8f.zip',
+  }),
   uploader: z.string().nullable().meta({
     description: 'Username; "deleted account" once the account is gone, null when no account published it',
+    example: 'alice',
   }),
-  deploy_token: z
+  deploy_token: z.string().nullable().meta({
+    description: 'Name of the deploy token that published it; null for anything else',
+    example: 'build server',
+  }),
+  downloads: z.int().meta({ description: 'All downloads of the version', example: 123 }),
+  published_at: Moment.meta({ description: 'When it was published' }),
+  deleted_at: Moment.nullable().meta({ description: 'Null for a version that is not deleted' }),
+  purged_at: Moment.nullable().meta({ description: 'When it was deleted permanently' }),
+  quarantined_at: Moment.nullable().meta({ description: 'Null for a version without quarantine' }),
+  quarantine_reason: z
     .string()
     .nullable()
-    .meta({ description: 'Name of the deploy token that published it; null for anything else' }),
-  downloads: z.int(),
-  published_at: Moment,
-  deleted_at: Moment.nullable(),
-  purged_at: Moment.nullable(),
-  quarantined_at: Moment.nullable(),
-  quarantine_reason: z.string().nullable(),
+    .meta({ description: 'What Composer shows', example: 'stolen token' }),
 }
 
 /** A version, as the API returns it. */
@@ -60,16 +73,29 @@ const VersionsQuery = PageQuery.extend({
   deleted: z.enum(['true', 'false']).optional().meta({ description: '`true` lists deleted versions too' }),
 })
 const PackageWithVersions = z
-  .object({ ...Package.shape, versions: z.array(Version) })
+  .object({
+    ...Package.shape,
+    versions: z.array(Version).meta({ description: 'At most `limit` versions, the highest first' }),
+  })
   .meta({ id: 'PackageWithVersions' })
 const VersionWithDownloads = z
   .object({
     ...versionMembers,
     daily_downloads: z
-      .array(z.object({ day: z.iso.date().meta({ example: '2026-11-21' }), count: z.int() }))
+      .array(
+        z.object({
+          day: z.iso.date().meta({ description: 'A day in UTC', example: '2026-11-21' }),
+          count: z.int().meta({ description: 'Downloads on this day', example: 12 }),
+        }),
+      )
       .meta({ description: 'The last 90 days' }),
     monthly_downloads: z
-      .array(z.object({ month: z.string().meta({ example: '2026-07' }), count: z.int() }))
+      .array(
+        z.object({
+          month: z.string().meta({ description: 'A month', example: '2026-07' }),
+          count: z.int().meta({ description: 'Downloads in this month', example: 345 }),
+        }),
+      )
       .meta({ description: 'Older downloads, by month' }),
   })
   .meta({ id: 'VersionWithDownloads' })

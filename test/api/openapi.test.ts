@@ -30,6 +30,39 @@ interface Document {
   components: { schemas: Record<string, Schema> }
 }
 
+/** A schema, or a part of one. */
+interface Node extends Reference {
+  type?: string | string[]
+  description?: string
+  example?: unknown
+  enum?: unknown[]
+  const?: unknown
+  properties?: Record<string, Node>
+  items?: Node
+  anyOf?: Node[]
+  schema?: Node
+}
+
+/** Lists the properties of a schema and of the objects in it. */
+function listProperties(path: string, node: Node): { path: string; node: Node }[] {
+  const own = Object.entries(node.properties ?? {}).flatMap(([name, one]) => [
+    { path: `${path}.${name}`, node: one },
+    ...listProperties(`${path}.${name}`, one),
+  ])
+  return [...own, ...[node.items ?? [], node.anyOf ?? []].flat().flatMap((one) => listProperties(path, one))]
+}
+
+function isDescribed({ description, schema }: Node): boolean {
+  return Boolean(description ?? schema?.description)
+}
+
+/** Returns whether a value can be seen: an example, a fixed set of values, or the examples of its parts. */
+function hasExample(node: Node = {}): boolean {
+  if (node.$ref !== undefined || node.enum !== undefined || node.type === 'boolean') return true
+  if ('example' in node || 'const' in node || node.properties !== undefined) return true
+  return [node.items ?? [], node.anyOf ?? []].flat().some((one) => one.type !== 'null' && hasExample(one))
+}
+
 describe('GET /api/openapi.json', () => {
   const t = useApp()
   const read = async () => (await t.app.inject('/api/openapi.json')).json() as Document
@@ -124,6 +157,34 @@ describe('GET /api/openapi.json', () => {
     expect(Object.keys(described?.properties ?? {})).toEqual(Object.keys(returned))
     expect(described).not.toHaveProperty('additionalProperties')
     expect(paths['/api/repositories']?.['get']?.responses['200']?.headers).toHaveProperty('Link')
+  })
+
+  it('describes every property and parameter, with an example', async () => {
+    const { paths, components } = await read()
+    const found = Object.entries(components.schemas).flatMap(([name, schema]) => listProperties(name, schema))
+    expect(found.length).toBeGreaterThan(250)
+    const incomplete = found.filter(({ node }) => !isDescribed(node) || !hasExample(node))
+    expect(incomplete.map(({ path }) => path)).toEqual([])
+    const parameters = Object.values(paths).flatMap((operations) =>
+      Object.values(operations).flatMap(({ parameters: all = [] }) => all as (Node & { name: string })[]),
+    )
+    const unclear = parameters.filter(
+      (one) => !isDescribed(one) || !(hasExample(one) || hasExample(one.schema)),
+    )
+    expect(new Set(unclear.map(({ name }) => name))).toEqual(new Set())
+  })
+
+  it('names the schema of every body, and describes none for responses without one', async () => {
+    const { paths } = await read()
+    for (const [path, operations] of Object.entries(paths)) {
+      for (const { requestBody, responses } of Object.values(operations)) {
+        expect(responses['204']?.content).toBeUndefined()
+        for (const body of [requestBody, ...Object.values(responses)]) {
+          const schema = body?.content?.['application/json']?.schema as Node | undefined
+          if (schema) expect([path, schema.$ref ?? schema.items?.$ref]).toEqual([path, expect.any(String)])
+        }
+      }
+    }
   })
 
   it('describes uploads and pulls, which exist', async () => {

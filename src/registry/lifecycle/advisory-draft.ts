@@ -6,7 +6,10 @@ import { severities } from '../tables/package-warnings.ts'
 /** The rules of an advisory (DESIGN §6). The API checks its body with them, and the page checks its form. */
 export const AdvisoryDraft = z
   .strictObject({
-    title: plainText(255, 1).meta({ example: 'Path traversal in the archive reader' }),
+    title: plainText(255, 1).meta({
+      description: 'What is wrong, in one line',
+      example: 'Path traversal in the archive reader',
+    }),
     // A constraint that Composer cannot parse would break every project that loads the package.
     affected_versions: z
       .string()
@@ -18,13 +21,14 @@ export const AdvisoryDraft = z
       .string()
       .regex(/^CVE-\d{4}-\d{4,19}$/, { message: 'must be a CVE id, such as CVE-2026-12345' })
       .nullish()
-      .meta({ example: 'CVE-2026-12345' }),
+      .meta({ description: 'CVE id', example: 'CVE-2026-12345' }),
     link: z
       .string()
       .max(2000)
       .regex(/^https?:\/\/[!-~]+$/, { message: 'must be an http or https URL' })
-      .nullish(),
-    severity: z.enum(severities).nullish(),
+      .nullish()
+      .meta({ description: 'A page about it', example: 'https://example.com/advisories/17' }),
+    severity: z.enum(severities).nullish().meta({ description: 'How severe it is' }),
   })
   .meta({ id: 'AdvisoryDraft' })
 
