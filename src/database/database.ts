@@ -53,7 +53,7 @@ export function openDatabase(
     )
   const pool = new pg.Pool({
     application_name: applicationName,
-    max: 12,
+    max: 10,
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 60_000,
     // Without this limit, a connection that a failover has cut silently would wait until TCP gives up.

@@ -38,6 +38,12 @@ const everyRoute = [
 ]
 
 /**
+ * Connections for searches, which read up to thousands of packages each. More searches wait. PostgreSQL would plan the
+ * search of a small repository anew every time, because most packages are in large ones.
+ */
+const searchConnections = { max: 2, plansOnce: true }
+
+/**
  * Serves the Composer registries of all repositories. This is everything below {registry_url}, with one error format
  * (DESIGN §7).
  */
@@ -51,13 +57,13 @@ export async function registry(
     },
 ): Promise<void> {
   // Use a separate connection, so that counting never delays a pull.
-  const countingDb = openSidePool(given.db, { max: 1 }, (error) =>
-    app.log.warn({ err: error }, 'a database connection broke'),
-  )
+  const noteBroken = (error: Error) => app.log.warn({ err: error }, 'a database connection broke')
+  const countingDb = openSidePool(given.db, { max: 1 }, noteBroken)
+  const searchDb = openSidePool(given.db, searchConnections, noteBroken)
   const downloads = openDownloadCounter(countingDb, app.log)
   app.addHook('onClose', async () => {
     await downloads.flush()
-    await countingDb.end()
+    await Promise.all([countingDb.end(), searchDb.end()])
   })
   const archives = await openArchiveStore(given.config)
   const { maxArchiveBytes } = given.config
@@ -73,6 +79,7 @@ export async function registry(
     ...given,
     archives,
     archiveMirror,
+    searchDb,
     upstreamQueries: openUpstreamQueries({ db: given.hotDb, client: given.upstreamClient }, app.log),
     downloads,
     requireAccess(target, access, act) {

@@ -20,6 +20,8 @@ import type { UpstreamQueries } from '../upstreams/queries.ts'
 export interface RegistryContext extends AppContext {
   /** The pool for pulls and tokens. No other request can use up its connections. */
   hotDb: pg.Pool
+  /** A separate pool for searches. */
+  searchDb: pg.Pool
   readmes: ReadmeRenderer
   /** A separate small pool for publishing, which waits for the lock of a package. */
   changes: pg.Pool

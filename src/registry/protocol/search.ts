@@ -13,14 +13,14 @@ const maxQueryLength = 200
 /** Search, list and providers (COMPOSER A2). */
 export async function searchRoutes(
   app: FastifyInstance,
-  { config, db, requireAccess, upstreamQueries }: RegistryContext,
+  { config, db, searchDb, requireAccess, upstreamQueries }: RegistryContext,
 ) {
   app.get('/search.json', async (request, reply) => {
     const repositoryId = await admitPull(request)
     const words = queryOf(request, 'q').toLowerCase().split(/\s+/).filter(Boolean)
     const type = queryOf(request, 'type') || null
     const [{ results, total }, theirs] = await Promise.all([
-      searchPackages(db, repositoryId, words, type),
+      searchPackages(searchDb, repositoryId, words, type),
       upstreamQueries.search(repositoryId, words, type),
     ])
     return sendRegistryJson(reply, 200, { results: [...results, ...theirs], total: total + theirs.length })
