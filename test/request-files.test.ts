@@ -189,14 +189,6 @@ const requests: [title: string, room: string, prepare: () => Promise<Send>][] = 
   ['GET dist/…', 'registry', async () => () => publisher.ask(dist)],
   ['GET search.json', 'registry', async () => () => publisher.ask('search.json?q=lib')],
   ['GET list.json', 'registry', async () => () => publisher.ask('list.json')],
-  [
-    'the first GET dist/… of an upstream',
-    'registry/upstreams',
-    async () => {
-      const path = await offerArchive(mirror, `ar/${aName('new')}`)
-      return () => mirror.ask(path)
-    },
-  ],
   ['GET p2/… of an upstream', 'registry/upstreams', async () => () => mirror.ask('p2/ar/one.json')],
   ['GET dist/… of an upstream', 'registry/upstreams', async () => () => mirror.ask(mirror.dist)],
   ['the page of a package', 'pages', get(() => `/${publisher.repository.path}/packages/acme/lib`)],
@@ -231,6 +223,23 @@ const requests: [title: string, room: string, prepare: () => Promise<Send>][] = 
 ]
 
 const wideRequests: typeof requests = [
+  [
+    'the first GET p2/… of a package of an upstream',
+    'registry/upstreams',
+    async () => {
+      const name = `ar/${aName('new')}`
+      upstream.offer(name, ['1.0.0'])
+      return () => mirror.ask(`p2/${name}.json`)
+    },
+  ],
+  [
+    'the first GET dist/… of an upstream',
+    'registry/upstreams',
+    async () => {
+      const path = await offerArchive(mirror, `ar/${aName('new')}`)
+      return () => mirror.ask(path)
+    },
+  ],
   [
     'POST /login',
     'accounts',

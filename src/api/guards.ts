@@ -11,7 +11,7 @@ import type { LastUse } from '../jobs/last-use.ts'
 import { type Access, findAccess } from '../registry/access.ts'
 import { errcode } from '../registry/errors.ts'
 import type { Author } from '../registry/tables/events.ts'
-import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
+import type { UpstreamClient } from '../registry/upstreams/client/fetch.ts'
 import { findVisibleGroup } from '../repositories/groups.ts'
 import {
   ApiError,

@@ -9,7 +9,7 @@ import { PageError, pageNotFound } from '../http/page-error.ts'
 import { RegistryError } from '../registry/errors.ts'
 import type { ReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import type { Author } from '../registry/tables/events.ts'
-import type { UpstreamClient } from '../registry/upstreams/fetch.ts'
+import type { UpstreamClient } from '../registry/upstreams/client/fetch.ts'
 import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
 import { findVisibleRepository, type VisibleRepository } from '../repositories/repositories.ts'
 

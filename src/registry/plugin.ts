@@ -24,7 +24,7 @@ import { feedRoutes } from './protocol/release-feed.ts'
 import { searchRoutes } from './protocol/search.ts'
 import { uploadRoutes } from './protocol/upload.ts'
 import { type ArchiveMirrorContext, openArchiveMirror } from './upstreams/archive-mirror.ts'
-import type { UpstreamClient } from './upstreams/fetch.ts'
+import type { UpstreamClient } from './upstreams/client/fetch.ts'
 import { openUpstreamQueries } from './upstreams/queries.ts'
 
 const everyRoute = [

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import type { Command } from 'commander'
 import { describe, expect, it, vi } from 'vitest'
 import { makeProgram } from '../../src/commands/program.ts'
@@ -66,6 +66,24 @@ describe('the tree of commands', () => {
     expect(missing.map(([path]) => path)).toEqual([])
   })
 
+  it('accepts every command of the shell blocks in README.md and docs/', async () => {
+    const documents = await readdir('docs')
+    const files = [
+      'README.md',
+      ...documents.filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`),
+    ]
+    const texts = await Promise.all(files.map((file) => readFile(file, 'utf8')))
+    const given = texts
+      .flatMap((text) => Array.from(text.matchAll(/^```sh\n(.*?)^```$/gms), ([, block = '']) => block))
+      .flatMap((block) => Array.from(block.replaceAll('\\\n', ' ').matchAll(/\bsvc svc (.*)|npx svc (.*)/g)))
+      .map(([, inContainer, here]) => wordsOf(inContainer ?? here ?? ''))
+    expect(given.length).toBeGreaterThan(8)
+    for (const words of given)
+      expect([words.join(' '), await isAccepted(words)]).toEqual([words.join(' '), true])
+    expect(await isAccepted(['backup'])).toBe(false)
+    expect(await isAccepted(['demo', '--rest'])).toBe(false)
+  })
+
   it('is in the completion scripts of bash and zsh', async () => {
     for (const shell of ['bash', 'zsh']) {
       const script = await printed(['completion', shell])
@@ -73,6 +91,29 @@ describe('the tree of commands', () => {
     }
   })
 })
+
+/** Splits a command line at blanks outside of quotes, up to the end of the command. */
+function wordsOf(line: string): string[] {
+  const words = line.match(/'[^']*'|"[^"]*"|[|)&;<>]|[^\s|)&;<>'"]+/g) ?? []
+  const end = words.findIndex((word) => /^[|)&;<>]$/.test(word))
+  return words.slice(0, end < 0 ? words.length : end).map((word) => word.replace(/^(['"])(.*)\1$/, '$2'))
+}
+
+/** Returns whether the words are a command with the right arguments and options. Does not run it. */
+async function isAccepted(words: string[]): Promise<boolean> {
+  const parsed = makeProgram('1.2.3')
+  const all = (command: Command): Command[] => [command, ...command.commands.flatMap(all)]
+  let isReached = false
+  for (const command of all(parsed)) {
+    command.exitOverride().configureOutput({ writeErr: () => {} })
+    if (command.commands.length > 0) continue
+    command.action(() => {
+      isReached = true
+    })
+  }
+  await parsed.parseAsync(['node', 'svc', ...words]).catch(() => {})
+  return isReached
+}
 
 async function printed(words: string[]): Promise<string> {
   const written = vi.spyOn(process.stdout, 'write').mockReturnValue(true)

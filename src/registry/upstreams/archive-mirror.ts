@@ -12,7 +12,7 @@ import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import type { ArchiveDigest } from '../tables/versions.ts'
 import { Consumer, tee } from './arriving-archive.ts'
-import { toUpstreamError, type UpstreamClient, UpstreamError } from './fetch.ts'
+import { toUpstreamError, type UpstreamClient, UpstreamError } from './client/fetch.ts'
 import { matchesVersion } from './patterns.ts'
 import { satisfies } from './satisfies.ts'
 import {

@@ -3,8 +3,15 @@ import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
-import type { UpstreamClient } from './fetch.ts'
-import { UpstreamError } from './fetch.ts'
+import { type UpstreamClient, UpstreamError } from './client/fetch.ts'
+import {
+  type InlinePackages,
+  mayKnow,
+  metadataUrlOf,
+  parseObject,
+  readRoot,
+  rootUrlOf,
+} from './client/upstream-root.ts'
 import { judgeDocument, type UpstreamContent } from './judge-document.ts'
 import { type CheckedDocument, packContent, storeDocuments } from './store-documents.ts'
 import { setGone } from './tables/mirrored-documents.ts'
@@ -17,14 +24,6 @@ import {
   takeCheckTurns,
 } from './tables/upstream-documents.ts'
 import { listUpstreamsById, saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
-import {
-  type InlinePackages,
-  mayKnow,
-  metadataUrlOf,
-  parseObject,
-  readRoot,
-  rootUrlOf,
-} from './upstream-root.ts'
 
 /** How long an upstream gets no request after a failure, unless it asks for a longer pause. */
 const restSeconds = 5

@@ -6,7 +6,8 @@ import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
 import { noteListingChange } from '../tables/packages.ts'
 import { textOf } from './check-document.ts'
-import { type UpstreamClient, UpstreamError } from './fetch.ts'
+import { type UpstreamClient, UpstreamError } from './client/fetch.ts'
+import { readRoot, rootUrlOf } from './client/upstream-root.ts'
 import { isPattern, maxPatterns } from './patterns.ts'
 import { approveNames, requestName } from './tables/mirrored-packages.ts'
 import {
@@ -17,7 +18,6 @@ import {
   type Upstream,
   type UpstreamSettings,
 } from './tables/upstreams.ts'
-import { readRoot, rootUrlOf } from './upstream-root.ts'
 
 /** A change of the upstreams of a repository, and its author. */
 export interface UpstreamChange {

@@ -5,7 +5,8 @@ import { quarantineList } from '../documents/packages-json.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
-import { openUpstreamClient, type UpstreamClient, UpstreamError } from './fetch.ts'
+import { openUpstreamClient, type UpstreamClient, UpstreamError } from './client/fetch.ts'
+import { parseObject } from './client/upstream-root.ts'
 import { renderMirror } from './store-documents.ts'
 import { releaseUnused } from './tables/mirrored-archives.ts'
 import { listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
@@ -17,7 +18,6 @@ import {
   takeFeedTurn,
   type Upstream,
 } from './tables/upstreams.ts'
-import { parseObject } from './upstream-root.ts'
 
 const feedSeconds = 60
 const renderSeconds = 30

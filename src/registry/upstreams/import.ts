@@ -10,10 +10,10 @@ import type { ReadmeRenderer } from '../readmes/render-readme.ts'
 import { commandLine } from '../tables/events.ts'
 import { findTakenVersion } from '../tables/versions.ts'
 import { textOf } from './check-document.ts'
-import { toUpstreamError, type UpstreamClient, UpstreamError } from './fetch.ts'
+import { toUpstreamError, type UpstreamClient, UpstreamError } from './client/fetch.ts'
+import { metadataUrlOf, parseObject, readRoot, rootUrlOf, type UpstreamRoot } from './client/upstream-root.ts'
 import { judgeDocument, type UpstreamVersion } from './judge-document.ts'
 import { matchesVersion } from './patterns.ts'
-import { metadataUrlOf, parseObject, readRoot, rootUrlOf, type UpstreamRoot } from './upstream-root.ts'
 
 /** The result for a version of the other registry. */
 export interface Imported {

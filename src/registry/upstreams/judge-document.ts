@@ -4,7 +4,7 @@ import { maxVersionLength, normalizeVersion, stabilityOf } from '../manifest/com
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
-import { versionList } from './upstream-root.ts'
+import { versionList } from './client/upstream-root.ts'
 
 /** A valid version of an upstream. */
 export interface UpstreamVersion {

@@ -4,11 +4,11 @@ import type pg from 'pg'
 import { errcode, RegistryError } from '../errors.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
-import { type UpstreamClient, UpstreamError } from './fetch.ts'
+import { type UpstreamClient, UpstreamError } from './client/fetch.ts'
+import { metadataUrlOf, parseObject, type UpstreamRoot } from './client/upstream-root.ts'
 import { hasLoneSurrogate } from './judge-document.ts'
 import { listBoundNames, listForeignNames, listOwnNames } from './tables/mirrored-packages.ts'
 import { listUpstreams, listUpstreamsById, type Upstream } from './tables/upstreams.ts'
-import { metadataUrlOf, parseObject, type UpstreamRoot } from './upstream-root.ts'
 
 /** The timeout of requests to an upstream during a search. */
 const searchMilliseconds = 5_000

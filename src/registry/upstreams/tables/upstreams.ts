@@ -1,5 +1,5 @@
 import type { Queryable } from '../../../database/database.ts'
-import type { UpstreamRoot } from '../upstream-root.ts'
+import type { UpstreamRoot } from '../client/upstream-root.ts'
 
 /** Which packages an upstream offers: all, only approved ones, or none. */
 export const upstreamModes = ['automatic', 'approved', 'off'] as const

@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import type { JsonObject } from '../manifest/manifest-json.ts'
-import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
+import type { JsonObject } from '../../manifest/manifest-json.ts'
+import { isPackageName, toLowerAscii } from '../../manifest/package-name.ts'
+import { matchesGlob } from '../patterns.ts'
 import { UpstreamError } from './fetch.ts'
-import { matchesGlob } from './patterns.ts'
 
 /**
  * The parts of an upstream's packages.json that svc uses. All URLs are absolute. A URL is null when packages.json does

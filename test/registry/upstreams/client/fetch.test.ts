@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { readConfig } from '../../../src/config.ts'
-import { openUpstreamClient } from '../../../src/registry/upstreams/fetch.ts'
-import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+import { readConfig } from '../../../../src/config.ts'
+import { openUpstreamClient } from '../../../../src/registry/upstreams/client/fetch.ts'
+import { upstreamsHere, useUpstream } from '../../../support/upstream.ts'
 
 const first = useUpstream()
 const second = useUpstream()

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { brotliDecompress, gunzip, gunzipSync } from 'node:zlib'
 import { type Agent, type Dispatcher, request } from 'undici'
-import type { Config } from '../../config.ts'
+import type { Config } from '../../../config.ts'
 import { openAuthFile } from './auth-file.ts'
 import { openPublicAgent, PrivateHostError } from './public-hosts.ts'
 

@@ -1,9 +1,9 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { readConfig } from '../../../src/config.ts'
-import { openUpstreamClient } from '../../../src/registry/upstreams/fetch.ts'
-import { isPublicIp } from '../../../src/registry/upstreams/public-hosts.ts'
+import { readConfig } from '../../../../src/config.ts'
+import { openUpstreamClient } from '../../../../src/registry/upstreams/client/fetch.ts'
+import { isPublicIp } from '../../../../src/registry/upstreams/client/public-hosts.ts'
 
 describe('isPublicIp', () => {
   it.each(['8.8.8.8', '1.1.1.1', '193.99.144.80', '2606:4700::1111', '64:ff9b::808:808', '::ffff:8.8.8.8'])(
