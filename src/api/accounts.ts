@@ -33,14 +33,16 @@ const Account = z
   })
   .meta({ id: 'Account' })
 
-const username = z
-  .string()
-  .max(100)
-  .meta({ description: 'Lower-case letters and digits, with single . _ or - between them', example: 'alice' })
+const username = z.string().max(100).meta({
+  description: 'Lower-case letters and digits, with single . _ or - between them',
+  example: 'alice',
+  maxLength: 39,
+})
 const name = plainText(100).meta({ description: 'Display name; may be empty', example: 'Alice Doe' })
 const email = z
   .string()
   .max(300)
+  .meta({ maxLength: 254 })
   .nullable()
   .meta({ description: 'Null for none', example: 'alice@example.com' })
 const admin = z.boolean().meta({ description: 'Whether it is a site administrator' })

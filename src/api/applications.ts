@@ -11,6 +11,7 @@ import {
   maxReasonCharacters,
   UnacceptableChange,
 } from '../oauth/application-changes.ts'
+import { registrationLimits } from '../oauth/application-rules.ts'
 import type { ApplicationChanges } from '../oauth/application-seed.ts'
 import {
   type Application,
@@ -22,6 +23,7 @@ import {
   rotateClientSecret,
 } from '../oauth/applications.ts'
 import { isClientId } from '../oauth/logo.ts'
+import { maxRedirectCharacters } from '../oauth/redirect-uri.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator } from './guards.ts'
@@ -72,25 +74,26 @@ const ApplicationUpdate = z
     name: z
       .string()
       .max(200)
-      .meta(ApplicationBody.shape.name.meta() ?? {}),
+      .meta({ ...ApplicationBody.shape.name.meta(), maxLength: registrationLimits.name }),
     description: z
       .string()
       .max(1000)
+      .meta({ maxLength: registrationLimits.description })
       .nullable()
-      .meta(ApplicationBody.shape.description.meta() ?? {}),
+      .meta({ ...ApplicationBody.shape.description.meta() }),
     website: z
       .string()
       .max(1000)
-      .meta(ApplicationBody.shape.website.meta() ?? {}),
+      .meta({ ...ApplicationBody.shape.website.meta(), maxLength: registrationLimits.website }),
     redirect_uri: z
       .string()
       .max(5000)
-      .meta(ApplicationBody.shape.redirect_uri.meta() ?? {}),
+      .meta({ ...ApplicationBody.shape.redirect_uri.meta(), maxLength: maxRedirectCharacters }),
     exact_redirect: ApplicationBody.shape.exact_redirect,
     scopes: z
       .array(z.string().max(100))
       .max(100)
-      .meta(ApplicationBody.shape.scopes.meta() ?? {}),
+      .meta({ ...ApplicationBody.shape.scopes.meta() }),
     resource_scope: ApplicationBody.shape.resource_scope,
     resource_server: ApplicationBody.shape.resource_server,
   })
@@ -99,14 +102,11 @@ const ApplicationUpdate = z
 
 const Review = z
   .strictObject({
-    reason: z
-      .string()
-      .max(1000)
-      .optional()
-      .meta({
-        description: `The reason, for other administrators; at most ${maxReasonCharacters} characters. Required for declining`,
-        example: 'Its website is gone',
-      }),
+    reason: z.string().max(1000).optional().meta({
+      description: 'The reason, for other administrators. Required for declining',
+      maxLength: maxReasonCharacters,
+      example: 'Its website is gone',
+    }),
     migration: z
       .boolean()
       .optional()

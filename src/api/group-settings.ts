@@ -31,10 +31,11 @@ const Settings = z
   })
   .meta({ id: 'GroupSettings' })
 
-const groupName = z
-  .string()
-  .max(100)
-  .meta({ description: 'Lower-case letters and digits, with single . _ or - between them', example: 'acme' })
+const groupName = z.string().max(100).meta({
+  description: 'Lower-case letters and digits, with single . _ or - between them',
+  example: 'acme',
+  maxLength: 64,
+})
 const GroupDraft = z.strictObject({ name: groupName }).meta({ id: 'GroupDraft' })
 const GroupUpdate = z
   .strictObject({
@@ -52,7 +53,10 @@ const DeletionQuery = z.object({
 
 const RepositoryDraft = z
   .strictObject({
-    name: z.string().max(200).meta({ description: 'Name of the repository in its group', example: 'php' }),
+    name: z
+      .string()
+      .max(200)
+      .meta({ description: 'Name of the repository in its group', example: 'php', maxLength: 100 }),
     visibility: z.enum(visibilities).optional().meta({ description: 'The default is private' }),
     description: plainText(350)
       .optional()

@@ -13,9 +13,8 @@ export interface Registration {
   logo: Buffer | null
 }
 
-const maxNameCharacters = 50
-const maxDescriptionCharacters = 350
-const maxWebsiteCharacters = 128
+/** The maximum numbers of characters in a registration (SPEC 2.1). */
+export const registrationLimits = { name: 50, description: 350, website: 128 } as const
 /** "1 MB" of SPEC 2.1, read as 1 MiB. */
 export const maxLogoBytes = 1_048_576
 
@@ -31,13 +30,13 @@ export function listMistakes({
   const redirect = checkRedirectUri(redirectUri, { redirectUri, exactRedirect: false })
   return [
     name.trim() === '' && 'the name is empty',
-    tooLong('name', name, maxNameCharacters),
+    tooLong('name', name, registrationLimits.name),
     !isPlainText(name) && 'the name has control characters',
-    description !== null && tooLong('description', description, maxDescriptionCharacters),
+    description !== null && tooLong('description', description, registrationLimits.description),
     description !== null &&
       !isPlainText(description.replaceAll(/[\t\r\n]/g, '')) &&
       'the description has control characters',
-    tooLong('website', website, maxWebsiteCharacters),
+    tooLong('website', website, registrationLimits.website),
     !isPlainText(website) && 'the website has control characters',
     !isWebUrl(website) && 'the website is not an http or https URL',
     hasUserinfo(website) && 'the website has a username or password before its host',

@@ -9,7 +9,7 @@ export interface RedirectRegistration {
 export type RedirectVerdict = { uri: string; refusal?: never } | { uri?: never; refusal: string }
 
 /** Limits stored URLs. Code, state and iss must also fit into a URL that browsers accept. */
-const maxCharacters = 2000
+export const maxRedirectCharacters = 2000
 /** Printable ASCII without space and \ " < > ^ ` { | }. Parsers strip or rewrite other characters in different ways. */
 const safeCharacters = /^[!#-;=?-[\]_a-z~]+$/
 /** An absolute URL without userinfo and without percent signs in its host, which only some programs decode. */
@@ -41,7 +41,9 @@ export function redirectTo(uri: string, parameters: Record<string, string | null
 }
 
 function refuse(asked: string, { redirectUri, exactRedirect }: RedirectRegistration): string | null {
-  if (asked.length > maxCharacters) return `redirect_uri is longer than ${maxCharacters} characters.`
+  if (asked.length > maxRedirectCharacters) {
+    return `redirect_uri is longer than ${maxRedirectCharacters} characters.`
+  }
   if (!safeCharacters.test(asked)) return 'redirect_uri contains characters that must be percent-encoded.'
   if (!absolute.test(asked)) {
     return 'redirect_uri must be an absolute http or https URL without username or password.'

@@ -35,6 +35,7 @@ interface Node extends Reference {
   type?: string | string[]
   description?: string
   example?: unknown
+  maxLength?: number
   enum?: unknown[]
   const?: unknown
   properties?: Record<string, Node>
@@ -61,6 +62,11 @@ function hasExample(node: Node = {}): boolean {
   if (node.$ref !== undefined || node.enum !== undefined || node.type === 'boolean') return true
   if ('example' in node || 'const' in node || node.properties !== undefined) return true
   return [node.items ?? [], node.anyOf ?? []].flat().some((one) => one.type !== 'null' && hasExample(one))
+}
+
+/** Returns the maximum length of a text, which may be nullable. */
+function maxLengthOf({ maxLength, anyOf = [] }: Node = {}): number | undefined {
+  return maxLength ?? anyOf.find((one) => one.type === 'string')?.maxLength
 }
 
 describe('GET /api/openapi.json', () => {
@@ -172,6 +178,38 @@ describe('GET /api/openapi.json', () => {
       (one) => !isDescribed(one) || !(hasExample(one) || hasExample(one.schema)),
     )
     expect(new Set(unclear.map(({ name }) => name))).toEqual(new Set())
+  })
+
+  it('describes the limits that the database enforces', async () => {
+    const { schemas } = (await read()).components
+    const { rows } = await t.db.query<{ key: string; most: number }>(
+      `select conrelid::regclass || '.' || found[1] as key, found[2]::int as most
+         from pg_constraint,
+              regexp_matches(pg_get_constraintdef(oid), 'char_length\\((\\w+)\\) <= (\\d+)', 'g') as found`,
+    )
+    const limits = new Map(rows.map(({ key, most }) => [key, most]))
+    const described = (
+      [
+        ['AccountDraft', 'username', 'account.username'],
+        ['AccountDraft', 'name', 'account.display_name'],
+        ['AccountDraft', 'email', 'account.email'],
+        ['GroupDraft', 'name', 'repository_group.name'],
+        ['RepositoryDraft', 'name', 'repository.name'],
+        ['RepositoryDraft', 'description', 'repository.description'],
+        ['DeployTokenDraft', 'name', 'deploy_token.name'],
+        ['ApplicationUpdate', 'name', 'application.name'],
+        ['ApplicationUpdate', 'description', 'application.description'],
+        ['ApplicationUpdate', 'website', 'application.website'],
+        ['ApplicationUpdate', 'redirect_uri', 'application.redirect_uri'],
+        ['UpstreamDraft', 'url', 'upstream.url'],
+        ['UpstreamDraft', 'name', 'upstream.name'],
+      ] as const
+    ).map(([schema, property, column]) => ({
+      column,
+      most: maxLengthOf(schemas[`${schema}Input`]?.properties[property]),
+    }))
+    expect(described).toEqual(described.map(({ column }) => ({ column, most: limits.get(column) })))
+    expect(described.every(({ most }) => most !== undefined)).toBe(true)
   })
 
   it('names the schema of every body, and describes none for responses without one', async () => {
