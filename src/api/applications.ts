@@ -2,20 +2,16 @@ import { z } from 'zod'
 import { applicationActions, describeEvent, listIdentityEvents } from '../accounts/identity-events.ts'
 import { transaction } from '../database/database.ts'
 import { UnwritableMigration } from '../database/operator-migrations.ts'
-import { resourceScopes } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import {
   changeApplication,
   changeApplicationStatus,
   deleteApplication,
-  maxReasonCharacters,
   UnacceptableChange,
 } from '../oauth/application-changes.ts'
-import { registrationLimits } from '../oauth/application-rules.ts'
 import type { ApplicationChanges } from '../oauth/application-seed.ts'
 import {
   type Application,
-  applicationStatuses,
   describeApplication,
   findApplicationByClientId,
   findApplicationUse,
@@ -23,122 +19,22 @@ import {
   rotateClientSecret,
 } from '../oauth/applications.ts'
 import { isClientId } from '../oauth/logo.ts'
-import { maxRedirectCharacters } from '../oauth/redirect-uri.ts'
-import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
+import {
+  ApplicationBody,
+  ApplicationEvent,
+  ApplicationPath,
+  ApplicationsQuery,
+  ApplicationUpdate,
+  ChangedApplicationBody,
+  NewSecret,
+  Review,
+  Rotation,
+  UsedApplicationBody,
+} from './application-schemas.ts'
+import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, keepingRules, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
-
-const ApplicationBody = z
-  .object({
-    client_id: z.string().meta({ description: 'Client id', example: 'k2ma5aoyw2c473cwlop7' }),
-    name: z.string().meta({ description: 'The name that people see', example: 'Build Bot' }),
-    description: z.string().nullable().meta({ description: 'What it does', example: 'Builds your packages' }),
-    status: z
-      .enum(applicationStatuses)
-      .meta({ description: 'Only an approved application can be authorized' }),
-    status_reason: z
-      .string()
-      .nullable()
-      .meta({ description: 'The reason that an administrator gave', example: 'Its website is gone' }),
-    website: z.string().meta({ description: 'Its website', example: 'https://bot.example.com' }),
-    redirect_uri: z.string().meta({
-      description: 'Where people return to after they decided',
-      example: 'https://bot.example.com/callback',
-    }),
-    exact_redirect: z
-      .boolean()
-      .meta({ description: 'Whether only this redirect URI is accepted, and no path below it' }),
-    scopes: z
-      .array(z.string())
-      .meta({ description: 'The scopes that it may ask for', example: ['registry-package:r'] }),
-    resource_scope: z.enum(resourceScopes).meta({ description: 'Which repositories it may ask for' }),
-    resource_server: z.boolean().meta({ description: 'Whether it may introspect the tokens of others' }),
-    created_at: Moment.meta({ description: 'When it was registered' }),
-  })
-  .meta({ id: 'Application' })
-
-const UsedApplication = ApplicationBody.extend({
-  accounts: z.int().meta({ description: 'How many accounts have authorized it now', example: 12 }),
-  last_used_at: Moment.nullable().meta({ description: 'Null when it was never used' }),
-}).meta({ id: 'UsedApplication' })
-
-const migration = z.string().nullable().meta({
-  description: 'The migration that was written for the change. Null when none was written',
-  example: '0101_application_build_bot.sql',
-})
-const ChangedApplication = ApplicationBody.extend({ migration }).meta({ id: 'ChangedApplication' })
-
-const ApplicationUpdate = z
-  .strictObject({
-    name: z
-      .string()
-      .max(200)
-      .meta({ ...ApplicationBody.shape.name.meta(), maxLength: registrationLimits.name }),
-    description: z
-      .string()
-      .max(1000)
-      .meta({ maxLength: registrationLimits.description })
-      .nullable()
-      .meta({ ...ApplicationBody.shape.description.meta() }),
-    website: z
-      .string()
-      .max(1000)
-      .meta({ ...ApplicationBody.shape.website.meta(), maxLength: registrationLimits.website }),
-    redirect_uri: z
-      .string()
-      .max(5000)
-      .meta({ ...ApplicationBody.shape.redirect_uri.meta(), maxLength: maxRedirectCharacters }),
-    exact_redirect: ApplicationBody.shape.exact_redirect,
-    scopes: z
-      .array(z.string().max(100))
-      .max(100)
-      .meta({ ...ApplicationBody.shape.scopes.meta() }),
-    resource_scope: ApplicationBody.shape.resource_scope,
-    resource_server: ApplicationBody.shape.resource_server,
-  })
-  .partial()
-  .meta({ id: 'ApplicationUpdate', description: 'Missing members keep their values' })
-
-const Review = z
-  .strictObject({
-    reason: z.string().max(1000).optional().meta({
-      description: 'The reason, for other administrators. Required for declining',
-      maxLength: maxReasonCharacters,
-      example: 'Its website is gone',
-    }),
-    migration: z
-      .boolean()
-      .optional()
-      .meta({ description: 'False to change only this database, without a migration' }),
-  })
-  .meta({ id: 'ApplicationReview' })
-
-const Rotation = z
-  .strictObject({
-    overlap_seconds: z.int().min(0).max(31_536_000).optional().meta({
-      description: 'Seconds for which the old secret still works, by default 1 day',
-      example: 86_400,
-    }),
-  })
-  .meta({ id: 'SecretRotation' })
-const NewSecret = z
-  .object({
-    client_secret: z.string().meta({ description: 'Returned only once', example: 'svcs_4bTn…' }),
-    overlap_seconds: z
-      .int()
-      .meta({ description: 'Seconds for which the old secret still works', example: 86_400 }),
-  })
-  .meta({ id: 'NewSecret' })
-
-const ApplicationEvent = z.record(z.string(), z.unknown()).meta({ id: 'ApplicationEvent' })
-
-const ApplicationPath = z.object({
-  client_id: z.string().meta({ description: 'Client id of the application', example: 'k7c2' }),
-})
-const ApplicationsQuery = PageQuery.extend({
-  state: z.enum(applicationStatuses).optional().meta({ description: 'Only applications in this state' }),
-})
 
 const reviews = [
   ['approve', 'approved', 'Approve an application: people can authorize it'],
@@ -185,7 +81,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
       tag,
       summary: 'Get an application, with the number of accounts that use it and the time of the last use',
       params,
-      response: { 200: UsedApplication },
+      response: { 200: UsedApplicationBody },
     }),
     async (request) => {
       const application = await theApplication(request.params.client_id)
@@ -228,7 +124,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
       description: 'Tokens keep what was granted to them.',
       params,
       body: ApplicationUpdate,
-      response: { 200: ChangedApplication },
+      response: { 200: ChangedApplicationBody },
     }),
     async (request) => {
       const { redirect_uri, exact_redirect, resource_scope, resource_server, description, ...rest } =
@@ -275,7 +171,7 @@ export async function applicationEndpoints(app: ApiScope, context: ApiContext): 
         summary,
         params,
         body: Review,
-        response: { 200: ChangedApplication },
+        response: { 200: ChangedApplicationBody },
       }),
       async (request) => {
         const { clientId } = await theApplication(request.params.client_id)
