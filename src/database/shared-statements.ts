@@ -78,8 +78,9 @@ export function shareStatements<Call, Result>(
   }
 
   function wait(call: Call, key: string | undefined): Waiting<Call, Result> {
-    const added = { call, key } as Waiting<Call, Result>
-    added.result = new Promise((resolve, reject) => Object.assign(added, { resolve, reject }))
+    const settle = {} as Pick<Waiting<Call, Result>, 'resolve' | 'reject'>
+    const result = new Promise<Result>((resolve, reject) => Object.assign(settle, { resolve, reject }))
+    const added = { call, key, result, ...settle }
     waiting.push(added)
     if (key !== undefined) waitingByKey.set(key, added)
     gather()
