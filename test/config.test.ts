@@ -37,7 +37,7 @@ describe('readConfig', () => {
     expect(readConfig(environment)).toMatchObject({ baseUrl, authUrl: baseUrl })
   })
 
-  it('takes a path in AUTH_URL, but none in BASE_URL, whose pages it would break', () => {
+  it('accepts a path in AUTH_URL, but none in BASE_URL, because it would break the pages', () => {
     expect(readConfig({ AUTH_URL: 'https://example.com/auth/' }).authUrl).toBe('https://example.com/auth')
     const mistaken = () => readConfig({ BASE_URL: 'https://example.com/svc/' })
     expect(mistaken).toThrow(/^[^\n]*\n {2}BASE_URL must have no path: svc needs its own host name$/)
@@ -117,7 +117,7 @@ describe('readConfig', () => {
     expect(readConfig({ SIGN_UP: 'open', ...mail }).signUp).toBe('open')
   })
 
-  it('says of each variable one thing', () => {
+  it('reports one problem of each variable', () => {
     expect(() => readConfig({ BASE_URL: 'svc', AUTH_URL: 'https://svc/?a' })).toThrow(
       /^[^\n]*\n[^\n]*\n[^\n]*$/,
     )

@@ -78,7 +78,7 @@ describe('the map of the source', async () => {
     }
   })
 
-  it('names every room', () => {
+  it('names every folder', () => {
     const rooms = readdirSync('src', { withFileTypes: true }).filter((entry) => entry.isDirectory())
     const map = firstGroups(architecture, /^ {2}([a-z]+)\/ {2,}/gm)
     expect(new Set(map)).toEqual(new Set(rooms.map(({ name }) => name)))

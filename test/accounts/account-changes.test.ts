@@ -168,7 +168,7 @@ describe('the data and the deletion of an account at /settings/account', () => {
     expect((await t.app.inject('/settings/account/export')).statusCode).toBe(303)
   })
 
-  it('revokes all tokens and applications of the account after a question, and nothing else', async () => {
+  it('revokes all tokens and applications of the account after a confirmation, and nothing else', async () => {
     const { account, cookie, open, send } = await aVisitor()
     const other = await anAccount(t.db)
     const [own, others] = [await aPersonalToken(t.db, account), await aPersonalToken(t.db, other)]
@@ -194,7 +194,7 @@ describe('the data and the deletion of an account at /settings/account', () => {
     )
   })
 
-  it('asks at the deletion what happens to groups without another admin', async () => {
+  it('asks before the deletion what happens to groups without another admin', async () => {
     const { account, send } = await aVisitor()
     const [handedOver, left] = [await aGroup(t.db), await aGroup(t.db)]
     const heir = await anAccount(t.db)

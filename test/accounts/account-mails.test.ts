@@ -57,7 +57,7 @@ async function formOf(url: string, cookie = '') {
   return { cookie: [cookie, cookiesOf(page)].filter(Boolean).join('; '), csrf_token: csrfTokenIn(page), page }
 }
 
-describe('the verification of an email', () => {
+describe('the verification mail of an email address', () => {
   const isVerified = async (id: string) =>
     (await t.db.query('select from account where id = $1 and email_verified_at is not null', [id]))
       .rowCount === 1
@@ -67,7 +67,7 @@ describe('the verification of an email', () => {
     return post(t.app, '/settings/email-verification', cookie, { csrf_token, token })
   }
 
-  it('needs the button of the page that the link of the mail opens, once', async () => {
+  it('verifies the email when the button of the linked page is pressed, and works once', async () => {
     const email = `${aName('new')}@example.com`
     const { id, username } = await anAccount(t.db)
     const cookie = await signIn(t.app, { username })
@@ -134,7 +134,7 @@ describe('the verification of an email', () => {
   })
 })
 
-describe('a new password by mail', () => {
+describe('a password reset by mail', () => {
   async function request(login: string) {
     const { cookie, csrf_token } = await formOf('/password-reset')
     return post(t.app, '/password-reset/request', cookie, { csrf_token, login })
@@ -190,7 +190,7 @@ describe('a new password by mail', () => {
     expect(await statuses('nobody')).toEqual(limited)
   })
 
-  it('always reaches a person whose mails somebody else uses up from many networks', async () => {
+  it('still reaches a person after somebody else requested many mails for them from many networks', async () => {
     const { username, email } = await aVerifiedAccount()
     const cookie = await signIn(t.app, { username })
     const { csrf_token } = await formOf('/password-reset', cookie)
@@ -306,7 +306,7 @@ describe('security notices', () => {
     expect(await consent('account-email:r')).toBe(3)
   })
 
-  it('of a changed email go to the former address, if it was verified', async () => {
+  it('of a changed email go to the previous email, if it was verified', async () => {
     const { id, email } = await aVerifiedAccount()
     const [second, third] = [`${aName('two')}@example.com`, `${aName('three')}@example.com`]
     await changeAccount(t.db, id, { email: second })

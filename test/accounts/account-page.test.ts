@@ -24,14 +24,14 @@ describe('/settings/account', () => {
   const isSignedIn = async (cookie: string) =>
     (await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode === 200
 
-  it('shows the account, every word of it escaped', async () => {
+  it('shows the account, and escapes every value', async () => {
     const { account, page } = await anOpenPage()
     expect(page.body).toContain(account.username)
     expect(page.body).toContain('Ann &lt;b&gt;')
     expect(page.body).not.toContain('Ann <b>')
   })
 
-  it('asks somebody to sign in who is not, also when a form is sent', async () => {
+  it('requires a signed-in person, also for the form', async () => {
     const response = await t.app.inject('/settings/account')
     expect(response.statusCode).toBe(303)
     expect(response.headers.location).toMatch(/^\/login\?return=/)

@@ -138,7 +138,7 @@ describe('an invitation to a group', () => {
     expect((await open(invited, `/invitations?token=${token}`)).statusCode).toBe(410)
   })
 
-  it('is accepted by one of many at once', async () => {
+  it('is accepted once when several new and existing accounts accept it at the same time', async () => {
     const { group, admin } = await aManagedGroup(invited)
     const { token } = await aToken(invited, group, admin)
     const bob = await anAccount(invited.db)
@@ -154,7 +154,7 @@ describe('an invitation to a group', () => {
     expect(Object.keys(await rolesIn(invited, group))).toHaveLength(2)
   })
 
-  it('gives its role to one of twenty accounts that accept it at the same moment', async () => {
+  it('gives its role to one of twenty accounts that accept it at the same time', async () => {
     const { group, admin } = await aManagedGroup(invited)
     const { token } = await aToken(invited, group, admin)
     const accounts = await Promise.all(Array.from({ length: 20 }, () => anAccount(invited.db)))
@@ -245,7 +245,7 @@ describe('an invitation to a group', () => {
     expect((await asNew(invited, token)).statusCode).toBe(303)
   })
 
-  it('is made by admins, at most 100 a day, with a good email', async () => {
+  it('is created by admins only, at most 100 a day, with a valid email', async () => {
     const { group, cookie } = await aManagedGroup(invited)
     const guest = await anAccount(invited.db)
     await aGroupMember(invited.db, guest, group, 'developer')
@@ -377,7 +377,7 @@ describe('SIGN_UP=open', () => {
     expect(mail?.token).toBe('')
   })
 
-  it('gives an email to its owner, also when another account has it without verification', async () => {
+  it('lets the owner of an email sign up, also when another account has that email unverified', async () => {
     const email = `${aName('ann')}@example.com`
     const squatter = await anAccount(t.db, { email: email.toUpperCase() })
     await sendMails(t)

@@ -87,7 +87,7 @@ describe('POST /login', () => {
     expect(response.statusCode).toBe(403)
   })
 
-  it.each(['http://svc.test', 'http://localhost'])('takes a form sent from %s', async (origin) => {
+  it.each(['http://svc.test', 'http://localhost'])('accepts a form sent from %s', async (origin) => {
     const { username } = await anAccount(t.db)
     const { cookie, fields } = await anOpenForm(t, username)
     const response = await post(t.app, '/login', cookie, fields, { origin })
@@ -143,7 +143,7 @@ describe('POST /login', () => {
     )
   })
 
-  it('removes the cookie of the visit after the sign-in', async () => {
+  it('deletes the cookie of the sign-in form after the sign-in', async () => {
     const { username } = await anAccount(t.db)
     const { cookie, fields } = await anOpenForm(t, username)
     const { cookies } = await post(t.app, '/login', cookie, fields)
@@ -165,7 +165,7 @@ describe('POST /login', () => {
   })
 
   it.each(['//evil.example', 'https://evil.example', '/\\evil.example', 'unknown'])(
-    'takes a return of %s for an unknown id and goes home',
+    'treats a return of %s as an unknown id, and redirects to the home page',
     async (foreign) => {
       const { username } = await anAccount(t.db)
       const { cookie, fields } = await anOpenForm(t, username)
@@ -196,10 +196,10 @@ describe('POST /login', () => {
   })
 })
 
-describe('the cookie of a session', () => {
+describe('the session cookie', () => {
   const t = useApp({ BASE_URL: 'https://svc.test' })
 
-  it('is bound to this very host under https', async () => {
+  it('is bound to this host under https', async () => {
     const { username } = await anAccount(t.db)
     const { cookie, fields } = await anOpenForm(t, username)
     const { cookies } = await post(t.app, '/login', cookie, fields)
@@ -270,7 +270,7 @@ describe('a request of somebody who is not signed in', () => {
   })
 })
 
-describe('a place to return to', () => {
+describe('the page to return to', () => {
   const t = useApp()
 
   it.each(['//evil.example', '/\\evil.example', 'https://evil.example', '/\t/evil.example', '/\n', '', 'a'])(
@@ -291,7 +291,7 @@ describe('a place to return to', () => {
     expect(await rememberAuthorizationLink(t.db, '192.0.2.1', path(8193))).toBeNull()
   })
 
-  it('is one of a hundred of its network: the oldest are deleted, and those of other networks stay', async () => {
+  it('is kept for the latest hundred sign-ins of a network, and does not affect other networks', async () => {
     const other = (await rememberPage(t.db, '192.0.2.2', '/other')) as string
     const ids = []
     for (let n = 0; n < 102; n++) ids.push((await rememberPage(t.db, '192.0.2.3', `/${n}`)) as string)
@@ -311,7 +311,7 @@ describe('a place to return to', () => {
 describe('POST /logout', () => {
   const t = useApp()
 
-  it('ends the session and takes the cookie', async () => {
+  it('ends the session and deletes the cookie', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const page = await t.app.inject({ url: '/', headers: { cookie } })
     const response = await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
@@ -320,7 +320,7 @@ describe('POST /logout', () => {
     expect((await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode).toBe(303)
   })
 
-  it('leaves a notice on the page where one lands, once', async () => {
+  it('shows a notice once, on the page after it', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const page = await t.app.inject({ url: '/', headers: { cookie } })
     const left = await post(t.app, '/logout', cookie, { csrf_token: csrfTokenIn(page) })
@@ -331,7 +331,7 @@ describe('POST /logout', () => {
     expect([forged.statusCode, forged.body.includes('class="notice"')]).toEqual([200, false])
   })
 
-  it('is not done for a form from elsewhere', async () => {
+  it('refuses a form without its CSRF token', async () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     expect((await post(t.app, '/logout', cookie, {})).statusCode).toBe(403)
     expect((await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode).toBe(200)

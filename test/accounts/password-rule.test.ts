@@ -115,7 +115,7 @@ async function refusedBy(words: string[]) {
 
 const username = () => aName('ann-of-the-hills')
 
-describe('the rule of passwords', () => {
+describe('the password rule', () => {
   const cases: [what: string, choose: (username: string) => string][] = [
     ['short', () => 'eleven-char'],
     ['common', () => 'Christopher1'],
@@ -137,7 +137,7 @@ describe('the rule of passwords', () => {
   })
 
   it.each(Object.entries(ways).filter(([where]) => !where.startsWith('svc ')))(
-    '%s takes twelve characters of any kind',
+    '%s accepts twelve characters of any kind',
     async (_where, enter) => {
       const name = username()
       const { status } = await enter('é ∞ 12 ñ x 9', name)
@@ -150,7 +150,7 @@ describe('the rule of passwords', () => {
     },
   )
 
-  it('lets nobody take the password as the new username', async () => {
+  it('refuses the password as the new username', async () => {
     const account = await anAccount(t.db)
     const taken = `a-long-${aName('word')}`
     const cookie = await signIn(t.app, account)

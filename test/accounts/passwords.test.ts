@@ -94,7 +94,7 @@ describe('many sign-ins at once', () => {
     expect(seen.most).toBe(2)
   })
 
-  it('beyond the queue get 429 and when to retry, and their attempts do not count', async () => {
+  it('get 429 with Retry-After when the queue is full, and their attempts do not count', async () => {
     const { username } = await anAccount(t.db)
     const { cookie, fields } = await aFormOf(username)
     const queued = Promise.allSettled(Array.from({ length: 62 }, () => isPassword('x', nobodysHash)))

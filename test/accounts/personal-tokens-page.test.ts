@@ -76,7 +76,7 @@ describe('/settings/tokens', () => {
     expect(token?.repositories).toEqual([repository.path, `${group}/repo177`].toSorted())
   })
 
-  it('shows 50 tokens at once, the newest first, and leads to the older ones', async () => {
+  it('shows 50 tokens at once, the newest first, and links to the older ones', async () => {
     const { account, cookie } = await anOpenPage()
     await t.db.query(
       `insert into personal_token (account_id, name, token_hash, scopes, resource_scope, expires_at)
@@ -215,7 +215,7 @@ describe('/settings/tokens', () => {
     expect(one.statusCode === 400 ? one.body : two.body).toContain('already have a token named')
   })
 
-  it('fills the form in for a task and a repository, from a link', async () => {
+  it('fills in the form from a link that names a task and a repository', async () => {
     const { repository, page } = await anOpenPage('?preset=publish&repository=REPOSITORY')
     expect(checkedIn(page.body)).toEqual(['registry-package:rw', 'specified', repository.path])
     expect(page.body).toContain('value="Publish packages"')

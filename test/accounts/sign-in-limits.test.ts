@@ -75,7 +75,7 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt('bea@example.com', 'wrong', '192.0.2.2')).statusCode).toBe(429)
   })
 
-  it('lets the account in from elsewhere', async () => {
+  it('still accepts a sign-in from another network', async () => {
     const { username } = await anAccount(t.db)
     await fail(username, '192.0.2.1', 10)
     expect((await attempt(username, password, '192.0.2.2')).statusCode).toBe(303)
@@ -88,13 +88,13 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '192.0.2.2')).statusCode).toBe(303)
   })
 
-  it('keeps a hundred guesses from one network off every account', async () => {
+  it('blocks a network for every account after a hundred wrong passwords', async () => {
     const [one, two] = [await anAccount(t.db), await anAccount(t.db)]
     await fail(one.username, '192.0.2.1', 100)
     expect((await attempt(two.username, password, '192.0.2.1')).statusCode).toBe(429)
   })
 
-  it('writes no more rows for a network that is blocked, whatever names it invents', async () => {
+  it('writes no more rows for a network that is blocked, whatever usernames it tries', async () => {
     await fail('nobody', '192.0.2.1', 100)
     const rows = async () => (await t.db.query('select from auth_failure')).rowCount
     const before = await rows()
@@ -108,7 +108,7 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '2001:db8:1:2::ffff')).statusCode).toBe(429)
   })
 
-  it('keeps a hundred guesses from everywhere off an account, but not where it signed in before', async () => {
+  it('blocks an account after a hundred wrong passwords, except on networks where it signed in before', async () => {
     const { username } = await anAccount(t.db)
     expect((await attempt(username, password, '198.51.100.7')).statusCode).toBe(303)
     // After signing out, the network is still known.
@@ -126,7 +126,7 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '192.0.2.1', cookie)).statusCode).toBe(303)
   })
 
-  it('limits a browser that signed in before by itself, and only for its own account', async () => {
+  it('counts a browser that signed in before separately, and only for its own account', async () => {
     const [ann, bea] = [await anAccount(t.db), await anAccount(t.db)]
     const cookie = await aKnownBrowser(ann.username, '192.0.2.1')
     await t.db.query('delete from auth_failure')
@@ -144,14 +144,14 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt(username, password, '192.0.2.1', forged)).statusCode).toBe(429)
   })
 
-  it('forgets them once the password was right', async () => {
+  it('resets the counts after a right password', async () => {
     const { username } = await anAccount(t.db)
     await fail(username, '192.0.2.1', 9)
     expect((await attempt(username, password, '192.0.2.1')).statusCode).toBe(303)
     expect((await attempt(username, 'wrong', '192.0.2.1')).statusCode).toBe(403)
   })
 
-  it('checks again when the time is over', async () => {
+  it('checks passwords again after the wait', async () => {
     const { username } = await anAccount(t.db)
     await fail(username, '192.0.2.1', 10)
     await t.db.query('update auth_failure set window_ends_at = now()')

@@ -62,7 +62,7 @@ describe.each(repositoryEndpoints)(
       }
     })
 
-    it(`lets in a ${weakest} and nobody weaker`, async () => {
+    it(`allows a ${weakest}, and no weaker role`, async () => {
       for (const role of roles) {
         const { call } = await aCaller(t, { role, scopes: [scope] })
         const { statusCode, headers, body: text } = await call(method, below, body)
@@ -96,14 +96,14 @@ describe.each(repositoryEndpoints)(
 )
 
 describe('the endpoints about repositories', () => {
-  it('judge who may come in before what they ask', async () => {
+  it('check the permission before the request', async () => {
     const { call } = await aCaller(t, { role: 'guest' })
     expect((await call('PATCH', '', { visibility: 'nonsense' })).statusCode).toBe(403)
     expect((await call('PUT', '/members/x', { role: 'nonsense' })).statusCode).toBe(403)
     expect((await call('GET', '/packages?limit=nonsense')).statusCode).toBe(400)
   })
 
-  it('respond with 404 for what cannot be there, and 405 with Allow for other methods', async () => {
+  it('respond with 404 for names that cannot exist, and 405 with Allow for other methods', async () => {
     const { call, repository } = await aCaller(t)
     for (const below of ['/packages/acme/%00', '/packages/acme/lib%00/1.0.0', '/nothing', '/packages/acme']) {
       const response = await call('GET', below)
@@ -199,7 +199,7 @@ describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositorie
     }
   })
 
-  it('hide groups in which there is nothing to see, and want their scopes', async () => {
+  it('hide groups without a visible repository, and require their scopes', async () => {
     const { group } = await aRepository(t.db)
     const account = await anAccount(t.db)
     const token = await aPersonalToken(t.db, account, { scopes })

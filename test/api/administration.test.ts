@@ -52,7 +52,7 @@ async function endpointsForPeople() {
 }
 
 describe('endpoints for people', () => {
-  it('refuse applications, limited tokens, and those of the administration everybody but site administrators', async () => {
+  it('refuse applications and limited tokens; those of the administration accept site administrators only', async () => {
     const found = await endpointsForPeople()
     expect(found.length).toBeGreaterThan(25)
     const other = await anAccount(t.db)
@@ -209,7 +209,7 @@ describe('/api/accounts', () => {
     })
   })
 
-  it('sets passwords by the one rule, makes links, revokes all, and exports', async () => {
+  it('sets passwords by the same rule as the pages, creates reset links, revokes all tokens, and exports', async () => {
     const { call } = await aCaller()
     const { id, username } = await anAccount(t.db)
     const url = `/accounts/${username}`

@@ -122,7 +122,7 @@ describe('the sweep of events', () => {
     expect((await left()).map(([name]) => name)).toEqual(['acme/364', 'acme/0'])
   })
 
-  it('is the only one that the append-only table lets through', async () => {
+  it('is the only change that the append-only table allows', async () => {
     const left = await eventsOf([400, 0])
     await sweepAll({ retentionDays: 365, ipDays: 90 })
     for (const change of [

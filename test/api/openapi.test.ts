@@ -73,14 +73,14 @@ describe('GET /api/openapi.json', () => {
   const t = useApp()
   const read = async () => (await t.app.inject('/api/openapi.json')).json() as Document
 
-  it('is there for everyone, in OpenAPI 3.1', async () => {
+  it('is public, in OpenAPI 3.1', async () => {
     const response = await t.app.inject('/api/openapi.json')
     expect(response.statusCode).toBe(200)
     expect(response.headers['content-type']).toMatch(/^application\/json/)
     expect(response.json()).toMatchObject({ openapi: '3.1.0', servers: [{ url: 'http://svc.test' }] })
   })
 
-  it('describes every endpoint that there is, and no other', async () => {
+  it('describes every endpoint, and nothing else', async () => {
     const { paths } = await read()
     const ofApi = Object.entries(paths).filter(([path]) => path.startsWith('/api/'))
     const described = ofApi.map(([path, operations]) => {
@@ -225,7 +225,7 @@ describe('GET /api/openapi.json', () => {
     }
   })
 
-  it('describes uploads and pulls, which exist', async () => {
+  it('describes uploads and pulls by URLs that exist', async () => {
     const { paths } = await read()
     const ofRegistry = Object.keys(paths).filter((path) => !path.startsWith('/api/'))
     expect(ofRegistry).toHaveLength(4)
@@ -235,7 +235,7 @@ describe('GET /api/openapi.json', () => {
     }
   })
 
-  it('has no problem that redocly knows', async () => {
+  it('passes redocly lint without a warning', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'svc-test-openapi-'))
     await writeFile(join(folder, 'openapi.json'), JSON.stringify(await read()))
     const { stdout } = await promisify(execFile)('npx', [

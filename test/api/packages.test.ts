@@ -74,7 +74,7 @@ describe('GET …/packages', () => {
     expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
   })
 
-  it('begins somewhere for a cursor that it never gave', async () => {
+  it('accepts a cursor that it never returned', async () => {
     const { call } = await aPackage('1.0.0')
     for (const cursor of ['AAAA', '____', 'YQ']) {
       expect((await call('GET', `/packages?cursor=${cursor}`)).statusCode).toBe(200)
@@ -259,7 +259,7 @@ describe('DELETE …/packages/<vendor>/<package>/<version>', () => {
     expect((await call('GET', '/packages')).json()).toEqual([])
   })
 
-  it('keeps its number taken, for the same bytes too', async () => {
+  it('keeps its number reserved, also for the same bytes', async () => {
     const { call, push } = await aPackage('1.0.0')
     await call('DELETE', `${lib}/1.0.0`)
     const again = await push('1.0.0')
@@ -295,7 +295,7 @@ describe('changes that race', () => {
     expect(statuses(restored)).toEqual([200, ...Array(9).fill(409)])
   })
 
-  it('leave documents that are what the versions are', async () => {
+  it('leave documents that match the versions', async () => {
     const numbers = Array.from({ length: 8 }, (_, i) => `1.${i}.0`)
     const { call, push, offered } = await aPackage(...numbers)
     await Promise.all([
@@ -308,7 +308,7 @@ describe('changes that race', () => {
     expect(await offered()).toEqual([200, ...numbers.map((_, i) => `2.${i}.0`).toReversed(), ...expected])
   })
 
-  it('delete a repository under them without waiting for each other for ever', async () => {
+  it('do not deadlock with the deletion of their repository', async () => {
     for (let round = 0; round < 5; round += 1) {
       const { call } = await aPackage('1.0.0', '1.1.0')
       const [quarantined, deleted] = await Promise.all([
@@ -348,7 +348,7 @@ describe('POST …/<version>/restore', () => {
 })
 
 describe('DELETE …/packages/<vendor>/<package>', () => {
-  it('deletes every version, and a restore brings those back which it took', async () => {
+  it('deletes every version, and a restore brings back exactly these', async () => {
     const { call, offered, state } = await aPackage('1.0.0', '1.1.0', '1.2.0', '1.3.0-foo')
     await call('DELETE', `${lib}/1.0.0`)
     expect((await call('DELETE', lib)).statusCode).toBe(204)
@@ -374,7 +374,7 @@ describe('DELETE …/packages/<vendor>/<package>', () => {
 })
 
 describe('DELETE … with purge=true', () => {
-  it('serves the archive no longer, and keeps the number taken for ever', async () => {
+  it('no longer serves the archive, and keeps the number reserved forever', async () => {
     const { push, call, ask, path, state, offered } = await aPackage('1.0.0')
     const { url } = (await push('1.1.0')).json()
     const below = url.slice(`http://svc.test${path}`.length)
@@ -399,7 +399,7 @@ describe('DELETE … with purge=true', () => {
     expect((await call('DELETE', `${lib}?purge=true`)).statusCode).toBe(404)
   })
 
-  it('refuses a purge that it does not understand', async () => {
+  it('refuses an invalid value of purge', async () => {
     const { call, offered } = await aPackage('1.0.0')
     expect((await call('DELETE', `${lib}/1.0.0?purge=yes`)).statusCode).toBe(400)
     expect(await offered()).toEqual([200, '1.0.0'])
@@ -426,7 +426,7 @@ describe('PATCH …/packages/<vendor>/<package>', () => {
     expect((await patch({ abandoned: true, replacement: 'acme/new' })).json().replacement).toBe('acme/new')
   })
 
-  it('says it of the next version too', async () => {
+  it('also applies to the next version', async () => {
     const { call, push, ask } = await aPackage('1.0.0')
     await call('PATCH', lib, { abandoned: true })
     await push('1.1.0')

@@ -6,7 +6,7 @@ import { useApp } from '../support/app.ts'
 const t = useApp()
 
 describe('GET, PUT and DELETE …/members[/<username>]', () => {
-  it('give, show, change and take a role on the repository', async () => {
+  it('give, show, change and take away a role on the repository', async () => {
     const { call, account, repository } = await aCaller(t)
     const bob = await anAccount(t.db, { displayName: 'Bob' })
     const url = `/members/${bob.username}`

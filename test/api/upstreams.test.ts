@@ -82,7 +82,7 @@ describe('/api/repositories/<group>/<name>/upstreams', () => {
     expect([again.statusCode, again.json().errcode]).toEqual([409, 6])
   })
 
-  it('is for admins with registry-manage alone', async () => {
+  it('is for admins with registry-manage only', async () => {
     const developer = await aCaller(t, { role: 'developer' })
     expect((await developer.call('GET', '/upstreams')).statusCode).toBe(403)
     expect((await developer.call('POST', '/upstreams', { url: upstream.url })).statusCode).toBe(403)

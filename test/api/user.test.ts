@@ -153,7 +153,7 @@ describe('PATCH /api/user', () => {
     expect(response.json()).toMatchObject({ username: account.username, name: 'Zoë 🦊' })
   })
 
-  it('wants the read-write scope', async () => {
+  it('requires the read-write scope', async () => {
     const { patch } = await anEditor(['account-profile:r'])
     const response = await patch({ name: 'x' })
     expect(response.statusCode).toBe(403)
@@ -179,7 +179,7 @@ describe('PATCH /api/user', () => {
     expect(response.json()).toEqual({ errcode: 3, errmsg: expect.any(String) })
   })
 
-  it('refuses other content types and huge bodies in the interfaces’ dialect', async () => {
+  it('refuses other content types and huge bodies in the API’s error format', async () => {
     const { patch } = await anEditor()
     const form = await patch('name=x', { 'content-type': 'application/x-www-form-urlencoded' })
     expect([form.statusCode, form.json().errcode]).toEqual([415, 3])
@@ -193,7 +193,7 @@ describe('GET /api/user/emails', () => {
   const get = (token: string) =>
     t.app.inject({ url: '/api/user/emails', headers: { authorization: `Bearer ${token}` } })
 
-  it('shows the address, which is the primary one, as not verified', async () => {
+  it('shows the email as primary and not verified', async () => {
     const account = await anAccount(t.db, { email: 'ann@example.com' })
     const token = await aPersonalToken(t.db, account, { scopes: ['account-email:r'] })
     expect((await get(token)).json()).toEqual([{ email: 'ann@example.com', primary: true, verified: false }])
@@ -213,7 +213,7 @@ describe('GET /api/user/emails', () => {
     expect((await get(token)).json()).toEqual([])
   })
 
-  it('wants its own scope', async () => {
+  it('requires its own scope', async () => {
     const token = await aPersonalToken(t.db, await anAccount(t.db), { scopes: ['account-profile:rw'] })
     const response = await get(token)
     expect(response.statusCode).toBe(403)
@@ -221,11 +221,11 @@ describe('GET /api/user/emails', () => {
   })
 })
 
-describe('the interfaces', () => {
+describe('the API', () => {
   const t = useApp()
 
   it.each(['/api', '/api/', '/api/nothing', '/api/user/', '/api/groups/x/y', '/api/%zz'])(
-    'know no %s, and say so in JSON',
+    'responds to %s with an error in JSON',
     async (url) => {
       const response = await t.app.inject(url)
       expect([400, 404]).toContain(response.statusCode)

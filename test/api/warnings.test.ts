@@ -23,7 +23,7 @@ async function aPackage(...versions: string[]) {
 }
 
 describe('POST and DELETE …/advisories', () => {
-  it('publish and withdraw an advisory, in both documents and in full (COMPOSER A8)', async () => {
+  it('publish and withdraw an advisory, in both documents and with all fields (COMPOSER A8)', async () => {
     const { call, document } = await aPackage('1.0.0')
     expect((await document())['security-advisories']).toEqual([])
     const about = { cve: 'CVE-2026-1234', link: 'https://acme.example/1', severity: 'critical' }
@@ -185,7 +185,7 @@ describe('POST and DELETE …/<version>/quarantine (COMPOSER A8)', () => {
     expect([again.statusCode, again.json().errcode]).toEqual([409, 9])
   })
 
-  it('name the version as Composer reads it once, for a second reading may find another', async () => {
+  it('name the version as uploaded, because Composer normalizes the constraint again', async () => {
     const { call, document } = await aPackage('1.0.0-STABLE', '1.0.0')
     await call('POST', `${lib}/1.0.0-STABLE/quarantine`)
     // Normalised once, this version is 1.0.0.0-stable. Normalised twice, it is 1.0.0.0.
@@ -233,7 +233,7 @@ describe('GET filter.json (COMPOSER A8)', () => {
     return { ...caller, ask, of: async () => (await ask()).json() }
   }
 
-  it('is there before the first quarantine, and names each quarantined version of each package', async () => {
+  it('exists before the first quarantine, and names each quarantined version of each package', async () => {
     const { call, push, ask, of } = await aFilter('1.0.0', '1.1.0', '2.0.0-foo')
     await push('1.0.0', { name: 'acme/other' })
     const response = await ask()
@@ -251,7 +251,7 @@ describe('GET filter.json (COMPOSER A8)', () => {
     })
   })
 
-  it('is read once: 304 until a quarantine changes, each time with a later date', async () => {
+  it('responds with 304 until a quarantine changes, and then has a later date', async () => {
     const { call, ask } = await aFilter('1.0.0')
     const dates: string[] = []
     for (const method of [undefined, 'POST', 'DELETE', 'POST'] as const) {
@@ -269,7 +269,7 @@ describe('GET filter.json (COMPOSER A8)', () => {
     expect(times).toEqual([...new Set(times)].sort((a, b) => a - b))
   })
 
-  it('is compressed where the client takes that', async () => {
+  it('is compressed for clients that accept it', async () => {
     const { call, ask } = await aPackage('1.0.0')
     await call('POST', `${lib}/1.0.0/quarantine`)
     const response = await ask('filter.json', { headers: { 'accept-encoding': 'gzip' } })

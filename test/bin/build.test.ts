@@ -51,7 +51,7 @@ describe('bin/build.js --if-needed, which runs before npm start', () => {
     }
   })
 
-  it('needs no compiler when everything is built, and else says how to get it', async () => {
+  it('needs no compiler when everything is built, and otherwise says how to get it', async () => {
     await build()
     await withoutCompiler()
     expect((await build()).code).toBe(0)

@@ -276,7 +276,7 @@ describe('svc account delete', { timeout: 90_000 }, () => {
     expect(await svc.json('account', 'create', username)).toHaveProperty('password')
   })
 
-  it('lets nobody take the name in the moment of its deletion', async () => {
+  it('does not let another account take the username during the deletion', async () => {
     for (let round = 0; round < 20; round += 1) {
       const { username } = await anAccount(svc.db)
       const remove = svc.db.query(

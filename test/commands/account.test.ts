@@ -60,7 +60,7 @@ describe('svc account create', () => {
     )
   })
 
-  it('says it as JSON when asked to', async () => {
+  it('prints the error as JSON with --json', async () => {
     const line = await svc.fail('account', 'create', 'ann', '--json')
     expect(JSON.parse(line)).toEqual({ error: 'This username is taken.' })
   })

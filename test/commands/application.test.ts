@@ -89,7 +89,7 @@ describe('svc application', () => {
     })
   })
 
-  it('new takes every bound of SPEC 2.1 to its end', async () => {
+  it('new accepts values up to the limits of SPEC 2.1', async () => {
     const about = {
       '--name': '名'.repeat(50),
       '--description': 'd'.repeat(350),

@@ -298,7 +298,7 @@ describe('svc restore', () => {
     await db.end()
   })
 
-  it('that is killed leaves an empty database, and is done again by a second one', {
+  it('that is killed leaves an empty database, and can be repeated', {
     timeout: 60_000,
   }, async () => {
     await t.db.query(

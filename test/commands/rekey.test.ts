@@ -38,7 +38,7 @@ async function allSignIn() {
 }
 
 describe('the key file', () => {
-  it('is made by the first use, for its owner only, and is one file of racing processes', async () => {
+  it('is created at the first use, for its owner only, and once by racing processes', async () => {
     expect((await stat(file())).mode & 0o777).toBe(0o600)
     const dataDir = `${t.config.dataDir}/another`
     const settings = { ...t.config, dataDir }
@@ -74,7 +74,7 @@ describe('svc rekey', () => {
     await allSignIn()
   })
 
-  it('lets changes at the same time take turns', async () => {
+  it('runs changes one after the other', async () => {
     await Promise.all(Array.from({ length: 4 }, () => rekey(t.db, t.config)))
     expect(await lines()).toHaveLength(1)
     await allSignIn()

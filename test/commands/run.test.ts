@@ -97,7 +97,7 @@ describe('svc', () => {
     expect([code, stderr]).toEqual([1, 'svc: The output could not be written (ENOSPC).\n'])
   })
 
-  it('says that a database is none', async () => {
+  it('says that the server of DATABASE_URL does not respond as PostgreSQL', async () => {
     const silent = createServer((socket) => socket.end()).listen(0, '127.0.0.1')
     await once(silent, 'listening')
     const url = `postgres://127.0.0.1:${(silent.address() as AddressInfo).port}/svc`

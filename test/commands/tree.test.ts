@@ -14,7 +14,7 @@ const leaves = listLeaves(program, '')
 const optionsOf = (command: Command) => command.options.map(({ long }) => long)
 
 describe('the tree of commands', () => {
-  it('prints JSON with --json everywhere, but for the server and the scripts of a shell', () => {
+  it('prints JSON with --json everywhere, except for the server and the completion scripts', () => {
     expect(leaves.length).toBeGreaterThan(60)
     const without = leaves.filter(([, command]) => !optionsOf(command).includes('--json'))
     expect(without.map(([path]) => path)).toEqual(['serve', 'completion'])

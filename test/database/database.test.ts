@@ -126,7 +126,7 @@ describe('the limits that PostgreSQL enforces', () => {
 describe('a database whose connections are cut silently', () => {
   const database = useDatabase()
 
-  it('is waited for no longer than a statement may take, and then asked over a new connection', async () => {
+  it('makes a query wait no longer than a statement may take, and is then queried over a new connection', async () => {
     let isSilent = false
     const proxy = createServer((socket) => {
       const { host = '', port = 0 } = database.connection

@@ -118,7 +118,7 @@ describe('0012_grants.sql', () => {
     expect(await ask(`select from live_token where token_hash = sha256('a 3')`)).toHaveLength(1)
   })
 
-  it('gives a code that the previous release issues the first grant', async () => {
+  it('assigns the first grant to a code that the previous release issues', async () => {
     await ask(
       `insert into authorization_code (code_hash, authorization_id, redirect_uri, scopes, code_challenge, expires_at)
        select sha256('old'), a.id, 'https://app.example.com/', '{account-profile:r}', null, now() + interval '1 minute'

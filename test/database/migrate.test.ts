@@ -89,7 +89,7 @@ describe('migrate', () => {
     expect(missing).toEqual(['0102_fill.sql'])
   })
 
-  it('does without a folder of the operator’s', async () => {
+  it('works without a folder of the operator', async () => {
     expect(await migrate(database.db, null)).toEqual([])
   })
 })
@@ -216,7 +216,7 @@ describe('isMigrated', () => {
 describe('0011_plain_names.sql', () => {
   const database = useDatabase()
 
-  it('makes blanks of the control characters that names have, and keeps a token’s name the only one', async () => {
+  it('replaces control characters in names by spaces, and keeps token names unique', async () => {
     const { db } = database
     await db.query('drop function is_plain_text cascade')
     const account = await anAccount(db, { displayName: 'Ann\u001b\u0085Lee' })

@@ -73,7 +73,7 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     }
   })
 
-  it('asks nothing for a token with a wrong checksum', async () => {
+  it('sends no query for a token with a wrong checksum', async () => {
     const { texts } = await statementsOf(() =>
       publisher.ask('packages.json', { headers: { authorization: 'Bearer svcp_0' } }),
     )
@@ -108,7 +108,7 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
 describe('connections for pulls and tokens', () => {
   const t = useApp()
 
-  it('are free while everything else has used up its own', async () => {
+  it('are free while all other connections are in use', async () => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0')
     const client = await anAuthorizedApplication(t)

@@ -32,7 +32,7 @@ describe('statements that calls share (DESIGN §5)', () => {
     expect(await results).toEqual(['A', 'B', 'C'])
   })
 
-  it('never lets a call ride on a statement that began before it', async () => {
+  it('never adds a call to a statement that has begun', async () => {
     const { asked, ask, turn } = aStatement()
     void ask('a')
     await turn()
@@ -103,7 +103,7 @@ describe('statements that calls share (DESIGN §5)', () => {
     expect(await results).toEqual(['A', 'B', 'A', 'A'])
   })
 
-  it('never lets a call share one of the same key that is already on a statement', async () => {
+  it('never merges a call with one of the same key whose statement has begun', async () => {
     const { asked, ask, turn, end } = aStatement({ keyOf: (call) => call })
     const first = ask('a')
     await turn()

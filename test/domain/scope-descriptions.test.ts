@@ -5,7 +5,7 @@ import { allScopes } from '../../src/domain/scopes.ts'
 const worded = (scopes: readonly string[]) => describeScopes(scopes).flatMap((group) => group.scopes)
 
 describe('describeScopes', () => {
-  it.each(allScopes)('has words for %s (SPEC 2.4)', (scope) => {
+  it.each(allScopes)('describes %s (SPEC 2.4)', (scope) => {
     const [words, ...more] = worded([scope])
     expect(more).toEqual([])
     expect(words).toMatchObject({ scope, access: scope.endsWith(':rw') ? 'Read-write' : 'Read-only' })
@@ -36,7 +36,7 @@ describe('describeScopes', () => {
 })
 
 describe('describeResourceScope', () => {
-  it('has words for each (SPEC 2.1)', () => {
+  it('describes each (SPEC 2.1)', () => {
     expect(new Set((['all', 'public', 'specified'] as const).map(describeResourceScope)).size).toBe(3)
   })
 })

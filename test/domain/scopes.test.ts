@@ -52,7 +52,7 @@ describe('covers', () => {
     expect(covers(granted, asked)).toBe(verdict)
   })
 
-  it('wants every one of several', () => {
+  it('requires all of several scopes', () => {
     const granted = ['repo-code:rw', 'account-email:r']
     expect(coversAll(granted, ['repo-code:r', 'account-email:r'])).toBe(true)
     expect(coversAll(granted, ['repo-code:r', 'account-email:rw'])).toBe(false)

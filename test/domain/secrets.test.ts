@@ -16,7 +16,7 @@ const kinds = Object.keys(secretPrefixes) as SecretKind[]
 const times = (count: number, make: () => string) => Array.from({ length: count }, make)
 
 describe('makeSecret and kindOfSecret (DESIGN §5)', () => {
-  it.each(kinds)('make and know a secret of the kind %s', (kind) => {
+  it.each(kinds)('make and recognize a secret of the kind %s', (kind) => {
     const secret = makeSecret(kind)
     expect(secret).toMatch(/^svc[a-z]_[0-9A-Za-z]{49}$/)
     expect(secret.startsWith(secretPrefixes[kind])).toBe(true)
@@ -27,7 +27,7 @@ describe('makeSecret and kindOfSecret (DESIGN §5)', () => {
     expect(new Set(times(1000, () => makeSecret('access'))).size).toBe(1000)
   })
 
-  it('see every single changed character, which needs no database', () => {
+  it('detect every changed character, without the database', () => {
     const secret = makeSecret('personal')
     fc.assert(
       fc.property(
@@ -42,7 +42,7 @@ describe('makeSecret and kindOfSecret (DESIGN §5)', () => {
   })
 
   it.each(['', 'svcp_', 'svcx_abc', ' '.repeat(54), `${makeSecret('code')}\n`, `${makeSecret('code')}0`])(
-    'take %j for no secret',
+    'do not accept %j as a secret',
     (text) => expect(kindOfSecret(text)).toBeNull(),
   )
 })
@@ -67,7 +67,7 @@ describe('hashSecret', () => {
 })
 
 describe('identifiers and passwords', () => {
-  it('stay in the alphabet that every client and shell leaves alone', () => {
+  it('contain only characters that no client or shell changes', () => {
     for (const id of times(200, makeClientId)) expect(id).toMatch(/^[a-z2-7]{20}$/)
     for (const id of times(200, makeOpaqueId)) expect(id).toMatch(/^[A-Za-z0-9_-]{43}$/)
     for (const password of times(200, makePassword)) expect(password).toMatch(/^[0-9A-Za-z]{25}$/)

@@ -118,7 +118,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     expect((await upstream.requests()).length).toBe(before)
   })
 
-  it('has new versions of known packages from the change feed, without a request for the rest', async () => {
+  it('gets new versions of known packages from the change feed, without requests for other packages', async () => {
     const feed = async () => {
       const { rows } = await t.db.query(
         `select feed_since, feed_from is not null as is_followed from upstream`,

@@ -89,7 +89,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
       .toBe(2)
   })
 
-  it('is not harmed by versions that it cannot parse, and can install them (COMPOSER G2)', async () => {
+  it('works with versions that it cannot parse, and can install them (COMPOSER G2)', async () => {
     const publisher = await aPublisher(t)
     for (const version of [
       '1.0.0',
@@ -110,7 +110,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     await run(project, 'install')
   })
 
-  it('is not harmed by what a composer.json may say (COMPOSER G5)', async () => {
+  it('works with every value that a composer.json may have (COMPOSER G5)', async () => {
     const publisher = await aPublisher(t)
     const accepted: string[] = []
     for (const { case: name, fragment } of fragments) {
@@ -192,7 +192,7 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     )
   })
 
-  it('asks an empty registry for nothing but packages.json (COMPOSER G10)', async () => {
+  it('requests only packages.json from an empty registry (COMPOSER G10)', async () => {
     const publisher = await aPublisher(t)
     const other = await aPublisher(t)
     await other.push('1.0.0')

@@ -90,7 +90,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     await expect(thirdParty.finish(...keys)).rejects.toMatchObject({ error: 'access_denied' })
   })
 
-  it('chooses repositories, which a search narrows without losing a tick', async () => {
+  it('chooses repositories, with a search that keeps the ticked ones', async () => {
     const { account, page, visit, keys } = await aVisit({ resourceScope: 'specified' })
     const [one, two] = [await aRepository(t.db), await aRepository(t.db)]
     for (const repository of [one, two]) await aMember(t.db, account, repository, 'developer')
@@ -148,7 +148,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     expect(await page.getByText('Signed in as').textContent()).toContain(other.username)
   })
 
-  it('runs in a window that the application opens beside itself, which can still tell it the end', async () => {
+  it('runs in a popup window, which can still report the result to the application', async () => {
     const { account, application, page, keys } = await aVisit()
     await page.goto(thirdParty.redirectUri)
     const link = await thirdParty.begin(application.clientId)

@@ -13,7 +13,7 @@ import { has } from '../support/requires.ts'
 const isComplete = hasBrowser && has('composer', 'php', 'unzip', 'curl', 'bash')
 
 describe('a first start that fails', () => {
-  it('makes no demo, whose secrets nobody would ever see', async () => {
+  it('makes no demo, because nobody would see its secrets', async () => {
     const dataDir = await makeDataDir()
     const taken = createServer().listen(0, '127.0.0.1')
     await once(taken, 'listening')

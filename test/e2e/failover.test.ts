@@ -30,7 +30,7 @@ describe.skipIf(programs === null)('a PostgreSQL with a synchronous standby', ()
     await rm(folder, { recursive: true })
   })
 
-  it('is replaced by it: no confirmed request is lost, and svc continues without help', async () => {
+  it('fails over to it: no confirmed request is lost, and svc continues without help', async () => {
     const { url } = server
     const user = await aRemoteUser(db)
     expect((await user.push(url, '1.0.0')).status).toBe(201)

@@ -74,7 +74,7 @@ describe.skipIf(!isComplete)('the main job (needs chromium, composer, php, unzip
     await rm(home, { recursive: true })
   })
 
-  it('begins with a person who signs in and lets an application have a token', async () => {
+  it('begins with a person who signs in and authorizes an application', async () => {
     const page = await browser.newPage()
     await page.goto(await thirdParty.begin(keys[0]))
     await page.getByLabel('Username or email').fill('ann')

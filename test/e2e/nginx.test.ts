@@ -81,7 +81,7 @@ describe.skipIf(!has('nginx'))('behind nginx as docs/nginx.md configures it', ()
     expect((await get(fresh)).status).toBe(200)
   })
 
-  it('keeps nothing of a private repository', async () => {
+  it('does not cache responses of a private repository', async () => {
     const caller = await aCaller(t)
     const { headers } = await aPublishedArchive(caller)
     const url = `${caller.path}p2/acme/lib.json`

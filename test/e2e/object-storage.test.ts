@@ -156,7 +156,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect((await t.app.inject('/readyz')).statusCode).toBe(200)
   })
 
-  it('gives no link without the right to pull', async () => {
+  it('sends no link to a client that may not pull', async () => {
     const { ask, below } = await aPublished(t)
     const refused = await ask(below, { headers: { authorization: undefined } })
     expect([refused.statusCode, refused.headers.location]).toEqual([401, undefined])
@@ -204,7 +204,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect((await push('1.0.0')).statusCode).toBe(201)
   })
 
-  it('serves no half archive when the store loses the connection', async () => {
+  it('never ends a truncated archive normally when the store loses the connection', async () => {
     const { ask, below, payload } = await aPublished(proxied, 60_000)
     store?.fail('cut', 'GET')
     const cut = await ask(below)

@@ -66,7 +66,7 @@ describe.skipIf(!has('nginx'))('four processes behind nginx as docs/nginx.md con
     }
   })
 
-  it('stop every token and session of a disabled account at once, and take the tokens again when it is enabled', async () => {
+  it('stop every token and session of a disabled account at once, and accept the tokens again when it is enabled', async () => {
     const [first = '', ...others] = processes.urls
     const user = await aRemoteUser(database.db)
     expect((await user.push(first, '1.0.0')).status).toBe(201)

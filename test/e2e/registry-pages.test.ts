@@ -115,7 +115,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(await time.getAttribute('title')).toMatch(/\d{4}/)
   })
 
-  it('filters the packages of a repository as one types', async () => {
+  it('filters the packages of a repository while the user types', async () => {
     const { page, repository } = await anAdmin()
     await page.goto(`/${repository.path}`)
     const shown = page.locator('#packages').getByRole('link', { name: 'acme/lib' })
@@ -127,7 +127,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     await shown.waitFor()
   })
 
-  it('is walked by keyboard alone: sign in, find a package, copy its command, sign out', async () => {
+  it('can be used with the keyboard alone: sign in, find a package, copy its command, sign out', async () => {
     const { page, repository } = await anAdmin()
     /** Presses Tab until the focus is on an element with this text. */
     const tabTo = async (text: string) => {

@@ -22,7 +22,7 @@ describe('the attempt limit', () => {
     expect(await count(carol)).toBe(0)
   })
 
-  it('does not count against later subjects what an earlier one blocks, and writes no row for them', async () => {
+  it('does not count a blocked attempt for the other subjects, and writes no row for them', async () => {
     const network = limit('network')
     for (let i = 0; i < 4; i++) await count(network)
     const keys = async () => (await t.db.query('select from auth_failure')).rowCount

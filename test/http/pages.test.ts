@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
 
-describe('an address where nothing is', () => {
+describe('a URL that does not exist', () => {
   const t = useApp()
 
   it('gets a page, with the headers of a page', async () => {
@@ -39,7 +39,7 @@ describe('GET /assets/…/script.js', () => {
 describe('GET /assets/…', () => {
   const t = useApp()
 
-  it('returns the stylesheet that pages link to, with a cache time without end', async () => {
+  it('returns the stylesheet that pages link to, that caches may keep forever', async () => {
     const { body } = await t.app.inject('/login')
     const address = /rel="stylesheet" href="([^"]+)"/.exec(body)?.[1] as string
     const response = await t.app.inject(address)

@@ -25,7 +25,7 @@ describe('the sweep of expired rows', () => {
     }
   }
 
-  it('takes expired sessions, sign-ins under way, and failures, and no living ones', async () => {
+  it('deletes expired sessions, unfinished sign-ins and failures, and keeps the others', async () => {
     const { account } = await anAuthorizedApplication(t)
     await signIn(t.app, account)
     await t.app.inject('/oauth2/auth')
@@ -42,7 +42,7 @@ describe('the sweep of expired rows', () => {
     ])
   })
 
-  it('takes consent pages a day after they expired', async () => {
+  it('deletes consent pages a day after they expired', async () => {
     const { application, account } = await anAuthorizedApplication(t)
     await t.db.query('delete from authorization_request')
     await t.db.query(
@@ -55,7 +55,7 @@ describe('the sweep of expired rows', () => {
     expect(await count('authorization_request')).toBe(2)
   })
 
-  it('takes a bounded number of rows, and leaves those that somebody holds', async () => {
+  it('deletes a bounded number of rows, and skips locked ones', async () => {
     await t.db.query(
       `insert into auth_failure (key_hash, failures, window_ends_at)
        select sha256(i::text::bytea), 1, now() - interval '1 minute' from generate_series(1, 5000) as i`,

@@ -31,7 +31,7 @@ describe('the last use of tokens', () => {
     expect(await lastUsed('account_authorization', authorization.id)).toBeInstanceOf(Date)
   })
 
-  it('is written for an application that exchanges a code or refreshes a pair', async () => {
+  it('is written when an application exchanges a code or refreshes a pair', async () => {
     const { authorization, application, newCode } = await anAuthorizedApplication(t)
     const fetchTokens = async (form: Record<string, string>) => {
       const app = await buildApp({ config: t.config, db: t.db }, openLog('silent'))
@@ -96,7 +96,7 @@ describe('the last use of tokens', () => {
     expect(own.every(({ requestId }) => /^[0-9a-f-]{36}$/.test(requestId ?? ''))).toBe(true)
   })
 
-  it('waits for nobody: a locked row is left to the next use', async () => {
+  it('does not wait for locks: a locked row is left to the next use', async () => {
     const { authorization } = await anAuthorizedApplication(t)
     const holder = await t.db.connect()
     await holder.query('begin')

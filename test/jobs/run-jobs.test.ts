@@ -125,14 +125,14 @@ describe('a job', () => {
     ])
   })
 
-  it('waits for its delay', async () => {
+  it('does not run before its delay has passed', async () => {
     const { job, state } = aSlowJob('later')
     await enqueue(t.db, job, {}, { delaySeconds: 60 })
     await runDueJobs({ config, db: t.db }, [job], log)
     expect(state.begun).toBe(0)
   })
 
-  it('of a name that this process does not know is left to one that does', async () => {
+  it('is left to another process when this process does not know its name', async () => {
     const { job, state } = aSlowJob('known')
     await t.db.query(`insert into job (name) values ('unknown')`)
     await enqueue(t.db, job, {})

@@ -105,7 +105,7 @@ describe('a queued mail', () => {
     expect(await counted()).toEqual({ queued: 0, active: 0, failed: 0 })
   })
 
-  it('is tried again after a refusal for now (4xx)', async () => {
+  it('is retried after a temporary error (4xx)', async () => {
     server.refuseRecipients(450)
     await queue()
     await send()
@@ -116,7 +116,7 @@ describe('a queued mail', () => {
     expect(server.received).toHaveLength(1)
   })
 
-  it('fails at once after a refusal for good (5xx), and the log names no address', async () => {
+  it('fails at once after a permanent error (5xx), and the log contains no email address', async () => {
     server.refuseRecipients(550)
     await queue()
     await send()

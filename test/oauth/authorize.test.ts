@@ -399,7 +399,7 @@ describe('GET /oauth2/auth', () => {
       expect(await skipped('account-email:r account-profile:r')).toBe(false)
     })
 
-    it('asks again where the only grant is older than grants: it may hold several acts of consent', async () => {
+    it('asks again when the only grant is from a release without grants: it may combine several consents', async () => {
       const { application, cookie, account } = await aConsent()
       await t.db.query('update authorization_grant set granted_at = null where account_id = $1', [account.id])
       expect((await open(t, authorizeLink(application), cookie)).statusCode).toBe(200)

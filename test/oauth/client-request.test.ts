@@ -39,7 +39,7 @@ describe('client authentication', () => {
     expect(response.statusCode).toBe(200)
   })
 
-  it('splits at the first colon only, and decodes each part: secrets of one’s own may hold any character (OAUTH 68, 71)', async () => {
+  it('splits at the first colon only, and decodes each part: a secret may contain any character (OAUTH 68, 71)', async () => {
     const secret = 'a:b+c d%e:é'
     const { clientId } = await anApplication(t.db, { secretHash: hashSecret(secret) })
     const encoded = encodeURIComponent(secret).replaceAll('%20', '+')
@@ -207,7 +207,7 @@ describe('many failed client authentications', () => {
     expect((await revoke(basicOf(makeClientId(), 'wrong'), '2001:db8:0:1::1')).statusCode).toBe(401)
   })
 
-  it('are forgiven when the window has ended, and a success writes nothing (OAUTH 83)', async () => {
+  it('no longer count when the window has ended, and a success writes nothing (OAUTH 83)', async () => {
     const { clientId, basic } = await anApplication(t.db)
     await fail(clientId, '192.0.2.3', 31)
     await t.db.query('update auth_failure set window_ends_at = now()')

@@ -90,7 +90,7 @@ describe('POST /oauth2/auth', () => {
     expect(await countCodes()).toBe(before)
   })
 
-  it('takes an approval from the own page, whose Origin browsers hide under no-referrer (41)', async () => {
+  it('accepts an approval from its own page, for which browsers send the Origin null because of no-referrer (41)', async () => {
     const { cookie, page } = await aQuestion()
     const headers = { origin: 'null', 'sec-fetch-site': 'same-origin' }
     const form = { ...hiddenFields(page), decision: 'approve' }
@@ -171,7 +171,7 @@ describe('POST /oauth2/auth', () => {
     expect(await countCodes()).toBe(before)
   })
 
-  it('takes nothing of the request from the form (46)', async () => {
+  it('reads no parameter of the request from the form (46)', async () => {
     const { page, cookie, account } = await aQuestion({ scopes: ['account-email:r'] })
     const redirect = await submitConsent(t, page, cookie, 'approve', {
       scope: 'account-profile:rw',

@@ -75,7 +75,7 @@ describe('POST /oauth2/introspect', () => {
     expect(response).not.toHaveProperty('client_id')
   })
 
-  it('says no more than inactive about what an application must not see, or is dead (OAUTH 138)', async () => {
+  it('returns only active: false for tokens that are dead or that an application may not see (OAUTH 138)', async () => {
     const { tokens, account, application, refresh, revoke } = await anAuthorizedApplication(t)
     const stranger = await anApplication(t.db)
     const server = await anApplication(t.db, { isResourceServer: true })
@@ -117,7 +117,7 @@ describe('POST /oauth2/introspect', () => {
     }
   })
 
-  it('wants the client’s authentication, and a token', async () => {
+  it('requires client authentication and a token', async () => {
     const { tokens, application } = await anAuthorizedApplication(t)
     const { access_token: token } = await tokens()
     const wrong = { basic: basicOf(application.clientId, 'wrong') }

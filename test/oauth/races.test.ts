@@ -127,7 +127,7 @@ describe('two processes on one database', () => {
     }
   })
 
-  it('meet no deadlock when everything happens at once', async () => {
+  it('cause no deadlock when everything happens at once', async () => {
     const { newCode, exchange, refresh, revoke, tokens, authorization, account } = await anApplicationOfBoth()
     const code = await newCode()
     const first: TokenResponse = (await exchange(code)).json()

@@ -26,7 +26,7 @@ describe('an access token as the password of svc at a registry', () => {
     expect((await pull()).statusCode).toBe(401)
   })
 
-  it('is held to its scopes (OAUTH 135)', async () => {
+  it('is limited to its scopes (OAUTH 135)', async () => {
     const { pull } = await aVisit(['account-profile:r'])
     const response = await pull()
     expect(response.statusCode).toBe(403)

@@ -63,7 +63,7 @@ describe('POST /oauth2/revoke', () => {
     },
   )
 
-  it('responds with 200 to expired tokens, and ends nothing by them (OAUTH 120)', async () => {
+  it('responds with 200 to expired tokens, and revokes nothing (OAUTH 120)', async () => {
     const { tokens, refresh, revoke } = await anAuthorizedApplication(t)
     const old = await tokens()
     const next = (await refresh(old.refresh_token)).json()
@@ -87,7 +87,7 @@ describe('POST /oauth2/revoke', () => {
     expect(await works(t, personal)).toBe(true)
   })
 
-  it('responds with 401 as SPEC 4.3 says when the client is not who it says (OAUTH 122)', async () => {
+  it('responds with 401 when client authentication fails, as SPEC 4.3 says (OAUTH 122)', async () => {
     const { tokens } = await anAuthorizedApplication(t)
     const pair = await tokens()
     const response = await postForm(t, '/oauth2/revoke', `token=${pair.refresh_token}`)
@@ -97,7 +97,7 @@ describe('POST /oauth2/revoke', () => {
     expect(await works(t, pair.access_token)).toBe(true)
   })
 
-  it('wants a token (OAUTH 124)', async () => {
+  it('requires a token (OAUTH 124)', async () => {
     const { revoke, application } = await anAuthorizedApplication(t)
     for (const response of [
       await revoke(''),

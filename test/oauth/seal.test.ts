@@ -26,7 +26,7 @@ describe('the sealed successor (DESIGN §5)', () => {
     expect(() => openSeal(sealPair(pair, old), makeSecret('refresh'))).toThrow()
   })
 
-  it('opens no more when one bit was changed', () => {
+  it('does not open when one bit was changed', () => {
     const sealed = sealPair(pair, old)
     for (const at of [0, 12, 28, sealed.length - 1]) {
       const changed = Buffer.from(sealed)

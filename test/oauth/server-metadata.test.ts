@@ -5,7 +5,7 @@ describe('GET /.well-known/oauth-authorization-server', () => {
   const t = useApp({ AUTH_URL: 'https://auth.svc.test/' })
   const url = '/.well-known/oauth-authorization-server'
 
-  it('describes the authorization server, built from its configured address (OAUTH 137, 139)', async () => {
+  it('describes the authorization server, built from its configured URL (OAUTH 137, 139)', async () => {
     const response = await t.app.inject({ url, headers: { host: 'evil.test' } })
     expect(response.statusCode).toBe(200)
     expect(response.headers['content-type']).toMatch(/^application\/json/)
@@ -45,7 +45,7 @@ describe('the metadata of an issuer with a path (RFC 8414 §3.1)', () => {
     expect((await t.app.inject({ method: 'DELETE', url })).statusCode).toBe(405)
   })
 
-  it('is not at the address of another issuer', async () => {
+  it('is not at the URL of another issuer', async () => {
     expect((await t.app.inject({ url: `${wellKnown}/auth` })).statusCode).toBe(404)
   })
 })

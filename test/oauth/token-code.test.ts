@@ -30,7 +30,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     })
   })
 
-  it('refuses a second use, and ends what the first one led to (OAUTH 85)', async () => {
+  it('refuses a second use, and revokes the tokens of the first one (OAUTH 85)', async () => {
     const { exchange, refresh, newCode, tokens } = await anAuthorizedApplication(t)
     const code = await newCode()
     const first = (await exchange(code)).json()
@@ -66,7 +66,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect(response.json().error).toBe('invalid_grant')
   })
 
-  it('refuses the code of another application, and harms nothing by it (OAUTH 88)', async () => {
+  it('refuses the code of another application, and the code stays valid (OAUTH 88)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const thief = await anApplication(t.db)
     const code = await newCode()
@@ -102,7 +102,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect((await exchange(code, { redirect_uri: application.redirectUri })).statusCode).toBe(200)
   })
 
-  it('wants a code (OAUTH 93)', async () => {
+  it('requires a code (OAUTH 93)', async () => {
     const { exchange } = await anAuthorizedApplication(t)
     const response = await exchange('')
     expect(response.statusCode).toBe(400)
@@ -146,7 +146,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect(response.json().error).toBe('invalid_grant')
   })
 
-  it('wants the client secret also with PKCE (OAUTH 98)', async () => {
+  it('requires the client secret also with PKCE (OAUTH 98)', async () => {
     const { newCode, application } = await anAuthorizedApplication(t)
     const code = await newCode({ codeChallenge })
     const form = { grant_type: 'authorization_code', code, code_verifier: verifier }

@@ -193,7 +193,7 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     expect(result?.outcome).toBe('invalid_grant')
   })
 
-  it('issue nothing that lives past a revocation which commits while they wait (OAUTH 116)', async () => {
+  it('issue no token that survives a revocation which commits while they wait (OAUTH 116)', async () => {
     const { application, tokens, authorization } = await anAuthorizedApplication(t)
     const [held, free] = [await tokens(), await tokens()]
     const holder = await t.db.connect()
@@ -221,7 +221,7 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     return rowCount ?? 0
   }
 
-  it('update a superseded pair in its page, and no index with it', async () => {
+  it('update a superseded pair without changing an index (HOT)', async () => {
     const { application, tokens } = await anAuthorizedApplication(t)
     const pairs = await Promise.all(Array.from({ length: 40 }, () => tokens()))
     const client = await t.db.connect()

@@ -182,7 +182,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect(new Set(all).size).toBe(6)
   })
 
-  it('wants a refresh_token, and refuses garbage', async () => {
+  it('requires a refresh_token, and refuses garbage', async () => {
     const { refresh } = await aPair()
     expect((await refresh('')).json().error).toBe('invalid_request')
     for (const garbage of ['x', makeSecret('refresh'), 'x'.repeat(60_000)]) {

@@ -185,7 +185,7 @@ describe('POST /oauth2/token', () => {
     expect(response.json().error).toBe('invalid_request')
   })
 
-  it('handles names that are special elsewhere as plain names (OAUTH 64)', async () => {
+  it('treats names that are special in JavaScript and PHP as plain names (OAUTH 64)', async () => {
     const { send, body } = await aRequest()
     const odd = '__proto__=x&constructor=y&toString=z&a[b]=c&a[]=d&__proto__[x]=e&hasOwnProperty=f'
     expect((await send(`${odd}&${body}`)).statusCode).toBe(200)
@@ -231,7 +231,7 @@ describe('an unknown path under /oauth2', () => {
   })
 })
 
-describe('a fault of the server', () => {
+describe('a server error', () => {
   const t = useApp()
 
   it('is reported without detail, and logged once (OAUTH 66)', async () => {

@@ -41,7 +41,7 @@ const pull = async (path: string, token: string) =>
   ).statusCode
 
 describe('/<group>/-/deploy-tokens', () => {
-  it('makes a token, shows it once, lists it, and revokes it after a question', async () => {
+  it('makes a token, shows it once, lists it, and revokes it after a confirmation', async () => {
     const { account, open, send, repository, url } = await aGroupAdmin()
     const sister = await aRepository(t.db, { group: repository.group })
     const name = repository.path.split('/')[1] ?? ''
@@ -95,7 +95,7 @@ describe('/<group>/-/deploy-tokens', () => {
     )
   })
 
-  it('makes a token for every repository, those of tomorrow included', async () => {
+  it('makes a token for every repository, including later ones', async () => {
     const { send, repository, url } = await aGroupAdmin()
     const made = await send(url, { name: 'all', right: 'read', resource_scope: 'all', lifetime_in_days: '7' })
     const later = await aRepository(t.db, { group: repository.group })

@@ -31,7 +31,7 @@ async function aMaintainer(role: Role = 'admin') {
 const version = '1.0.0'
 
 describe('…/-/versions', () => {
-  it('deletes and restores a version after a question, with the events', async () => {
+  it('deletes and restores a version after a confirmation, with the events', async () => {
     const { open, home, send, events, offered } = await aMaintainer()
     const list = await open(`${home}/-/versions`)
     const [, link] = /href="([^"]+\/delete\?[^"]+)"/.exec(list.body) ?? []
@@ -105,7 +105,7 @@ describe('…/-/versions', () => {
 describe('…/-/advisories', () => {
   const form = { title: 'Path <traversal>', affected_versions: '<1.2.3', severity: 'high' }
 
-  it('publishes one, which Composer gets, and withdraws it after a question', async () => {
+  it('publishes one, which Composer gets, and withdraws it after a confirmation', async () => {
     const { open, home, send, ask, events } = await aMaintainer()
     expect((await send('advisories', form)).statusCode).toBe(303)
     const list = await open(`${home}/-/advisories`)

@@ -289,7 +289,7 @@ describe('…/-/dependencies and …/-/dependents', () => {
     expect((await t.app.inject(`${home}/-/dependents`)).statusCode).toBe(404)
   })
 
-  it('leads through more dependents than a page takes, and a job lists those of an earlier release', async () => {
+  it('pages through more dependents than fit on one page, and a job lists those of an earlier release', async () => {
     const { push, look } = await aReader()
     await push('1.0.0')
     const many = await aRepository(t.db, { visibility: 'public' })

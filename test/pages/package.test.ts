@@ -128,7 +128,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(await look()).toContain('<h3>Lib</h3>')
   })
 
-  it('leads from page to page through more versions than one takes, each once, development versions last', async () => {
+  it('pages through more versions than fit on one page, each once, development versions last', async () => {
     const { repository, look } = await aPackage()
     await t.db.query(
       `insert into package_version (package_id, version, composer, normalized, is_dev, sort_key, metadata, sha256)

@@ -69,7 +69,7 @@ describe('GET /<group>/<name>', () => {
     expect(response.body).toContain(`href="/login?page=%2F${repository.path.replace('/', '%2F')}"`)
   })
 
-  it('says the same of a private repository of others and of none', async () => {
+  it('responds in the same way for a private repository of others and for a missing one', async () => {
     const account = await anAccount(t.db)
     const { path } = await aRepository(t.db, { name: 'theirs' })
     for (const cookie of ['', await signIn(t.app, account)]) {
@@ -204,7 +204,7 @@ describe('GET /<group>/<name>', () => {
     expect(rows.join('\n')).toMatch(/Scan Backward using packages_by_downloads/)
   })
 
-  it('shows the beginning for a place that is none', async () => {
+  it('shows the first page for an invalid place', async () => {
     const { repository, account, push } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/lib' })
     const cookie = await signIn(t.app, account)
@@ -228,7 +228,7 @@ describe('GET /<group>/<name>', () => {
     },
   )
 
-  it('fills in a token for this very repository', async () => {
+  it('links to a token form that is filled in for this repository', async () => {
     const { repository, account } = await aPublisher(t)
     const cookie = await signIn(t.app, account)
     const { body } = await look(`/${repository.path}/-/setup`, cookie)
@@ -237,7 +237,7 @@ describe('GET /<group>/<name>', () => {
     expect(form.body).toContain(`value="${repository.path}" checked`)
   })
 
-  it('takes back what a removed member could see', async () => {
+  it('hides a private repository from a removed member', async () => {
     const account = await anAccount(t.db)
     const repository = await aRepository(t.db)
     await aMember(t.db, account, repository, 'guest')

@@ -149,7 +149,7 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
     expect(await snapshot()).toEqual(before)
   })
 
-  it('of the administration ask all', async () => {
+  it('of the administration all ask for one', async () => {
     const found = allForms.filter((url) => url.startsWith('/admin'))
     expect(found.length).toBeGreaterThan(12)
     for (const url of found) {

@@ -36,7 +36,7 @@ describe('the frame of every page', () => {
     expect(body).toMatch(/include the request ID:<br><code class="copy">[\w-]+<\/code>/)
   })
 
-  it('leads back to the page through the sign-in, also from a page that is not there', async () => {
+  it('returns to the page after the sign-in, also to one that does not exist', async () => {
     const account = await anAccount(t.db)
     const { body } = await look('/acme/php?q=x')
     const [, link] = /<a href="(\/login\?page=[^"]+)"/.exec(body) ?? []
@@ -141,7 +141,7 @@ describe('GET /search', () => {
     expect((await look('/search?q=needle')).body).not.toContain(sought.username)
   })
 
-  it('finds by the index what lies among more packages than it reads', async () => {
+  it('finds a package through the index, among more packages than it reads', async () => {
     const { account, repository, push } = await aPublisher(t)
     await push('1.0.0', {
       name: 'acme/a-very-long-name-of-a-needle',
@@ -171,7 +171,7 @@ describe('GET /search', () => {
     expect(names((await look('/search?q=straw', stranger)).body)).toEqual([])
   })
 
-  it.each(['', '?q=', '?q=%25', '?q=%3Cb%3E', '?q=%00', '?q=a&q=b'])('takes %s', async (query) => {
+  it.each(['', '?q=', '?q=%25', '?q=%3Cb%3E', '?q=%00', '?q=a&q=b']{ => )('accepts %s', async (query) => { => {
     const { statusCode, body } = await look(`/search${query}`)
     expect([200, 400, 404]).toContain(statusCode)
     expect(body).not.toContain('<b>')

@@ -82,7 +82,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     expect((await admin.open('?q=nothing')).body).toContain('No package from an upstream matches your search')
   })
 
-  it('leads from page to page through more packages than one takes', async () => {
+  it('pages through more packages than fit on one page', async () => {
     const { repository, open } = await aVisitor('guest')
     await t.db.query(
       `insert into mirrored_package (repository_id, name, first_seen_at)

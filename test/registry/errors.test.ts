@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { errcode, notAuthorized, RegistryError } from '../../src/registry/errors.ts'
 
 describe('RegistryError', () => {
-  it('contains errcode and errmsg, and nothing it was not given', () => {
+  it('contains errcode and errmsg, and no key without a value', () => {
     const refusal = new RegistryError(errcode.notFound, 'no such package')
     expect(refusal).toBeInstanceOf(Error)
     expect(refusal.message).toBe('no such package')
@@ -14,7 +14,7 @@ describe('RegistryError', () => {
     expect(refusal.body).toEqual({ errcode: 3, errmsg: 'no', warning: 'w', details: ['a', 'b'] })
   })
 
-  it('keeps its cause from the client', () => {
+  it('does not show its cause to the client', () => {
     const cause = new Error('connection to 10.0.0.1 lost')
     const refusal = new RegistryError(errcode.unavailable, 'try again later', { cause })
     expect(refusal.cause).toBe(cause)
@@ -40,7 +40,7 @@ describe('RegistryError', () => {
     expect(new RegistryError(code, 'refused').status).toBe(status)
   })
 
-  it('takes a status that says more than the errcode does', () => {
+  it('can have a status that is more specific than its errcode', () => {
     expect(new RegistryError(errcode.resourceExhausted, 'too large', { status: 413 }).status).toBe(413)
   })
 

@@ -129,7 +129,7 @@ describe('the last admin of a group', () => {
     expect(await removeGroupMember(t.db, group.id, ann.id, { force: true })).toBe('changed')
   })
 
-  it('is the one whose account is not disabled', async () => {
+  it('is counted without disabled accounts', async () => {
     const { group, ann, bob } = await aGroupOfTwo()
     await t.db.query('update account set disabled_at = now() where id = $1', [bob.id])
     expect(await removeGroupMember(t.db, group.id, ann.id)).toBe('last-admin')

@@ -36,7 +36,7 @@ describe('a URL that cannot be decoded', () => {
   })
 })
 
-describe('a method that nobody knows', () => {
+describe('an unknown method', () => {
   const t = useApp()
 
   it.each([

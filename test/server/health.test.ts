@@ -18,7 +18,7 @@ await rm(probe, { recursive: true })
 describe('GET /healthz and /readyz', () => {
   const t = useApp()
 
-  it('says that the process lives', async () => {
+  it('responds while the process runs', async () => {
     const response = await t.app.inject('/healthz')
     expect(response.statusCode).toBe(200)
     expect(response.json()).toEqual({ status: 'ok' })

@@ -44,7 +44,7 @@ describe('GET /metrics (DESIGN §4)', () => {
     expect(all.get(countOf('POST', '/oauth2/token', 400))).toBe(1)
   })
 
-  it('names no address, person, package or token', async () => {
+  it('contains no URL, person, package or token', async () => {
     const { push, repository, account, token } = await aPublisher(t)
     await push('1.0.0', { name: 'secretive/thing' })
     for (const url of [`/${repository.path}`, '/no/such/page?code=svcc_1', `/x${token}`, '/%zz']) {

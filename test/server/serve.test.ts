@@ -119,7 +119,7 @@ describe('svc serve', () => {
     await expect.poll(root, { timeout: 10_000 }).not.toContain('https://old.example.com')
   })
 
-  it('finishes a request that runs when it is asked to stop, on every address of localhost', async () => {
+  it('finishes a request that runs when it is asked to stop, on every IP of localhost', async () => {
     for (const { address } of await lookup('localhost', { all: true })) {
       const server = await start()
       const socket = connect(Number(new URL(server.url).port), address)
@@ -156,7 +156,7 @@ describe('svc serve', () => {
     expect((await stopServer(server)).code).toBe(0)
   })
 
-  it('cuts off after 10 s what still runs then, and stops with 0 all the same', async () => {
+  it('ends requests that still run after 10 s, and exits with 0', async () => {
     const server = await start()
     const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
     socket.write(halfARequest)
@@ -195,7 +195,7 @@ describe('svc serve', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('gives up a start that does not get on, 20 s after a signal', async () => {
+  it('ends a start that hangs, 20 s after a signal', async () => {
     const other = await database.db.connect()
     await other.query('select pg_advisory_lock(7382001)')
     const env = { PATH: process.env['PATH'], ...environment() }

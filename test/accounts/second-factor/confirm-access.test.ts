@@ -76,7 +76,7 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
     await forgetCodes(t, person)
   })
 
-  it('is not a token that only reads', async () => {
+  it('is not required for a token that can only read', async () => {
     const { send } = await anOldSession(await anAccount(t.db))
     const made = await send('/settings/tokens', { ...token, scope: 'registry-package:r' })
     expect(made.statusCode).toBe(200)
@@ -89,7 +89,7 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
     expect((await other.send('/settings/tokens', token)).statusCode).toBe(303)
   })
 
-  it('is any page of the administration, which comes after the confirmation', async () => {
+  it('is required for every page of the administration, and then leads to that page', async () => {
     const admin = await anAccount(t.db, { isAdmin: true })
     const { get, send } = await anOldSession(admin)
     for (const url of ['/admin', '/admin/accounts?q=ann', '/admin/events']) {
@@ -116,7 +116,7 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
     expect((await get('/admin')).statusCode).toBe(404)
   })
 
-  it('is deleting a repository, and setting up a second factor', async () => {
+  it('is required to delete a repository, and to set up a second factor', async () => {
     const account = await anAccount(t.db)
     const repository = await aRepository(t.db)
     await aGroupMember(t.db, account, repository.group, 'admin')

@@ -58,7 +58,7 @@ describe('GET /login/passkey', () => {
 describe('the page of the second factor', () => {
   const t = useApp({ BASE_URL: 'https://svc.example.com' })
 
-  it('refuses a passkey without a name, and one that is none', async () => {
+  it('refuses a passkey without a name, and values that are not a passkey', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
     const page = await t.app.inject({ url: '/settings/second-factor/passkeys/new', headers: { cookie } })
@@ -78,7 +78,7 @@ describe('the page of the second factor', () => {
 describe('the passkeys of a person without a password', () => {
   const t = useApp({ BASE_URL: 'https://svc.example.com' })
 
-  it('can be removed but for the last one, also when two are removed at once', async () => {
+  it('can be removed except the last one, also when two are removed at once', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)
     const page = await t.app.inject({ url: '/settings/account', headers: { cookie } })

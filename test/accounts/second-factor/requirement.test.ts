@@ -128,7 +128,7 @@ describe('a group that requires a second factor', () => {
     return { group, repository, admin, member, rule, statuses, url }
   }
 
-  it('gives a member without one no role, also by tokens, until there is one', async () => {
+  it('gives no role to a member without one, not even through tokens', async () => {
     const { group, member, rule, statuses, url, admin } = await aStrictGroup()
     const cookie = await signIn(t.app, member)
     expect(await statuses()).toEqual([200, 200, true, true])
@@ -153,7 +153,7 @@ describe('a group that requires a second factor', () => {
     expect((await rule('perhaps')).statusCode).toBe(400)
   })
 
-  it('is made by an admin who has a factor', async () => {
+  it('can be set only by an admin who has a factor', async () => {
     const { group, url, statuses } = await aStrictGroup()
     const other = await anAccount(t.db)
     await aGroupMember(t.db, other, group, 'admin')

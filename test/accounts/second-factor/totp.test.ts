@@ -98,7 +98,7 @@ describe('the page of the second factor', () => {
     expect(refused.statusCode).toBe(409)
   })
 
-  it('removes the app for a password with a code, or with a recovery code', async () => {
+  it('removes the app after the password and a code, or a recovery code', async () => {
     for (const proof of ['code', 'recovery code'] as const) {
       const person = await aPersonWithTotp(t)
       const { cookie } = person
@@ -138,7 +138,7 @@ describe('the second step of a sign-in', () => {
     )
   })
 
-  it('accepts a code once, also of twenty racing requests, and none before it', async () => {
+  it('accepts a code once, also in twenty racing requests, and no earlier code after it', async () => {
     const person = await aPersonWithTotp(t)
     const browsers = []
     for (let n = 0; n < 8; n++) browsers.push(await halfSignIn(t.app, person))
@@ -238,7 +238,7 @@ describe('the second step of a sign-in', () => {
 })
 
 describe('an administrator', () => {
-  it("removes a person's factors, with which the password is enough again", async () => {
+  it("removes a person's factors, after which the password is enough", async () => {
     const admin = await signIn(t.app, await anAccount(t.db, { isAdmin: true }))
     const person = await aPersonWithTotp(t)
     const url = `/admin/accounts/${person.username}`

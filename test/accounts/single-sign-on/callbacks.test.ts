@@ -26,7 +26,7 @@ const notTrusted =
   'Liar sent a response that this server does not trust, so you are not signed in. Tell an administrator.'
 
 describe('an ID token', () => {
-  it('of the provider is taken', async () => {
+  it('of the provider is accepted', async () => {
     liar.tell({ userInfo: { preferred_username: aName('eve') } })
     const browser = new Walker(t)
     expect((await signInAtLiar(browser)).statusCode).toBe(303)
@@ -57,7 +57,7 @@ describe('an ID token', () => {
     ['for another person than UserInfo', { userInfo: { sub: 'ann' } }],
   ]
 
-  it.each(lies)('%s is refused with a sentence', async (_what, lie) => {
+  it.each(lies)('%s is refused with a message', async (_what, lie) => {
     liar.tell(lie)
     const browser = new Walker(t)
     const end = await signInAtLiar(browser)
@@ -209,7 +209,7 @@ describe('GET /login/oidc/<provider>/callback', () => {
   const outOfDate =
     'This sign-in with Acme was already used, has expired, or began in another browser. Try again.'
 
-  it('works in the browser that began, once', async () => {
+  it('works once, in the browser that began the sign-in', async () => {
     const { name, browser, callback } = await aCallback()
     const stranger = new Walker(t)
     // This browser has started its own sign-in.
@@ -287,7 +287,7 @@ describe('GET /login/oidc/<provider>/callback', () => {
     expect([odd.statusCode, odd.body.includes('<script>')]).toEqual([502, false])
   })
 
-  it('of two tabs work both', async () => {
+  it('works in two tabs at the same time', async () => {
     const name = aName('eve')
     acme.people.set(name, { preferred_username: name })
     const browser = new Walker(t)
@@ -298,7 +298,7 @@ describe('GET /login/oidc/<provider>/callback', () => {
     }
   })
 
-  it('ends the session that the browser had meanwhile', async () => {
+  it('ends a session that the browser started in the meantime', async () => {
     const { name, browser, callback } = await aCallback()
     const cookie = await signIn(t.app, await anAccount(t.db))
     const both = new Walker(t, `${browser.cookie}; ${cookie}`)
@@ -330,7 +330,7 @@ describe('GET /login/oidc/<provider>', () => {
   })
 
   it.each(['https://evil.example', '/settings', `${'x'.repeat(43)}&return=y`])(
-    'leads nowhere else with return=%s',
+    'redirects to no other site with return=%s',
     async (id) => {
       const name = aName('eve')
       acme.people.set(name, { preferred_username: name })

@@ -105,7 +105,7 @@ describe('the groups of a provider', () => {
     expect(await rolesOf(ann)).toEqual({ [red]: 'admin' })
   })
 
-  it('are settled once when one person signs in twice at once', async () => {
+  it('are applied once when one person signs in twice at the same time', async () => {
     const eve = aName('eve')
     await signInWith(eve, [])
     acme.people.set(eve, { groups: ['admins'] })
@@ -120,7 +120,7 @@ describe('the groups of a provider', () => {
     expect(rows).toEqual([{ count: 1 }])
   })
 
-  it('end with the link to the provider', async () => {
+  it('are removed when the account is unlinked from the provider', async () => {
     const ann = await anAccount(t.db)
     const subject = aName('eve')
     acme.people.set(subject, { groups: ['developers'] })

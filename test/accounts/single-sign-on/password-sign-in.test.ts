@@ -138,7 +138,7 @@ describe('a provider that is down', async () => {
     expect(t.log()).toContain('a sign-in provider failed')
   })
 
-  it('is no page when there is none of that name', async () => {
+  it('has no page under an unknown name', async () => {
     expect((await t.app.inject('/login/oidc/other')).statusCode).toBe(404)
     expect((await t.app.inject('/login/oidc/__proto__')).statusCode).toBe(404)
   })

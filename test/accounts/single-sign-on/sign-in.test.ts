@@ -105,14 +105,14 @@ describe('a first sign-in with a provider', () => {
     expect(rows).toEqual([{ email: 'new@acme.example' }])
   })
 
-  it('does not take an email that the provider has not verified', async () => {
+  it('does not use an email that the provider has not verified', async () => {
     const eve = aPerson(acme, { email_verified: false })
     const browser = new Walker(t)
     await browser.signIn(acme, eve.subject)
     expect(await accountOf(await usernameOf(browser))).toMatchObject({ email: null, email_verified_at: null })
   })
 
-  it('makes a username of anything, and one that is free', async () => {
+  it('derives a valid username from any claim, and one that is free', async () => {
     const base = aName('jörg').replace('ö', 'o')
     const names: (string | null)[] = []
     for (const preferred_username of [base.replace('o', 'Ö'), `--${base}..`, `${base}@x.example`]) {
@@ -127,7 +127,7 @@ describe('a first sign-in with a provider', () => {
     expect(names).toEqual([base, `${base}-2`, `${base}-3`])
   })
 
-  it('lets two callbacks of one new person race into one account', async () => {
+  it('creates one account for two racing callbacks of a new person', async () => {
     const eve = aPerson()
     const browsers = [new Walker(t), new Walker(t), new Walker(t)]
     const callbacks = await Promise.all(
@@ -204,7 +204,7 @@ describe('a person whose email or name an account has', () => {
     }
   })
 
-  it('links it with its password, and keeps what the account says', async () => {
+  it('links it with its password, and does not change its profile', async () => {
     const ann = await anAccount(t.db)
     const id = (await rememberPage(t.db, '127.0.0.1', '/settings/tokens')) ?? ''
     const eve = aPerson(acme, { preferred_username: ann.username })
@@ -304,7 +304,7 @@ describe('linking on the account page', () => {
     expect(await usernameOf(browser)).toBe(ann.username)
   })
 
-  it('links nothing when the browser is signed in to another account by then', async () => {
+  it('links nothing when the browser has signed in to another account in the meantime', async () => {
     const browser = new Walker(t, await signIn(t.app, await anAccount(t.db)))
     const question = await browser.open('/login/oidc/acme/link')
     const start = await browser.post('/login/oidc/acme/link', { csrf_token: csrfTokenIn(question) })
@@ -404,7 +404,7 @@ describe('a person without a password', () => {
 })
 
 describe('a link with an account that has a second factor', () => {
-  it('takes more than its password', async () => {
+  it('requires more than its password', async () => {
     const ann = await aPersonWithTotp(t)
     const browser = new Walker(t)
     const { headers } = await browser.signIn(

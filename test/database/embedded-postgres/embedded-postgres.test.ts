@@ -144,7 +144,7 @@ describe('startEmbeddedPostgres', () => {
     await postgres.stop()
   })
 
-  it('starts empty after DATA_DIR was deleted, even under a running PostgreSQL, which still stops', async () => {
+  it('starts an empty cluster after DATA_DIR was deleted under a running PostgreSQL, which can still be stopped', async () => {
     const dataDir = await aDataDir()
     const first = await start(dataDir)
     const orphan = await postmasterOf(dataDir)
@@ -228,7 +228,7 @@ describe('the first start', () => {
 })
 
 describe('a DATA_DIR in use', () => {
-  it('is refused to a second server, which names the first, and found by commands', async () => {
+  it('cannot be used by a second server, and is found by commands', async () => {
     const dataDir = await aDataDir()
     expect(await findEmbeddedPostgres(dataDir)).toBeNull()
     const first = await start(dataDir)
@@ -240,7 +240,7 @@ describe('a DATA_DIR in use', () => {
     expect(await findEmbeddedPostgres(dataDir)).toBeNull()
   })
 
-  it('is waited for while a command has it, which no other command relies on', async () => {
+  it('lets a server wait while a command uses it, and is not found by other commands', async () => {
     const dataDir = await aDataDir()
     const command = await start(dataDir, { purpose: 'command' })
     expect(await findEmbeddedPostgres(dataDir)).toBeNull()
@@ -252,7 +252,7 @@ describe('a DATA_DIR in use', () => {
     await (await server).stop()
   })
 
-  it('is adopted when its svc was killed, and then stopped with the adopter', async () => {
+  it('is adopted when its svc was killed, and stops with the new svc', async () => {
     const dataDir = await aDataDir()
     const killed = aHolder(dataDir)
     await query(await killed.started, 'create table kept as select 7 as n')
@@ -301,7 +301,7 @@ describe('when PostgreSQL dies', () => {
 })
 
 describe('after a crash of the machine', () => {
-  it('removes a lock file that was left empty, about which PostgreSQL does not decide', async () => {
+  it('removes an empty lock file, with which PostgreSQL would not start', async () => {
     const dataDir = await aDataDir()
     await (await start(dataDir)).stop()
     await writeFile(join(clusterPaths(dataDir).cluster, 'postmaster.pid'), '')
@@ -346,7 +346,7 @@ describe('the binaries', () => {
   })
 
   it.each(['win32-x64', 'linux-riscv64', 'freebsd-x64'])(
-    'are not there for %s: a clear refusal',
+    'do not exist for %s, and the error says what to do',
     (platform) => {
       expect(() => findPostgresPackage(platform)).toThrow(
         `There is no embedded PostgreSQL for ${platform}. Set DATABASE_URL to use your own PostgreSQL.`,

@@ -269,7 +269,7 @@ describe('/admin/applications', () => {
     expect((await t.db.query('select from application')).rowCount).toBe(before.rowCount)
   })
 
-  it('knows only applications and migrations that exist', async () => {
+  it('responds with 404 for unknown applications and migrations', async () => {
     const { cookie } = await anAdministrator(t)
     for (const path of ['nobodyhasthis', 'x', '%00', 'nobodyhasthis/edit', 'nobodyhasthis/logo']) {
       expect((await open(t, `/admin/applications/${path}`, cookie)).statusCode, path).toBe(404)

@@ -60,7 +60,7 @@ describe('/admin/accounts/<username>', () => {
     expect(rows).toEqual([{ actor_id: admin.id }])
   })
 
-  it('makes a link for a new password, ends sessions, and revokes tokens', async () => {
+  it('creates a password reset link, ends sessions, and revokes tokens', async () => {
     const { send } = await anEditor()
     const { id, username } = await anAccount(t.db)
     const theirs = await signIn(t.app, { username })

@@ -307,14 +307,14 @@ describe('judgeArchive refuses an entry', () => {
     await expectInvalid(packageOf(entry), why)
   })
 
-  it('that its directory hides', async () => {
+  it('that its central directory does not list', async () => {
     await expectInvalid(
       packageOf({ name: 'evil.php', only: 'local' }),
       /^"composer.json" comes before \d+ bytes that belong to no entry$/,
     )
   })
 
-  it('that hides between two others', async () => {
+  it('that has hidden bytes before it', async () => {
     const zip = packageOf({ ...file, junk: Buffer.from('junk') })
     await expectInvalid(zip, '"composer.json" comes before 4 bytes that belong to no entry')
   })
@@ -385,7 +385,7 @@ describe('judgeArchive refuses a package', () => {
     await expectInvalid(zip, '"composer.json" must be a file, but is a link')
   })
 
-  it('and names the place where Composer looks', async () => {
+  it('without composer.json where Composer looks for it, and names that place', async () => {
     const { body } = await refusalOf(aZip({ 'lib/composer.json': json, '__MACOSX/a': 'x' }))
     expect(body.details).toEqual([
       'Composer looks for composer.json at the top, or in the only folder there. The top level has "lib", "__MACOSX".',

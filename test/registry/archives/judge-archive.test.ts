@@ -117,7 +117,7 @@ describe('judgeArchive', () => {
   })
 })
 
-describe('judgeArchive, of what a package hardly means to hold,', () => {
+describe('judgeArchive, of contents that were probably included by mistake,', () => {
   const names = (...list: string[]) =>
     judgeZip(aZip(Object.fromEntries([['composer.json', json], ...list.map((name) => [name, 'x'])])))
 
@@ -171,7 +171,7 @@ describe('judgeArchive, of what a package hardly means to hold,', () => {
     expect(warnings).toEqual(['"é.php" is not marked as UTF-8, and may be unpacked under another name'])
   })
 
-  it('warns once a kind', async () => {
+  it('warns once for each kind', async () => {
     const { warnings } = await names('.env', 'vendor/a.php', 'vendor/b.php', 'vendor/c.php')
     expect(warnings).toEqual([
       '".env" may contain secrets',
@@ -180,7 +180,7 @@ describe('judgeArchive, of what a package hardly means to hold,', () => {
   })
 })
 
-describe('judgeArchive, of what costs too much,', () => {
+describe('judgeArchive, of archives that are too large or too deep,', () => {
   it.each([
     ['entries', { maxEntries: 1 }, 'it has 2 entries, but at most 1 are allowed'],
     ['names and headers', { maxDirectoryBytes: 100 }, 'its directory has more than 100 bytes'],

@@ -55,7 +55,7 @@ describe('receiveArchive', () => {
     expect(await volume.stat(sha256)).toBeNull()
   })
 
-  it('accepts nothing at all, which has a hash too', async () => {
+  it('accepts an empty body', async () => {
     const received = await receiveArchive(volume, Readable.from([]), { maxBytes: 10 })
     expect(received).toMatchObject({ size: 0, sha256: createHash('sha256').digest('hex') })
   })
@@ -95,7 +95,7 @@ describe('receiveArchive', () => {
     expect(await temporaryFiles()).toEqual([])
   })
 
-  it('leaves nothing of a body that ends without its end', async () => {
+  it('leaves nothing of a body whose connection breaks', async () => {
     const body = new PassThrough()
     body.write('an arch')
     const received = receiveArchive(volume, body, { maxBytes: 1000 })
@@ -150,7 +150,7 @@ describe('keep', () => {
     expect(await temporaryFiles()).toEqual([])
   })
 
-  it('keeps one archive of many that come at once', async () => {
+  it('keeps one archive of many uploads of the same bytes at once', async () => {
     const received = await Promise.all(Array.from({ length: 20 }, () => receive()))
     await Promise.all(received.map((one) => volume.keep(one)))
     expect(await readFile(pathOf(sha256))).toEqual(bytes)
@@ -159,7 +159,7 @@ describe('keep', () => {
 })
 
 describe('discardArchive', () => {
-  it('removes the temporary file, were it gone already', async () => {
+  it('removes the temporary file, and also succeeds when it is gone already', async () => {
     const received = await receive()
     await discardArchive(received)
     await discardArchive(received)
@@ -191,14 +191,14 @@ describe('read, openFile, stat and verifyArchive', () => {
     expect(await isArchiveIntact(volume, sha256)).toBeNull()
   })
 
-  it('see a bit that fell over', async () => {
+  it('detect a flipped bit', async () => {
     await keep()
     await writeFile(pathOf(sha256), 'an archivf')
     expect(await isArchiveIntact(volume, sha256)).toBe(false)
   })
 
   it.each(['', '../../etc/passwd', sha256.toUpperCase(), `${sha256}0`, `${sha256}\n`, sha256.slice(1)])(
-    'make no path of %j',
+    'refuse %j as a hash',
     async (hash) => {
       await expect(volume.read(hash)).rejects.toThrow(RangeError)
       await expect(volume.openFile(hash)).rejects.toThrow(RangeError)
@@ -246,7 +246,7 @@ describe('remove', () => {
     expect((await stat(pathOf(sha256))).ctimeMs).toBe(ctimeMs)
   })
 
-  it('has removed what is not there', async () => {
+  it('succeeds for an archive that does not exist', async () => {
     expect(await volume.remove(sha256, new Date())).toBe(true)
   })
 

@@ -117,7 +117,7 @@ describe('collectGarbage', () => {
     expect(existsSync(pathOf(gone))).toBe(false)
   })
 
-  it('keeps what a mirrored package has stored, and takes it when the mirror has dropped it', async () => {
+  it('keeps archives of mirrored packages, and removes them when the mirror has dropped them', async () => {
     const { call, repository, kept, gone } = await twoVersions()
     await t.db.query(
       `with package as (
@@ -170,7 +170,7 @@ describe('collectGarbage', () => {
     expect(existsSync(join(volume.directory, 'tmp', 'running'))).toBe(true)
   })
 
-  it('takes nothing from uploads that run beside it, even of bytes that are garbage', async () => {
+  it('removes nothing that a concurrent upload uses, even if the bytes were garbage before', async () => {
     const before = await aCaller(t)
     const payload = aPackageZip('acme/again')
     for (let round = 0; round < 10; round += 1) {

@@ -19,7 +19,7 @@ it('is undone by Composer’s expansion, whatever the entries', () => {
   )
 })
 
-it('leaves out what the newer version says too', () => {
+it('leaves out values that the newer version has too', () => {
   expect(difference({ a: 1, b: { c: 2 }, d: 3 }, { a: 1, b: { c: 1 }, e: 4 })).toEqual({
     b: { c: 2 },
     d: 3,

@@ -42,7 +42,7 @@ describe('a document of thousands of versions', () => {
     expect(await entries()).toHaveLength(2502)
   })
 
-  it('is marked abandoned in its first entry alone: the others inherit that', async () => {
+  it('is marked abandoned in its first entry only, because the others inherit it', async () => {
     const { call, ask } = await aLargePackage()
     await call('DELETE', lib)
     await call('POST', `${lib}/restore`)

@@ -50,7 +50,7 @@ describe('refuseMissingAutoload', () => {
     expect(await refusal({ [key]: ['src/a.php', path] })).toMatchObject({ errcode: 3, errmsg })
   })
 
-  it('does not mind what Composer does not load, or looks for in two places', async () => {
+  it('accepts missing paths that Composer does not load, or looks for in two places', async () => {
     expect(await refusal({ files: ['b.php'] }, { type: 'metapackage' })).toBeNull()
     expect(await refusal({ files: ['b.php'] }, { 'target-dir': 'b' })).toBeNull()
   })
@@ -58,7 +58,7 @@ describe('refuseMissingAutoload', () => {
 
 describe('PUT upload/<vendor>/<package>/<version>', () => {
   const t = useApp()
-  it('refuses what would end the updates of those who use the package', async () => {
+  it('refuses a package whose updates would fail in the projects that use it', async () => {
     const { push } = await aPublisher(t)
     const response = await push('1.0.0', { manifest: { autoload: { files: ['src/functions.php'] } } })
     expect([response.statusCode, response.json().errcode]).toEqual([400, 3])

@@ -46,7 +46,7 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
     )
   })
 
-  it('takes for the name of a package or a part of the platform what Composer takes', () => {
+  it('accepts the same package names and platform names as Composer', () => {
     const part = fc.constantFrom(
       'a',
       'b1',

@@ -50,7 +50,7 @@ describe('the samples of COMPOSER E2', () => {
     expect(refusal(() => read(fragment))).toMatch(`3/400 composer.json: ${field}`)
   })
 
-  it.each(harmless)('accepts $case, which harms nobody', ({ fragment }) => {
+  it.each(harmless)('accepts $case, which breaks no consumer', ({ fragment }) => {
     expect(() => read(fragment)).not.toThrow()
   })
 })
@@ -207,7 +207,7 @@ describe('links', () => {
     })
   })
 
-  it.each(['require', 'require-dev', 'conflict', 'replace', 'provide'])('of %s must be sound', (type) => {
+  it.each(['require', 'require-dev', 'conflict', 'replace', 'provide'])('of %s must be valid', (type) => {
     const wrong = (links: unknown) => refusal(() => read({ [type]: links }))
     expect(wrong({ 'a/b': 'nope!' })).toContain(`${type}.a/b must be a version constraint`)
     expect(wrong({ 'a/b': ' self.version' })).toContain(`${type}.a/b must be a version constraint`)
@@ -308,14 +308,14 @@ describe('installation', () => {
     expect(read({ type: 'Symfony-Bundle' })).toEqual({ metadata: { type: 'symfony-bundle' }, warnings: [] })
   })
 
-  it('warns of what Composer passes over', () => {
+  it('warns of values that Composer ignores', () => {
     expect(read({ type: 'a_b', autoload: { 'psr-2': 'src/' } })).toEqual({
       metadata: { type: 'a_b' },
       warnings: [expect.stringContaining('autoload.psr-2'), expect.stringContaining('type "a_b"')],
     })
   })
 
-  it('of a plugin needs what Composer needs of it', () => {
+  it('of a plugin must have the fields that Composer requires', () => {
     const plugin = {
       type: 'Composer-Plugin',
       require: { 'Composer-Plugin-API': '^2' },
@@ -336,7 +336,7 @@ describe('installation', () => {
 })
 
 describe('description', () => {
-  it('is published as it was written, when it is in order', () => {
+  it('is published as it was written, when it is valid', () => {
     const description = {
       description: 'Größe, 大きさ 👩‍👩‍👧',
       keywords: ['a', 'b c'],
@@ -453,7 +453,7 @@ describe('description', () => {
     expect(refusal(() => read(fields))).toContain(reason)
   })
 
-  it('has no trap for those who copy it', () => {
+  it('contains no "__proto__", which is dangerous to copy', () => {
     const { metadata } = readText(
       '{"name":"acme/lib","extra":{"__proto__":{"x":1},"a":{"__proto__":1,"b":2}}}',
     )
@@ -499,7 +499,7 @@ describe('the published metadata', () => {
     expect(read({ description: '__un\u0000set' }).metadata).toEqual({})
   })
 
-  it('is harmless, whatever was uploaded, and reads the same again', () => {
+  it('breaks no consumer, whatever was uploaded, and does not change when it is read again', () => {
     const known = new Set(
       [
         'description keywords homepage license authors support funding time extra type target-dir bin autoload',

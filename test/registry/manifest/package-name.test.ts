@@ -61,7 +61,7 @@ describe('isPackageName', () => {
     expect(isPackageName(name)).toBe(false)
   })
 
-  it('takes 150 characters and refuses 151', () => {
+  it('accepts 150 characters and refuses 151', () => {
     const longest = `a/${'b'.repeat(maxPackageNameLength - 2)}`
     expect(isPackageName(longest)).toBe(true)
     expect(isPackageName(`${longest}b`)).toBe(false)

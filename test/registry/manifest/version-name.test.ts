@@ -61,11 +61,11 @@ describe('isSemver', () => {
     expect(isSemver(version)).toBe(false)
   })
 
-  it.each(['1.0.0--', '1.0.0-0a', '1.0.0-00a', '1.0.0+01', '1.0.0-0-0', '0.0.0-0'])('takes %j', (version) => {
+  it.each(['1.0.0--', '1.0.0-0a', '1.0.0-00a', '1.0.0+01', '1.0.0-0-0', '0.0.0-0'])('accepts %j', (version) => {
     expect(isSemver(version)).toBe(true)
   })
 
-  it('takes 255 characters and refuses 256', () => {
+  it('accepts 255 characters and refuses 256', () => {
     const longest = `1.0.0-${'a'.repeat(maxVersionLength - 6)}`
     expect(isSemver(longest)).toBe(true)
     expect(isSemver(`${longest}a`)).toBe(false)
@@ -156,7 +156,7 @@ describe('readVersion', () => {
   })
 
   it.each([...disputed, '1.0.0-foo', '1.0.0-1', '100000.0.0-dev', '1.0.0-0.3.7+b'])(
-    'publishes %s as a branch, for not every Composer can parse it (COMPOSER A6)',
+    'publishes %s as a branch, because not every Composer can parse it (COMPOSER A6)',
     (version) => {
       const branch = `dev-${version}`
       expect(readVersion(version)).toEqual({
@@ -190,7 +190,7 @@ describe('readVersion', () => {
     expect(body.details?.[0]).toBe('did you mean 1.0.0?')
   })
 
-  it('asks nothing when the rest is no version either', () => {
+  it('suggests nothing when the rest is no version either', () => {
     for (const version of ['v1.0', 'version', 'vv1.0.0']) {
       expect(refusalOf(() => readVersion(version)).body.warning).not.toContain('did you mean')
     }

@@ -43,7 +43,7 @@ describe('Cache-Control', () => {
 })
 
 describe('ETag', () => {
-  it.each(documents)('of %s is weak, changes with it, and counts more than its date', async (path) => {
+  it.each(documents)('of %s is weak, changes with the body, and has precedence over the date', async (path) => {
     const { ask, push } = await aRegistry('private')
     const { headers } = await ask(path)
     const etag = String(headers['etag'])

@@ -25,7 +25,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
     expect((await ask('metadata/changes.json?since=0')).json().actions).toHaveLength(4)
   })
 
-  it('names a document again for a minute, for its change may have been on its way', async () => {
+  it('names a document again for a minute, because its change may not have been committed', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/lib' })
     await t.db.query(`update package_document set last_modified = last_modified - interval '30 seconds'`)

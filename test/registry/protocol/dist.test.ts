@@ -66,7 +66,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect(response.headers['content-length']).toBe(String(zip.length))
   })
 
-  it('opens nothing for HEAD', async () => {
+  it('opens no file for HEAD', async () => {
     const { ask, dist, sha256 } = await aPublishedArchive()
     const path = join(t.config.dataDir, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
     await rm(path)
@@ -78,7 +78,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect((await ask(dist, { method: 'HEAD' })).statusCode).toBe(500)
   })
 
-  it('responds with 304 to a client that has it', async () => {
+  it('responds with 304 to a client that has the archive', async () => {
     const { ask, dist, sha256 } = await aPublishedArchive()
     for (const tag of [`"${sha256}"`, `"other", W/"${sha256}"`, '*']) {
       const response = await ask(dist, { headers: { 'if-none-match': tag } })

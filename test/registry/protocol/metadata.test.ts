@@ -12,7 +12,7 @@ import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 const t = useApp()
 
 describe('GET packages.json', () => {
-  it('holds what the real client understands, with absolute addresses (COMPOSER A2)', async () => {
+  it('holds what the real client understands, with absolute URLs (COMPOSER A2)', async () => {
     const { push, ask, path } = await aPublisher(t)
     await push('1.0.0', { name: 'beta/b' })
     await push('1.0.0', { name: 'acme/a' })
@@ -51,7 +51,7 @@ describe('GET packages.json', () => {
     expect(dates[1]).toBeGreaterThan(dates[0] as number)
   })
 
-  it('names no package, and yet is no invitation to ask for all, while the registry is empty', async () => {
+  it('has a pattern that matches no package while the registry is empty, so that Composer requests none', async () => {
     const { ask } = await aPublisher(t)
     const root = (await ask('packages.json')).json()
     expect(root['available-packages']).toBeUndefined()
@@ -133,7 +133,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
     expect(await read([7, 2, 5, 0, 3, 6, 1, 4])).toEqual(ascending)
   })
 
-  it('puts what Composer cannot parse into ~dev, under a name that harms nobody (COMPOSER A6)', async () => {
+  it('puts what Composer cannot parse into ~dev, as a branch that breaks no client (COMPOSER A6)', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.1.0-foo')
     await push('1.0.0')
@@ -165,7 +165,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
     expect(response.json()).toEqual({ errcode: 5, errmsg: 'package not found' })
   })
 
-  it('is there in brotli, gzip and as it is', async () => {
+  it('is available in brotli, gzip and uncompressed', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     const plain = await ask('p2/acme/lib.json')

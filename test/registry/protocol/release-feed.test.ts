@@ -7,7 +7,7 @@ describe('GET /<group>/<name>/-/feed.atom', () => {
   const titles = (body: string) =>
     [...body.matchAll(/<title>([^<]*)<\/title>/g)].map(([, title]) => title).slice(1)
 
-  it('lists the latest releases of a private repository to who has a token, and to nobody else', async () => {
+  it('lists the latest releases of a private repository, only to clients with a token', async () => {
     const { repository, push, authorization } = await aPublisher(t)
     await push('1.0.0', { name: 'acme/one', manifest: { description: 'Counts <things> & "more"' } })
     await push('1.1.0', { name: 'acme/one' })

@@ -227,7 +227,7 @@ describe('POST downloads', () => {
     },
   )
 
-  it('bounds what one request may bring', async () => {
+  it('limits the entries and bytes of one request', async () => {
     const { ask, push } = await aPublisher(t)
     await push('1.0.0')
     const many = Array.from({ length: 1500 }, () => ({ name: 'acme/lib', version: '1.0.0.0' }))

@@ -140,7 +140,7 @@ describe('an upload whose body is already on its way', () => {
     await expectNothingKept(publisher)
   })
 
-  it('is forgotten when it is cut off', async () => {
+  it('is discarded when it is cut off', async () => {
     const publisher = await aPublisher(t)
     const zip = aPackageZip('acme/lib')
     const heads = [
@@ -164,7 +164,7 @@ describe('an upload whose body is already on its way', () => {
     expect(t.log()).not.toContain('"level":50')
   })
 
-  it('is published, and noted with its address, when the client has hung up behind its last byte', async () => {
+  it('is published, with the client IP in its event, when the client disconnects after the last byte', async () => {
     const publisher = await aPublisher(t)
     const zip = aPackageZip('acme/lib')
     const head = { Authorization: publisher.authorization, 'Content-Length': String(zip.length) }

@@ -74,7 +74,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect((await push('1.0.0', { headers, payload: form('package') })).statusCode).toBe(201)
   })
 
-  it('takes the addresses that curl makes: a file name at the end, and a plus in the version', async () => {
+  it('accepts the URLs that curl makes: a file name at the end, and a plus in the version', async () => {
     const { ask } = await aPublisher(t)
     const put = (path: string) => ask(path, { method: 'PUT', payload: aPackageZip('acme/lib') })
     expect((await put('upload/acme/lib/1.0.0/package.zip')).statusCode).toBe(201)
@@ -122,7 +122,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect([nowhere.statusCode, nowhere.body]).toEqual([404, response.body])
   })
 
-  it('refuses an endless version by the same rule as any other', async () => {
+  it('refuses a very long version by the same rule as any other', async () => {
     const { push } = await aPublisher(t)
     const response = await push('a'.repeat(5000))
     expect([response.statusCode, response.json().errcode]).toEqual([400, 3])
@@ -140,7 +140,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     },
   )
 
-  it('judges credentials before the right, the right before the version', async () => {
+  it('checks the credentials before the permission, and the permission before the version', async () => {
     const { push } = await aPublisher(t, { role: 'guest' })
     expect((await push('v1', { headers: { authorization: undefined } })).json().errcode).toBe(16)
     expect((await push('v1')).statusCode).toBe(403)
@@ -265,7 +265,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
   })
 })
 
-describe('every other address and method below the registry', () => {
+describe('every other URL and method below the registry', () => {
   it('responds in the registry’s error format', async () => {
     const { ask, path } = await aPublisher(t)
     for (const below of ['nothing', 'upload', 'upload/acme/lib', 'p2', 'dist/a/b']) {

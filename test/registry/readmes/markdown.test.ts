@@ -91,7 +91,7 @@ describe('a README in Markdown', () => {
     expect(resolveFiles(between, { page: '/files', image: '/image' })).toBe(between)
   })
 
-  it('is rendered whatever is in it', () => {
+  it('is rendered, whatever it contains', () => {
     for (const text of [
       '[',
       '*'.repeat(20_000),

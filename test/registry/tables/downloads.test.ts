@@ -87,7 +87,7 @@ describe('download counts', () => {
     expect(late.downloads).toBe(12)
   })
 
-  it('go with their versions', async () => {
+  it('are deleted with their versions', async () => {
     const publisher = await aPackage()
     await addDays(publisher, '1.0.0', [[1, 1]])
     await addDays(publisher, '1.0.0', [[300, 1]])

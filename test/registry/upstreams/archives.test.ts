@@ -92,7 +92,7 @@ describe('an archive of an upstream', () => {
     expect(fetched()).toBe(1)
   })
 
-  it('has one flight for many requests on many processes', async () => {
+  it('is fetched once for many requests on many processes', async () => {
     const { authorization, path, distPath, fetched } = await aMirroredPackage('ar/flight')
     const get = (app: typeof t.app) => app.inject({ url: path + distPath, headers: { authorization } })
     const responses = await Promise.all(
@@ -103,7 +103,7 @@ describe('an archive of an upstream', () => {
     expect(fetched()).toBe(1)
   })
 
-  it('reaches the first consumer while it arrives, and is whole', async () => {
+  it('is streamed to the first client while svc fetches it, and is complete', async () => {
     const { path, distPath, authorization, source, dist } = await aMirroredPackage('ar/large')
     const zip = aLargeZip()
     let release = () => {}
@@ -129,7 +129,7 @@ describe('an archive of an upstream', () => {
     expect((await dist()).rawPayload.equals(zip)).toBe(true)
   })
 
-  it.each(['length', 'chunked'])('that is cut off (%s) never ends well, and is not stored', async (kind) => {
+  it.each(['length', 'chunked'])('that is cut off (%s) never ends normally, and is not stored', async (kind) => {
     const { path, distPath, authorization, source, dist } = await aMirroredPackage(`ar/cut-${kind}`)
     const zip = aLargeZip()
     upstream.fail(source, (_, response) => {
@@ -224,7 +224,7 @@ describe('an archive of an upstream', () => {
     expect((await dist()).statusCode).toBe(200)
   })
 
-  it('comes from the row, never from the request', async () => {
+  it('is never fetched from a URL that no document contains', async () => {
     const { ask, name } = await aMirroredPackage('ar/row')
     for (const file of [
       '1.0.0/abcdef0.zip',

@@ -56,7 +56,7 @@ describe('a package of our own', () => {
     expect(leaked('dele/ted')).toEqual([])
   })
 
-  it('is not had under another case, nor under a name that is none', async () => {
+  it('does not exist in another case, or under an invalid name', async () => {
     const { push, ask } = await aMirror()
     await push('1.0.0', { name: 'cased/secret' })
     const names = [
@@ -125,7 +125,7 @@ describe('a vendor of our own', () => {
     expect(leaked('symfony/yaml')).toEqual([])
   })
 
-  it('is nobody else’s: another group’s claim does not count', async () => {
+  it('blocks upstreams only in the group that claimed it', async () => {
     const owner = await aMirror()
     const another = await aMirror()
     await owner.claim('shared')

@@ -73,7 +73,7 @@ describe('POST security-advisories with upstreams', () => {
 })
 
 describe('search, list and providers with upstreams', () => {
-  it('add what upstreams may offer, and nothing in our name', async () => {
+  it('add allowed packages of upstreams, and none with a name of ours', async () => {
     const { ask } = await aMirror('acme')
     const results = [
       { name: 'psr/log', description: 'Logs' },
@@ -109,7 +109,7 @@ describe('search, list and providers with upstreams', () => {
     expect(upstream.requests.filter((request) => /hidden/i.test(request))).toEqual([])
   })
 
-  it('work on while an upstream fails', async () => {
+  it('continue to work while an upstream fails', async () => {
     const { ask } = await aMirror('works')
     upstream.fail('/search.json?q=secret&type=', 500)
     expect((await ask('search.json?q=secret')).json().results).toMatchObject([{ name: 'works/secret' }])
@@ -117,7 +117,7 @@ describe('search, list and providers with upstreams', () => {
 })
 
 describe('filter.json with upstreams', () => {
-  it('holds what the upstream flags', async () => {
+  it('contains what the upstream flags', async () => {
     const { ask } = await aMirror('filtered')
     const flag = (constraint: string) => ({ constraint, reason: 'steals', id: 'x' })
     upstream.offer('mal/ware', ['1.1.0', '1.0.0'], {

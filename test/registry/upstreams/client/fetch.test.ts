@@ -115,7 +115,7 @@ describe('a document of an upstream', () => {
     expect(await get(`${first.url}/coded.json`)).toMatchObject({ kind: 'found', text: '{"a":1}' })
   })
 
-  it('that expands without end is refused', async () => {
+  it('that decompresses to too many bytes is refused', async () => {
     for (const [coding, bomb] of [
       ['gzip', gzipSync(Buffer.alloc(70 * 1024 * 1024))],
       ['br', brotliCompressSync(Buffer.alloc(70 * 1024 * 1024), quickly)],
