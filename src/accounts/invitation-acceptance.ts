@@ -40,7 +40,7 @@ export async function acceptWithNewAccount(
       if (!invitation) return null
       const isProven = invitation.isSentByMail
       const email = isProven ? invitation.email : account.email
-      // An account that only entered this email, without verifying it, loses it to its owner.
+      // Remove the email from an account that has not verified it: this person has proved to own it.
       if (isProven) {
         await tx.query(
           'update account set email = null where lower(email) = lower($1) and email_verified_at is null',

@@ -139,7 +139,7 @@ function misspelledIn(
     .map((key) => `${key} is not a provider setting: use one of ${parts.join(', ')}`)
 }
 
-/** Returns a mistake for each provider whose issuer an earlier one has. */
+/** Returns a message for each provider that has the same issuer as an earlier one. */
 function sharedIssuersOf(given: readonly [prefix: string, settings: { ISSUER?: string }][]): string[] {
   return given.flatMap(([prefix, { ISSUER: issuer }], at) => {
     const other = given

@@ -11,8 +11,8 @@ const stepMilliseconds = 20_000
 const plainAddress = /^[^\s@<>()[\]\\,;:"\p{Cc}]+@[^\s@<>()[\]\\,;:"\p{Cc}]+$/u
 
 /**
- * Sends a mail through the mail server of SMTP_URL. Throws FailedForGood when the server refuses the recipient or the
- * text for good (5xx, RFC 5321 §4.2.1); any other error is worth a retry. The errors name no address.
+ * Sends a mail through the mail server of SMTP_URL. Throws FailedForGood when the server permanently refuses the
+ * recipient or the text (5xx, RFC 5321 §4.2.1); any other error is worth a retry. The errors contain no email address.
  */
 export async function deliver(settings: MailSettings, mail: Mail, signal: AbortSignal): Promise<void> {
   // A comma or an angle bracket could make two addresses of one.

@@ -139,7 +139,7 @@ describe('identity events', () => {
     expect(events[4]?.details).toEqual({ from: null, to: email })
   })
 
-  it('are rolled back with the act', async () => {
+  it('are rolled back with the change that they describe', async () => {
     const { id } = await anAccount(t.db)
     const failing = transaction(t.db, async (tx) => {
       await changeAccount(tx, id, { isAdmin: true })

@@ -59,7 +59,7 @@ describe('POST /login after wrong passwords', () => {
     expect((await attempt('nobody', password, '192.0.2.1')).statusCode).toBe(429)
   })
 
-  it('counts a name that looks like an account’s id apart from that account', async () => {
+  it('counts a name that looks like an account’s id separately from that account', async () => {
     const { id, username } = await anAccount(t.db)
     await fail(id, '192.0.2.1', 10)
     expect((await attempt(id, 'wrong', '192.0.2.1')).statusCode).toBe(429)

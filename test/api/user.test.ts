@@ -34,7 +34,7 @@ describe('GET /api/user', () => {
     expect((await get(`Bearer ${token}`)).json().username).toBe(account.username)
   })
 
-  it('shows each its own account when many ask together', async () => {
+  it('returns to each of many concurrent requests its own account', async () => {
     const accounts = await Promise.all(Array.from({ length: 40 }, () => anAccount(t.db)))
     const tokens = await Promise.all(
       accounts.map(async (account, i) =>

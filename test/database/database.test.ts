@@ -174,7 +174,7 @@ describe('an idle connection that breaks', () => {
     await pool.end()
   })
 
-  it('is not worth a report once the pool has ended', async () => {
+  it('is not reported once the pool has ended', async () => {
     const { pool, errors, pid } = await anIdleConnection()
     const removed = new Promise((resolve) => pool.once('remove', resolve))
     // The client receives both messages at once, and must report the termination.

@@ -86,7 +86,7 @@ describe('0012_grants.sql', () => {
     expect(await ask('select granted_at from authorization_grant')).toEqual([{ granted_at: null }])
   })
 
-  it('lets the tokens and codes from before be exchanged, repeated, refreshed and revoked', async () => {
+  it('allows earlier tokens and codes to be exchanged, repeated, refreshed and revoked', async () => {
     const outcomes = await ask(
       `select (select outcome || ' ' || scope from ${exchange('open', '1')}) as code,
               (select outcome || ' ' || encode(sealed_pair, 'escape') from ${refresh('live', '2')}) as again,
@@ -111,7 +111,7 @@ describe('0012_grants.sql', () => {
     expect(await ask(`select from live_token where token_hash = sha256('a 1')`)).toHaveLength(0)
   })
 
-  it('ends the pairs of a code from before that is used again (OAUTH 85)', async () => {
+  it('ends the pairs of an earlier code that is used again (OAUTH 85)', async () => {
     const [{ outcome }] = await ask(`select outcome from ${exchange('used', '6')}`)
     expect(outcome).toBe('replayed')
     expect(await ask(`select from live_token where token_hash = sha256('a used')`)).toHaveLength(0)

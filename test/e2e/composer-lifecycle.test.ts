@@ -42,7 +42,7 @@ describe.skipIf(!hasComposerClient)('the lifecycle, as the real Composer sees it
     return output
   }
 
-  it('never takes a name from another repository once it was published here (COMPOSER G7)', async () => {
+  it('never installs a package from another repository after its name was published here (COMPOSER G7)', async () => {
     const mine = await aCaller(t)
     const others = await aCaller(t)
     await mine.push('1.0.0')

@@ -168,7 +168,7 @@ describe('GET /oauth2/auth', () => {
     })
   })
 
-  it('asks to sign in first, and comes back to the very same request (1)', async () => {
+  it('asks to sign in first, and comes back to the same request (1)', async () => {
     const account = await anAccount(t.db)
     const application = await anApplication(t.db)
     const link = `${authorizeLink(application, { state: 'a b+c&d=é', scope: 'account-email:r' })}&x=%20+%2B`
@@ -370,7 +370,7 @@ describe('GET /oauth2/auth', () => {
       }
     })
 
-    it('asks again for another redirect_uri, and when the application wants it so', async () => {
+    it('asks again for another redirect_uri, and when the application requests it', async () => {
       const { application, cookie } = await aConsent()
       for (const parameters of [
         { redirect_uri: 'https://app.example.com/other' },

@@ -54,7 +54,7 @@ describe('POST /oauth2/auth', () => {
   })
 
   it.each(['approve', 'deny', 'search'])(
-    'leads through the sign-in to the same question when the session has ended before %s',
+    'returns to the same question after a new sign-in when the session ended before %s',
     async (decision) => {
       const { account, application, cookie, page } = await aQuestion()
       await t.db.query('delete from session where account_id = $1', [account.id])

@@ -70,7 +70,7 @@ describe('two processes on one database', () => {
     expect(new Set(issued(responses).map((pair) => pair.access_token + pair.refresh_token)).size).toBe(1)
   })
 
-  it('let no refresh slip past a revocation (OAUTH 116)', async () => {
+  it('leave no token alive when a refresh and a revocation race (OAUTH 116)', async () => {
     for (let round = 0; round < 15; round++) {
       const { tokens, refresh, revoke } = await anApplicationOfBoth()
       const old = await tokens()
@@ -84,7 +84,7 @@ describe('two processes on one database', () => {
     }
   })
 
-  it('let no refresh slip past a suspension', async () => {
+  it('leave no token alive when a refresh and a suspension race', async () => {
     for (let round = 0; round < 10; round++) {
       const { tokens, refresh, application } = await anApplicationOfBoth()
       const old = await tokens()
@@ -97,7 +97,7 @@ describe('two processes on one database', () => {
     }
   })
 
-  it('let no exchange slip past a withdrawal', async () => {
+  it('leave no token alive when an exchange and a withdrawal race', async () => {
     for (let round = 0; round < 10; round++) {
       const { newCode, exchange, refresh, authorization, account } = await anApplicationOfBoth()
       const codes = await Promise.all(times(6, () => newCode()))
@@ -111,7 +111,7 @@ describe('two processes on one database', () => {
     }
   })
 
-  it('let no refresh slip past the replay of its code or of an older refresh token', async () => {
+  it('leave no token alive when a refresh races with the reuse of its code or of an older refresh token', async () => {
     for (let round = 0; round < 10; round++) {
       const { newCode, exchange, refresh } = await anApplicationOfBoth()
       const code = await newCode()

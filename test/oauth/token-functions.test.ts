@@ -48,7 +48,7 @@ function aRefresh(application: ApplicationActor, refreshToken: string, differenc
 describe('calls that share a statement behave as racing requests do (DESIGN §5)', () => {
   const t = useApp()
 
-  it('exchange each code once, each call for itself and in order (OAUTH 86)', async () => {
+  it('exchange each code once, each call separately and in order (OAUTH 86)', async () => {
     const { application, newCode } = await anAuthorizedApplication(t)
     const stranger = await anApplication(t.db)
     const [one, other] = [await newCode(), await newCode()]
@@ -117,7 +117,7 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     expect(await works(t, theirs.access_token)).toBe(true)
   })
 
-  it('revoke each token for itself, and return false for wrong credentials (OAUTH 118–121)', async () => {
+  it('revoke each token separately, and return false for wrong credentials (OAUTH 118–121)', async () => {
     const mine = await anAuthorizedApplication(t)
     const theirs = await anAuthorizedApplication(t)
     const [one, other, third] = [await mine.tokens(), await mine.tokens(), await theirs.tokens()]
@@ -254,7 +254,7 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     expect(changes[2]?.hot).toBeGreaterThanOrEqual(30)
   })
 
-  it('find a live token by its hash’s index, whatever kind it is of', async () => {
+  it('find a live token of any kind through the index of its hash', async () => {
     const client = await t.db.connect()
     await client.query('begin')
     await client.query('set local enable_seqscan = off')

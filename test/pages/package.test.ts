@@ -40,7 +40,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(dependencies).toContain('&gt;=8.2')
   })
 
-  it('shows an older version, and one that Composer knows by another name, with what to require', async () => {
+  it('shows an older version, and how to require one that Composer knows by another name', async () => {
     const { look } = await aPackage()
     expect((await look('?version=1.0.0')).body).toContain('composer require acme/lib:1.0.0')
     expect((await look('?version=2.0.0-foo')).body).toContain('composer require acme/lib:dev-2.0.0-foo')
@@ -81,7 +81,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect(body).not.toContain('Not this one')
   })
 
-  it('leads from the README to files of the archive, and shows its images', async () => {
+  it('links from the README to files of the archive, and shows its images', async () => {
     const { repository, push, account } = await aPublisher(t)
     const payload = aZip({
       'composer.json': JSON.stringify({ name: 'acme/lib' }),

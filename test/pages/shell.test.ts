@@ -171,7 +171,7 @@ describe('GET /search', () => {
     expect(names((await look('/search?q=straw', stranger)).body)).toEqual([])
   })
 
-  it.each(['', '?q=', '?q=%25', '?q=%3Cb%3E', '?q=%00', '?q=a&q=b']{ => )('accepts %s', async (query) => { => {
+  it.each(['', '?q=', '?q=%25', '?q=%3Cb%3E', '?q=%00', '?q=a&q=b'])('accepts %s', async (query) => {
     const { statusCode, body } = await look(`/search${query}`)
     expect([200, 400, 404]).toContain(statusCode)
     expect(body).not.toContain('<b>')

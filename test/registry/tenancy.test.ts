@@ -15,7 +15,7 @@ import { aPublisher, basic } from '../support/registry-actors.ts'
 describe('a group', () => {
   const t = useApp()
 
-  it('keeps its packages under a new name, whose URLs its documents have', async () => {
+  it('keeps its packages under a new name, and its documents have the new URLs', async () => {
     const { push, repository, token } = await aPublisher(t)
     await push('1.0.0')
     const [groupName = '', name = ''] = repository.path.split('/')
@@ -99,7 +99,7 @@ describe('a renamed repository', () => {
     await rename(other.id, 'second')
   })
 
-  it('gets a name once, of renames and creations at the same time', async () => {
+  it('lets one of concurrent renames and creations take a name', async () => {
     for (let round = 0; round < 5; round += 1) {
       const repository = await aRepository(t.db, { name: 'old' })
       const { group } = repository

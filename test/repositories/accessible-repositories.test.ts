@@ -221,7 +221,7 @@ describe('approving a request', () => {
 })
 
 describe('the SQL of scopes', () => {
-  it('covers what covers() does, for every pair', async () => {
+  it('agrees with coversAll(), for every pair', async () => {
     for (const granted of allScopes) {
       const { rows } = await t.db.query<{ asked: string; verdict: boolean }>(
         'select asked, covers_all(array[$1], array[asked]) as verdict from unnest($2::text[]) as asked',

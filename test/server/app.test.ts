@@ -61,7 +61,7 @@ describe('an unknown method', () => {
 describe('a database that cannot be reached', () => {
   const t = useApp()
 
-  it('is no fault of the client: 503, in each dialect', async () => {
+  it('responds with 503, in each error format', async () => {
     const db = new pg.Pool({ host: '127.0.0.1', port: await freePort() })
     const app = await buildApp({ db, config: t.config }, openLog('silent'))
     onTestFinished(async () => {

@@ -58,7 +58,7 @@ describe('GET /readyz with a migration that was written after the start', async 
   const folder = await mkdtemp(join(tmpdir(), 'svc-test-migrations-'))
   const t = useApp({ MIGRATIONS_DIR: folder })
 
-  it('stays ready: the process does without it', async () => {
+  it('stays ready, because the process does not need it', async () => {
     await writeFile(join(folder, '0900_later.sql'), 'select 1')
     expect((await t.app.inject('/readyz')).statusCode).toBe(200)
     await rm(folder, { recursive: true })

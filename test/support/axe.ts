@@ -18,7 +18,7 @@ export async function checkAccess(page: Page, what: string, rules?: string[]): P
 }
 
 /**
- * Checks that nothing of the open page is beside a narrow screen, and runs other checks at each narrow width. The page
+ * Checks that the open page is not wider than a narrow screen, and runs other checks at each narrow width. The page
  * gets its width back.
  */
 export async function checkNarrow(

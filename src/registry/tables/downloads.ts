@@ -99,7 +99,7 @@ export async function listDailyDownloads(db: Queryable, versionId: string): Prom
 }
 
 /**
- * Lists a version's downloads in each month that had any, the latest 120 months first. It has the days that are no
+ * Lists a version's downloads in each month that had any, the latest 120 months first. Includes days that are no
  * longer kept.
  */
 export async function listMonthlyDownloads(db: Queryable, versionId: string): Promise<MonthlyDownloads[]> {

@@ -142,7 +142,7 @@ describe('a first sign-in with a provider', () => {
     expect(await Promise.all(browsers.map(usernameOf))).toEqual(browsers.map(() => eve.subject))
   })
 
-  it('refuses a disabled account, and one whose verified email a disabled account has', async () => {
+  it('refuses a disabled account, and a new person with the verified email of a disabled account', async () => {
     const eve = aPerson()
     await new Walker(t).signIn(acme, eve.subject)
     await t.db.query('update account set disabled_at = now() where username = $1', [eve.subject])
@@ -185,7 +185,7 @@ async function choose(browser: Walker, url: string, fields: Record<string, strin
   return browser.post(url.split('?', 1)[0] ?? '', { csrf_token: csrfTokenIn(question), proof, ...fields })
 }
 
-describe('a person whose email or name an account has', () => {
+describe('a person with the email or name of an account', () => {
   it('is never signed in to it without its password', async () => {
     const email = `${aName('ann')}@acme.example`
     const ann = await anAccount(t.db, { email })

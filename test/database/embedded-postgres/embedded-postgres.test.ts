@@ -206,7 +206,7 @@ describe('the first start', () => {
     await postgres.stop()
   })
 
-  it('removes what an earlier container left, where the same process id made it', async () => {
+  it('removes what an earlier container with the same process id left', async () => {
     const dataDir = await aDataDir()
     await mkdir(join(dataDir, `postgres-staging-${process.pid}-left/cluster/base`), { recursive: true })
     await (await start(dataDir)).stop()

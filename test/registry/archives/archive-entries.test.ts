@@ -14,7 +14,7 @@ const link = (name: string, target: string | Buffer): CraftedEntry => ({
 const file: CraftedEntry = { name: 'a.php', content: '<?php\n'.repeat(100) }
 
 describe('judgeArchive, of an archive without composer.json,', () => {
-  it('returns the usual reason to its publisher', async () => {
+  it('tells the publisher the usual reason', async () => {
     const { details } = await refusalOf(craftZip([{ name: 'src/a.php', content: 'x' }]))
     expect(details.join('\n')).toContain('export-ignore')
   })

@@ -89,7 +89,7 @@ describe('the file', () => {
     expect(readText(`{"name":"acme/lib",${keys.join()}}`).warnings).toHaveLength(10)
   })
 
-  it('may hold a key again in another object, and as a value', () => {
+  it('may repeat a key in another object, or as a value', () => {
     expect(
       readText('{"name":"acme/lib","extra":{"a":{"x":"a\\":"},"b":[{"x":"x"},{"x":"a"}]}}').metadata,
     ).toEqual({

@@ -61,9 +61,12 @@ describe('isSemver', () => {
     expect(isSemver(version)).toBe(false)
   })
 
-  it.each(['1.0.0--', '1.0.0-0a', '1.0.0-00a', '1.0.0+01', '1.0.0-0-0', '0.0.0-0'])('accepts %j', (version) => {
-    expect(isSemver(version)).toBe(true)
-  })
+  it.each(['1.0.0--', '1.0.0-0a', '1.0.0-00a', '1.0.0+01', '1.0.0-0-0', '0.0.0-0'])(
+    'accepts %j',
+    (version) => {
+      expect(isSemver(version)).toBe(true)
+    },
+  )
 
   it('accepts 255 characters and refuses 256', () => {
     const longest = `1.0.0-${'a'.repeat(maxVersionLength - 6)}`

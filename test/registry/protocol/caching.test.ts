@@ -43,26 +43,30 @@ describe('Cache-Control', () => {
 })
 
 describe('ETag', () => {
-  it.each(documents)('of %s is weak, changes with the body, and has precedence over the date', async (path) => {
-    const { ask, push } = await aRegistry('private')
-    const { headers } = await ask(path)
-    const etag = String(headers['etag'])
-    expect(etag).toMatch(/^W\/"\d+"$/)
-    const condition = (tags: string, more = {}) => ask(path, { headers: { 'if-none-match': tags, ...more } })
-    for (const tags of [etag, `"other", ${etag}`, etag.slice(2), '*']) {
-      const response = await condition(tags)
-      expect([response.statusCode, response.body, response.headers['etag']]).toEqual([304, '', etag])
-    }
-    const since = { 'if-modified-since': String(headers['last-modified']) }
-    expect((await condition('"other"', since)).statusCode).toBe(200)
-    for (const encoding of ['gzip', 'br']) {
-      expect((await ask(path, { headers: { 'accept-encoding': encoding } })).headers['etag']).toBe(etag)
-    }
-    if (!path.startsWith('p2')) return
-    await push('1.1.0')
-    const changed = await condition(etag)
-    expect([changed.statusCode, changed.headers['etag'] === etag]).toEqual([200, false])
-  })
+  it.each(documents)(
+    'of %s is weak, changes with the body, and has precedence over the date',
+    async (path) => {
+      const { ask, push } = await aRegistry('private')
+      const { headers } = await ask(path)
+      const etag = String(headers['etag'])
+      expect(etag).toMatch(/^W\/"\d+"$/)
+      const condition = (tags: string, more = {}) =>
+        ask(path, { headers: { 'if-none-match': tags, ...more } })
+      for (const tags of [etag, `"other", ${etag}`, etag.slice(2), '*']) {
+        const response = await condition(tags)
+        expect([response.statusCode, response.body, response.headers['etag']]).toEqual([304, '', etag])
+      }
+      const since = { 'if-modified-since': String(headers['last-modified']) }
+      expect((await condition('"other"', since)).statusCode).toBe(200)
+      for (const encoding of ['gzip', 'br']) {
+        expect((await ask(path, { headers: { 'accept-encoding': encoding } })).headers['etag']).toBe(etag)
+      }
+      if (!path.startsWith('p2')) return
+      await push('1.1.0')
+      const changed = await condition(etag)
+      expect([changed.statusCode, changed.headers['etag'] === etag]).toEqual([200, false])
+    },
+  )
 })
 
 describe('archives in memory', () => {

@@ -12,7 +12,7 @@ import { aPublisher, basic, expand } from '../../support/registry-actors.ts'
 const t = useApp()
 
 describe('GET packages.json', () => {
-  it('holds what the real client understands, with absolute URLs (COMPOSER A2)', async () => {
+  it('contains what Composer understands, with absolute URLs (COMPOSER A2)', async () => {
     const { push, ask, path } = await aPublisher(t)
     await push('1.0.0', { name: 'beta/b' })
     await push('1.0.0', { name: 'acme/a' })

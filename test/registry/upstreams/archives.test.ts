@@ -129,27 +129,30 @@ describe('an archive of an upstream', () => {
     expect((await dist()).rawPayload.equals(zip)).toBe(true)
   })
 
-  it.each(['length', 'chunked'])('that is cut off (%s) never ends normally, and is not stored', async (kind) => {
-    const { path, distPath, authorization, source, dist } = await aMirroredPackage(`ar/cut-${kind}`)
-    const zip = aLargeZip()
-    upstream.fail(source, (_, response) => {
-      response.writeHead(200, kind === 'length' ? { 'content-length': zip.length } : {})
-      response.write(zip.subarray(0, 1_500_000))
-      // For HTTP, a chunked response that ends normally is complete, even if the content is too short.
-      if (kind === 'chunked') response.end()
-      else setTimeout(() => response.destroy(), 50)
-    })
-    const cut = await getOverSocket(path + distPath, authorization).catch(() => ({
-      isComplete: false,
-      bytes: Buffer.of(),
-    }))
-    expect(cut.isComplete).toBe(false)
-    const { rows } = await t.db.query(`select sha256, is_stored from mirrored_archive a
+  it.each(['length', 'chunked'])(
+    'that is cut off (%s) never ends normally, and is not stored',
+    async (kind) => {
+      const { path, distPath, authorization, source, dist } = await aMirroredPackage(`ar/cut-${kind}`)
+      const zip = aLargeZip()
+      upstream.fail(source, (_, response) => {
+        response.writeHead(200, kind === 'length' ? { 'content-length': zip.length } : {})
+        response.write(zip.subarray(0, 1_500_000))
+        // For HTTP, a chunked response that ends normally is complete, even if the content is too short.
+        if (kind === 'chunked') response.end()
+        else setTimeout(() => response.destroy(), 50)
+      })
+      const cut = await getOverSocket(path + distPath, authorization).catch(() => ({
+        isComplete: false,
+        bytes: Buffer.of(),
+      }))
+      expect(cut.isComplete).toBe(false)
+      const { rows } = await t.db.query(`select sha256, is_stored from mirrored_archive a
       join mirrored_package m on m.id = a.package_id where m.name = 'ar/cut-${kind}'`)
-    expect(rows).toEqual([{ sha256: null, is_stored: false }])
-    upstream.fail(source, null)
-    expect((await dist()).statusCode).toBe(200)
-  })
+      expect(rows).toEqual([{ sha256: null, is_stored: false }])
+      upstream.fail(source, null)
+      expect((await dist()).statusCode).toBe(200)
+    },
+  )
 
   it('that fails is 503, and one that the upstream lost 404', async () => {
     const { dist, source } = await aMirroredPackage('ar/fails')

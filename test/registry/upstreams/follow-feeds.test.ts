@@ -128,7 +128,7 @@ describe('the job that renders due documents', () => {
   })
 })
 
-describe('the job that lets unused archives go', () => {
+describe('the job that removes unused archives', () => {
   it('keeps archives that were used within UPSTREAM_KEEP_DAYS', async () => {
     upstream.offer('keep/old', ['1.0.0'])
     upstream.offer('keep/new', ['1.0.0'])

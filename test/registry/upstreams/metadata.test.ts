@@ -96,7 +96,7 @@ describe('p2 of a mirrored package', () => {
     expect(askedFor('flight/one').length - before).toBe(1)
   })
 
-  it('is right for each of many names that are first wanted at once, on two processes', async () => {
+  it('is correct for each of many names that are first requested at once, on two processes', async () => {
     const { path, authorization } = await aMirror()
     const names = Array.from({ length: 24 }, (_, i) => `crowd/lib${i}`)
     for (const [i, name] of names.entries()) {

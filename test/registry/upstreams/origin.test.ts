@@ -134,7 +134,7 @@ describe('a vendor of our own', () => {
     expect(await another.versions('shared/lib')).toEqual(['1.0.0'])
   })
 
-  it('that an upstream serves is not published into before it is claimed', async () => {
+  it('must be claimed before publishing when an upstream serves it', async () => {
     const { push, versions, claim } = await aMirror()
     upstream.offer('monolog/monolog', ['3.0.0'])
     upstream.offer('monolog/other', ['1.0.0'])
@@ -200,7 +200,7 @@ describe('the order of upstreams', () => {
     expect(other.requests.filter((request) => request.includes('fail/ing'))).toEqual([])
   })
 
-  it('does not pass a name on that the first upstream would offer after approval', async () => {
+  it('does not use the next upstream for a name that the first one would offer after approval', async () => {
     other.offer('wait/ing', ['99.0.0'])
     const { versions } = await aMirror(
       { url: upstream.url, name: 'first', mode: 'approved' },
@@ -210,7 +210,7 @@ describe('the order of upstreams', () => {
     expect(leaked('wait/ing')).toEqual([])
   })
 
-  it('passes over an upstream whose allowed patterns leave the name out', async () => {
+  it('skips an upstream whose allowed patterns leave out the name', async () => {
     upstream.offer('pass/over', ['1.0.0'])
     other.offer('pass/over', ['2.0.0'])
     const { versions } = await aMirror(
