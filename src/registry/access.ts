@@ -56,7 +56,7 @@ export interface GrantedAccess {
  * SQL that reads an `Access`. Its three values come first: `from ${accessTable} …`, `values:
  * [...accessValues(target)]`.
  */
-export const accessTable = 'registry_access($1, $2, $3) a'
+export const accessTable = 'registry_access(group_name => $1, repository_name => $2, presented_hash => $3) a'
 export const accessColumns = `a.repository_id as "repositoryId", a.visibility, a.role, a.token_kind as "tokenKind",
   a.token_id as "tokenId", a.account_id as "accountId", a.authorization_id as "authorizationId", a.scopes,
   a.resource_scope as "resourceScope", a.repository_ids as "repositoryIds"`
@@ -73,7 +73,8 @@ export function accessValues({
  * Like `accessTable`, for many requests: `forEachCall({ ...accessParameters, … }, …)`, `values:
  * [...accessArrays(targets), …]`.
  */
-export const accessOfCall = 'registry_access(call.group_name, call.repository_name, call.token_hash) a'
+export const accessOfCall = `registry_access(
+  group_name => call.group_name, repository_name => call.repository_name, presented_hash => call.token_hash) a`
 export const accessParameters = { group_name: 'text', repository_name: 'text', token_hash: 'bytea' }
 
 export function accessArrays(
