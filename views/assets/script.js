@@ -18,7 +18,6 @@ document.addEventListener('keydown', (event) => {
 const units = [
   ['year', 31_536_000],
   ['month', 2_592_000],
-  ['week', 604_800],
   ['day', 86_400],
   ['hour', 3600],
   ['minute', 60],
@@ -80,6 +79,11 @@ for (const tab of document.querySelectorAll('.tabs [aria-current], .top nav [ari
   const hidden = tab.getBoundingClientRect().right - row.getBoundingClientRect().right
   if (hidden > 0) row.scrollLeft += hidden + 32
 }
+
+/* The problem of a form may be below the first screen. */
+const refusal = document.querySelector('main [role="alert"]')
+if (refusal && refusal.getBoundingClientRect().bottom > innerHeight)
+  refusal.scrollIntoView({ block: 'center' })
 
 /* Filters a list while somebody types in the search field above it. */
 for (const field of document.querySelectorAll('input[data-filters]')) {
