@@ -114,10 +114,7 @@ async function seeingRequests(
       () => get(server, `${large.path}metadata/changes.json?since=0`, large.authorization),
     ],
     ['push of a new name', pushNew],
-    [
-      'twenty pushes of new names at once, all of them',
-      () => Promise.all(Array.from({ length: 20 }, pushNew)),
-    ],
+    ['twenty pushes of new names at once, in total', () => Promise.all(Array.from({ length: 20 }, pushNew))],
     [
       'packages.json after a new name',
       async () => {

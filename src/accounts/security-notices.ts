@@ -89,7 +89,7 @@ async function listNoticedEvents(db: Queryable, eventIds: readonly string[]): Pr
                      select from identity_event w
                       where w.account_id = e.account_id and w.application_id = e.application_id
                         and w.action = 'authorization-withdrawn' and w.id between c.id and e.id))
-              -- The consent of an application was told.
+              -- For an application, the consent has already caused a mail.
               when 'token-created' then a.email_verified_at is not null and e.application_id is null
               else a.email_verified_at is not null and e.action = any($2)
             end

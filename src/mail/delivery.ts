@@ -32,7 +32,7 @@ export async function deliver(settings: MailSettings, mail: Mail, signal: AbortS
   try {
     const sent = transport.sendMail({
       from: settings.from,
-      // As an object: a text would be parsed, and a name with a comma would become a second recipient.
+      // Pass an object: in a text, a name with a comma would become a second recipient.
       to: { name: mail.to.name, address: mail.to.address },
       subject: mail.subject,
       text: renderText(mail),
@@ -41,7 +41,7 @@ export async function deliver(settings: MailSettings, mail: Mail, signal: AbortS
       headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
       signal: limit,
     })
-    // A stop waits for no step of the dialog with the mail server, whichever it is.
+    // A stop must not wait for the mail server, in any step of the SMTP dialog.
     await Promise.race([sent, rejectWhenAborted(limit)])
   } catch (error) {
     throw describeFailure(error as SmtpError)
@@ -66,11 +66,11 @@ interface SmtpError extends Error {
   permanent?: boolean
 }
 
-/** The commands about this one mail. A refused sender or sign-in is a mistake of the configuration, which ends. */
+/** The SMTP commands about one mail. Other refusals, such as of the sender, are configuration mistakes: retry them. */
 const commandsOfOneMail = ['RCPT TO', 'DATA']
 
 function describeFailure({ code, command, message, response, permanent }: SmtpError): Error {
-  // Mail servers repeat the address of the recipient. It does not belong into the log.
+  // Mail servers repeat the address of the recipient. It must not be in the log.
   const reason = (response ?? message).replace(/[^\s<>@]+@[^\s<>@]+/g, '…').slice(0, 500)
   const where = [code, command].filter(Boolean).join(' ')
   const isForGood = permanent === true && commandsOfOneMail.includes(command ?? '')

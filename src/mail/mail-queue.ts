@@ -23,8 +23,8 @@ interface QueuedMail {
 const queue = { name: 'send-mail' }
 
 /**
- * Queues a mail. Give the client of the transaction that makes it necessary: both commit or neither does. Without
- * SMTP_URL nothing is queued. Returns whether it was.
+ * Queues a mail. Pass the client of the transaction that makes it necessary: both commit or neither does. Returns
+ * whether a mail was queued. Without SMTP_URL none is.
  */
 export async function queueMail<Data>(
   db: Queryable,

@@ -212,7 +212,7 @@ describe('a password reset by mail', () => {
     expect(refused.body).toContain('the link in the newest one still works')
     await sendMails(t)
     server.received.length = 0
-    // A browser in which the person signed in before, anywhere; and another one in a known network.
+    // A browser that signed in before, from any network; and another browser in a known network.
     expect((await from('198.51.100.7', cookie, csrf_token)).statusCode).toBe(200)
     expect((await from('127.0.0.1', stranger.cookie, stranger.csrf_token)).statusCode).toBe(200)
     const mails = (await mailsTo(email)).filter(({ link }) => link.includes('password-reset'))

@@ -110,7 +110,7 @@ describe('POST /login', () => {
     expect(costOf(hashes[0])).toBe(costOf(hashes[1]))
   })
 
-  it('refuses a disabled account as it does an unknown one', async () => {
+  it('refuses a disabled account like an unknown one', async () => {
     const { username } = await anAccount(t.db)
     await t.db.query('update account set disabled_at = now() where username = $1', [username])
     const { cookie, fields } = await anOpenForm(t, username)

@@ -114,12 +114,12 @@ describe.skipIf(!hasBrowser)('every page in its main states, in Chromium (chromi
       expect(html.match(/<link rel="stylesheet"|<style/g), `stylesheets of ${name}`).toHaveLength(1)
       await page.emulateMedia({ colorScheme: 'light' })
       await checkAccess(page, `${name} in light`)
-      // Nothing but colors differs in the other scheme.
+      // Only the colors differ in the other scheme.
       await page.emulateMedia({ colorScheme: 'dark' })
       await checkAccess(page, `${name} in dark`, ['color-contrast'])
       await checkCommands(page, name)
       await checkNarrow(page, name, (where) => checkCommands(page, where))
-      // After an act the page is another one than the served one.
+      // After an act, the page differs from the one that was served.
       await checkTimes(page, stop.act ? '' : html, name)
       await checkPlace(page, stop, knownLinks)
     })

@@ -16,7 +16,7 @@ describe('token requests that arrive together', () => {
 
   const statusesOf = (responses: LightMyRequestResponse[]) => responses.map(({ statusCode }) => statusCode)
 
-  it('fail alone when the database refuses one of them', async () => {
+  it('fail separately when the database refuses one of them', async () => {
     const { pairs, refresh } = await manyPairs(12)
     const bad = hashSecret(pairs[5]?.refresh_token ?? '').toString('hex')
     await t.db.query(

@@ -174,7 +174,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect(response.json().error).toBe('invalid_grant')
   })
 
-  it('refuses a suspended application, and the code of one approved again is still good (OAUTH 80, 100)', async () => {
+  it('refuses a suspended application, and accepts the code after it is approved again (OAUTH 80, 100)', async () => {
     const { exchange, newCode, application } = await anAuthorizedApplication(t)
     const code = await newCode()
     await setApplicationStatus(t.db, application.clientId, 'suspended')

@@ -77,7 +77,7 @@ async function aVisitor() {
   }
 }
 
-/** What a form must lead to: the next page shows `notice`, or the response itself `shows` it, beside a secret. */
+/** The result of a form: the next page shows `notice`, or the response contains `shows`, together with a secret. */
 interface Case {
   notice?: string
   shows?: string

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { limitConcurrency } from '../../src/registry/time-slices.ts'
 
 describe('limitConcurrency', () => {
-  it('runs so many tasks at once, the others in the order of their calls, after failures too', async () => {
+  it('runs at most the given number of tasks at once, in the order of their calls, also after failures', async () => {
     const inTurn = limitConcurrency(2)
     let running = 0
     let most = 0

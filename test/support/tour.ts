@@ -252,7 +252,10 @@ function by(viewer: Viewer, pages: Record<string, string | [string, NonNullable<
   )
 }
 
-/** Opens one page after another and hands it over, with the response before the act, in a browser of each viewer. */
+/**
+ * Opens the pages one after another, in the browser of their viewer. `look` gets the page, and the response before the
+ * act.
+ */
 export async function walk(
   { browser, baseURL, width }: { browser: Pick<Browser, 'newContext'>; baseURL: string; width: number },
   stops: readonly Stop[],

@@ -157,7 +157,7 @@ async function readDirectory(
     await pause()
     at += CENTRAL_HEADER_BYTES + header.fileNameLength + header.extraFieldLength + header.fileCommentLength
   }
-  if (at !== end) throw archiveRefusal('its directory has another length than its entries')
+  if (at !== end) throw archiveRefusal('the size of its directory is not the size of its entries')
   return entries
 }
 

@@ -57,7 +57,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   const findAny = shareStatements((wanted: WantedDocument[]) => listAnyDocuments(db, wanted, terms), {
     keyOf,
   })
-  /** Paths of repositories that had upstreams at their last request. They only choose between two right statements. */
+  /** Paths of repositories that had upstreams at their last request. They only choose between two correct statements. */
   const withUpstreams = new LRUCache<string, true>({ max: 10_000 })
   const findMirrorBytes = shareStatements((wanted: WantedBytes[]) => listMirrorBytes(db, wanted))
   const cache = new LRUCache<string, DocumentBytes, ReadBytes>({

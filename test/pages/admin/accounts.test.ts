@@ -18,7 +18,7 @@ import { anApplication } from '../../support/oauth-actors.ts'
 describe('/admin', () => {
   const t = useApp()
 
-  it('is an unknown page for everybody but site administrators, whatever the method', async () => {
+  it('responds with 404 to everybody except site administrators, for every method', async () => {
     const { account, cookie } = await anAdministrator(t)
     const { clientId } = await anApplication(t.db)
     const ordinary = await signIn(t.app, await anAccount(t.db))

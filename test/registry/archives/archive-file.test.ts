@@ -40,7 +40,7 @@ describe('judgeArchive refuses a file', () => {
     [
       'with more entries than it counts',
       craftZip([manifest, { name: 'a' }], { end: { count: 1, onDisk: 1 } }),
-      'its directory has another length than its entries',
+      'the size of its directory is not the size of its entries',
     ],
     [
       'with fewer entries than it counts',

@@ -85,7 +85,7 @@ describe('packages.json while names are published', () => {
     expect((await readRoot(publisher)).names).toHaveLength(31)
   })
 
-  it('serves what an earlier release has rendered beside this one', async () => {
+  it('serves what a running earlier release has rendered', async () => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0', { name: 'acme/a' })
     await readRoot(publisher)

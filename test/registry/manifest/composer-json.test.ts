@@ -84,7 +84,7 @@ describe('the file', () => {
     })
   })
 
-  it('names ten repeated keys at most', () => {
+  it('reports at most ten repeated keys', () => {
     const keys = Array.from({ length: 50 }, (_, i) => `"k${i}":1,"k${i}":2`)
     expect(readText(`{"name":"acme/lib",${keys.join()}}`).warnings).toHaveLength(10)
   })
@@ -110,7 +110,7 @@ describe('the file', () => {
     expect(refusal(() => readText(`${largest} `))).toMatch('8/413 composer.json is larger than 524288 bytes')
   })
 
-  it('nests 64 levels at most', () => {
+  it('may nest at most 64 levels', () => {
     const nested = (levels: number) =>
       `{"name":"acme/lib","extra":{"a":${'['.repeat(levels)}${']'.repeat(levels)}}}`
     expect(() => readText(nested(maxManifestDepth - 2))).not.toThrow()

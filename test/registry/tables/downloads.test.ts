@@ -55,7 +55,7 @@ describe('download counts', () => {
     expect((await t.app.inject({ url, headers: { cookie } })).body).toMatch(/4.?000.?000.?000/)
   })
 
-  it('stay JSON numbers that every client can hold', async () => {
+  it('are JSON numbers that every client can represent', async () => {
     const publisher = await aPackage()
     await addDays(publisher, '1.0.0', [[1, Number.MAX_SAFE_INTEGER]])
     await addDays(publisher, '1.0.0', [[1, Number.MAX_SAFE_INTEGER]])
