@@ -65,6 +65,13 @@ function registries(): Stop[] {
       group: '/acme',
       'group-members': '/acme/-/members',
       'group-members-refused': ['/acme/-/members', (page) => submit(page, { Username: 'nobody' }, 'Add')],
+      'group-members-role-refused': [
+        '/acme/-/members',
+        async (page) => {
+          await page.getByLabel('Role of ann').selectOption('guest')
+          await press(page, 'Change the role of ann')
+        },
+      ],
       'group-members-remove': '/acme/-/members/remove?username=bob',
       'group-invitations': '/acme/-/invitations',
       'group-invitation-made': ['/acme/-/invitations', (page) => press(page, 'Invite')],
