@@ -17,7 +17,7 @@ describe('src/', () => {
   })
 
   it('has no two functions, and no two types, whose names differ only by a plural', () => {
-    // The case of the first letter tells a type from a value, such as `Role` from the list `roles`.
+    // The case of the first letter distinguishes a type from a value, such as `Role` from the list `roles`.
     const singular = (name: string) =>
       name.replace(/ies(?=[A-Z]|$)/g, 'y').replace(/(?<=[^s])s(?=[A-Z]|$)/g, '')
     expect(singular('deletePasskeysOfEntries')).toBe('deletePasskeyOfEntry')

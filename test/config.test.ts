@@ -198,7 +198,7 @@ describe('readConfig', () => {
     })
   })
 
-  it('names settings that contradict each other together', () => {
+  it('reports all contradictions between settings together', () => {
     const environment = { SMTP_URL: 'smtp://mail.test', PASSWORD_SIGN_IN: 'off', ARCHIVE_STORE: 'disk' }
     expect(() => readConfig(environment)).toThrow(/PASSWORD_SIGN_IN.*\n.*ARCHIVE_STORE.*\n.*MAIL_FROM/)
   })

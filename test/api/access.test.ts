@@ -96,7 +96,7 @@ describe.each(repositoryEndpoints)(
 )
 
 describe('the endpoints about repositories', () => {
-  it('check the permission before the request', async () => {
+  it('check the permission before the input', async () => {
     const { call } = await aCaller(t, { role: 'guest' })
     expect((await call('PATCH', '', { visibility: 'nonsense' })).statusCode).toBe(403)
     expect((await call('PUT', '/members/x', { role: 'nonsense' })).statusCode).toBe(403)

@@ -277,7 +277,7 @@ describe('a database that is rebuilt from the migrations', () => {
 describe('svc application new on a database that refuses', () => {
   const svc = useCommands()
 
-  it('--apply takes its file away again, so that the next start does not fail on it', async () => {
+  it('--apply removes its file again, so that the next start does not fail on it', async () => {
     await svc.db.query('alter table application add check (false)')
     const folder = await mkdtemp(join(tmpdir(), 'svc-test-logo-'))
     await writeFile(join(folder, 'logo.png'), png)

@@ -38,7 +38,7 @@ async function allSignIn() {
 }
 
 describe('the key file', () => {
-  it('is created at the first use, for its owner only, and once by racing processes', async () => {
+  it('is created at the first use, for its owner only, and only once when processes race', async () => {
     expect((await stat(file())).mode & 0o777).toBe(0o600)
     const dataDir = `${t.config.dataDir}/another`
     const settings = { ...t.config, dataDir }

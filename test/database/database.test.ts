@@ -126,7 +126,7 @@ describe('the limits that PostgreSQL enforces', () => {
 describe('a database whose connections are cut silently', () => {
   const database = useDatabase()
 
-  it('makes a query wait no longer than a statement may take, and is then queried over a new connection', async () => {
+  it('fails a query after the time limit of a statement, and gets the next one over a new connection', async () => {
     let isSilent = false
     const proxy = createServer((socket) => {
       const { host = '', port = 0 } = database.connection

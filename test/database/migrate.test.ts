@@ -108,7 +108,7 @@ describe('the operator’s migrations', () => {
   )
   const config = () => ({ migrationsDir: folder, isMigrationsDirGiven: false })
 
-  it('may lie in the project’s own folder too, and run after the schema and its functions in one order', async () => {
+  it('may also be in the project’s own folder, and run after the schema and its functions in one order', async () => {
     await mkdir(folder, { recursive: true })
     await writeFile(
       join(builtIn, '1001_second.sql'),

@@ -48,7 +48,7 @@ describe('makeSecret and kindOfSecret (DESIGN §5)', () => {
 })
 
 describe('takeRandom', () => {
-  it('gives bytes that nothing changes later, and never the same twice', () => {
+  it('returns bytes that later calls do not change, and never the same twice', () => {
     const taken = Array.from({ length: 2000 }, (_, i) => takeRandom(i % 2 === 0 ? 32 : 12))
     const before = taken.map((bytes) => bytes.toString('hex'))
     makeSecret('access')

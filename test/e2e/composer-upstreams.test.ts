@@ -200,7 +200,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     expect(await project.read('vendor/other/lib/composer.json')).toContain('other/lib')
   })
 
-  it('does not install an archive that the upstream holds in part', async () => {
+  it('does not install an archive that the upstream has only in part', async () => {
     await upstream.offer('fault/cut', [{ version: '1.0.0' }], {
       zip: Buffer.concat([aPluginZip().subarray(0, 200)]),
     })

@@ -66,7 +66,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     return { ...caller, payload, pushed, sha256, below: url?.slice(`http://svc.test${caller.path}`.length) }
   }
 
-  it('takes a push, and redirects pulls to links that work, for ranges and HEAD too', async () => {
+  it('accepts a push, and redirects pulls to links that work, for ranges and HEAD too', async () => {
     const { pushed, ask, below, payload } = await aPublished(t)
     expect(pushed.statusCode).toBe(201)
     const pulled = await ask(below)

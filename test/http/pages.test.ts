@@ -39,7 +39,7 @@ describe('GET /assets/…/script.js', () => {
 describe('GET /assets/…', () => {
   const t = useApp()
 
-  it('returns the stylesheet that pages link to, that caches may keep forever', async () => {
+  it('returns the stylesheet of the pages, which caches may keep forever', async () => {
     const { body } = await t.app.inject('/login')
     const address = /rel="stylesheet" href="([^"]+)"/.exec(body)?.[1] as string
     const response = await t.app.inject(address)

@@ -82,7 +82,7 @@ describe('the events of exchanged codes', () => {
     expect(rows).toEqual([{ created_at: event?.happenedAt, unnoted_exchange: null }])
   })
 
-  it('are written once, whatever happens: a rollback, two runs at once, small steps, nothing new', async () => {
+  it('are written once, also after a rollback, by two runs at once, in small steps, and without new pairs', async () => {
     const client = await anAuthorizedApplication(t)
     for (let n = 0; n < 5; n += 1) await client.tokens()
     const tx = await t.db.connect()

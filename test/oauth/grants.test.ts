@@ -88,7 +88,7 @@ describe('what a token may do is what its own consent said (DESIGN §1)', () => 
     ])
   })
 
-  it('puts a code without a page under one grant that covers the request, and widens nothing (OAUTH 47)', async () => {
+  it('issues a code without a page from one grant that covers the request, and widens nothing (OAUTH 47)', async () => {
     const { application, toy, prod, consent, cookie, exchange } = await aVisitor()
     await consent('registry-package:rw', toy)
     await consent('account-profile:r', prod)

@@ -35,7 +35,7 @@ describe('the sealed successor (DESIGN §5)', () => {
     }
   })
 
-  it('never looks the same twice', () => {
+  it('is different each time', () => {
     expect(sealPair(pair, old).equals(sealPair(pair, old))).toBe(false)
   })
 })

@@ -128,7 +128,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect((await exchange(code, { code_verifier: verifier })).statusCode).toBe(200)
   })
 
-  it('refuses a wrong or missing code_verifier, and the code stays good (OAUTH 96)', async () => {
+  it('refuses a wrong or missing code_verifier, and the code stays valid (OAUTH 96)', async () => {
     const { exchange, newCode } = await anAuthorizedApplication(t)
     const code = await newCode({ codeChallenge })
     for (const wrong of ['', 'x', verifier.toLowerCase(), codeChallenge, 'é'.repeat(43)]) {

@@ -84,7 +84,7 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     for (const i of [2, 3]) expect(results[i]).toMatchObject({ sealedPair: calls[0]?.sealedSuccessor })
   })
 
-  it('refuse a wider scope alone (OAUTH 113)', async () => {
+  it('refuse only the call with a wider scope (OAUTH 113)', async () => {
     const { application, tokens } = await anAuthorizedApplication(t)
     const [one, other] = [await tokens(), await tokens()]
     const results = await refreshPairs(t.db, lifetimes, [

@@ -35,7 +35,7 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect(await works(t, old.access_token)).toBe(false)
   })
 
-  it('returns the very same pair within the grace period (OAUTH 103, 115)', async () => {
+  it('returns the same pair within the grace period (OAUTH 103, 115)', async () => {
     const { refresh, old } = await aPair()
     const first = (await refresh(old.refresh_token)).json()
     await pass(t.db, 100)

@@ -37,7 +37,7 @@ describe('/docs', () => {
     expect([hostile.statusCode, hostile.body.includes('<script>alert')]).toEqual([200, false])
   })
 
-  it('keeps words apart in what a search shows, and starts and ends with a whole word', () => {
+  it('shows search results with a space between words, and with whole words at both ends', () => {
     const filler = 'word '.repeat(40)
     const { sections } = renderDocsPage('x', `# X\n\n## One\n\n${filler}\nneedle\nafter ${filler}\n`)
     const [document] = [{ name: 'x', title: 'X', html: '', sections }]

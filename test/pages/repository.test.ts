@@ -23,7 +23,7 @@ describe('GET /<group>/<name>', () => {
     expect(body).toContain('<code>1.10.0</code>')
   })
 
-  it('lists packages of upstreams apart, and names that wait for approval', async () => {
+  it('lists packages of upstreams separately, and names that wait for approval', async () => {
     const { repository, account } = await aPublisher(t)
     await t.db.query(
       `with u as (insert into upstream (repository_id, name, url, position, minimum_age_hours)

@@ -147,7 +147,7 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     expect((await upload.pull(next)).body).toContain('"version":"1.0.0"')
   })
 
-  it('has published all after the commit, and publishing again ends the upload', async () => {
+  it('has published everything after the commit, and publishing again ends the upload', async () => {
     const first = await start()
     const upload = await anUpload(first)
     await killWhilePublishing(first, 'browser_upload', upload)

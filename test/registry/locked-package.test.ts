@@ -11,7 +11,7 @@ describe('a package that something else is changing', () => {
       await work()
     })
 
-  it('keeps neither pulls nor anything else waiting, however many pushes wait for it', async () => {
+  it('delays neither pulls nor other requests, however many pushes wait for it', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/other' })

@@ -94,7 +94,7 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     ]
   })
 
-  it('says what judge() says, for every resource scope', async () => {
+  it('agrees with judge(), for every resource scope', async () => {
     const held = { id: repository.id, visibility: one.visibility, role }
     const group = repository.group.name
     for (const [what, principal] of principals) {
@@ -122,7 +122,7 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
     }
   })
 
-  it('says what judge() says to a signed-in account', async () => {
+  it('agrees with judge(), for a signed-in account', async () => {
     const [group = '', name = ''] = repository.path.split('/')
     const session = { scopes: allScopes, ...accountPrincipal(account.id) }
     const isVisible =
@@ -151,7 +151,7 @@ describe.each(cases)('the SQL of the permission rule, for %j', (one) => {
 describe.each(visibilities)(
   'the SQL of the permission rule, for deploy tokens and a %s repository',
   (visibility) => {
-    it.each(['guest', 'developer'] as const)('says what judge() says to a %s', async (role) => {
+    it.each(['guest', 'developer'] as const)('agrees with judge(), for a %s', async (role) => {
       const repository = await aRepository(t.db, { visibility })
       const sister = await aRepository(t.db, { group: repository.group })
       const elsewhere = await aRepository(t.db, { visibility })

@@ -63,7 +63,7 @@ describe('svc serve', () => {
     expect([code, stdout]).toEqual([0, 'svc listens on https://svc.example.com\n'])
   })
 
-  it('reads a file .env in its working directory, as commands do; variables that are set win', async () => {
+  it('reads a file .env in its working directory, as commands do; variables of the environment take precedence', async () => {
     const cwd = await mkdtemp(join(tmpdir(), 'svc-test-env-'))
     const lines = [
       'BASE_URL=https://file.example.com',

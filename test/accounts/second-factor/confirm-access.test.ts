@@ -65,7 +65,7 @@ describe('a sensitive act, 15 minutes after the last proof', () => {
     expect((await send('/settings/tokens', token)).statusCode).toBe(200)
   })
 
-  it('takes a code of the authenticator app, once', async () => {
+  it('accepts a code of the authenticator app, once', async () => {
     const person = await aPersonWithTotp(t)
     const { send, age } = await anOldSession(person, person.cookie)
     const code = codeOf(person.secret)

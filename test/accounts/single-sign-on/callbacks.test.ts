@@ -173,7 +173,7 @@ describe('the metadata of a provider', () => {
   describe('of a provider that does not respond', () => {
     const fresh = useApp(providerEnvironment('liar', liarPort))
 
-    it('is waited for 5 seconds, once for everybody who signs in', async () => {
+    it('times out after 5 seconds, with one request for everybody who signs in', async () => {
       const before = liar.requests.length
       liar.tell({ respond: (path) => path.startsWith('/.well-known/') })
       const pages = await Promise.all([1, 2, 3].map(() => fresh.app.inject('/login/oidc/liar')))

@@ -42,7 +42,7 @@ describe('/admin', () => {
     }
   })
 
-  it('shows counts and what waits', async () => {
+  it('shows counts and pending work', async () => {
     const { cookie } = await anAdministrator(t)
     await anApplication(t.db, { status: 'pending' })
     await t.db.query(`insert into job (name, key, failed_at) values ('collect-garbage', 'x', now())`)

@@ -72,7 +72,7 @@ describe('packages.json while names are published', () => {
     expect((await readRoot(publisher, { 'if-modified-since': lastModified })).status).toBe(304)
   })
 
-  it('is not taken back by a rendering that began earlier', async () => {
+  it('is not replaced by a rendering that began earlier', async () => {
     const publisher = await aPublisher(t)
     await publisher.push('1.0.0', { name: 'acme/a' })
     await readRoot(publisher)

@@ -98,7 +98,7 @@ describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and com
     expect(results.filter((result) => result === null).length).toBeGreaterThan(constraints.length / 8)
   })
 
-  it('publishes every SemVer version so that Composer reads what we say it reads', () => {
+  it('publishes every SemVer version so that Composer parses it as svc says', () => {
     const published = sample(semvers).map(readVersion)
     const normalized = askComposer(published.map(({ composerVersion }) => ['normalize', composerVersion]))
     const required = askComposer(published.map(({ composerVersion }) => ['accepts', composerVersion]))

@@ -56,7 +56,7 @@ describe('a version that an earlier release stored with a lone surrogate', () =>
     expect((await call('GET', '/packages/acme/lib')).json()).toMatchObject({ description: 'x' })
   })
 
-  it('is repaired when its document is next made', async () => {
+  it('is repaired when its document is rendered again', async () => {
     const { push, ask } = await aCaller(t, { role: 'admin' })
     for (const version of ['1.0.0', '1.1.0', '1.2.0']) await push(version)
     await t.db.query(

@@ -77,7 +77,7 @@ describe('isSemver', () => {
 
 describe('normalizeVersion', () => {
   it.each(samples.filter(({ version }) => !disputed.includes(version)))(
-    'makes $normalized of $version',
+    'normalizes $version to $normalized',
     ({ version, normalized, stability }) => {
       expect(normalizeVersion(version)).toBe(normalized)
       if (normalized !== null) expect(stabilityOf(normalized)).toBe(stability)
@@ -171,7 +171,7 @@ describe('readVersion', () => {
     },
   )
 
-  it('gives versions that Composer takes for one the same key (COMPOSER A6)', () => {
+  it('gives versions that are equal for Composer the same key (COMPOSER A6)', () => {
     const keys = ['1.1.0', '1.1.0+a', '1.1.0+b', '1.1.0-stable'].map(
       (version) => readVersion(version).normalized,
     )

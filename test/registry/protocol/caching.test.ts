@@ -29,7 +29,7 @@ describe('Cache-Control', () => {
     expect(headers['vary']).toBeUndefined()
   })
 
-  it('lets no shared cache store private responses, or that a name is free', async () => {
+  it('lets no shared cache store private responses, or responses for missing names', async () => {
     const { ask, dist } = await aRegistry('private')
     for (const path of [...documents, dist]) {
       const { headers } = await ask(path)

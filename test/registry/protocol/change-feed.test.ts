@@ -35,7 +35,7 @@ describe('GET metadata/changes.json (COMPOSER A2)', () => {
   })
 
   it.each(['', '?since=', '?since=yesterday', '?since=-1', '?since=1&since=2', `?since=${'9'.repeat(16)}`])(
-    'tells a mirror that does not say since when where to begin: %s',
+    'refuses a request without a valid since, with the timestamp to begin with: %s',
     async (query) => {
       const { ask } = await aPublisher(t)
       const response = await ask(`metadata/changes.json${query}`)

@@ -17,7 +17,7 @@ async function aPublishedArchive(zip = aPackageZip('acme/lib')) {
 }
 
 describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () => {
-  it('returns the very bytes that were uploaded', async () => {
+  it('returns exactly the bytes that were uploaded', async () => {
     const { ask, dist, zip, sha256 } = await aPublishedArchive()
     const response = await ask(dist)
     expect(response.statusCode).toBe(200)
@@ -36,7 +36,7 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect(response.headers['content-encoding']).toBeUndefined()
   })
 
-  it('returns the very bytes of an archive that is too large for one read', async () => {
+  it('returns exactly the bytes of an archive that is too large for one read', async () => {
     const noise = randomBytes(5_000_000)
     const large = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': noise })
     const { ask, dist } = await aPublishedArchive(large)

@@ -60,7 +60,7 @@ describe('GET /<group>/<name>/-/feed.atom', () => {
     expect(ids(body)).toHaveLength(2)
   })
 
-  it('has one for each package, of at most 50 releases', async () => {
+  it('exists for each package, with at most 50 releases', async () => {
     const { repository, push } = await aPublisher(t, { visibility: 'public' })
     await push('1.0.0')
     await push('1.0.0', { name: 'acme/other' })
@@ -78,7 +78,7 @@ describe('GET /<group>/<name>/-/feed.atom', () => {
     expect((await t.app.inject({ method: 'POST', url: url('acme/lib') })).statusCode).toBe(405)
   })
 
-  it('is named by the pages of the repository and the package', async () => {
+  it('is linked from the pages of the repository and the package', async () => {
     const { repository, push } = await aPublisher(t, { visibility: 'public' })
     await push('1.0.0')
     for (const page of [`/${repository.path}`, `/${repository.path}/packages/acme/lib`]) {

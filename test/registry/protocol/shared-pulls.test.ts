@@ -55,7 +55,7 @@ describe('pulls that come together', () => {
     expect(statements).toBeLessThan(6)
   })
 
-  it('ask for the same thing with the same credentials once', async () => {
+  it('share one query for the same URL with the same credentials', async () => {
     const { push, ask, authorization, account } = await aPublisher(t)
     await push('1.0.0')
     const second = `Bearer ${await aPersonalToken(t.db, account, { scopes: ['registry-package:r'] })}`
@@ -79,7 +79,7 @@ describe('pulls that come together', () => {
     }
   })
 
-  it('share it for packages.json and for archives too', async () => {
+  it('share queries for packages.json and archives too', async () => {
     const publishers = await Promise.all(Array.from({ length: 8 }, () => aPublisher(t)))
     const dists = await Promise.all(
       publishers.map(async ({ push, path }, i) => {

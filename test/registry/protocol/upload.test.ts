@@ -33,7 +33,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     })
   })
 
-  it('shows the version to the very next request', async () => {
+  it('shows the version to the next request', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     expect((await ask('packages.json')).json()['available-packages']).toEqual(['acme/lib'])
@@ -174,7 +174,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect(expand((await ask('p2/acme/lib.json')).body)).toHaveLength(1)
   })
 
-  it('refuses a version that Composer takes for one that is there (COMPOSER A6)', async () => {
+  it('refuses a version that is equal for Composer to a published one (COMPOSER A6)', async () => {
     const { push } = await aPublisher(t)
     expect((await push('1.1.0+a')).statusCode).toBe(201)
     const other = await push('1.1.0+b')

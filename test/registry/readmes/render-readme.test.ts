@@ -29,7 +29,7 @@ describe('openReadmeRenderer', () => {
     expect((await markdown('*fine*')).format).toBe('html')
   })
 
-  it('shows code without colours that would make the page too large', async () => {
+  it('shows code without colours when they would make the page too large', async () => {
     const code = (count: number) => ({
       text: `\`\`\`json\n${'[1],'.repeat(count)}\n\`\`\``,
       isMarkdown: true,
@@ -40,7 +40,7 @@ describe('openReadmeRenderer', () => {
     expect(content).not.toContain('class="hljs-')
   })
 
-  it('keeps READMEs apart that are rendered at once', async () => {
+  it('does not mix READMEs that are rendered at once', async () => {
     const all = await Promise.all(Array.from({ length: 20 }, (_, i) => markdown(`*${i}*`)))
     expect(all.map(({ content }) => content)).toEqual(all.map((_, i) => `<p><em>${i}</em></p>\n`))
   })

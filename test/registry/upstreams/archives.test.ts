@@ -154,7 +154,7 @@ describe('an archive of an upstream', () => {
     },
   )
 
-  it('that fails is 503, and one that the upstream lost 404', async () => {
+  it('is 503 when the upstream fails, and 404 when the upstream no longer has it', async () => {
     const { dist, source } = await aMirroredPackage('ar/fails')
     upstream.fail(source, 500)
     const failed = await dist()
@@ -167,7 +167,7 @@ describe('an archive of an upstream', () => {
     expect((await dist()).statusCode).toBe(200)
   })
 
-  it('that is not what its shasum says is an alarm and not served', async () => {
+  it('with another shasum causes an alarm and is not served', async () => {
     const { dist, call } = await aMirroredPackage('ar/shasum', {
       dist: {
         type: 'zip',
@@ -192,7 +192,7 @@ describe('an archive of an upstream', () => {
     expect(metrics).toMatch(/svc_upstream_archive_bytes_total\{upstream="127\.0\.0\.1:\d+"\} \d{3}/)
   })
 
-  it('that is other bytes than at the first fetch is an alarm and not served', async () => {
+  it('with other bytes than at the first fetch causes an alarm and is not served', async () => {
     const { dist, source } = await aMirroredPackage('ar/changed')
     expect((await dist()).statusCode).toBe(200)
     await t.db.query(`update mirrored_archive set is_stored = false`)

@@ -212,7 +212,7 @@ describe('p2 of a mirrored package', () => {
     )
   })
 
-  it('is 503 and never 404 while an upstream fails that was never read', async () => {
+  it('is 503 and not 404 while an upstream that was never read fails', async () => {
     const { ask } = await aMirror()
     upstream.offer('never/seen', ['1.0.0'])
     upstream.fail('/p2/never/seen.json', 500)

@@ -192,7 +192,7 @@ describe('the order of upstreams', () => {
     expect(await versions('re/leased')).toEqual(['2.0.0'])
   })
 
-  it('is not given up while the first upstream fails: the second could be an impostor’s', async () => {
+  it('is kept while the first upstream fails, because the second could belong to an attacker', async () => {
     upstream.fail('/p2/fail/ing.json', 500)
     other.offer('fail/ing', ['99.0.0'])
     const { versions } = await aMirror(...both())

@@ -37,7 +37,7 @@ const advisory = (name: string) => ({
 })
 
 describe('POST security-advisories with upstreams', () => {
-  it('merges ours and theirs, and sends no name of ours upstream', async () => {
+  it('merges own advisories and those of the upstream, and sends it no own names', async () => {
     const { audit, ask } = await aMirror('ours')
     upstream.offer('pub/lib', ['1.0.0'])
     await ask('p2/pub/lib.json')
@@ -62,7 +62,7 @@ describe('POST security-advisories with upstreams', () => {
     })
   })
 
-  it('is 503 while the upstream fails that was never asked: silence would pass for "no advisories"', async () => {
+  it('is 503 while an upstream without stored advisories fails, because an empty list would mean "no advisories"', async () => {
     const { audit, ask } = await aMirror('ours2')
     upstream.offer('pub/other', ['1.0.0'])
     await ask('p2/pub/other.json')
