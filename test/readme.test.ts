@@ -42,7 +42,7 @@ describe('the shell commands of the documents', async () => {
   const files = ['README.md', ...docs.filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)]
 
   it.each(files)(
-    'of %s can be pasted into zsh, which takes a comment behind a command for arguments',
+    'of %s can be pasted into zsh, which treats a comment after a command as arguments',
     async (file) => {
       const blocks = firstGroups(await read(file), /^```(?:sh|bash|console)\n(.*?)^```/gms)
       const lines = blocks.flatMap((block) => (block ?? '').split('\n'))

@@ -104,7 +104,7 @@ export function deleteCommand(): Command {
   )
   return onAccount(
     'delete',
-    'Delete an account for good. Packages and events stay. Its username is free after 90 days.',
+    'Permanently delete an account. Packages and events stay. Its username is free after 90 days.',
   )
     .addOption(heirs.conflicts('leaveGroups'))
     .option('--leave-groups', 'leave these groups without an admin: only site administrators can manage them')

@@ -131,7 +131,7 @@ function renameCommand(): Command {
 
 function deleteCommand(): Command {
   return new Command('delete')
-    .description('Delete a repository and all packages in it, for good.')
+    .description('Permanently delete a repository and all packages in it.')
     .argument('<path>', '<group>/<name>, such as acme/php')
     .addOption(jsonOption())
     .action(async (path: string, options: { json?: boolean }) => {

@@ -38,8 +38,9 @@ const everyRoute = [
 ]
 
 /**
- * Connections for searches, which read up to thousands of packages each. More searches wait. PostgreSQL would plan the
- * search of a small repository anew every time, because most packages are in large ones.
+ * Connections for searches, which read up to thousands of packages each. More searches wait. Each connection plans a
+ * statement once: otherwise PostgreSQL would plan each search of a small repository again, because most packages are in
+ * large ones.
  */
 const searchConnections = { max: 2, plansOnce: true }
 

@@ -94,7 +94,7 @@ describe('statements that calls share (DESIGN §5)', () => {
     expect(await Promise.all(results)).toEqual(['refused', 'refused', 'C'])
   })
 
-  it('makes one call of waiting calls with the same key, and gives each of them its result', async () => {
+  it('merges waiting calls with the same key into one, and gives each of them its result', async () => {
     const { asked, ask, turn, end } = aStatement({ keyOf: (call) => call })
     const results = Promise.all(['a', 'b', 'a', 'a'].map(ask))
     await turn()

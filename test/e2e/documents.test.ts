@@ -50,7 +50,7 @@ describe.skipIf(!has('curl', 'php', 'bash'))('docs/oauth-applications.md (needs 
     }
   }
 
-  it('has commands that run the flow as they stand', async () => {
+  it('has commands that run the flow without changes', async () => {
     const commands = await blocksOf('docs/oauth-applications.md', 'sh')
     const { code, stdout, stderr } = await paste(exportsOf(await environment()) + commands.join('\n'), home)
     expect([code, stderr]).toEqual([0, ''])
@@ -95,7 +95,7 @@ describe.skipIf(!has('composer', 'php', 'unzip', 'curl', 'bash'))(
     })
     afterAll(() => rm(home, { recursive: true }))
 
-    it('has commands that publish and install a package as they stand', async () => {
+    it('has commands that publish and install a package without changes', async () => {
       const ann = await anAccount(t.db)
       const group = await aGroup(t.db)
       await aGroupMember(t.db, ann, group, 'developer')

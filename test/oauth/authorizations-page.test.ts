@@ -43,7 +43,7 @@ describe('/settings/authorizations', () => {
     const cookie = await signIn(t.app, await anAccount(t.db))
     const page = await open(t, '/settings/authorizations', cookie)
     expect(page.statusCode).toBe(200)
-    expect(page.body).toContain('No application may use your account')
+    expect(page.body).toContain('No application has access to your account')
   })
 
   it('shows each application with what it may do and since when', async () => {

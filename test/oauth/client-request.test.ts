@@ -132,7 +132,7 @@ describe('client authentication', () => {
     expect(response.json().error).toBe('invalid_request')
   })
 
-  it('accepts a client_id beside HTTP Basic when it is the same (OAUTH 78)', async () => {
+  it('accepts a client_id together with HTTP Basic when it is the same (OAUTH 78)', async () => {
     const { basic, clientId } = await anApplication(t.db)
     expect((await revoke({ authorization: basic }, `token=x&client_id=${clientId}`)).statusCode).toBe(200)
     const response = await revoke({ authorization: basic }, 'token=x&client_id=another')

@@ -127,7 +127,7 @@ describe('POST /oauth2/auth', () => {
     expect(await countCodes()).toBe(before + 1)
   })
 
-  it('makes one authorization of ten pages of one application that are approved at once', async () => {
+  it('creates one authorization when ten pages of one application are approved at once', async () => {
     const { application, account, cookie } = await aQuestion()
     const pages = await Promise.all(
       application.scopes.flatMap((scope) =>
@@ -309,7 +309,7 @@ describe('POST /oauth2/auth', () => {
       expect(offered(page).toSorted()).toEqual([own.path, shared.path].toSorted())
     })
 
-    it('grants the chosen ones, and the next approval makes a grant beside the first', async () => {
+    it('grants the chosen ones, and the next approval adds a second grant', async () => {
       const { account, application, cookie, page, own, shared } = await aChoice()
       const redirect = await submitConsent(t, page, cookie, 'approve', {
         repository: [own.path, shared.path],

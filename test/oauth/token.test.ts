@@ -172,7 +172,7 @@ describe('POST /oauth2/token', () => {
     expect((await send(`${body}&x=1&x=2&audience=y`)).statusCode).toBe(200)
   })
 
-  it('counts an empty parameter as absent, also beside one with a value (OAUTH 61)', async () => {
+  it('counts an empty parameter as absent, also together with one that has a value (OAUTH 61)', async () => {
     const { send, body } = await aRequest()
     expect((await send(`code=&redirect_uri=&code_verifier=&client_secret=&${body}`)).statusCode).toBe(200)
   })

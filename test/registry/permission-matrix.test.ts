@@ -138,7 +138,7 @@ describe.each(roleSets)('an account that is %j', (held) => {
             expect(allowed, `${token.slice(0, 5)} ${JSON.stringify(one)} ${act}`).toBe(isAllowed(one, act))
           }
         }
-        // The endpoints use the access that was just checked, half of them with each kind of token.
+        // The endpoints use the same rule. Half of the combinations use each kind of token.
         const [token = ''] = limit === 'all' || limit === 'public' ? tokens : tokens.toReversed()
         expect(await statusesFor(token, repository.path), JSON.stringify(one)).toEqual({
           pull: isAllowed(one, 'pull') ? 200 : isSeen(one) ? 403 : 404,

@@ -167,7 +167,7 @@ describe('the last admin of a group', () => {
 describe('deleting a repository', () => {
   const t = useDatabase()
 
-  it('removes however many packages, at most 2,000 in one statement', async () => {
+  it('removes any number of packages, at most 2,000 in one statement', async () => {
     const { rows } = await t.db.query<{ id: string }>(
       `with account as (insert into account (username, password_hash) values ('eve', 'none')),
             owner as (insert into repository_group (name) values ('eve-group') returning id)

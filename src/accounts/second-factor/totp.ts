@@ -96,7 +96,7 @@ const nothingToConfirm: FactorRefusal = {
   problem: 'No authenticator app is being set up. Start again.',
 }
 
-/** The text is only letters and digits of a URL, so the SVG needs no escaping. */
+/** The SVG shows the text as squares only, so it needs no escaping. */
 function renderQrCode(text: string): string {
   const code = qrcode(0, 'M')
   code.addData(text)

@@ -166,7 +166,7 @@ function refuseDomain({ label, allowedDomains }: ProviderSettings, { isEmailVeri
   const domains = allowedDomains.join(', ')
   return refuse(
     isEmailVerified
-      ? `Your email address at ${label} is not of ${domains}, so you cannot sign in here.`
-      : `${label} has not verified your email address. To sign in here it must be a verified one of ${domains}.`,
+      ? `Your email address at ${label} is in none of the allowed domains (${domains}), so you cannot sign in here.`
+      : `${label} has not verified your email address. To sign in here you need a verified email address in one of the allowed domains (${domains}).`,
   )
 }

@@ -42,7 +42,7 @@ function readNames(form = ''): string[] {
   const names = Array.from(new URLSearchParams(form))
     .filter(([key, name]) => /^packages\[\d*\]$/.test(key) && !name.includes('\0'))
     .map(([, name]) => toLowerAscii(name))
-  // Throw, because Composer would take missing names for packages without advisories.
+  // Throw, because Composer would treat missing names as packages without advisories.
   if (names.length > maxNames) {
     throw new RegistryError(
       errcode.invalidArgument,

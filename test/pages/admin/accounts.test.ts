@@ -206,7 +206,7 @@ describe('/admin/accounts', () => {
     expect(await signsIn(account.username, password)).toBe(true)
   })
 
-  it('lets nobody lock out themselves', async () => {
+  it('does not let administrators lock themselves out', async () => {
     const { account, cookie, csrf_token } = await anAdministrator(t)
     for (const act of ['disable', 'unmake-admin']) {
       const response = await post(t.app, `/admin/accounts/${account.username}`, cookie, { csrf_token, act })

@@ -78,7 +78,7 @@ describe('svc serve, collect-garbage and verify-archives', () => {
     }
   })
 
-  it('refuse archives beside an embedded database that was just created', async () => {
+  it('refuse a store with archives when the embedded database was just created', async () => {
     const folder = await anEmptyFolder()
     const { push } = await aCaller(t)
     const { sha256 } = (await push('1.0.0')).json() as { sha256: string }

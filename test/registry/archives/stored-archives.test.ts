@@ -199,7 +199,7 @@ describe('verifyArchives', () => {
     expect(await verifyArchives(t.db, volume)).toEqual({ archives: 1, problems: [] })
   })
 
-  it('reports every damaged, missing or cut archive, and the versions that use it', async () => {
+  it('reports every damaged, missing or truncated archive, and the versions that use it', async () => {
     const { push, repository, kept, gone } = await twoVersions()
     const { sha256: cut } = (await push('3.0.0', { manifest: { description: 'cut' } })).json()
     const names = (version: string) => [`${repository.path}: acme/lib ${version}`]

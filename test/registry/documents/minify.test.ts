@@ -9,7 +9,7 @@ const entry = fc.dictionary(
   fc.constantFrom('x', 'y', 1, null, [], ['x'], { k: 'v' }, { k: 'w' }),
 ) as fc.Arbitrary<JsonObject>
 
-it('is undone by Composer’s expansion, whatever the entries', () => {
+it('is undone by Composer’s expansion, for all entries', () => {
   fc.assert(
     fc.property(fc.array(entry), (entries) => {
       const minified = entries.map((one, i) => difference(one, entries[i - 1] ?? null))

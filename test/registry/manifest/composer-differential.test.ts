@@ -19,10 +19,10 @@ function sample<T>(arbitrary: fc.Arbitrary<T>): T[] {
   return [...new Set(fc.sample(arbitrary, samples))]
 }
 
-/** Composer 2.6 and newer read more texts as dates. svc has the older grammar: all versions accept what it accepts. */
+/** Composer 2.6 and newer read more texts as dates. svc has the older grammar, which every release of Composer accepts. */
 const readsLongDates = hasComposer && askComposer([['normalize', '100000.0.0']])[0] !== null
 
-describe.skipIf(!hasComposer)('beside Composer’s own parser (needs php and composer)', () => {
+describe.skipIf(!hasComposer)('compared with Composer’s own parser (needs php and composer)', () => {
   it('normalises every version as Composer does', () => {
     const versions = sample(fc.oneof(versionLike, semvers)).filter((v) => !readsLongDates || !/\d{4}/.test(v))
     const results = askComposer(versions.map((version) => ['normalize', version]))

@@ -102,7 +102,7 @@ describe('GET search.json of 6,000 packages', () => {
       const others = listed.filter(({ name, texts }) => !isIn(name) && isIn(texts)).map(({ name }) => name)
       return { named: named.toSorted(order), others: others.toSorted(order) }
     }
-    // Words that are rare and frequent, in short and long names only, in descriptions and keywords, and nowhere.
+    // Rare and frequent words: only in short or long names, in descriptions or keywords, or in no package.
     for (const words of [
       ['xx5'],
       ['console-xxx'],

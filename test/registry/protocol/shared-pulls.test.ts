@@ -114,7 +114,7 @@ describe('pulls that come together', () => {
     await Promise.all(busy)
   })
 
-  it('read the bytes of a document once, also when all of them miss it', async () => {
+  it('read the bytes of a document once, also when the cache does not have them', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.0.0')
     const read = async (path: string, expected: string) => {

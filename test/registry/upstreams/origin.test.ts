@@ -56,7 +56,7 @@ describe('a package of our own', () => {
     expect(leaked('dele/ted')).toEqual([])
   })
 
-  it('does not exist in another case, or under an invalid name', async () => {
+  it('is not found in upper case, or under an invalid name', async () => {
     const { push, ask } = await aMirror()
     await push('1.0.0', { name: 'cased/secret' })
     const names = [

@@ -7,7 +7,7 @@ import { isPublicIp } from '../../../../src/registry/upstreams/client/public-hos
 
 describe('isPublicIp', () => {
   it.each(['8.8.8.8', '1.1.1.1', '193.99.144.80', '2606:4700::1111', '64:ff9b::808:808', '::ffff:8.8.8.8'])(
-    'takes %s',
+    'accepts %s',
     (ip) => expect(isPublicIp(ip)).toBe(true),
   )
 
