@@ -34,16 +34,6 @@ const data = `
    where (a.ended_at is not null) = is_ended;`
 
 const credentials = `'mirrormirror', sha256('secret')`
-const client = `client_ids => '{mirrormirror}', secret_hashes => array[sha256('secret')]`
-/** SQL that exchanges a code or a refresh token for a pair with these names. `null` requests all scopes. */
-const exchange = (code: string, pair: string) =>
-  `redeem_codes(${client}, code_hashes => array[sha256('${code}')], redirect_uris => '{null}', code_challenges => '{null}',
-     access_hashes => array[sha256('a ${pair}')], refresh_hashes => array[sha256('r ${pair}')], actors => '{}',
-     access_seconds => 60, refresh_seconds => 60)`
-const refresh = (token: string, pair: string, scopes = 'null') =>
-  `refresh_pairs(${client}, refresh_hashes => array[sha256('r ${token}')], asked_scopes => '{${scopes}}',
-     access_hashes => array[sha256('a ${pair}')], next_refresh_hashes => array[sha256('r ${pair}')],
-     sealed_successors => '{x}', access_seconds => 60, refresh_seconds => 60, grace_seconds => 300)`
 
 describe('0012_grants.sql', () => {
   const database = useDatabase('template1')
@@ -86,45 +76,50 @@ describe('0012_grants.sql', () => {
     expect(await ask('select granted_at from authorization_grant')).toEqual([{ granted_at: null }])
   })
 
-  it('allows earlier tokens and codes to be exchanged, repeated, refreshed and revoked', async () => {
+  it('lets processes of the previous release exchange, repeat, refresh and revoke', async () => {
     const outcomes = await ask(
-      `select (select outcome || ' ' || scope from ${exchange('open', '1')}) as code,
-              (select outcome || ' ' || encode(sealed_pair, 'escape') from ${refresh('live', '2')}) as again,
-              (select outcome || ' ' || scope from ${refresh('next', '3')}) as next,
-              (select outcome from ${refresh('used', '4', 'registry-package:rw')}) as wider,
-              (select outcome from ${refresh('ended', '5')}) as ended`,
+      `select (select outcome || ' ' || scopes::text
+                 from exchange_code(${credentials}, sha256('open'), null, null, sha256('a 1'), sha256('r 1'), 60, 60)) as code,
+              (select outcome || ' ' || encode(sealed_pair, 'escape')
+                 from refresh_pair(${credentials}, sha256('r live'), null, sha256('a 2'), sha256('r 2'), 'x', 60, 60, 300)) as again,
+              (select outcome || ' ' || scopes::text
+                 from refresh_pair(${credentials}, sha256('r next'), null, sha256('a 3'), sha256('r 3'), 'x', 60, 60, 300)) as next,
+              (select outcome
+                 from refresh_pair(${credentials}, sha256('r used'), '{registry-package:rw}', sha256('a 4'), sha256('r 4'), 'x', 60, 60, 300)) as wider,
+              (select outcome
+                 from refresh_pair(${credentials}, sha256('r ended'), null, sha256('a 5'), sha256('r 5'), 'x', 60, 60, 300)) as ended`,
     )
     expect(outcomes).toEqual([
       {
-        code: 'issued account-profile:r',
+        code: 'issued {account-profile:r}',
         again: 'repeated seal',
-        next: 'issued account-profile:r',
+        next: 'issued {account-profile:r}',
         wider: 'invalid_scope',
         ended: 'invalid_grant',
       },
     ])
-    expect(
-      await ask(
-        `select is_authenticated from end_tokens(${client}, token_hashes => array[sha256('a 1')], actors => '{}')`,
-      ),
-    ).toEqual([{ is_authenticated: true }])
+    expect(await ask(`select revoke_token(${credentials}, sha256('a 1'))`)).toEqual([{ revoke_token: true }])
     expect(await ask(`select from live_token where token_hash = sha256('a 1')`)).toHaveLength(0)
   })
 
-  it('ends the pairs of an earlier code that is used again (OAUTH 85)', async () => {
-    const [{ outcome }] = await ask(`select outcome from ${exchange('used', '6')}`)
+  it('ends the pairs of a code from before that is used again (OAUTH 85)', async () => {
+    const [{ outcome }] = await ask(
+      `select outcome from exchange_code(${credentials}, sha256('used'), null, null, sha256('a 6'), sha256('r 6'), 60, 60)`,
+    )
     expect(outcome).toBe('replayed')
     expect(await ask(`select from live_token where token_hash = sha256('a used')`)).toHaveLength(0)
     expect(await ask(`select from live_token where token_hash = sha256('a 3')`)).toHaveLength(1)
   })
 
-  it('assigns the first grant to a code that the previous release issues', async () => {
+  it('gives a code that the previous release issues the first grant', async () => {
     await ask(
       `insert into authorization_code (code_hash, authorization_id, redirect_uri, scopes, code_challenge, expires_at)
        select sha256('old'), a.id, 'https://app.example.com/', '{account-profile:r}', null, now() + interval '1 minute'
          from account_authorization a where a.ended_at is null`,
     )
-    const [{ outcome }] = await ask(`select outcome from ${exchange('old', '7')}`)
+    const [{ outcome }] = await ask(
+      `select outcome from exchange_code(${credentials}, sha256('old'), null, null, sha256('a 7'), sha256('r 7'), 60, 60)`,
+    )
     expect(outcome).toBe('issued')
     expect(await ask(`select from live_token where token_hash = sha256('a 7')`)).toHaveLength(1)
   })

@@ -119,6 +119,9 @@ describe('SQL functions and views below migrations/functions', () => {
   })
 })
 
+/** What only processes of an earlier release call. They may run beside the new ones during an upgrade. */
+const ofEarlierReleases = ['exchange_code', 'refresh_pair', 'revoke_token']
+
 describe('the built-in schema', () => {
   const database = useDatabase('template1')
 
@@ -161,7 +164,7 @@ describe('the built-in schema', () => {
       const others = functions.filter((one) => one !== file).map(({ sql }) => sql.replace(/--.*/g, ''))
       return ![...texts, ...others].some((text) => new RegExp(`\\b${nameOf(file)}\\b`).test(text))
     })
-    expect(unused.map(nameOf)).toEqual([])
+    expect(unused.map(nameOf)).toEqual(ofEarlierReleases)
   })
 
   it('defines one object in each function file, named like the file', async () => {

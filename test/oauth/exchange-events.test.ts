@@ -27,12 +27,12 @@ describe('the events of exchanged codes', () => {
     return listIdentityEvents(t.db, filter, { after: null, limit: 1000 })
   }
 
-  /** Exchanges a code without an actor. Earlier releases stored such pairs. */
+  /** Exchanges a code with the SQL function of an earlier release. It stores no actor. */
   async function exchangeAsBefore(db: Pick<PoolClient, 'query'>, { application, newCode }: Authorized) {
     const { rows } = await db.query<{ outcome: string }>(
-      `select outcome from redeem_codes(
+      `select outcome from exchange_codes(
          client_ids => $1, secret_hashes => $2, code_hashes => $3, redirect_uris => $4, code_challenges => $4,
-         access_hashes => $5, refresh_hashes => $6, actors => '{}', access_seconds => 60, refresh_seconds => 60)`,
+         access_hashes => $5, refresh_hashes => $6, access_seconds => 60, refresh_seconds => 60)`,
       [
         [application.clientId],
         [hashSecret(application.clientSecret)],
