@@ -20,7 +20,7 @@ export interface Registry {
 export function aManifest(name: string): Record<string, string | string[] | Record<string, string>> {
   return {
     name,
-    description: 'A package that is as large as packages are, with a sentence that tells what it is for.',
+    description: 'An example package of a typical size, with a sentence that describes what it is for.',
     keywords: ['http', 'message', 'client', 'psr-7', 'psr-18'],
     homepage: 'https://packages.example.com/a-package',
     type: 'library',

@@ -49,7 +49,7 @@ describe('a chosen password', () => {
 })
 
 describe('hashing a password', () => {
-  it('runs at most twice at once, and refuses what would wait too long', async () => {
+  it('runs at most two at once, and refuses those that would wait too long', async () => {
     const seen = watchHashes()
     const all = await Promise.allSettled(Array.from({ length: 70 }, () => isPassword('x', nobodysHash)))
     const refused = all.filter((one) => one.status === 'rejected')

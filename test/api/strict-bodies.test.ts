@@ -29,7 +29,7 @@ describe('an unknown member of a body (DESIGN §6)', () => {
     expect(response.json()).toEqual({ errcode: 3, errmsg: 'username: is not a known member of the body' })
   })
 
-  it('is not shown to callers who may not use the endpoint', async () => {
+  it('is not reported to callers who may not use the endpoint', async () => {
     const { path } = (await aCaller(t)).repository
     const token = await aPersonalToken(t.db, await anAccount(t.db), { scopes: everyScope })
     const response = await callApi(t, token, 'PATCH', `/api/repositories/${path}`, { visiblity: 'public' })

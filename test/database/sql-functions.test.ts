@@ -112,7 +112,7 @@ describe('SQL functions and views below migrations/functions', () => {
     await expect(run()).rejects.toThrow('These SQL functions use each other: egg, hen.')
   })
 
-  it('have files with names of SQL', async () => {
+  it('have files that are named like SQL objects', async () => {
     await rm(join(builtIn, 'functions/hen.sql'))
     await write('functions/Egg-2.sql', '')
     await expect(run()).rejects.toThrow('must be named after its SQL function or view')

@@ -120,7 +120,7 @@ describe('readProviders', () => {
   it('is needed when nobody may sign in with a password', () => {
     expect(() => readConfig({ PASSWORD_SIGN_IN: 'off' })).toThrow(/PASSWORD_SIGN_IN can be off only with/)
     expect(readConfig({ ...acme, PASSWORD_SIGN_IN: 'off' }).passwordSignIn).toBe('off')
-    // A provider with a mistake is meant to be there.
+    // A provider with a mistake counts here, so only its own mistake is reported.
     const mistaken = { ...acme, OIDC_ACME_ISSUER: 'x', PASSWORD_SIGN_IN: 'off' }
     expect(() => readConfig(mistaken)).toThrow(/^.*\n {2}OIDC_ACME_ISSUER must be a URL[^\n]*$/)
     expect(() => readConfig({ PASSWORD_SIGN_IN: 'no' })).toThrow(/PASSWORD_SIGN_IN must be/)

@@ -162,7 +162,7 @@ describe('GET /oauth2/auth', () => {
       expect(responseOf(redirect)).not.toHaveProperty('state')
     })
 
-    it('sends it the error of a parameter that cannot be decoded', async () => {
+    it('sends the application an error for a parameter that cannot be decoded', async () => {
       const redirect = await open(t, `${authorizeLink(await anApplication(t.db))}&scope=%zz`)
       expect(responseOf(redirect)).toMatchObject({ error: 'invalid_request' })
     })

@@ -7,7 +7,7 @@ describe('the sealed successor (DESIGN §5)', () => {
   const old = makeSecret('refresh')
   const pair = { accessToken: makeSecret('access'), refreshToken: makeSecret('refresh') }
 
-  it('opens with the refresh token it was made under', () => {
+  it('opens with the refresh token that it was made for', () => {
     expect(openSeal(sealPair(pair, old), old)).toEqual(pair)
   })
 

@@ -179,7 +179,7 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     )
   })
 
-  it('see what ended a pair while they waited, though they began before it (OAUTH 116)', async () => {
+  it('see the end of a pair that was committed after their transaction began (OAUTH 116)', async () => {
     const { application, refresh, tokens } = await anAuthorizedApplication(t)
     const first = await tokens()
     const pair = (await refresh(first.refresh_token)).json()

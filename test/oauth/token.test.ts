@@ -160,7 +160,7 @@ describe('POST /oauth2/token', () => {
     expect(response.json()).toEqual({ error, error_description: expect.stringMatching(describable) })
   })
 
-  it('refuses raw bytes that are no UTF-8 (OAUTH 62)', async () => {
+  it('refuses raw bytes that are not UTF-8 (OAUTH 62)', async () => {
     const { send, body } = await aRequest()
     const response = await send(Buffer.concat([Buffer.from(body), Buffer.from([0xff, 0xfe])]))
     expect(response.statusCode).toBe(400)

@@ -77,7 +77,7 @@ describe('/new/group', () => {
   })
 })
 
-it('does not show a notice that this session did not leave', async () => {
+it('does not show a notice of another session', async () => {
   const [one, two] = [await aVisitor(), await aVisitor()]
   const left = await one.send('/new/group', { name: aName('team') })
   const notice = left.cookies.find(({ name }) => name === 'svc_notice')?.value

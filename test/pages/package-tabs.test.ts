@@ -109,7 +109,7 @@ describe('…/-/files', () => {
     expect((await look('/-/files?path=phpunit.xml.dist')).body).toContain('hljs-')
   })
 
-  it('keeps the page of code below 100 kB, with every line on one page of several', async () => {
+  it('splits code into pages below 100 kB, with every line on one of them', async () => {
     const { push, look } = await aReader()
     const code = `<?php\n${Array.from({ length: 4000 }, (_, i) => `$a[${i}] = [1, "x"];`).join('\n')}\n`
     const one = `<?php ${'$a = [1, "x"]; '.repeat(8000)}`

@@ -169,7 +169,7 @@ describe.each(['read', 'publish'] as const)('a deploy token to %s', (right) => {
       const isPublic = visibility === 'public'
       for (const [limit, token] of Object.entries(tokens)) {
         const isOwn = limit === 'all' || limit === 'this one'
-        // Everybody may pull from a public repository. A token without a limit may also describe it.
+        // Everybody may pull from a public repository. The token for another group may also `describe` it.
         const allowed = isOwn
           ? own
           : isPublic

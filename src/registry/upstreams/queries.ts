@@ -26,7 +26,7 @@ export interface UpstreamResult {
 
 /**
  * Requests to upstreams other than metadata: advisories, searches, lists and providers. The requests never contain a
- * name of an own package or a claimed vendor. Results about such names are dropped.
+ * name of our own packages or a claimed vendor. Results about such names are dropped.
  */
 export interface UpstreamQueries {
   /**
@@ -105,7 +105,7 @@ export function openUpstreamQueries(
   }
 
   /**
-   * Returns the upstreams that may get a query. Returns none if the query is empty, or contains an own name or a
+   * Returns the upstreams that may get a query. Returns none if the query is empty, or contains a name of ours or a
    * claimed vendor.
    */
   async function upstreamsFor(repositoryId: string, words: readonly string[]): Promise<Upstream[]> {
@@ -198,7 +198,7 @@ export function openUpstreamQueries(
   }
 }
 
-/** Returns whether a query contains the name of an own package or of a claimed vendor. */
+/** Returns whether a query contains the name of a package of the repository, or of a claimed vendor. */
 async function mentionsOurs(db: pg.Pool, repositoryId: string, words: readonly string[]): Promise<boolean> {
   // Look up a vendor as a package name that cannot exist.
   const names = words.flatMap((word) => [

@@ -86,7 +86,7 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
 describe('REQUIRE_SECOND_FACTOR=admins', () => {
   const t = useApp({ REQUIRE_SECOND_FACTOR: 'admins' })
 
-  it('concerns site administrators only', async () => {
+  it('applies to site administrators only', async () => {
     const open = async (isAdmin: boolean) => {
       const cookie = await signIn(t.app, await anAccount(t.db, { isAdmin }))
       return (await t.app.inject({ url: '/settings/account', headers: { cookie } })).statusCode

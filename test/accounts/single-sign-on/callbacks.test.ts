@@ -109,7 +109,7 @@ describe('a provider that does not keep to the protocol', () => {
     ],
   ]
 
-  it.each(responds)('such as by %s is never an error of svc', async (_what, status, isLie, body) => {
+  it.each(responds)('such as by %s, never causes an internal error', async (_what, status, isLie, body) => {
     // An unknown key makes the library read the keys again.
     liar.tell({
       respond: (path, response) => {

@@ -27,7 +27,7 @@ async function addNames({ repository }: Publisher, names: string[]): Promise<voi
 }
 
 describe('packages.json while names are published', () => {
-  it('has each name as soon as its upload gets its response, of twenty at once', async () => {
+  it('contains each name as soon as its upload gets a response, with twenty uploads at once', async () => {
     const publisher = await aPublisher(t)
     const names = Array.from({ length: 20 }, (_, i) => `acme/lib${String.fromCharCode(97 + i)}`)
     await Promise.all(
@@ -99,7 +99,7 @@ describe('packages.json while names are published', () => {
     expect((await readRoot(publisher)).names).toEqual(['acme/a', 'acme/b'])
   })
 
-  it('names the vendors of more than 10,000 packages, all of them', async () => {
+  it('lists all vendors when there are more than 10,000 packages', async () => {
     const publisher = await aPublisher(t)
     const vendors = ['acme', 'acme-x', 'acme.y', 'acme0', 'acme_z', 'a', 'zz', '0', 'b-c.d', 'b']
     const many = Array.from({ length: 10_000 }, (_, i) => `acme/lib${i}`)

@@ -237,7 +237,7 @@ describe('links', () => {
     ])
   })
 
-  it('of suggest are texts under names', () => {
+  it('of suggest are texts by package name', () => {
     expect(read({ suggest: { 'a/\u001b[1mb': '\u001b[31mred\nline' } }).metadata).toEqual({
       suggest: { 'a/b': 'red line' },
     })
@@ -247,7 +247,7 @@ describe('links', () => {
 })
 
 describe('installation', () => {
-  it('is published as it was written, lists in one form', () => {
+  it('is published as it was written, with lists in one form', () => {
     const installation = {
       type: 'symfony-bundle',
       autoload: {

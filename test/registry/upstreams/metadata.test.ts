@@ -38,7 +38,7 @@ async function eventually<T>(ask: () => Promise<T>, isDone: (value: T) => boolea
 }
 
 describe('p2 of a mirrored package', () => {
-  it('is the upstream’s with our archives, without its sources, and minified', async () => {
+  it('is the upstream’s document with our archive URLs, without sources, and minified', async () => {
     const { ask, path } = await aMirror()
     upstream.offer(
       'psr/log',
@@ -227,7 +227,7 @@ describe('p2 of a mirrored package', () => {
     expect((await ask('p2/never/seen.json')).statusCode).toBe(200)
   })
 
-  it('is 404 for a name that no upstream has, which is remembered', async () => {
+  it('is 404 for a name that no upstream has, and svc remembers that', async () => {
     const { versions } = await aMirror()
     expect(await versions('nobody/here')).toBe(404)
     const before = upstream.requests.length
@@ -420,7 +420,7 @@ describe('an upstream without metadata-url', () => {
     dist: { type: 'zip', url: `${upstream.url}/x.zip`, reference: 'abcdef123' },
   })
 
-  it('is read from inline packages, releases and development versions apart', async () => {
+  it('is read from inline packages, releases and development versions separately', async () => {
     upstream.put('/inline/packages.json', {
       packages: {
         'in/line': { '1.0.0': entry('in/line', '1.0.0'), 'dev-main': entry('in/line', 'dev-main') },

@@ -37,7 +37,7 @@ const advisory = (name: string) => ({
 })
 
 describe('POST security-advisories with upstreams', () => {
-  it('merges own advisories and those of the upstream, and sends it no own names', async () => {
+  it('merges our advisories with those of the upstream, and sends it no names of ours', async () => {
     const { audit, ask } = await aMirror('ours')
     upstream.offer('pub/lib', ['1.0.0'])
     await ask('p2/pub/lib.json')
