@@ -14,16 +14,16 @@ export async function measurePushes(server: Server, pushes: number): Promise<str
     const name = `bench/versions${size}`
     await growPackage(server.db, registry.repository.id, { name, to: size, baseUrl: server.baseUrl })
     const milliseconds = await push(server, registry, pushes, (i) => [name, `1.0.${size + i}`])
-    rows.push([`a version more, ${size.toLocaleString('en')} in the package`, ...cells(milliseconds)])
+    rows.push([`one more version, ${size.toLocaleString('en')} in the package`, ...cells(milliseconds)])
   }
   for (const count of [10, 1000, 9000]) {
     const grown = await aRegistry(server.db, 'private')
     const claim = { vendor: 'bench', count }
     await claimPackages(server.db, grown.repository.id, claim)
     const known = await push(server, grown, pushes, (i) => ['bench/lib0', `1.0.${i}`])
-    rows.push([`a version more, ${count.toLocaleString('en')} packages in the repository`, ...cells(known)])
+    rows.push([`one more version, ${count.toLocaleString('en')} packages in the repository`, ...cells(known)])
     const fresh = await push(server, grown, pushes, (i) => [`bench/new${i}`, '1.0.0'])
-    rows.push([`a package more, ${count.toLocaleString('en')} packages in the repository`, ...cells(fresh)])
+    rows.push([`one more package, ${count.toLocaleString('en')} packages in the repository`, ...cells(fresh)])
   }
   return table(['push', 'median ms', 'slowest ms'], rows)
 }

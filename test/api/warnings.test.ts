@@ -277,7 +277,7 @@ describe('GET filter.json (COMPOSER A8)', () => {
     expect(gunzipSync(response.rawPayload).toString()).toBe((await ask('filter.json')).body)
   })
 
-  it('is for those who may pull, also when they name its date', async () => {
+  it('requires the permission to pull, also with If-Modified-Since', async () => {
     const { ask, path } = await aFilter('1.0.0')
     const since = String((await ask()).headers['last-modified'])
     const stranger = await aCaller(t)

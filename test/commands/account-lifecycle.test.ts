@@ -116,7 +116,7 @@ describe('svc account remove-passkey', () => {
 })
 
 describe('svc account set-password, set-email, rename and set-admin', () => {
-  it('change what they say, and a password ends all sessions', async () => {
+  it('change the account, and a new password ends all sessions', async () => {
     const { id, username, works } = await aPerson()
     await rememberOrigin(svc.db, id, [hashSecret('network'), hashSecret('device')])
     const { password = '' } = await svc.json('account', 'set-password', username)

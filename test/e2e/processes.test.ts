@@ -40,7 +40,7 @@ describe.skipIf(!has('nginx'))('four processes behind nginx as docs/nginx.md con
   const everywhere = async (ask: (url: string) => Promise<Response>) =>
     Promise.all([...processes.urls, proxy].map(async (url) => (await ask(url)).status))
 
-  it('serve a version at once on all, whichever took the upload', async () => {
+  it('serve a version at once on all processes, whichever received the upload', async () => {
     const user = await aRemoteUser(database.db)
     expect(await everywhere((url) => user.pull(url))).toEqual([404, 404, 404, 404, 404])
     for (const [i, url] of processes.urls.entries()) {

@@ -9,7 +9,7 @@ import { aPackageZip, aPublisher } from '../support/registry-actors.ts'
 
 const t = useApp()
 
-/** A site administrator, signed in, who opens pages and sends their questions. */
+/** A signed-in site administrator who opens pages and sends the forms of confirmation pages. */
 async function anAdministrator() {
   const account = await anAccount(t.db)
   await t.db.query('update account set is_admin = true where id = $1', [account.id])
