@@ -1,10 +1,11 @@
 import MarkdownIt, { type Token } from 'markdown-it'
 import { linkToFile, linkToImage } from './file-links.ts'
 import { highlightCode } from './highlight.ts'
+import { sanitizeHtml } from './raw-html.ts'
 
-/** Escapes HTML in the text, so that the result is safe for a page. */
-const markdown = new MarkdownIt({ html: false, linkify: true })
-const { escapeHtml } = markdown.utils
+/** Reads HTML as tokens of their own. `sanitizeHtml` makes them safe for a page. */
+const markdown = new MarkdownIt({ html: true, linkify: true })
+const { escapeHtml, unescapeAll } = markdown.utils
 
 // Let a table scroll by itself when it is wider than the page, also with the keyboard.
 Object.assign(markdown.renderer.rules, {
@@ -19,23 +20,97 @@ Object.assign(markdown.renderer.rules, {
 const absolute = /^(?:https?:|mailto:)/i
 /** The types of images that the server serves from an archive. */
 const image = /\.(?:png|jpe?g|gif|webp|svg)$/i
+/** The rel attribute of links to other sites. */
+const rel = 'nofollow noopener noreferrer'
 
 /** How many levels headings are lowered, because the page itself uses h1 and h2. */
 const headingsBelow = 2
 
 /**
  * Renders a Markdown README as HTML. The text is untrusted, so the result loads nothing from another site and runs no
- * script. HTML is escaped, and images of other sites become links. Relative links and images refer to files of the
- * package. `resolveFiles` gives them their URLs.
+ * script. Of its HTML, harmless tags are kept. Images of other sites become links. Relative links and images refer to
+ * files of the package. `resolveFiles` gives them their URLs.
  */
 export function renderMarkdown(text: string, { hasColours = true } = {}): string {
   const tokens = markdown.parse(text, {})
+  const anchors = readAnchors(tokens)
+  const sanitize = sanitizeHtml({ link: (href) => linkTag(href, anchors), image: imageTag }, headingsBelow)
   for (const [i, token] of tokens.entries()) {
     lowerHeading(token)
+    alignCell(token)
     if (token.type === 'inline') markTask(tokens, i)
-    if (token.children) token.children = settleInline(token.children)
+    if (token.children) token.children = sanitize(settleInline(token.children, anchors))
   }
-  return markdown.renderer.render(tokens, markdown.options, { hasColours })
+  return markdown.renderer.render(sanitize(tokens), markdown.options, { hasColours })
+}
+
+/** The headings by their ids, which GitHub makes of their text in the same way. */
+type Anchors = Map<string, Token>
+
+function readAnchors(tokens: Token[]): Anchors {
+  const anchors: Anchors = new Map()
+  for (const [i, token] of tokens.entries()) {
+    if (token.type !== 'heading_open') continue
+    const words = (tokens[i + 1]?.children ?? []).map(({ type, content }) =>
+      type === 'html_inline' ? '' : content,
+    )
+    const slug = words
+      .join('')
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\p{M} _-]/gu, '')
+      .trim()
+      .replaceAll(' ', '-')
+    let id = slug
+    for (let count = 1; anchors.has(id); count += 1) id = `${slug}-${count}`
+    if (id !== '') anchors.set(id, token)
+  }
+  return anchors
+}
+
+/** The page's policy allows no style attributes. */
+function alignCell(token: Token): void {
+  const [, side] = /^text-align:(\w+)$/.exec(String(token.attrGet('style'))) ?? []
+  if (side !== undefined) token.attrs = [['align', side]]
+}
+
+/** Returns the start tag of a link that is written as HTML. */
+function linkTag(href: string, anchors: Anchors): string | null {
+  const to = resolveLink(unescapeAll(href).trim(), anchors)
+  if (to === null) return null
+  return `<a href="${escapeHtml(to)}"${absolute.test(to) ? ` rel="${rel}"` : ''}>`
+}
+
+/** Returns an image that is written as HTML. */
+function imageTag(src: string, alt: string, sizes: string, isInLink: boolean): string {
+  const url = unescapeAll(src).trim()
+  const text = escapeHtml(unescapeAll(alt))
+  const path = absolute.test(url) ? null : pathOf(url)
+  if (path !== null && image.test(path))
+    return `<img src="${escapeHtml(linkToImage(path))}" alt="${text}"${sizes} loading="lazy">`
+  if (!/^https?:/i.test(url) || !URL.canParse(url)) return text
+  const label = text || escapeHtml(new URL(url).host)
+  return isInLink ? label : `<a href="${escapeHtml(url)}" rel="${rel}">${label}</a>`
+}
+
+/** Returns the target of a link: of another site, a file of the package, or a heading of the README. */
+function resolveLink(href: string, anchors: Anchors): string | null {
+  if (absolute.test(href)) return href
+  if (href.startsWith('#')) {
+    const id = decoded(href.slice(1)).toLowerCase()
+    // Only a heading with a link to it gets its id. The prefix keeps it apart from the ids of the page.
+    anchors.get(id)?.attrSet('id', `readme-${id}`)
+    return anchors.has(id) ? `#readme-${encodeURIComponent(id)}` : null
+  }
+  const path = pathOf(href)
+  return path === null ? null : linkToFile(path)
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
 }
 
 function lowerHeading(token: Token): void {
@@ -62,18 +137,18 @@ function renderCode({ content, info }: Token, hasColours: boolean): string {
   return `<pre tabindex="0"><code${name}>${code}</code></pre>\n`
 }
 
-function settleInline(tokens: Token[]): Token[] {
+function settleInline(tokens: Token[], anchors: Anchors): Token[] {
   const leads: boolean[] = []
   return tokens.flatMap((token) => {
-    if (token.type === 'image') return settleImage(token, leads.includes(true))
+    if (token.type === 'image') return settleImage(token, leads.includes(true), anchors)
     if (token.type === 'link_close') return leads.pop() ? [token] : []
     if (token.type !== 'link_open') return [token]
-    const href = String(token.attrGet('href'))
-    const path = absolute.test(href) ? null : pathOf(href)
-    leads.push(absolute.test(href) || path !== null)
-    if (path === null) token.attrSet('rel', 'nofollow noopener noreferrer')
-    else token.attrSet('href', linkToFile(path))
-    return leads.at(-1) ? [token] : []
+    const to = resolveLink(String(token.attrGet('href')), anchors)
+    leads.push(to !== null)
+    if (to === null) return []
+    token.attrSet('href', to)
+    if (absolute.test(to)) token.attrSet('rel', rel)
+    return [token]
   })
 }
 
@@ -81,7 +156,7 @@ function settleInline(tokens: Token[]): Token[] {
  * Returns an image of the package, or a link to an image of another site. Within a link, it returns only the text of
  * the image.
  */
-function settleImage(token: Token, isInLink: boolean): Token[] {
+function settleImage(token: Token, isInLink: boolean, anchors: Anchors): Token[] {
   const src = String(token.attrGet('src'))
   const path = absolute.test(src) ? null : pathOf(src)
   if (path !== null && image.test(path)) {
@@ -89,11 +164,11 @@ function settleImage(token: Token, isInLink: boolean): Token[] {
     token.attrSet('loading', 'lazy')
     return [token]
   }
-  const text = settleInline(token.children ?? [])
+  const text = settleInline(token.children ?? [], anchors)
   if (isInLink || !/^https?:/i.test(src)) return text
   const label = escapeHtml(token.content || new URL(src).host)
   token.type = 'html_inline'
-  token.content = `<a href="${escapeHtml(src)}" rel="nofollow noopener noreferrer">${label}</a>`
+  token.content = `<a href="${escapeHtml(src)}" rel="${rel}">${label}</a>`
   return [token]
 }
 

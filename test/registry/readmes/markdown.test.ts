@@ -5,7 +5,19 @@ import { renderMarkdown } from '../../../src/registry/readmes/markdown.ts'
 describe('a README in Markdown', () => {
   it.each([
     ['# Lib\n\n## Use', '<h3>Lib</h3>\n<h4>Use</h4>\n'],
+    [
+      '[a](#use-it-now-1) [b](#lib)\n\n# Lib\n\n## Use `it`, now!\n\n## Use it now',
+      '<p><a href="#readme-use-it-now-1">a</a> <a href="#readme-lib">b</a></p>\n<h3 id="readme-lib">Lib</h3>\n<h4>Use <code>it</code>, now!</h4>\n<h4 id="readme-use-it-now-1">Use it now</h4>\n',
+    ],
     ['###### Deep', '<h6>Deep</h6>\n'],
+    [
+      '[use](#Use) [none](#no)\n\n# Use',
+      '<p><a href="#readme-use">use</a> none</p>\n<h3 id="readme-use">Use</h3>\n',
+    ],
+    [
+      '|a|\n|:-:|',
+      '<div class="scroll" tabindex="0"><table>\n<thead>\n<tr>\n<th align="center">a</th>\n</tr>\n</thead>\n</table></div>\n',
+    ],
     ['Some `code` and **words**', '<p>Some <code>code</code> and <strong>words</strong></p>\n'],
     ['```\n<b> & "c"\n```', '<pre tabindex="0"><code>&lt;b&gt; &amp; &quot;c&quot;\n</code></pre>\n'],
     ['```nothing\n<b>\n```', '<pre tabindex="0"><code class="language-nothing">&lt;b&gt;\n</code></pre>\n'],
@@ -61,7 +73,61 @@ describe('a README in Markdown', () => {
   })
 
   it.each([
+    [
+      '<p align="center"><a href="https://acme.test"><img src="art/logo.svg" width="200" onclick="x()" alt="Logo"></a></p>',
+      '<p align="center"><a href="https://acme.test" rel="nofollow noopener noreferrer"><img src="svc-image:art%2Flogo.svg" alt="Logo" width="200" loading="lazy"></a></p>',
+    ],
+    [
+      '<a href="https://ci.test"><img src="https://ci.test/b.svg" alt="Build"></a> <IMG SRC=https://ci.test/c.svg>',
+      '<p><a href="https://ci.test" rel="nofollow noopener noreferrer">Build</a> <a href="https://ci.test/c.svg" rel="nofollow noopener noreferrer">ci.test</a></p>\n',
+    ],
+    [
+      'one<br>two <kbd style="x">Esc</kbd><!-- a note --> a&nbsp;b',
+      '<p>one<br>two <kbd>Esc</kbd> a\u00a0b</p>\n',
+    ],
+    [
+      '<details open><summary>More</summary>\n\n- **a**\n\n</details>\n\nend',
+      '<details open=""><summary>More</summary>\n<ul>\n<li><strong>a</strong></li>\n</ul>\n</details>\n<p>end</p>\n',
+    ],
+    ['<h1 id="x">Lib &amp; &lt;co&gt;</h1>', '<h3>Lib &amp; &lt;co&gt;</h3>'],
+    ['<table><tr><td>a<td>b</table>', '<table><tr><td>a</td><td>b</td></tr></table>'],
+    ['<a href="docs/a.md">a</a>', '<p><a href="svc-file:docs%2Fa.md">a</a></p>\n'],
+    ['<a href="#use">a</a>\n\n# Use', '<p><a href="#readme-use">a</a></p>\n<h3 id="readme-use">Use</h3>\n'],
+  ])('may have harmless HTML: %j', (text, html) => {
+    expect(renderMarkdown(text)).toBe(html)
+  })
+
+  it.each([
+    ['</div></td></main>x', '&lt;/main&gt;x'],
+    ['<div>x', '<div>x</div>'],
+    ['- <div>a\n- b', '<ul>\n<li>\n<div>a\n</div></li>\n<li>b</li>\n</ul>\n'],
+    // A browser would close the first div at the second li, and a div of the page at the last end tag.
+    ['<div><li><div><li>a</li></div></li></div>', '<div><div>a</div></div>'],
+    ['<b>a\n\nb</b>', '<p><b>a</b></p>\n<p>b</p>\n'],
+    ['<table><div>a</div><td>b</td></table>', '<table>ab</table>'],
+    ['<table>\n\n# a\n\n</table>', '<table>\n</table><h3>a</h3>\n'],
+    ['<a href="https://a.test">x<a href="https://b.test">y', null],
+  ])('ends no element of the page: %j', (text, html) => {
+    const rendered = renderMarkdown(text)
+    if (html !== null) expect(rendered.replace(/^<p>|<\/p>\n$/g, '')).toBe(html.replace(/^<p>|<\/p>\n$/g, ''))
+    expect(rendered.match(/<a /g)?.length ?? 0).toBe(rendered.match(/<\/a>/g)?.length ?? 0)
+  })
+
+  it('has elements within each other only to a limit', () => {
+    expect(renderMarkdown('<div>'.repeat(1000)).match(/<div>/g)).toHaveLength(40)
+  })
+
+  it.each([
     '<script>alert(1)</script>',
+    '<p onclick="alert(1)" style="x" class="y" id="z">x</p>',
+    '<a href="javascript:alert(1)">x</a> <a href="&#106;avascript:alert(1)">x</a>',
+    '<a href=" javascript:alert(1)">x</a> <a href="//evil.test">x</a>',
+    '<img src="&#x6a;avascript:alert(1)"> <img src="https://evil.test/a.png"> <img src="a.png" alt=\'"onload=\'>',
+    '<svg onload=alert(1)><form action=https://evil.test><input></form><iframe src=x></iframe></svg>',
+    '<details ontoggle=alert(1) open>x</details>',
+    '<p title="<img src=x onerror=alert(1)>">x</p> <img alt="<script>" src="a.png">',
+    '<div\n/onclick=alert(1)>x</div><a/href="javascript:alert(1)">x</a>',
+    '<a href="svc-file:x">x</a>',
     '<img src=x onerror=alert(1)>',
     '[x](javascript:alert(1))',
     '[x](JaVaScRiPt:alert(1))',

@@ -86,7 +86,7 @@ describe('the README of a version', () => {
     )
     expect(rows).toEqual([
       { content: '<h3>Old</h3>', rendering: 0 },
-      { content: '<h3>Two</h3>\n', rendering: 1 },
+      { content: '<h3>Two</h3>\n', rendering: 2 },
     ])
   })
 })
