@@ -102,11 +102,25 @@ export async function showError(
   )
 }
 
-/** Shows the page of an error, with the menu of the person who is signed in. */
+/**
+ * Shows the page of an error, with the menu of the person who is signed in. No page has a URL that ends with a slash, so
+ * such a URL redirects to the one without it.
+ */
 export async function showPageError(error: PageError, reply: FastifyReply): Promise<FastifyReply> {
+  const page = error.status === 404 ? withoutSlash(reply.request) : null
+  if (page !== null) return reply.redirect(page, 301)
   const visitor = await visitorOf(error, reply)
   reply.code(error.status).headers(error.headers)
   return errorPage(reply, visitor, contentOf(error))
+}
+
+/**
+ * Returns the URL without the slash at the end of its path. Null when there is none, and for other characters than those
+ * of our URLs: `//example.com/` must not become a redirect to another host.
+ */
+function withoutSlash({ method, url }: FastifyRequest): string | null {
+  const [, path, query = ''] = /^((?:\/[\w~-][\w.~-]*)+)\/(\?.*)?$/.exec(url) ?? []
+  return path === undefined || method !== 'GET' ? null : path + query
 }
 
 /** Returns the visitor for the menu. After a failure of the server, no further query is sent to the database. */

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
@@ -24,10 +24,8 @@ const groupPage = page<{
 }>('pages/group')
 
 const GroupQuery = z.object({ after: text })
-/** The pattern of names of groups and repositories. */
-const name = /^[a-z0-9][a-z0-9._-]*$/
 
-/** `GET /<group>`: the repositories of a group that the visitor may see. A URL that ends with a slash redirects. */
+/** `GET /<group>`: the repositories of a group that the visitor may see. */
 export async function groupPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
 
@@ -47,18 +45,4 @@ export async function groupPageRoutes(app: FastifyInstance, context: AppContext)
       next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
     })
   })
-
-  app.get<{ Params: { group: string; name?: string } }>('/:group/', redirectWithoutSlash)
-  app.get<{ Params: { group: string; name?: string } }>('/:group/:name/', redirectWithoutSlash)
-}
-
-/** Redirects only valid names: `//example.com/` must not become a redirect to another host. */
-async function redirectWithoutSlash(
-  { params, url }: FastifyRequest<{ Params: { group: string; name?: string } }>,
-  reply: FastifyReply,
-): Promise<FastifyReply> {
-  const segments = Object.values(params)
-  if (!segments.every((segment) => name.test(segment))) throw pageNotFound()
-  const query = url.includes('?') ? url.slice(url.indexOf('?')) : ''
-  return reply.redirect(`/${segments.join('/')}${query}`, 301)
 }

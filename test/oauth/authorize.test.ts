@@ -33,6 +33,7 @@ describe('GET /oauth2/auth', () => {
       expect(page.headers['content-type']).toBe('text/html; charset=utf-8')
       expect(page.body).toContain('link is not accessible')
       expect(page.body).toContain(reason)
+      expect(page.body).toMatch(/include the request ID:<br><code>[\w-]+<\/code>/)
     }
 
     it('shows a page for an unknown client_id (8)', async () => {

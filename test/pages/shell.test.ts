@@ -61,17 +61,61 @@ describe('the frame of every page', () => {
     ['/acme/', '/acme'],
     ['/acme/php/?q=1', '/acme/php?q=1'],
     ['/settings/', '/settings'],
+    ['/docs/', '/docs'],
+    ['/docs/packages/', '/docs/packages'],
+    ['/acme/php/-/members/', '/acme/php/-/members'],
+    ['/acme/php/packages/acme/lib/?version=1.0.0', '/acme/php/packages/acme/lib?version=1.0.0'],
+    ['/admin/accounts/', '/admin/accounts'],
   ])('redirects %s to %s', async (from, to) => {
     const { statusCode, headers } = await look(from)
     expect([statusCode, headers.location]).toEqual([301, to])
   })
 
-  it.each(['//evil.test/', '/%2Fevil.test/', '/%5Cevil.test/x/'])('does not redirect %s', async (url) => {
-    expect((await look(url)).statusCode).toBe(404)
-  })
+  it.each(['//evil.test/', '//evil.test//', '/%2Fevil.test/', '/%5Cevil.test/x/'])(
+    'does not redirect %s',
+    async (url) => {
+      expect((await look(url)).statusCode).toBe(404)
+    },
+  )
 
   it('redirects /settings to the account', async () => {
     expect((await look('/settings')).headers.location).toBe('/settings/account')
+  })
+})
+
+describe('text that other people choose', () => {
+  it('shows its invisible characters, wherever it is', async () => {
+    const hidden = 'Ma\u200bri\u2060on'
+    const { account, repository, push } = await aPublisher(t, { role: 'admin' })
+    const manifest = {
+      description: hidden,
+      authors: [{ name: hidden }],
+      keywords: [hidden],
+      require: { 'acme/lib': '*' },
+    }
+    for (const version of ['0.9.0', '1.0.0']) await push(version, { manifest })
+    await t.db.query('update repository set description = $1 where id = $2', [hidden, repository.id])
+    await t.db.query('update account set display_name = $1 where id = $2', [hidden, account.id])
+    await t.db.query(
+      `update package_version v set quarantine_reason = $1, quarantined_at = now()
+         from package p where p.id = v.package_id and p.repository_id = $2 and v.version = '0.9.0'`,
+      [hidden, repository.id],
+    )
+    const cookie = await signIn(t.app, account)
+    const home = `/${repository.path}`
+    const pages = ['', '/-/members', '/packages/acme/lib', '/packages/acme/lib/-/versions']
+    for (const url of [
+      '/',
+      `/search?q=acme`,
+      `/${repository.group.name}`,
+      ...pages.map((below) => home + below),
+    ]) {
+      const { statusCode, body } = await look(url, cookie)
+      expect([url, statusCode]).toEqual([url, 200])
+      const [, main = ''] = body.split('<main')
+      expect(main, url).toContain('Ma[U+200B]ri[U+2060]on')
+      expect(main, url).not.toMatch(/[\u200b\u2060]/)
+    }
   })
 })
 
