@@ -178,6 +178,29 @@ export async function listDeployTokens(
   return rows
 }
 
+/**
+ * Lists the deploy tokens of the groups that the account administers, which expire within some days, or expired within
+ * as many days, earliest first.
+ */
+export async function listExpiringDeployTokens(
+  db: Queryable,
+  accountId: string,
+  days: number,
+  limit: number,
+): Promise<{ group: string; name: string; expiresAt: Date; isExpired: boolean }[]> {
+  const { rows } = await db.query<{ group: string; name: string; expiresAt: Date; isExpired: boolean }>(
+    `select g.name as "group", d.name, d.expires_at as "expiresAt", d.expires_at <= now() as "isExpired"
+       from counted_group_member m
+       join repository_group g on g.id = m.group_id
+       join deploy_token d on d.group_id = g.id
+      where m.account_id = $1 and m.role = 'admin' and d.revoked_at is null
+        and d.expires_at between now() - make_interval(days => $2) and now() + make_interval(days => $2)
+      order by d.expires_at limit $3`,
+    [accountId, days, limit],
+  )
+  return rows
+}
+
 /** Finds a deploy token of the group that is not revoked. Null when there is none. */
 export async function findDeployToken(
   db: Queryable,

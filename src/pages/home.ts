@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import { listSiteAdministrators } from '../accounts/accounts.ts'
+import { listExpiringDeployTokens } from '../accounts/deploy-tokens.ts'
 import { hasLiveToken, listExpiringTokens } from '../accounts/personal-tokens.ts'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession } from '../accounts/visitor.ts'
@@ -39,6 +40,8 @@ const dashboardPage = page<
     hasMoreGroups: boolean
     events: (PackageEvent & { sentence: string })[]
     expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
+    /** Deploy tokens of the groups that the account administers. */
+    expiringDeployTokens: { group: string; name: string; expiresAt: Date; isExpired: boolean }[]
     /** Whether the account has a valid token. */
     hasToken: boolean
     /** The people who can give access. Empty when the account can already see a repository. */
@@ -97,10 +100,11 @@ async function showDashboard(
   list: RepositoryList,
 ): Promise<FastifyReply> {
   const { id } = session.account
-  const [groups, events, expiring, hasToken, administrators] = await Promise.all([
+  const [groups, events, expiring, expiringDeployTokens, hasToken, administrators] = await Promise.all([
     listAccessibleGroups(db, accountPrincipal(id), { after: null, limit: maxGroups + 1 }),
     listRecentPackageEvents(db, id, maxEvents),
     listExpiringTokens(db, id, expiryDays, maxTokens),
+    listExpiringDeployTokens(db, id, expiryDays, maxTokens),
     hasLiveToken(db, id),
     list.repositories.length === 0 ? listSiteAdministrators(db, maxAdministrators) : [],
   ])
@@ -110,6 +114,7 @@ async function showDashboard(
     hasMoreGroups: groups.length > maxGroups,
     events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
     expiring,
+    expiringDeployTokens,
     hasToken,
     administrators,
   })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import {
+  aDeployToken,
   aGroup,
   aGroupMember,
   aMember,
@@ -150,6 +151,31 @@ describe('GET /', () => {
     }
     const warnings = [...(await look(account)).matchAll(/Your token <a [^>]+>([\w-]+)<\/a> (\w+)/g)]
     expect(warnings.map(([, name, state]) => `${name} ${state}`)).toEqual(['lately expired', 'soon expires'])
+  })
+
+  it('warns admins of a group of its deploy tokens that expire soon or expired lately', async () => {
+    const [admin, developer] = [await anAccount(t.db), await anAccount(t.db)]
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, admin, group, 'admin')
+    await aGroupMember(t.db, developer, group, 'developer')
+    for (const name of ['soon', 'later', 'lately', 'revoked']) {
+      await aDeployToken(t.db, group, { name, madeBy: admin })
+    }
+    await t.db.query(
+      `update deploy_token set revoked_at = case name when 'revoked' then now() end,
+              expires_at = now() + case name when 'lately' then -1 when 'later' then 60 else 3 end * interval '1 day'
+        where group_id = $1`,
+      [group.id],
+    )
+    const warned = async (account: typeof admin) =>
+      [
+        ...(await look(account)).matchAll(
+          /The deploy token <a href="([^"]+)">([\w-]+)<\/a> of [\w-]+ (\w+)/g,
+        ),
+      ].map(([, ...words]) => words.join(' '))
+    const url = `/${group.name}/-/deploy-tokens`
+    expect(await warned(admin)).toEqual([`${url} lately expired`, `${url} soon expires`])
+    expect(await warned(developer)).toEqual([])
   })
 
   it('shows the first steps, and whom to ask, to somebody who has nothing', async () => {
