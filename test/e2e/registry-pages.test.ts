@@ -123,8 +123,11 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     const field = page.locator('input[data-filters]')
     await field.fill('zzz')
     await shown.waitFor({ state: 'hidden' })
+    const nothing = page.getByRole('status').filter({ hasText: 'Nothing on this page matches' })
+    await nothing.waitFor()
     await field.fill('LIB')
     await shown.waitFor()
+    await nothing.waitFor({ state: 'hidden' })
   })
 
   it('can be used with the keyboard alone: sign in, find a package, copy its command, sign out', async () => {

@@ -88,9 +88,19 @@ if (refusal && refusal.getBoundingClientRect().bottom > innerHeight)
 /* Filters a list while somebody types in the search field above it. */
 for (const field of document.querySelectorAll('input[data-filters]')) {
   const items = [...document.querySelectorAll(`${field.dataset.filters} > *`)]
+  if (items.length === 0) continue
+  const none = document.createElement('p')
+  none.className = 'empty'
+  none.setAttribute('role', 'status')
+  none.hidden = true
+  items[0].parentElement.after(none)
   field.addEventListener('input', () => {
     const word = field.value.trim().toLowerCase()
     for (const item of items) item.hidden = !item.textContent.toLowerCase().includes(word)
+    none.hidden = items.some((item) => !item.hidden)
+    none.textContent = none.hidden
+      ? ''
+      : 'Nothing on this page matches. Press Enter to search everything here.'
   })
 }
 
