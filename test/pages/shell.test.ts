@@ -107,7 +107,7 @@ describe('text that other people choose', () => {
     for (const url of [
       '/',
       `/search?q=acme`,
-      `/${repository.group.name}`,
+      `/${repository.path.split('/')[0]}`,
       ...pages.map((below) => home + below),
     ]) {
       const { statusCode, body } = await look(url, cookie)
