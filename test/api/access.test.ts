@@ -133,7 +133,7 @@ describe('the endpoints about repositories', () => {
 describe('GET /api/repositories, /api/groups and /api/groups/<group>/repositories', () => {
   const scopes = ['repo-basic-info:r', 'group-resource:r']
 
-  it('show what the account has a role on, as far as the token allows', async () => {
+  it('show the repositories and groups on which the account has a role, as far as the token allows', async () => {
     const account = await anAccount(t.db)
     const mine = await aRepository(t.db, { visibility: 'private', description: 'mine' })
     const open = await aRepository(t.db, { visibility: 'public' })

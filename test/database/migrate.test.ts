@@ -248,7 +248,7 @@ describe('0011_plain_names.sql', () => {
 describe('0016_plain_text.sql', () => {
   const database = useDatabase()
 
-  it('cleans what earlier releases let through, and loses no row', async () => {
+  it('cleans texts that earlier releases accepted, and loses no row', async () => {
     const { db } = database
     await db.query('drop function is_plain_text cascade')
     await db.query('alter table application drop constraint application_website_has_no_userinfo')

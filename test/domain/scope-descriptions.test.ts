@@ -12,7 +12,7 @@ describe('describeScopes', () => {
     expect(words?.can).toMatch(/^[A-Z][^.]{5,}$/)
   })
 
-  it('marks what deletes and what manages, in words', () => {
+  it('marks scopes that delete or manage, in words', () => {
     const marked = worded(allScopes.filter((scope) => scope.endsWith(':rw'))).filter(({ warning }) => warning)
     const dangerous = allScopes.filter((scope) => /-(?:delete|manage):rw$/.test(scope))
     expect(marked.map(({ scope }) => scope).toSorted()).toEqual(dangerous.toSorted())

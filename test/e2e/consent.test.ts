@@ -61,7 +61,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
   })
 
   for (const javaScriptEnabled of [true, false]) {
-    it(`shows what the name of an application hides, ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
+    it(`shows invisible characters in the name of an application, ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
       const hidden = { name: 'Mir\u200bror', description: 'Reads\u2060 packages' }
       const { account, page, visit } = await aVisit(hidden, { javaScriptEnabled })
       await visit()

@@ -63,7 +63,7 @@ describe('/settings/authorizations', () => {
     }
   })
 
-  it('asks once before an authorization is withdrawn, and shows what a name hides', async () => {
+  it('asks once before an authorization is withdrawn, and shows invisible characters of a name', async () => {
     const { page } = await aGrant({ name: 'Mir\u200bror' })
     expect(page.body).toContain('Mir[U+200B]ror')
     expect(page.body).toMatch(/href="\/settings\/authorizations\/withdraw\?authorization=\d+" data-confirm/)

@@ -83,7 +83,7 @@ describe('GET /oauth2/auth', () => {
       await expectPage(`${link}&redirect_uri=https%3A%2F%2Fevil.test`, 'redirect_uri is repeated')
     })
 
-    it('shows a page for what cannot be decoded', async () => {
+    it('shows a page for parameters that cannot be decoded', async () => {
       const application = await anApplication(t.db)
       await expectPage('/oauth2/auth?client_id=%zz', 'not percent-encoded')
       await expectPage('/oauth2/auth?client_id=%00', 'not percent-encoded')

@@ -192,7 +192,7 @@ describe('judgeArchive, of archives that are too large or too deep,', () => {
     expect({ status, ...body }).toEqual({ status: 413, errcode: 8, errmsg: `archive too large: ${why}` })
   })
 
-  it('accepts what reaches the limits', async () => {
+  it('accepts an archive that reaches the limits', async () => {
     const limits = {
       maxEntries: 2,
       maxDirectoryBytes: 110,
@@ -203,7 +203,7 @@ describe('judgeArchive, of archives that are too large or too deep,', () => {
     expect((await judgeZip(packageOf({ name: 'a.php', content: php }), limits)).inflatedBytes).toBe(619)
   })
 
-  it('refuses what unpacks to more than a hundred times its size', async () => {
+  it('refuses an archive that unpacks to more than a hundred times its size', async () => {
     const zeros = (megabytes: number) =>
       packageOf({ name: 'zeros', content: Buffer.alloc(megabytes * 2 ** 20) })
     expect((await refusalOf(zeros(51))).errmsg).toMatch(

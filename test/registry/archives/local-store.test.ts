@@ -168,7 +168,7 @@ describe('discardArchive', () => {
 })
 
 describe('read, openFile, stat and verifyArchive', () => {
-  it('read what is kept', async () => {
+  it('read a kept archive', async () => {
     await keep()
     const archive = await volume.read(sha256, { start: 3, end: 9 })
     expect(archive?.size).toBe(10)
@@ -209,7 +209,7 @@ describe('read, openFile, stat and verifyArchive', () => {
 })
 
 describe('list and listTemporaryFiles', () => {
-  it('list what is there, and nothing else', async () => {
+  it('list the existing files, and nothing else', async () => {
     await keep()
     await keep('another')
     const { path } = await receive('a third')
@@ -229,7 +229,7 @@ describe('list and listTemporaryFiles', () => {
 })
 
 describe('remove', () => {
-  it('removes what nobody touched for a day', async () => {
+  it('removes an archive that was not touched for a day', async () => {
     await keep()
     await age(pathOf(sha256))
     expect(await volume.remove(sha256, yesterday())).toBe(true)
@@ -237,7 +237,7 @@ describe('remove', () => {
     expect(await temporaryFiles()).toEqual([])
   })
 
-  it('leaves what is younger', async () => {
+  it('keeps a younger archive', async () => {
     await keep()
     const { ctimeMs } = await stat(pathOf(sha256))
     expect(await volume.remove(sha256, yesterday())).toBe(false)

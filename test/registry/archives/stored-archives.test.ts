@@ -57,7 +57,7 @@ describe('collectGarbage', () => {
     expect([existsSync(pathOf(kept)), existsSync(pathOf(gone))]).toEqual([true, false])
   })
 
-  it('removes what a deleted repository has left', async () => {
+  it('removes archives that a deleted repository has left', async () => {
     const { call, kept, gone } = await twoVersions()
     expect((await call('DELETE')).statusCode).toBe(204)
     const { rows } = await t.db.query('select from archive')

@@ -16,7 +16,7 @@ describe('repairMetadata', () => {
     expect(repairMetadata(metadata)).toBe(metadata)
   })
 
-  it('removes what makes PHP refuse a document, and makes broken constraints match nothing', () => {
+  it('removes characters that make PHP refuse a document, and makes broken constraints match nothing', () => {
     const stored = {
       description: 'a\ud800b\u202e\u2028c',
       require: { 'acme/a': '^1.0', 'acme/b': '>=\ud8001 <\u0007', 'acme/c': '^1\u200e.0' },

@@ -143,7 +143,7 @@ describe('isReadAlike', () => {
 })
 
 describe('readVersion', () => {
-  it('publishes what Composer can parse under its own name', () => {
+  it('publishes versions that Composer can parse under their own names', () => {
     expect(readVersion('1.0.0-beta.2+b1')).toEqual({
       version: '1.0.0-beta.2+b1',
       composerVersion: '1.0.0-beta.2+b1',

@@ -37,6 +37,6 @@ it('orders versions byte by byte as Composer compares them', () => {
   )
 })
 
-it('puts what Composer cannot parse below every release', () => {
+it('puts versions that Composer cannot parse below every release', () => {
   expect(bytewise(versionSortKey('dev-9.9.9-foo'), versionSortKey('0.0.0.0-dev'))).toBe(-1)
 })

@@ -133,7 +133,7 @@ describe('GET p2/<vendor>/<package>.json', () => {
     expect(await read([7, 2, 5, 0, 3, 6, 1, 4])).toEqual(ascending)
   })
 
-  it('puts what Composer cannot parse into ~dev, as a branch that breaks no client (COMPOSER A6)', async () => {
+  it('puts versions that Composer cannot parse into ~dev, as branches that break no client (COMPOSER A6)', async () => {
     const { push, ask } = await aPublisher(t)
     await push('1.1.0-foo')
     await push('1.0.0')
@@ -263,7 +263,7 @@ describe('who may pull (DESIGN §7)', () => {
     expect(nowhere.headers['www-authenticate']).toBe(hidden.headers['www-authenticate'])
   })
 
-  it('responds in the same way for what a token may not see and for what does not exist', async () => {
+  it('responds in the same way for a repository that a token may not see and for a missing one', async () => {
     const publisher = await aPublisher(t)
     const others = await aPublisher(t)
     const hidden = await others.ask('packages.json', { headers: { authorization: publisher.authorization } })

@@ -23,7 +23,7 @@ describe('openReadmeRenderer', () => {
     expect(await readmes.render(null)).toEqual({ format: 'none', content: '' })
   })
 
-  it('shows as text what would become too large', async () => {
+  it('shows a README as text when its HTML would be too large', async () => {
     const long = `[a]: http://${'x'.repeat(2000)}\n\n${'[a] '.repeat(15_000)}`
     expect(await markdown(long)).toEqual({ format: 'text', content: long })
     expect((await markdown('*fine*')).format).toBe('html')

@@ -246,7 +246,7 @@ describe('p2 of a mirrored package', () => {
     expect(await versions('only/dev', '~dev')).toEqual(['dev-main'])
   })
 
-  it('keeps what the upstream no longer has, and says so', async () => {
+  it('keeps a package that the upstream no longer has, and says so', async () => {
     const { ask, call } = await aMirror()
     upstream.offer('gone/away', ['1.0.0'])
     await ask('p2/gone/away.json')
@@ -291,7 +291,7 @@ describe('p2 of a mirrored package', () => {
     expect(await versions('meta/one')).toEqual(['1.0.0'])
   })
 
-  it('expands what the upstream has minified', async () => {
+  it('expands minified documents of the upstream', async () => {
     const { ask } = await aMirror()
     const dist = { type: 'zip', url: `${upstream.url}/a.zip`, reference: 'abcdef1' }
     upstream.put('/p2/mini/one.json', {
@@ -341,7 +341,7 @@ describe('the patterns of an upstream', () => {
     expect(await versions('wanted/lib')).toEqual(['1.0.0'])
   })
 
-  it('hide what the upstream flags as malware', async () => {
+  it('hide versions that the upstream flags as malware', async () => {
     upstream.offer('mal/ware', ['1.1.0', '1.0.0'], {
       document: {
         filter: { malware: [{ constraint: '1.1.0', reason: 'steals', id: 'x', url: 'https://x.example' }] },

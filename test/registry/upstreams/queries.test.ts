@@ -117,7 +117,7 @@ describe('search, list and providers with upstreams', () => {
 })
 
 describe('filter.json with upstreams', () => {
-  it('contains what the upstream flags', async () => {
+  it('contains the versions that the upstream flags', async () => {
     const { ask } = await aMirror('filtered')
     const flag = (constraint: string) => ({ constraint, reason: 'steals', id: 'x' })
     upstream.offer('mal/ware', ['1.1.0', '1.0.0'], {
