@@ -2,7 +2,7 @@ import { type Queryable, sweepOf } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
-/** How long a consent page may stay open. SPEC leaves it open. An hour is enough for a decision. */
+/** How long a consent page can be used. SPEC does not specify it. An hour is enough for a decision. */
 const lifetimeSeconds = 3600
 
 /** An authorization request whose consent page is shown. Its application and redirect URI are checked. */

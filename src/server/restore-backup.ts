@@ -134,7 +134,7 @@ async function takeEntries(
   return ending
 }
 
-/** Returns the built-in migrations of the backup's database. Throws when this release does not have the same one. */
+/** Returns the built-in migrations of the backup's database. Throws when this release lacks one of them. */
 function selectMigrations({ migrations }: BackupManifest, { builtIn }: Schema): SqlFile[] {
   const byName = new Map(builtIn.map((migration) => [migration.name, migration]))
   return migrations.map(({ name, checksum }) => {

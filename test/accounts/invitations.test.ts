@@ -208,7 +208,7 @@ describe('an invitation to a group', () => {
     expect(list.body).toContain('There are no open invitations.')
   })
 
-  it('is noted when it is made, accepted and withdrawn', async () => {
+  it('writes an event when it is made, accepted and withdrawn', async () => {
     const { group, admin, cookie } = await aManagedGroup(invited)
     const { token } = await aToken(invited, group, admin)
     const { id } = await aToken(invited, group, admin, 'guest')

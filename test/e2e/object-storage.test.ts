@@ -213,7 +213,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     expect((await ask(below)).rawPayload.equals(payload)).toBe(true)
   })
 
-  it('keeps an archive that a collection removed just before it was named', async () => {
+  it('stores an archive again that a collection removed just before its version was stored', async () => {
     const caller = await aCaller(t)
     const payload = aPackageZip('acme/raced')
     const { sha256 } = (await caller.push('1.0.0', { name: 'acme/raced', payload })).json() as {

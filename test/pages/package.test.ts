@@ -149,7 +149,7 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect((await look('?version=0.1')).body).toMatch(/<input id="version" name="version" value="0.1" list=/)
   })
 
-  it('says of an abandoned package what to use instead, and of a quarantined version why', async () => {
+  it('shows the replacement of an abandoned package, and the reason of a quarantine', async () => {
     const { repository, look } = await aPackage()
     await t.db.query(
       `update package set abandoned_at = now(), replacement = 'acme/new' where repository_id = $1`,

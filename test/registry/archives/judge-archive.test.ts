@@ -67,7 +67,7 @@ describe('judgeArchive', () => {
     expect(status).toBe(400)
   })
 
-  it('leaves the error of a failing system call alone', async () => {
+  it('does not change the error of a failing system call', async () => {
     await expect(judgeArchive(join(tmpdir(), 'no-such-archive'))).rejects.toMatchObject({ code: 'ENOENT' })
     await expect(judgeArchive(tmpdir())).rejects.toMatchObject({ code: 'EISDIR' })
   })

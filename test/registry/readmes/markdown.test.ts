@@ -113,7 +113,7 @@ describe('a README in Markdown', () => {
     expect(rendered.match(/<a /g)?.length ?? 0).toBe(rendered.match(/<\/a>/g)?.length ?? 0)
   })
 
-  it('has elements within each other only to a limit', () => {
+  it('limits the nesting of elements', () => {
     expect(renderMarkdown('<div>'.repeat(1000)).match(/<div>/g)).toHaveLength(40)
   })
 
