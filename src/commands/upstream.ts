@@ -123,7 +123,7 @@ function approveCommand(): Command {
       printResult(
         options,
         { path, approved },
-        `Approved: ${approved.join(', ') || 'nothing that was not approved yet'}`,
+        `Approved: ${approved.join(', ') || 'none: all were approved before'}`,
       )
     })
 }

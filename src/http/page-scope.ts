@@ -115,8 +115,8 @@ export async function showPageError(error: PageError, reply: FastifyReply): Prom
 }
 
 /**
- * Returns the URL without the slash at the end of its path. Null when there is none, and for other characters than those
- * of our URLs: `//example.com/` must not become a redirect to another host.
+ * Returns the URL without the slash at the end of its path. Null when there is no such slash, or when the path has
+ * characters that svc does not use in URLs: `//example.com/` must not become a redirect to another host.
  */
 function withoutSlash({ method, url }: FastifyRequest): string | null {
   const [, path, query = ''] = /^((?:\/[\w~-][\w.~-]*)+)\/(\?.*)?$/.exec(url) ?? []

@@ -52,7 +52,7 @@ export function sendMailJob(kinds: readonly MailKind<never>[]): Job {
       const { mail: settings } = context.config
       const found = byName.get(kind)
       // A newer release may have queued it: one of its processes takes it later.
-      if (!found) throw new Error(`This release knows no mail ${kind}.`)
+      if (!found) throw new Error(`This release does not know the kind of mail ${kind}.`)
       if (settings === null) {
         context.log.warn({ mail: kind }, 'SMTP_URL is not set any more: a queued mail was dropped')
         return

@@ -102,7 +102,7 @@ describe('0012_grants.sql', () => {
     expect(await ask(`select from live_token where token_hash = sha256('a 1')`)).toHaveLength(0)
   })
 
-  it('ends the pairs of a code from before that is used again (OAUTH 85)', async () => {
+  it('ends the pairs of an earlier code that is used again (OAUTH 85)', async () => {
     const [{ outcome }] = await ask(
       `select outcome from exchange_code(${credentials}, sha256('used'), null, null, sha256('a 6'), sha256('r 6'), 60, 60)`,
     )
@@ -111,7 +111,7 @@ describe('0012_grants.sql', () => {
     expect(await ask(`select from live_token where token_hash = sha256('a 3')`)).toHaveLength(1)
   })
 
-  it('gives a code that the previous release issues the first grant', async () => {
+  it('assigns the first grant to a code that the previous release issues', async () => {
     await ask(
       `insert into authorization_code (code_hash, authorization_id, redirect_uri, scopes, code_challenge, expires_at)
        select sha256('old'), a.id, 'https://app.example.com/', '{account-profile:r}', null, now() + interval '1 minute'

@@ -243,7 +243,7 @@ describe('POST /oauth2/auth', () => {
     expect(await consent('account-profile:rw')).toEqual(narrower.slice(0, 1))
     expect(await consent('account-profile:r')).toEqual(narrower)
     expect(await consent('account-profile:r')).toEqual(narrower)
-    // Something else, and more than before, is not less.
+    // Other access, or more access than before, is not less.
     expect(await consent('registry-package:r')).toEqual(narrower)
     expect(await consent('registry-package:rw')).toEqual(narrower)
     await t.db.query('update account_authorization set ended_at = now() where account_id = $1', [account.id])

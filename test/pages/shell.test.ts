@@ -84,7 +84,7 @@ describe('the frame of every page', () => {
 })
 
 describe('text that other people choose', () => {
-  it('shows its invisible characters, wherever it is', async () => {
+  it('shows its invisible characters on every page', async () => {
     const hidden = 'Ma\u200bri\u2060on'
     const { account, repository, push } = await aPublisher(t, { role: 'admin' })
     const manifest = {

@@ -40,7 +40,7 @@ const manifests: Record<string, { description: string } & Record<string, unknown
   'acme/mailer': { description: 'Sends mails from templates, in the background', require: { php: '>=8.1' } },
 }
 
-/** Fills a server with what a small team has, by its database and its registry. */
+/** Fills a server with the data of a small team, through its database and its registry. */
 export async function makeTourData({ db, baseUrl }: { db: pg.Pool; baseUrl: string }): Promise<TourData> {
   const ann = await anAccount(db, { username: 'ann', displayName: 'Ann Berger', email: 'ann@example.com' })
   const bob = await anAccount(db, {

@@ -3,7 +3,7 @@ import { linkToFile, linkToImage } from './file-links.ts'
 import { highlightCode } from './highlight.ts'
 import { sanitizeHtml } from './raw-html.ts'
 
-/** Reads HTML as tokens of their own. `sanitizeHtml` makes them safe for a page. */
+/** Reads HTML as separate tokens. `sanitizeHtml` makes them safe for a page. */
 const markdown = new MarkdownIt({ html: true, linkify: true })
 const { escapeHtml, unescapeAll } = markdown.utils
 
@@ -28,7 +28,7 @@ const headingsBelow = 2
 
 /**
  * Renders a Markdown README as HTML. The text is untrusted, so the result loads nothing from another site and runs no
- * script. Of its HTML, harmless tags are kept. Images of other sites become links. Relative links and images refer to
+ * script. Harmless HTML tags are kept. Images of other sites become links. Relative links and images refer to
  * files of the package. `resolveFiles` gives them their URLs.
  */
 export function renderMarkdown(text: string, { hasColours = true } = {}): string {
@@ -44,7 +44,7 @@ export function renderMarkdown(text: string, { hasColours = true } = {}): string
   return markdown.renderer.render(sanitize(tokens), markdown.options, { hasColours })
 }
 
-/** The headings by their ids, which GitHub makes of their text in the same way. */
+/** The headings by id. GitHub makes ids from the text in the same way. */
 type Anchors = Map<string, Token>
 
 function readAnchors(tokens: Token[]): Anchors {

@@ -27,7 +27,7 @@ const endsItself = new Set(['li', 'dt', 'dd', 'td', 'th', 'tr', 'thead', 'tbody'
 /** Between these and their cells there is nothing else. */
 const tableParts = new Set(['table', 'thead', 'tbody', 'tfoot', 'tr'])
 
-/** More elements within each other are left out. Browsers limit the depth of a page. */
+/** Elements that are nested deeper are left out. Browsers limit the depth of a page. */
 const maxDepth = 40
 
 const tag =

@@ -33,7 +33,7 @@ const maxMilliseconds = 5_000
 /** Longer code is shown without colours. */
 const maxCodeCharacters = 128 * 1024
 const maxCodeMilliseconds = 1_000
-/** More tasks than these do not wait for the thread: READMEs of published packages come first. */
+/** At most this many tasks wait for the thread. Code then has no colours, so that READMEs are rendered first. */
 const maxWaiting = 4
 
 const resourceLimits = { maxOldGenerationSizeMb: 256 }

@@ -197,7 +197,7 @@ describe.runIf(has('swift-proxy-server'))('a bucket whose store fails', () => {
     expect((await readdir(join(store.directory, 'tmp'))).length).toBeLessThanOrEqual(1)
   })
 
-  it('refuses bytes that are not what their name says', async () => {
+  it('refuses bytes that do not match the hash in their name', async () => {
     const archive = await received()
     await expect(store.keep({ ...archive, sha256: sha256Of('other') })).rejects.toThrow()
     expect(await store.stat(sha256Of('other'))).toBeNull()
