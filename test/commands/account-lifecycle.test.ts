@@ -60,7 +60,7 @@ describe('svc account revoke-all', () => {
 })
 
 describe('svc account withdraw', () => {
-  it('withdraws one application, leaves the others, and writes the event of the page', async () => {
+  it('withdraws one application, leaves the others, and writes the same event as the page', async () => {
     const { id, username, works } = await aPerson()
     const [first, second] = [await anApplication(svc.db), await anApplication(svc.db)]
     for (const application of [first, second]) await anAuthorization(svc.db, { id }, application)

@@ -5,7 +5,7 @@ import { useApp } from '../support/app.ts'
 import { anApplication, basicOf } from '../support/oauth-actors.ts'
 import { anAuthorizedApplication, postForm } from '../support/token-client.ts'
 
-/** Percent-encodes every character, as RFC 6749 §2.3.1 allows to. */
+/** Percent-encodes every character, as RFC 6749 §2.3.1 allows. */
 const encodeAll = (text: string) => text.replace(/./g, (c) => `%${c.charCodeAt(0).toString(16)}`)
 
 describe('client authentication', () => {

@@ -329,7 +329,7 @@ describe('the patterns of an upstream', () => {
     expect(await versions('evil/lib')).toBe(404)
   })
 
-  it('offer only approved packages in the mode approved, and note who wanted others', async () => {
+  it('offer only approved packages in the mode approved, and store who requested others', async () => {
     upstream.offer('wanted/lib', ['1.0.0'])
     const { versions, call, account } = await aMirror({ mode: 'approved' })
     expect(await versions('wanted/lib')).toBe(404)
