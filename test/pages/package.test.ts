@@ -164,6 +164,38 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     expect((await look('?version=1.0.0')).body).toContain('Stolen key')
   })
 
+  it('links the replacement of an abandoned package, also when it comes from an upstream', async () => {
+    const { push, repository, look } = await aPackage()
+    await push('1.0.0', { name: 'acme/new' })
+    const replaceBy = (name: string) =>
+      t.db.query(
+        `update package set abandoned_at = now(), replacement = $2 where repository_id = $1 and name = 'acme/lib'`,
+        [repository.id, name],
+      )
+    await replaceBy('acme/new')
+    expect((await look()).body).toContain(`<a href="/${repository.path}/packages/acme/new">acme/new</a>`)
+    await t.db.query(
+      `with added as (insert into upstream (repository_id, name, url, mode, position)
+                      values ($1, 'up', 'https://up.test', 'automatic', 1) returning id)
+       insert into mirrored_package (repository_id, name, upstream_id, first_seen_at)
+       select $1, 'psr/log', id, now() from added`,
+      [repository.id],
+    )
+    await replaceBy('psr/log')
+    expect((await look()).body).toContain(`<a href="/${repository.path}/-/upstreams?q=psr%2Flog">psr/log</a>`)
+  })
+
+  it('has a badge for its advisories', async () => {
+    const { repository, look } = await aPackage()
+    expect((await look()).body).not.toContain('advisory</span>')
+    await t.db.query(
+      `insert into advisory (advisory_id, package_id, title, affected_versions)
+       select 'SVC-BADGE-1', id, 'Counts twice', '<2' from package where repository_id = $1`,
+      [repository.id],
+    )
+    expect((await look()).body).toContain('<span class="badge caution">1 advisory</span>')
+  })
+
   it('is not there for somebody who may not see the repository, nor once all versions are deleted', async () => {
     const { path, repository, look } = await aPackage()
     expect((await t.app.inject(path)).statusCode).toBe(404)

@@ -127,7 +127,15 @@ const readme = (name: string, short: string) => `# ${name}
 
 ${manifests[name]?.description ?? 'A package'}.
 
-![Logo](logo.svg) ![Build](https://ci.test/badge.svg)
+<p align="center"><a href="src/Lib.php"><img src="logo.svg" width="40" alt="Logo"></a></p>
+
+![Build](https://ci.test/badge.svg) · [Use](#use)
+
+<details><summary>Why?</summary>
+
+<table><tr><th>Amount</th><td>Press <kbd>Esc</kbd></td></tr></table>
+
+</details>
 
 ## Use
 
