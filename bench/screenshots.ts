@@ -52,6 +52,15 @@ async function shoot(page: Page, { name }: Stop): Promise<void> {
     await page.setViewportSize({ width, height: 800 })
     for (const colorScheme of schemes) {
       await page.emulateMedia({ colorScheme })
+      // Pictures of a README are loaded when they come into view.
+      await page.evaluate(() =>
+        Promise.allSettled(
+          [...document.images].map((image) => {
+            image.loading = 'eager'
+            return image.decode()
+          }),
+        ),
+      )
       const suffix = isForReadme ? '' : `-${width}-${colorScheme}`
       await page.screenshot({ path: join(folder, `${name}${suffix}.png`), fullPage: !isForReadme })
     }

@@ -116,7 +116,7 @@ export function tourZip(name: string, version: string): Buffer {
     'composer.json': JSON.stringify({ ...manifest, extra: { major } }, null, 4),
     'README.md': readme(name, short),
     'logo.svg':
-      '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><circle r="20" cx="20" cy="20"/></svg>',
+      '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><circle r="20" cx="20" cy="20" fill="#2a7fc9"/></svg>',
     'CHANGELOG.md': `# ${version}\n\nThe first lines of a long story.\n`,
     'src/Lib.php': `<?php\n\nnamespace Acme;\n\nfinal class Lib\n{\n    const VERSION = '${version}';\n    const LONG = '${'long '.repeat(40)}';\n}\n`,
     ...(major === '2' && { 'src/Money.php': '<?php\n' }),
