@@ -81,7 +81,12 @@ export async function addRefusals(
 export function refusalOf({ errmsg, warning, details }: RegistryError): Refusal {
   // `details` may contain the warning too.
   const help = [...new Set([...(warning ? [warning] : []), ...details])]
-  return { message: `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`, details: help }
+  // The protocol's text for a program repeats the value. The details say what is wrong with it.
+  const isForPrograms = errmsg.startsWith('Validate [') && help.length > 0
+  const message = isForPrograms
+    ? 'This cannot be published:'
+    : `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`
+  return { message, details: help }
 }
 
 function refusing(preview: Preview, check: () => Preview): Preview {

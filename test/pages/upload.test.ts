@@ -106,7 +106,7 @@ describe('/<group>/<name>/-/upload', () => {
     const { upload, open, decide, push } = await aMemberOf()
     const path = String((await upload(aPackageZip('acme/lib', { version: '1.0.0' }))).headers.location)
     for (const [version, reason] of [
-      ['not a version', 'Validate [Version:not a version] failed'],
+      ['not a version', 'a version must be SemVer 2.0.0'],
       ['2.0.0', 'must be &quot;2.0.0&quot; or absent'],
     ]) {
       const page = await open(`${path}?${new URLSearchParams({ version: String(version) })}`)
