@@ -69,7 +69,7 @@ if (navigator.clipboard) {
       frame.className = 'copyable'
       block.replaceWith(frame)
       frame.append(block, button)
-    } else source.after(button)
+    } else source.after(' ', button)
   }
 }
 
