@@ -35,7 +35,7 @@ export function readPackageName(name: string): string {
   if (isPackageName(lower)) return lower
   throw new RegistryError(errcode.invalidArgument, 'invalid package name', {
     warning:
-      'a package name is vendor/package: letters, digits and single separators . _ - between them, ' +
-      `at most ${maxPackageNameLength} characters, not ending in .json and not named like a Windows device`,
+      'A package name is vendor/package: letters, digits and single separators . _ - between them, ' +
+      `at most ${maxPackageNameLength} characters, not ending in .json and not named like a Windows device.`,
   })
 }

@@ -30,8 +30,9 @@ const tableParts = new Set(['table', 'thead', 'tbody', 'tfoot', 'tr'])
 /** Elements that are nested deeper are left out. Browsers limit the depth of a page. */
 const maxDepth = 40
 
+/** A tag, or a comment. A comment without an end takes the rest, as in browsers, so each character is read once. */
 const tag =
-  /<(\/?)([a-z][a-z0-9-]*)((?:\s+[^\s"'<>=/]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>`]+))?)*)\s*\/?>|<!--[\s\S]*?-->/gi
+  /<(\/?)([a-z][a-z0-9-]*)((?:\s+[^\s"'<>=/]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>`]+))?)*)\s*\/?>|<!--[\s\S]*?(?:-->|$)/gi
 const attribute = /([^\s"'<>=/]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>`]+)))?/g
 
 /** How the targets of links and images are written. Each returns a tag, or null to leave it out. */

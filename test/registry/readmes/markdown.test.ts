@@ -89,6 +89,8 @@ describe('a README in Markdown', () => {
       '<details open><summary>More</summary>\n\n- **a**\n\n</details>\n\nend',
       '<details open=""><summary>More</summary>\n<ul>\n<li><strong>a</strong></li>\n</ul>\n</details>\n<p>end</p>\n',
     ],
+    // As in browsers. Looking for the end from each of many beginnings would take seconds.
+    ['<div>a<!-- b <!-- c', '<div>a</div>'],
     ['<h1 id="x">Lib &amp; &lt;co&gt;</h1>', '<h3>Lib &amp; &lt;co&gt;</h3>'],
     ['<table><tr><td>a<td>b</table>', '<table><tr><td>a</td><td>b</td></tr></table>'],
     ['<a href="docs/a.md">a</a>', '<p><a href="svc-file:docs%2Fa.md">a</a></p>\n'],
