@@ -82,7 +82,7 @@ export function refusalOf({ errmsg, warning, details }: RegistryError): Refusal 
   // `details` may contain the warning too.
   const help = [...new Set([...(warning ? [warning] : []), ...details])]
   // The protocol's text for a program repeats the value. The details say what is wrong with it.
-  const isForPrograms = errmsg.startsWith('Validate [') && help.length > 0
+  const isForPrograms = errmsg.startsWith('validate [') && help.length > 0
   const message = isForPrograms
     ? 'This cannot be published:'
     : `${errmsg.charAt(0).toUpperCase()}${errmsg.slice(1)}.`

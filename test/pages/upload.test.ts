@@ -111,6 +111,7 @@ describe('/<group>/<name>/-/upload', () => {
     ]) {
       const page = await open(`${path}?${new URLSearchParams({ version: String(version) })}`)
       expect(page.body).toContain(reason)
+      expect(page.body).not.toContain('alidate [')
       expect(page.body).not.toContain('value="publish"')
       expect(page.body).not.toContain(`svc ${version}`)
       expect((await decide(path, { act: 'publish', version: String(version) })).statusCode).toBe(400)
