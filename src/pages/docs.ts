@@ -34,6 +34,9 @@ export interface FoundSection {
 const maxFound = 30
 const excerptCharacters = 160
 
+/** The documents that most people need, in the order of the list. The others follow by name. */
+const firstDocuments = ['packages.md', 'oauth-applications.md', 'api.md', 'operations.md']
+
 const DocsQuery = z.object({ q: text })
 
 /** A file of docs/, rendered. */
@@ -94,9 +97,12 @@ const nameOf = (file: string) => (file === 'api.md' ? 'api-guide' : file.replace
 
 async function readDocuments(): Promise<Document[]> {
   const folder = resolve(projectRoot, 'docs')
-  const files = (await readdir(folder)).filter((file) => file.endsWith('.md')).sort()
+  const files = (await readdir(folder)).filter((file) => file.endsWith('.md'))
+  const others = files.filter((file) => !firstDocuments.includes(file)).sort()
   return Promise.all(
-    files.map(async (file) => renderDocsPage(nameOf(file), await readFile(resolve(folder, file), 'utf8'))),
+    [...firstDocuments, ...others].map(async (file) =>
+      renderDocsPage(nameOf(file), await readFile(resolve(folder, file), 'utf8')),
+    ),
   )
 }
 

@@ -15,6 +15,7 @@ describe('/docs', () => {
     const files = (await readdir('docs')).filter((file) => file.endsWith('.md'))
     const links = [...index.body.matchAll(/href="(\/docs\/[\w-]+)"/g)].map(([, link]) => String(link))
     expect(new Set(links).size).toBe(files.length + 1)
+    expect(links.slice(0, 3)).toEqual(['/docs/api', '/docs/packages', '/docs/oauth-applications'])
     for (const link of links) {
       const { body, statusCode } = await t.app.inject(link)
       expect(statusCode, link).toBe(200)
@@ -32,7 +33,7 @@ describe('/docs', () => {
     const [, link = ''] = /class="title"><a href="([^"]+)"/.exec(body) ?? []
     const [url = '', id] = link.split('#')
     expect((await t.app.inject(url)).body).toContain(`id="${id}"`)
-    expect((await t.app.inject('/docs?q=no+such-word-anywhere')).body).toContain('No section has')
+    expect((await t.app.inject('/docs?q=no+such-word-anywhere')).body).toContain('No section contains')
     const hostile = await t.app.inject('/docs?q=%3Cscript%3Ealert')
     expect([hostile.statusCode, hostile.body.includes('<script>alert')]).toEqual([200, false])
   })
