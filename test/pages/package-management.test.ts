@@ -49,12 +49,14 @@ describe('…/-/versions', () => {
   })
 
   it('quarantines with a reason, and releases', async () => {
-    const { send, offered, events } = await aMaintainer()
+    const { home, open, send, offered, events } = await aMaintainer()
     for (const reason of ['', 'x'.repeat(501), 'two\nlines']) {
       expect((await send('versions/quarantine', { version, reason })).statusCode).toBe(400)
     }
     await send('versions/quarantine', { version, reason: 'A backdoor' })
     expect(await offered()).toBe(false)
+    // Composer cannot install this version, so the command is the one for another version.
+    expect((await open(`${home}?version=1.0.0`)).body).toContain('composer require acme/lib</code>')
     await send('versions/release', { version })
     expect(await offered()).toBe(true)
     expect(await events()).toEqual(['publish', 'quarantine', 'release'])
