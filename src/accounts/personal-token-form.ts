@@ -51,7 +51,7 @@ export interface TokenChoice {
 
 /** Common tasks of tokens. A link opens the form with the values of a task. */
 export const presets: Record<string, { title: string; scopes: string[] }> = {
-  pull: { title: 'Pull packages', scopes: ['registry-package:r'] },
+  pull: { title: 'Install packages', scopes: ['registry-package:r'] },
   publish: { title: 'Publish packages', scopes: ['registry-package:rw'] },
 }
 

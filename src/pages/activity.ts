@@ -62,7 +62,7 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'rename-group': 'renamed the group',
   'set-group': 'changed the settings of the group',
   import: 'imported',
-  'create-deploy-token': 'made a deploy token',
+  'create-deploy-token': 'created a deploy token',
   'revoke-deploy-token': 'revoked a deploy token',
 }
 

@@ -67,7 +67,7 @@ describe('/<group>/-/deploy-tokens', () => {
     expect(await pull(repository.path, token)).toBe(401)
     expect((await send(`${url}/revoke`, { id })).statusCode).toBe(404)
     const activity = await open(`/${repository.path}/-/activity`)
-    expect(activity.body).toContain('made a deploy token: build server')
+    expect(activity.body).toContain('created a deploy token: build server')
     expect(activity.body).toContain('revoked a deploy token: build server')
   })
 
