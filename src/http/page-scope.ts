@@ -1,4 +1,4 @@
-import cookie from '@fastify/cookie'
+import { fastifyCookie as cookie } from '@fastify/cookie'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 import { isOutage } from '../database/database.ts'
@@ -132,13 +132,19 @@ async function visitorOf({ status }: PageError, { request, server }: FastifyRepl
 /**
  * Shows the error for a URL that cannot be decoded. Fastify does not know its scope yet, so the reply has no `view`.
  */
-export function showUndecodableUrl(_error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
-  const content = contentOf(new PageError(400, 'This URL cannot be read.'))
+export async function showUndecodableUrl(
+  _error: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  const error = new PageError(400, 'This URL cannot be read.')
+  // No hook has run, so nothing has read the cookies yet.
+  request.cookies = cookie.parse(request.headers.cookie ?? '')
+  const visitor = await visitorOf(error, reply)
   setPageHeaders(reply, pagePolicy)
   void reply.code(400).type('text/html; charset=utf-8')
-  void request.server
-    .view('error', { ...content, visitor: nobody, path: '', url: '/', logId: request.id })
-    .then((html) => reply.send(html))
+  const content = { ...contentOf(error), visitor, path: '', url: '/', logId: request.id }
+  void reply.send(await request.server.view('error', content))
 }
 
 function contentOf({ status, message }: PageError) {

@@ -41,8 +41,8 @@ php -r 'require "vendor/autoload.php"; Demo\\Hello::say();'
 /** Waits for the browser's redirect, and prints its code. */
 const listener = `require("http").createServer((request, response) => {
   const { searchParams } = new URL(request.url, "http://x")
-  const answer = searchParams.get("code") || searchParams.get("error")
-  response.end("Back to the shell.", () => answer && process.exit(console.log(answer)))
+  const result = searchParams.get("code") || searchParams.get("error")
+  response.end("Back to the shell.", () => result && process.exit(console.log(result)))
 }).listen(${callback.port}, "127.0.0.1")`
 
 const composerJson = JSON.stringify({

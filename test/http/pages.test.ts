@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { anAccount, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
 describe('a URL that does not exist', () => {
@@ -19,6 +20,17 @@ describe('a URL that does not exist', () => {
     const response = await t.app.inject(url)
     expect([400, 404, 414]).toContain(response.statusCode)
     expect(response.headers['content-type']).toBe('text/html; charset=utf-8')
+  })
+
+  it.each(['/nothing', '/%zz', '/a%00b'])('keeps the menu of a signed-in person: %s', async (url) => {
+    const account = await anAccount(t.db)
+    const { statusCode, body } = await t.app.inject({
+      url,
+      headers: { cookie: await signIn(t.app, account) },
+    })
+    expect([400, 404]).toContain(statusCode)
+    expect(body).toContain(account.username)
+    expect(body).toContain('Sign out')
   })
 })
 
