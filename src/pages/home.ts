@@ -37,6 +37,8 @@ const listPage = page<RepositoryList>('pages/my-repositories')
 const dashboardPage = page<
   RepositoryList & {
     groups: AccessibleGroup[]
+    /** By the name of the group. Null when the page does not list all repositories of the account. */
+    contentOfGroups: Map<string, RepositoryContent> | null
     hasMoreGroups: boolean
     events: (PackageEvent & { sentence: string })[]
     expiring: { name: string; expiresAt: Date; isExpired: boolean }[]
@@ -111,6 +113,7 @@ async function showDashboard(
   return dashboardPage(reply, session, {
     ...list,
     groups: groups.slice(0, maxGroups),
+    contentOfGroups: list.next === null ? sumByGroup(list.repositories) : null,
     hasMoreGroups: groups.length > maxGroups,
     events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
     expiring,
@@ -118,4 +121,19 @@ async function showDashboard(
     hasToken,
     administrators,
   })
+}
+
+/** Adds up the contents of the repositories of each group. So a group shows no more than its repositories do. */
+function sumByGroup(repositories: RepositoryList['repositories']): Map<string, RepositoryContent> {
+  const sums = new Map<string, RepositoryContent>()
+  for (const { path, content } of repositories) {
+    const group = path.split('/')[0] as string
+    const { packages, lastPublishedAt } = sums.get(group) ?? { packages: 0, lastPublishedAt: null }
+    const latest = Math.max(lastPublishedAt?.getTime() ?? 0, content?.lastPublishedAt?.getTime() ?? 0)
+    sums.set(group, {
+      packages: packages + (content?.packages ?? 0),
+      lastPublishedAt: latest === 0 ? null : new Date(latest),
+    })
+  }
+  return sums
 }

@@ -38,6 +38,27 @@ describe('GET /', () => {
     expect(body).not.toContain(foreign.path)
   })
 
+  it('shows the packages and the last release of each group, of the repositories that the account sees', async () => {
+    const { account, repository, push } = await aPublisher(t, { role: 'admin' })
+    const [group = ''] = repository.path.split('/')
+    await push('1.0.0', { name: 'acme/one' })
+    await push('1.0.0', { name: 'acme/two' })
+    const member = await anAccount(t.db)
+    const empty = await aGroup(t.db)
+    await aGroupMember(t.db, member, empty, 'admin')
+    await aMember(t.db, member, repository, 'guest')
+    const groupsOf = async (one: typeof member) => {
+      const { body } = await t.app.inject({ url: '/', headers: { cookie: await signIn(t.app, one) } })
+      return body.slice(body.indexOf('<h2>Groups</h2>'), body.indexOf('<h2>Recent activity</h2>'))
+    }
+    expect(await groupsOf(account)).toMatch(
+      new RegExp(`href="/${group}".*\\s*<p class="hint">2 packages · last published <time`),
+    )
+    const ofMember = await groupsOf(member)
+    expect(ofMember).toContain(`href="/${empty.name}"`)
+    expect(ofMember).not.toContain('0 packages')
+  })
+
   it('shows 50 repositories at once, links to the next ones, and searches all', async () => {
     const account = await anAccount(t.db)
     const group = await aGroup(t.db)
