@@ -1,5 +1,5 @@
 import type { PoolClient } from 'pg'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { deleteAccount } from '../../src/accounts/account-lifecycle.ts'
 import { describeActor } from '../../src/accounts/event-words.ts'
 import { type IdentityEvent, listIdentityEvents } from '../../src/accounts/identity-events.ts'
@@ -43,6 +43,19 @@ describe('the events of exchanged codes', () => {
       ],
     )
     expect(rows).toEqual([{ outcome: 'issued' }])
+  }
+
+  /** Waits for transactions of other test files in the same PostgreSQL, as the job does. */
+  async function noteExchanges(db: Pick<PoolClient, 'query'>, count: number): Promise<number> {
+    return vi.waitFor(
+      async () => {
+        const { rows } = await db.query<{ seen: number | null }>('select note_exchanges($1) as seen', [count])
+        const seen = rows[0]?.seen
+        if (seen == null) throw new Error('a transaction is still running')
+        return seen
+      },
+      { timeout: 30_000, interval: 100 },
+    )
   }
 
   it('name the account, the application, the scopes and the request, and have the time of the exchange', async () => {
@@ -91,11 +104,11 @@ describe('the events of exchanged codes', () => {
     await tx.query('rollback')
     await t.db.query('select move_exchange_horizon()')
     await tx.query('begin')
-    expect((await tx.query('select note_exchanges(1000) as seen')).rows).toEqual([{ seen: 5 }])
+    expect(await noteExchanges(tx, 1000)).toBe(5)
     await tx.query('rollback')
     tx.release()
     expect(await eventsOf(client)).toEqual([])
-    expect((await t.db.query('select note_exchanges(2) as seen')).rows).toEqual([{ seen: 2 }])
+    expect(await noteExchanges(t.db, 2)).toBe(2)
     expect(await eventsOf(client)).toHaveLength(2)
     await Promise.all([run(), run(), run()])
     await run()
