@@ -24,7 +24,9 @@ const Account = z
     email: z.string().nullable().meta({ description: 'Null without an email', example: 'alice@example.com' }),
     email_verified_at: Moment.nullable().meta({ description: 'Null while the email is not verified' }),
     admin: z.boolean().meta({ description: 'Whether it is a site administrator' }),
-    groups: z.array(z.string()).meta({ description: 'The groups that the account is a member of', example: ['acme'] }),
+    groups: z
+      .array(z.string())
+      .meta({ description: 'The groups that the account is a member of', example: ['acme'] }),
     sessions: z.int().meta({ description: 'The number of browsers that are signed in', example: 1 }),
     tokens: z.int().meta({ description: 'The number of valid personal access tokens', example: 2 }),
     created_at: Moment.meta({ description: 'When the account was created' }),
