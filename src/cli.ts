@@ -4,4 +4,4 @@ import { runProgram } from './commands/run.ts'
 
 const { version } = createRequire(import.meta.url)('../package.json') as { version: string }
 
-process.exitCode = await runProgram(makeProgram(version), process.argv)
+process.exitCode = await runProgram(await makeProgram(version, process.argv[2]), process.argv)

@@ -1,50 +1,46 @@
 import { Command } from 'commander'
-import { accountCommand } from './account.ts'
-import { applicationCommand } from './application.ts'
-import { archivesCommand, collectGarbageCommand, verifyArchivesCommand } from './archives.ts'
-import { backupCommand, restoreCommand } from './backup.ts'
-import { completionCommand } from './completion.ts'
-import { deployTokenCommand } from './deploy-token.ts'
-import { eventCommand } from './event.ts'
-import { groupCommand } from './group.ts'
-import { importCommand } from './import.ts'
-import { invitationCommand } from './invitation.ts'
-import { memberCommand } from './member.ts'
-import { repositoryCommand } from './repository.ts'
-import { demoCommand, migrateCommand, rekeyCommand, serveCommand } from './server.ts'
-import { sessionCommand } from './session.ts'
-import { systemCommand } from './system.ts'
-import { tokenCommand } from './token.ts'
-import { upstreamCommand } from './upstream.ts'
-import { vendorCommand } from './vendor.ts'
 
-/** Returns the command line: every command of `svc`. */
-export function makeProgram(version: string): Command {
-  return new Command('svc')
+/**
+ * The commands by name, in the order of `svc --help`. Each loads its modules only when it runs: to load those of all
+ * commands takes longer than most commands.
+ */
+const commands = new Map<string, (version: string) => Promise<Command>>([
+  ['serve', async () => (await import('./server.ts')).serveCommand()],
+  ['migrate', async () => (await import('./server.ts')).migrateCommand()],
+  ['demo', async () => (await import('./server.ts')).demoCommand()],
+  ['system', async (version) => (await import('./system.ts')).systemCommand(version)],
+  ['account', async () => (await import('./account.ts')).accountCommand()],
+  ['session', async () => (await import('./session.ts')).sessionCommand()],
+  ['event', async () => (await import('./event.ts')).eventCommand()],
+  ['group', async () => (await import('./group.ts')).groupCommand()],
+  ['repository', async () => (await import('./repository.ts')).repositoryCommand()],
+  ['member', async () => (await import('./member.ts')).memberCommand()],
+  ['application', async () => (await import('./application.ts')).applicationCommand()],
+  ['token', async () => (await import('./token.ts')).tokenCommand()],
+  ['invitation', async () => (await import('./invitation.ts')).invitationCommand()],
+  ['deploy-token', async () => (await import('./deploy-token.ts')).deployTokenCommand()],
+  ['upstream', async () => (await import('./upstream.ts')).upstreamCommand()],
+  ['import', async () => (await import('./import.ts')).importCommand()],
+  ['vendor', async () => (await import('./vendor.ts')).vendorCommand()],
+  ['collect-garbage', async () => (await import('./archives.ts')).collectGarbageCommand()],
+  ['verify-archives', async () => (await import('./archives.ts')).verifyArchivesCommand()],
+  ['archives', async () => (await import('./archives.ts')).archivesCommand()],
+  ['completion', async () => (await import('./completion.ts')).completionCommand()],
+  ['backup', async () => (await import('./backup.ts')).backupCommand()],
+  ['restore', async () => (await import('./backup.ts')).restoreCommand()],
+  ['rekey', async () => (await import('./server.ts')).rekeyCommand()],
+])
+
+/**
+ * Returns the command line of `svc`. It has only the command that is named by `word`, the first word of the arguments.
+ * It has every command if there is no such command, and for `completion`, which lists them.
+ */
+export async function makeProgram(version: string, word?: string): Promise<Command> {
+  const named = word === undefined || word === 'completion' ? undefined : commands.get(word)
+  const program = new Command('svc')
     .version(version, '--version', 'print the version')
     .description('An OAuth 2.0 authorization server and private Composer registries.')
-    .addCommand(serveCommand())
-    .addCommand(migrateCommand())
-    .addCommand(demoCommand())
-    .addCommand(systemCommand(version))
-    .addCommand(accountCommand())
-    .addCommand(sessionCommand())
-    .addCommand(eventCommand())
-    .addCommand(groupCommand())
-    .addCommand(repositoryCommand())
-    .addCommand(memberCommand())
-    .addCommand(applicationCommand())
-    .addCommand(tokenCommand())
-    .addCommand(invitationCommand())
-    .addCommand(deployTokenCommand())
-    .addCommand(upstreamCommand())
-    .addCommand(importCommand())
-    .addCommand(vendorCommand())
-    .addCommand(collectGarbageCommand())
-    .addCommand(verifyArchivesCommand())
-    .addCommand(archivesCommand())
-    .addCommand(completionCommand())
-    .addCommand(backupCommand())
-    .addCommand(restoreCommand())
-    .addCommand(rekeyCommand())
+  const loaded = (named ? [named] : [...commands.values()]).map((load) => load(version))
+  for (const command of await Promise.all(loaded)) program.addCommand(command)
+  return program
 }

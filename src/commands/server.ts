@@ -15,7 +15,7 @@ export function serveCommand(): Command {
   return new Command('serve')
     .description('Run the server until SIGTERM or SIGINT. All configuration comes from the environment.')
     .action(async () => {
-      // Load the server's modules only here: they would double the start time of every other command.
+      // Load the server's modules only here: the other commands of this file need few of them.
       const { serve } = await import('../server/serve.ts')
       await serve(readConfig(process.env))
       process.exit(0)

@@ -1,4 +1,3 @@
-import nodemailer from 'nodemailer'
 import type { MailSettings } from '../config.ts'
 import { FailedForGood } from '../jobs/job.ts'
 import { type Mail, renderHtml, renderText } from './mail.ts'
@@ -18,7 +17,9 @@ export async function deliver(settings: MailSettings, mail: Mail, signal: AbortS
   // A comma or an angle bracket could make two addresses of one.
   if (!plainAddress.test(mail.to.address))
     throw new FailedForGood('The address of a mail has special characters.')
-  const transport = nodemailer.createTransport({
+  // Load it only here: commands queue mails, and send none.
+  const { createTransport } = await import('nodemailer')
+  const transport = createTransport({
     url: settings.smtpUrl,
     connectionTimeout: stepMilliseconds,
     greetingTimeout: stepMilliseconds,

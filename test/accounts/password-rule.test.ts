@@ -104,9 +104,8 @@ const read = ({ statusCode, body }: { statusCode: number; body: string }) => ({
 /** A command refuses a password before it opens the database. */
 async function refusedBy(words: string[]) {
   try {
-    await makeProgram('1')
-      .exitOverride()
-      .parseAsync(['node', 'svc', ...words])
+    const program = await makeProgram('1')
+    await program.exitOverride().parseAsync(['node', 'svc', ...words])
   } catch (error) {
     return { status: 400, text: error instanceof Error ? error.message : '' }
   }

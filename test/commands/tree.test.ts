@@ -9,7 +9,7 @@ function listLeaves(command: Command, path: string): [path: string, command: Com
   return command.commands.flatMap((child) => listLeaves(child, `${path} ${child.name()}`.trim()))
 }
 
-const program = makeProgram('1.2.3')
+const program = await makeProgram('1.2.3')
 const leaves = listLeaves(program, '')
 const optionsOf = (command: Command) => command.options.map(({ long }) => long)
 
@@ -25,6 +25,18 @@ describe('the tree of commands', () => {
     expect(lists.length).toBeGreaterThan(10)
     for (const [path, command] of lists) {
       expect([path, optionsOf(command)]).toEqual([path, expect.arrayContaining(['--limit', '--after'])])
+    }
+  })
+
+  it('loads a command alone under its name, and all for the completion scripts and for other words', async () => {
+    const names = program.commands.map((command) => command.name())
+    const loadedFor = async (word?: string) =>
+      (await makeProgram('1.2.3', word)).commands.map((command) => command.name())
+    for (const name of names) {
+      expect(await loadedFor(name)).toEqual(name === 'completion' ? names : [name])
+    }
+    for (const word of [undefined, 'help', '--help', 'frobnicate', 'constructor', '__proto__']) {
+      expect([word, await loadedFor(word)]).toEqual([word, names])
     }
   })
 
@@ -101,7 +113,7 @@ function wordsOf(line: string): string[] {
 
 /** Returns whether the words are a command with the right arguments and options. Does not run it. */
 async function isAccepted(words: string[]): Promise<boolean> {
-  const parsed = makeProgram('1.2.3')
+  const parsed = await makeProgram('1.2.3')
   const all = (command: Command): Command[] => [command, ...command.commands.flatMap(all)]
   let isReached = false
   for (const command of all(parsed)) {
@@ -118,7 +130,8 @@ async function isAccepted(words: string[]): Promise<boolean> {
 async function printed(words: string[]): Promise<string> {
   const written = vi.spyOn(process.stdout, 'write').mockReturnValue(true)
   try {
-    await makeProgram('1.2.3').parseAsync(['node', 'svc', ...words])
+    const parsed = await makeProgram('1.2.3')
+    await parsed.parseAsync(['node', 'svc', ...words])
     return written.mock.calls.map(([chunk]) => String(chunk)).join('')
   } finally {
     written.mockRestore()
