@@ -21,7 +21,7 @@ import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { accountPrincipal, listRepositoriesOfGroup } from '../repositories/accessible-repositories.ts'
-import { findGroup } from '../repositories/groups.ts'
+import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
 import { findRepositoryByPath, type VisibleRepository } from '../repositories/repositories.ts'
 import { authorOf, managedGroup, type PagesContext, permittedRepository } from './permit.ts'
 
@@ -58,6 +58,8 @@ const RevokeForm = z.object({ id: tokenId })
 interface Place {
   /** `acme` or `acme/php`. */
   path: string
+  /** The group that the tokens belong to. */
+  group: VisibleGroup
   /** Null for a group. */
   repository: VisibleRepository | null
   target: DeployTokenPlace
@@ -155,13 +157,14 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
   async function placeOf({ params }: PlaceRequest, session: Session): Promise<Place> {
     const { group: groupName, name } = params
     if (name === undefined) {
-      const { id } = await managedGroup(db, groupName, session)
-      return { path: groupName, repository: null, target: { groupId: id, repositoryId: null } }
+      const group = await managedGroup(db, groupName, session)
+      return { path: groupName, group, repository: null, target: { groupId: group.id, repositoryId: null } }
     }
     const repository = await permittedRepository(db, { group: groupName, name }, session, 'manage')
-    const group = await findGroup(db, groupName)
+    const group = await findVisibleGroup(db, groupName, session.account.id)
     if (!group) throw pageNotFound()
-    return { path: repository.path, repository, target: { groupId: group.id, repositoryId: repository.id } }
+    const target = { groupId: group.id, repositoryId: repository.id }
+    return { path: repository.path, group, repository, target }
   }
 
   /** Creates a token. Returns a sentence when the form has a mistake. */

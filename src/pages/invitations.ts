@@ -13,6 +13,7 @@ import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
+import type { VisibleGroup } from '../repositories/groups.ts'
 import { managedGroup, type PagesContext } from './permit.ts'
 
 const invitationsPerPage = 50
@@ -26,11 +27,11 @@ const WithdrawalForm = z.object({ id: z.string().regex(/^\d{1,18}$/) })
 
 /** The target of invitations: a group, or the whole server. */
 interface Place {
-  group: { id: string; name: string } | null
+  group: VisibleGroup | null
 }
 
 const invitationsPage = page<{
-  group: string | null
+  group: VisibleGroup | null
   url: string
   invitations: ListedInvitation[]
   next: string | null
@@ -116,7 +117,7 @@ function invitationPages({ config, db }: AppContext) {
     const invitations = found.slice(0, invitationsPerPage)
     return invitationsPage(reply, session, {
       ...shown,
-      group: group?.name ?? null,
+      group,
       url: urlOf({ group }),
       invitations,
       next: found.length > invitationsPerPage ? (invitations.at(-1)?.id ?? null) : null,

@@ -11,7 +11,7 @@ import { PageError } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { changeMember, type MemberChange } from '../registry/membership.ts'
 import { requireFactorOfMembers } from '../registry/tenancy.ts'
-import { isFactorRequired } from '../repositories/groups.ts'
+import { isFactorRequired, type VisibleGroup } from '../repositories/groups.ts'
 import { listGroupMembers, listMembers } from '../repositories/members.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
@@ -23,6 +23,8 @@ const membersPerPage = 100
 interface Place {
   /** `acme` or `acme/php`. */
   path: string
+  /** Null for a repository. */
+  group: VisibleGroup | null
   /** Null for a group. */
   repository: VisibleRepository | null
   target: MemberChange['place']
@@ -146,11 +148,11 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
   async function placeOf({ params }: MembersRequest, session: Session, act: Act): Promise<Place> {
     const { group, name } = params
     if (name === undefined) {
-      const { id } = await managedGroup(db, group, session)
-      return { path: group, repository: null, target: { groupId: id } }
+      const managed = await managedGroup(db, group, session)
+      return { path: group, group: managed, repository: null, target: { groupId: managed.id } }
     }
     const repository = await permittedRepository(db, { group, name }, session, act)
-    return { path: repository.path, repository, target: { repositoryId: repository.id } }
+    return { path: repository.path, group: null, repository, target: { repositoryId: repository.id } }
   }
 
   /** Changes a role. Returns null, or the reason why it was rejected. */

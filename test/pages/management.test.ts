@@ -191,6 +191,27 @@ describe('/<group>/<name>/-/members', () => {
   })
 })
 
+describe('the role of the reader', () => {
+  const badge = (body: string) => /<h1>.*<\/h1>\n<p class="badges">.*<\/p>/.exec(body)?.[0] ?? ''
+
+  it('is beside the name on each tab of a group', async () => {
+    const { account, open } = await aVisitor()
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    for (const tab of ['', '/-/members', '/-/invitations', '/-/deploy-tokens']) {
+      expect(badge((await open(`/${group.name}${tab}`)).body), tab).toContain('badge">admin<')
+    }
+  })
+
+  it('is beside the name on each tab of a repository', async () => {
+    const { url, open } = await aRepositoryMember('admin')
+    const below = ['setup', 'upstreams', 'members', 'activity', 'settings', 'deploy-tokens', 'upload']
+    for (const tab of ['', ...below.map((one) => `/-/${one}`)]) {
+      expect(badge((await open(`${url}${tab}`)).body), tab).toContain('badge">admin<')
+    }
+  })
+})
+
 describe('the management pages of a repository', () => {
   const pages = ['members', 'settings', 'activity']
 
