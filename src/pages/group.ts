@@ -6,6 +6,7 @@ import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
+import { addContents, maxCounted, type RepositoryContent } from '../registry/tables/dashboard.ts'
 import {
   type AccessibleRepository,
   accountPrincipal,
@@ -18,7 +19,8 @@ const repositoriesPerPage = 50
 const groupPage = page<{
   group: VisibleGroup
   isAdmin: boolean
-  repositories: AccessibleRepository[]
+  repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
+  maxCounted: number
   /** The cursor of the next page: a name. Null on the last page. */
   next: string | null
 }>('pages/group')
@@ -41,7 +43,8 @@ export async function groupPageRoutes(app: FastifyInstance, context: AppContext)
     return groupPage(reply, session ?? nobody, {
       group,
       isAdmin: isAtLeast(group.role, 'admin'),
-      repositories,
+      repositories: await addContents(db, repositories),
+      maxCounted,
       next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
     })
   })

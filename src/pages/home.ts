@@ -9,11 +9,11 @@ import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import {
+  addContents,
   listRecentPackageEvents,
   maxCounted,
   type PackageEvent,
   type RepositoryContent,
-  readContents,
 } from '../registry/tables/dashboard.ts'
 import {
   type AccessibleGroup,
@@ -83,12 +83,8 @@ async function readList(
   const part = { search, after, limit: repositoriesPerPage + 1 }
   const found = await listAccessibleRepositories(db, accountPrincipal(session.account.id), part)
   const repositories = found.slice(0, repositoriesPerPage)
-  const contents = await readContents(
-    db,
-    repositories.map(({ id }) => id),
-  )
   return {
-    repositories: repositories.map((one) => ({ ...one, content: contents.get(one.id) })),
+    repositories: await addContents(db, repositories),
     maxCounted,
     search,
     next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path ?? null) : null,

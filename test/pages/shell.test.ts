@@ -136,6 +136,24 @@ describe('GET /<group>', () => {
     expect((await look(`/${hidden.name}`, await signIn(t.app, account))).statusCode).toBe(404)
   })
 
+  it('shows the visibility, the number of packages and the last release of each repository', async () => {
+    const repository = await aRepository(t.db, { visibility: 'public' })
+    const { account, push } = await aPublisher(t, { repository })
+    const empty = await aRepository(t.db, { group: repository.group })
+    await push('1.0.0', { name: 'acme/one' })
+    await push('1.0.0', { name: 'acme/two' })
+    const lineOf = (body: string, path: string) => {
+      const item = body.slice(body.indexOf(`href="/${path}"`))
+      return item.slice(0, item.indexOf('</li>')).replaceAll(/\s*<[^>]*>\s*/g, ' ')
+    }
+    const visitor = await look(`/${repository.group.name}`)
+    expect(lineOf(visitor.body, repository.path)).toMatch(/ public .*2 packages · last published on \d/)
+    await aGroupMember(t.db, account, repository.group, 'guest')
+    const member = await look(`/${repository.group.name}`, await signIn(t.app, account))
+    expect(lineOf(member.body, empty.path)).toMatch(/ private .*0 packages/)
+    expect(lineOf(member.body, empty.path)).not.toContain('last published')
+  })
+
   it('shows a group to a member of one of its repositories', async () => {
     const account = await anAccount(t.db)
     const mine = await aRepository(t.db)

@@ -19,16 +19,16 @@ export const maxCounted = 1_000
 const maxChecked = 100
 
 /*
- * Both subqueries of `readContents` have an order that only one index has. With another order, and with one very large
+ * Both subqueries of `addContents` have an order that only one index has. With another order, and with one very large
  * repository, PostgreSQL's statistics would make a read of the whole table look cheaper.
  */
 const packagesOf = 'select id from package where repository_id = wanted.id order by name collate "C"'
 
-/** Reads the number of packages and the last release of each repository, by id. */
-export async function readContents(
+/** Adds the number of packages and the last release to each repository of a list. */
+export async function addContents<Listed extends { id: string }>(
   db: Queryable,
-  repositoryIds: readonly string[],
-): Promise<Map<string, RepositoryContent>> {
+  repositories: readonly Listed[],
+): Promise<(Listed & { content: RepositoryContent | undefined })[]> {
   const { rows } = await db.query<RepositoryContent & { id: string }>(
     `select wanted.id,
             case when names.count > ${maxChecked} then names.count
@@ -45,9 +45,10 @@ export async function readContents(
          where action in ('publish', 'import') and (repository_id, id) <= (wanted.id, 9223372036854775807)
          order by repository_id desc, id desc limit 1
       ) as last on true`,
-    [repositoryIds],
+    [repositories.map(({ id }) => id)],
   )
-  return new Map(rows.map(({ id, packages, lastPublishedAt }) => [id, { packages, lastPublishedAt }]))
+  const contents = new Map(rows.map(({ id, ...content }) => [id, content]))
+  return repositories.map((one) => ({ ...one, content: contents.get(one.id) }))
 }
 
 /** An event of a package, for people who may pull the package. */
