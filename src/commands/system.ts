@@ -35,8 +35,9 @@ export function systemCommand(version: string): Command {
           accounts: await countAccounts(db),
           applications: await countApplications(db),
           ...(await countGroups(db)),
-          jobs: jobs.map(({ succeededAt, ...job }) => ({
+          jobs: jobs.map(({ lastError, succeededAt, ...job }) => ({
             ...job,
+            last_error: lastError,
             succeeded_at: succeededAt === null ? null : new Date(succeededAt * 1000),
           })),
         }

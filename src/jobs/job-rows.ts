@@ -160,6 +160,9 @@ export interface JobCount {
   queued: number
   active: number
   failed: number
+  /** The error of the job that failed last. Null when no job has failed. */
+  lastError: string | null
+  /** Seconds since 1970. Null when no job has succeeded. */
   succeededAt: number | null
 }
 
@@ -170,6 +173,7 @@ export async function countJobs(db: Queryable): Promise<JobCount[]> {
             (count(j.id) filter (where j.failed_at is null and not j.is_running))::int as queued,
             (count(j.id) filter (where j.is_running))::int as active,
             (count(j.id) filter (where j.failed_at is not null))::int as failed,
+            (array_agg(j.last_error order by j.failed_at desc) filter (where j.failed_at is not null))[1] as "lastError",
             extract(epoch from max(k.succeeded_at))::float8 as "succeededAt"
        from job_kind k full join job j using (name)
       group by name`,

@@ -72,14 +72,24 @@ describe('/admin', () => {
 
   it('/admin/system shows version, database, store, jobs and disk', async () => {
     const { cookie } = await anAdministrator(t)
-    await t.db.query(`insert into job_kind (name, succeeded_at) values ('collect-garbage', '2026-01-02 03:04Z')
+    await t.db.query(`insert into job_kind (name, succeeded_at)
+                      values ('collect-garbage', '2026-01-02 03:04Z'), ('idle-job', null), ('failing-job', null)
                       on conflict (name) do update set succeeded_at = excluded.succeeded_at`)
+    await t.db.query(`insert into job (name, key, failed_at, last_error)
+                      values ('failing-job', 'a', null, null), ('failing-job', 'b', now(), 'no route to <host>')`)
     const { body } = await open(t, '/admin/system', cookie)
     expect(body).toContain('svc 0.1.0')
     const { rows } = await t.db.query('select id from installation')
     expect(body).toContain(rows[0].id)
     expect(body).toContain(t.config.dataDir)
-    expect(body).toContain('<h3 class="title">collect-garbage</h3>')
+    const rowOf = (job: string) => {
+      const row = body.slice(body.indexOf(`<th scope="row">${job}</th>`))
+      return row.slice(0, row.indexOf('</tr>')).replaceAll(/\s*<[^>]*>\s*/g, ' ')
+    }
+    expect(rowOf('collect-garbage')).toContain('2 Jan 2026, 03:04 UTC')
+    expect(rowOf('idle-job')).toMatch(/idle.*Never/)
+    expect(rowOf('failing-job')).toMatch(/1 queued 1 failed no route to &lt;host&gt; Never/)
+    expect(body).toContain('The log of the server has the reason')
     expect(body.split('2 Jan 2026, 03:04 UTC')).toHaveLength(3)
     expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kMGT]B of/)
   })
