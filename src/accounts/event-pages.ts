@@ -24,6 +24,8 @@ export interface ShownEvent {
 /** A page of events. */
 export interface EventList {
   events: ShownEvent[]
+  isContinued: boolean
+  isFiltered: boolean
   /** The query of the next page; null on the last one. */
   next: string | null
 }
@@ -54,6 +56,8 @@ export async function readEventPage(
   const last = shown.at(-1)
   return {
     events: shown.map(showEvent),
+    isContinued: after !== '',
+    isFiltered: queryOf(query) !== '',
     next: found.length > eventsPerPage && last ? `?${queryOf({ ...query, after: last.id })}` : null,
   }
 }

@@ -32,6 +32,7 @@ const repositoryPage = page<{
   search: string
   sort: Sort
   sorts: readonly Sort[]
+  isContinued: boolean
   /** The cursor of the next page: a name, or the number of packages before it. Null on the last page. */
   next: string | null
   setUp: SetUp
@@ -99,6 +100,7 @@ export async function repositoryPageRoutes(app: FastifyInstance, context: AppCon
       search,
       sort,
       sorts,
+      isContinued: query.after !== '',
       setUp: setUpOf(config.baseUrl, repository.path),
     })
   })

@@ -60,6 +60,7 @@ const upstreamsPage = page<{
   /** The first names that wait for approval. */
   waiting: ListedMirror[]
   search: string
+  isContinued: boolean
   /** The cursor of the next page: a name. Null on the last page. */
   next: string | null
   /** Null for people who are not admins. */
@@ -104,6 +105,7 @@ export async function showUpstreams(
     mirrored,
     waiting,
     search,
+    isContinued: after !== '',
     next: found.length > mirrorsPerPage ? (mirrored.at(-1)?.name ?? null) : null,
     upstreams: mayManage
       ? upstreams.map((upstream) => ({ upstream, fields: fieldsOf(upstream, refused) }))

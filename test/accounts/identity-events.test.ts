@@ -367,7 +367,7 @@ describe('/admin/events', () => {
     const created = await open('action=account-created')
     expect(created.body).not.toContain('token-of-ann')
     expect((await open('ip=127.0.0.1')).body).toContain('Signed in</strong>')
-    expect((await open('ip=192.0.2.1')).body).toContain('No events.')
+    expect((await open('ip=192.0.2.1')).body).toContain('No event matches the filter.')
     for (const [query, problem] of [
       ['ip=nonsense', 'a valid IP address'],
       ['action=nonsense', 'no such action'],

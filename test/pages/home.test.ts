@@ -88,8 +88,8 @@ describe('GET /', () => {
     expect(new Set(names).size).toBe(120)
     expect((await open('/?q=NUMBER+77')).paths).toEqual([`${group.name}/repo077`])
     expect((await open('/?q=repo&after=')).next).toContain('q=repo')
-    expect((await open('/?q=nothing')).body).toContain('No repository matches your search')
-    expect((await open(`/?after=${group.name}/repo999`)).body).toContain('Show all')
+    expect((await open('/?q=nothing')).body).toContain('No repository matches “nothing”.')
+    expect((await open(`/?after=${group.name}/repo999`)).body).toContain('Show all repositories')
   })
 
   const look = async (account: { username: string }) => {

@@ -79,7 +79,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     const admin = await onPage(caller.account, caller.repository)
     expect((await admin.open()).body).toContain(upstream.url)
     expect((await admin.open('?q=SEEN')).body).toContain('<h3 class="title">seen/lib')
-    expect((await admin.open('?q=nothing')).body).toContain('No package from an upstream matches your search')
+    expect((await admin.open('?q=nothing')).body).toContain('No package from an upstream matches “nothing”.')
   })
 
   it('pages through more packages than fit on one page', async () => {

@@ -37,6 +37,7 @@ const filterFields = {
 const EventsQuery = z.object({ ...filterFields, after: text, format: text })
 type SentFilter = Record<keyof typeof filterFields, string>
 
+const nothing: EventList = { events: [], isContinued: false, isFiltered: true, next: null }
 const eventsPage = page<
   EventList & {
     filter: SentFilter
@@ -58,8 +59,7 @@ export async function adminEventRoutes(app: FastifyInstance, { db, sessionOf }: 
     if (typeof read !== 'string' && format !== '') return sendExport(reply, db, read, format)
 
     const query = (more: Record<string, string>) => `?${queryOf({ ...filter, ...more })}`
-    const list =
-      typeof read === 'string' ? { events: [], next: null } : await readEventPage(db, read, filter, after)
+    const list = typeof read === 'string' ? nothing : await readEventPage(db, read, filter, after)
     return eventsPage(typeof read === 'string' ? reply.code(400) : reply, sessionOf(request), {
       ...list,
       filter,

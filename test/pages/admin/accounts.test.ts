@@ -138,7 +138,9 @@ describe('/admin/accounts', () => {
       expect(body).toContain('Zoë &lt;b&gt;')
       expect(body).not.toContain('worker-')
     }
-    expect((await open(t, '/admin/accounts?q=nobody-at-all', cookie)).body).toContain('No account was found')
+    expect((await open(t, '/admin/accounts?q=nobody-at-all', cookie)).body).toContain(
+      'No account matches “nobody-at-all”.',
+    )
   })
 
   it('makes an account, whose password is shown once and works', async () => {

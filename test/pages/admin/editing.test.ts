@@ -116,7 +116,9 @@ describe('/admin/groups', () => {
     const { body } = await open(t, '/admin/groups?q=NEEDLE', cookie)
     expect(body).toContain(found.name)
     expect(body).not.toContain(other.name)
-    expect((await open(t, '/admin/groups?q=nothing-like-it', cookie)).body).toContain('No group was found')
+    expect((await open(t, '/admin/groups?q=nothing-like-it', cookie)).body).toContain(
+      'No group matches “nothing-like-it”.',
+    )
   })
 
   it('renames a group; its documents get the new URLs from a job', async () => {
