@@ -3,13 +3,21 @@ import { z } from 'zod'
 import { type AccountDetails, listAccounts } from '../accounts/accounts.ts'
 import { readSession } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
+import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { nobody, page } from '../http/pages.ts'
 import { type FoundPackage, searchAllPackages } from '../registry/tables/found-packages.ts'
-import { type AccessibleRepository, searchRepositories } from '../repositories/accessible-repositories.ts'
+import {
+  type AccessibleRepository,
+  accountPrincipal,
+  listAccessibleRepositories,
+  searchRepositories,
+} from '../repositories/accessible-repositories.ts'
 
 /** The maximum number of results. A longer search text finds fewer. */
 const maxFound = 50
+/** How many repositories the page offers to search in. */
+const maxOffered = 5
 
 const searchPage = page<{
   search: string
@@ -18,6 +26,10 @@ const searchPage = page<{
   /** Null for people who are not site administrators. */
   people: AccountDetails[] | null
   maxFound: number
+  /** Repositories of the account in which to search, when nothing was found. */
+  searchable: AccessibleRepository[]
+  /** A repository to which the account may publish, when nothing was found. */
+  publishable: AccessibleRepository | null
 }>('pages/search')
 
 const SearchQuery = z.object({ q: text })
@@ -38,6 +50,19 @@ export async function searchPageRoutes(app: FastifyInstance, context: AppContext
             searchRepositories(db, accountId, search, maxFound),
             isAdmin ? listAccounts(db, { after: null, limit: maxFound }, search) : null,
           ])
-    return searchPage(reply, session ?? nobody, { search, packages, repositories, people, maxFound })
+    const isFound = packages.length + repositories.length + (people?.length ?? 0) > 0
+    const own =
+      isFound || search === '' || accountId === null
+        ? []
+        : await listAccessibleRepositories(db, accountPrincipal(accountId), { after: null, limit: maxFound })
+    return searchPage(reply, session ?? nobody, {
+      search,
+      packages,
+      repositories,
+      people,
+      maxFound,
+      searchable: own.slice(0, maxOffered),
+      publishable: own.find(({ role }) => isAtLeast(role, 'developer')) ?? null,
+    })
   })
 }

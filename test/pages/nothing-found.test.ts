@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { anAccount, signIn } from '../support/actors.ts'
+import { aGroup, aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
@@ -58,5 +58,54 @@ describe('a list in which nothing matches the search or the filter', () => {
     expect(body).toContain('Enter a valid IP address.')
     expect(emptyIn(body)).toBe('')
     expect(body).not.toContain('format=csv')
+  })
+})
+
+describe('GET /search that finds nothing', () => {
+  const search = async (cookie = '') => {
+    const body = await look('/search?q=zzz9', cookie)
+    return body.slice(body.indexOf('<main'))
+  }
+
+  it('offers a developer to search in the repositories, to publish, and to read the documentation', async () => {
+    const account = await anAccount(t.db)
+    const group = await aGroup(t.db)
+    const mine = await aRepository(t.db, { group, name: 'mine' })
+    const other = await aRepository(t.db, { group, name: 'other' })
+    await aMember(t.db, account, mine, 'guest')
+    await aMember(t.db, account, other, 'developer')
+    const body = await search(await signIn(t.app, account))
+    expect(emptyIn(body)).toContain('No package or repository that you can see matches “zzz9”.')
+    expect(body).toContain('Check the spelling')
+    for (const { path } of [mine, other]) expect(body).toContain(`href="/${path}?q=zzz9"`)
+    expect(body).toContain(`href="/${other.path}/-/upload"`)
+    expect(body).not.toContain(`href="/${mine.path}/-/upload"`)
+    expect(body).toContain('href="/docs?q=zzz9"')
+  })
+
+  it('does not offer a guest to publish', async () => {
+    const account = await anAccount(t.db)
+    const mine = await aRepository(t.db)
+    await aMember(t.db, account, mine, 'guest')
+    const body = await search(await signIn(t.app, account))
+    expect(body).toContain(`href="/${mine.path}?q=zzz9"`)
+    expect(body).not.toContain('/-/upload')
+  })
+
+  it('tells somebody without a repository how to get one', async () => {
+    const body = await search(await signIn(t.app, await anAccount(t.db)))
+    expect(body).toContain('You are not a member of any repository yet')
+    expect(body).toContain('href="/new/group"')
+  })
+
+  it('names people too for a site administrator', async () => {
+    expect(emptyIn(await search(admin))).toContain('No package, repository or person matches “zzz9”.')
+  })
+
+  it('offers a visitor to sign in', async () => {
+    const body = await search()
+    expect(body).toContain(`href="/login?page=${encodeURIComponent('/search?q=zzz9')}"`)
+    expect(body).toContain('Check the spelling')
+    expect(body).not.toContain('/-/upload')
   })
 })
