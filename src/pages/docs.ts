@@ -34,8 +34,22 @@ export interface FoundSection {
 const maxFound = 30
 const excerptCharacters = 160
 
-/** The documents that most people need, in the order of the list. The others follow by name. */
-const firstDocuments = ['packages.md', 'oauth-applications.md', 'api.md', 'operations.md']
+/** What each document is about, for the list. Its order is that of the list: what most people need comes first. */
+const summaries = {
+  'packages.md': 'Tokens, Composer, CI, uploads, deletion, and packages from other registries.',
+  'oauth-applications.md':
+    'For developers of applications that act for a person: register, authorize, exchange, refresh.',
+  'api.md': 'How programs authenticate, read lists page by page, and handle errors and limits.',
+  'operations.md': 'Install, configure, watch, back up, upgrade and move an installation.',
+  'second-factor.md': 'Authenticator apps, passkeys and recovery codes, and how a group requires them.',
+  'nginx.md': 'A tested configuration of nginx as the https proxy in front of svc.',
+  'object-storage.md': 'Keep archives in a bucket of any store with the S3 API.',
+  'scaling.md': 'What to add when one process is no longer enough, with measurements.',
+  'performance.md': 'What a request costs, as measured, and how to measure it on your machine.',
+  'architecture.md':
+    'The parts of svc, the life of a token, a push and a pull. For people who change the code.',
+  'decisions.md': 'Choices that the specification leaves open, and what svc does.',
+}
 
 const DocsQuery = z.object({ q: text })
 
@@ -44,6 +58,8 @@ interface Document {
   /** The name in its URL: `nginx` for `docs/nginx.md`. */
   name: string
   title: string
+  /** What the document is about, in one line. Empty when nobody wrote it. */
+  summary: string
   html: string
   /** Its sections, for the table of contents. */
   sections: Section[]
@@ -98,16 +114,18 @@ const nameOf = (file: string) => (file === 'api.md' ? 'api-guide' : file.replace
 async function readDocuments(): Promise<Document[]> {
   const folder = resolve(projectRoot, 'docs')
   const files = (await readdir(folder)).filter((file) => file.endsWith('.md'))
-  const others = files.filter((file) => !firstDocuments.includes(file)).sort()
+  const known = Object.entries(summaries)
+  const others = files.filter((file) => !(file in summaries)).sort()
   return Promise.all(
-    [...firstDocuments, ...others].map(async (file) =>
-      renderDocsPage(nameOf(file), await readFile(resolve(folder, file), 'utf8')),
-    ),
+    [...known, ...others.map((file) => [file, ''] as const)].map(async ([file, summary]) => ({
+      ...renderDocsPage(nameOf(file), await readFile(resolve(folder, file), 'utf8')),
+      summary,
+    })),
   )
 }
 
 /** Renders a document. Its headings get ids, and links to other documents point to their pages. */
-export function renderDocsPage(name: string, text: string): Document {
+export function renderDocsPage(name: string, text: string): Omit<Document, 'summary'> {
   const markdown = new MarkdownIt({ html: false, linkify: false })
   const tokens = markdown.parse(text, {})
   const known = new Set<string>()
@@ -138,7 +156,10 @@ export function renderDocsPage(name: string, text: string): Document {
 }
 
 /** Finds the sections that have all words. Sections with a word in their title come first. */
-export function searchDocuments(documents: readonly Document[], search: string): FoundSection[] {
+export function searchDocuments(
+  documents: readonly Pick<Document, 'name' | 'title' | 'sections'>[],
+  search: string,
+): FoundSection[] {
   const words = search.toLowerCase().split(/\s+/)
   const has = (text: string, word: string) => text.toLowerCase().includes(word)
   const found = documents.flatMap(({ name, title: documentTitle, sections }) =>

@@ -16,6 +16,9 @@ describe('/docs', () => {
     const links = [...index.body.matchAll(/href="(\/docs\/[\w-]+)"/g)].map(([, link]) => String(link))
     expect(new Set(links).size).toBe(files.length + 1)
     expect(links.slice(0, 3)).toEqual(['/docs/api', '/docs/packages', '/docs/oauth-applications'])
+    const cards = index.body.match(/<li><h2 class="title">[\s\S]*?<\/li>/g) ?? []
+    expect(cards).toHaveLength(files.length + 1)
+    for (const card of cards) expect(card).toMatch(/<p class="muted">\w.{20,}\.<\/p>/)
     for (const link of links) {
       const { body, statusCode } = await t.app.inject(link)
       expect(statusCode, link).toBe(200)
