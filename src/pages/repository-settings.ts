@@ -14,7 +14,15 @@ import type { VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, permittedRepository } from './permit.ts'
 
-const settingsPage = page<{ repository: VisibleRepository; problem: string | null }>(
+/** A form that was rejected, and the reason. */
+interface Refused {
+  form: 'details' | 'rename' | 'delete'
+  problem: string
+  /** The new name that was entered. */
+  name?: string
+}
+
+const settingsPage = page<{ repository: VisibleRepository; refused: Refused | null }>(
   'pages/repository-settings',
 )
 
@@ -38,7 +46,7 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
     const repository = await permittedRepository(db, request.params, session, 'manage')
-    return settingsPage(reply, session, { repository, problem: null })
+    return settingsPage(reply, session, { repository, refused: null })
   })
 
   app.post<Route>(url, async (request, reply) => {
@@ -52,7 +60,8 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     } catch (error) {
       const constraint = brokenConstraint(error)
       if (constraint === null) throw error
-      return refuse(reply, session, { ...repository, ...form }, describeRule(constraint))
+      const refused = { form: 'details', problem: describeRule(constraint) } as const
+      return refuse(reply, session, { ...repository, ...form }, refused)
     }
     leaveNotice(request, reply, config, 'The settings were saved.')
     return reply.redirect(settingsUrl(request.params), 303)
@@ -69,7 +78,8 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     } catch (error) {
       const constraint = brokenConstraint(error)
       if (constraint === null) throw error
-      return refuse(reply, session, repository, `Nothing was renamed. ${describeRule(constraint)}`)
+      const problem = `Nothing was renamed. ${describeRule(constraint)}`
+      return refuse(reply, session, repository, { form: 'rename', problem, name })
     }
     const { group } = request.params
     leaveNotice(request, reply, config, `The repository is now ${group}/${name}. Its old URLs keep working.`)
@@ -82,7 +92,8 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
     await requireConfirmation(context, request, session, settingsUrl(request.params))
     const repository = await permittedRepository(db, request.params, session, 'deleteRepository')
     if (readForm(DeletionForm, request).path !== repository.path) {
-      return refuse(reply, session, repository, `Nothing was deleted: type ${repository.path} to delete it.`)
+      const problem = `Nothing was deleted: type ${repository.path} to delete it.`
+      return refuse(reply, session, repository, { form: 'delete', problem })
     }
     const isDeleted = await removeRepository(db, authorOf(request, session), repository)
     if (!isDeleted) throw pageNotFound()
@@ -91,8 +102,8 @@ export async function repositorySettingsRoutes(app: FastifyInstance, context: Pa
   })
 }
 
-function refuse(reply: FastifyReply, session: Session, repository: VisibleRepository, problem: string) {
-  return settingsPage(reply.code(400), session, { repository, problem })
+function refuse(reply: FastifyReply, session: Session, repository: VisibleRepository, refused: Refused) {
+  return settingsPage(reply.code(400), session, { repository, refused })
 }
 
 function settingsUrl({ group, name }: Route['Params']): string {

@@ -183,8 +183,9 @@ describe('/<group>/<name>/-/members', () => {
     expect(form(changed)).not.toContain(username)
     const added = (await send(url, { username: 'nobody-here', role: 'developer' })).body
     expect(row(added)).not.toContain('aria-invalid')
+    expect(row(added)).not.toContain('role="alert"')
     expect(form(added)).toMatch(
-      /aria-describedby="problem"[\s\S]*value="nobody-here"[\s\S]*value="developer" selected/,
+      /role="alert"[\s\S]*aria-describedby="problem"[\s\S]*value="nobody-here"[\s\S]*value="developer" selected/,
     )
     const removed = (await send(`${url}/remove`, { username })).body
     expect(removed).not.toContain('aria-describedby="problem"')
@@ -247,6 +248,7 @@ describe('the management pages of a repository', () => {
     expect((await open(`${url}/-/settings`)).body).toContain('name="description" value=""')
     const long = await send(`${url}/-/settings`, { description: 'x'.repeat(351), visibility: 'public' })
     expect([long.statusCode, long.body.includes('at most 350 characters')]).toEqual([400, true])
+    expect(long.body).toMatch(/<h2>Settings<\/h2>\s*<p class="problem" role="alert" id="problem">/)
   })
 
   it('rename the repository, and its old pages redirect to the new ones', async () => {
@@ -257,6 +259,9 @@ describe('the management pages of a repository', () => {
     const refused = await submit('Not A Name')
     expect(refused.statusCode).toBe(400)
     expect(refused.body).toContain('Nothing was renamed. A repository’s name has at most 100 characters')
+    const [above = '', form] = refused.body.split('<h2 id="rename">')
+    expect(above).not.toContain('role="alert"')
+    expect(form).toMatch(/role="alert" id="problem"[\s\S]*<form[^>]*"problem"[\s\S]*value="Not A Name"/)
     const newPath = `${repository.path.split('/')[0]}/renamed`
     expect((await submit('renamed')).headers.location).toBe(`/${newPath}/-/settings`)
     for (const [page, status] of [
@@ -276,7 +281,9 @@ describe('the management pages of a repository', () => {
 
   it('delete the repository after its path is typed', async () => {
     const { repository, url, send, open } = await aRepositoryMember('admin')
-    expect((await send(`${url}/-/settings/delete`, { path: 'wrong' })).statusCode).toBe(400)
+    const refused = await send(`${url}/-/settings/delete`, { path: 'wrong' })
+    expect(refused.statusCode).toBe(400)
+    expect(refused.body).toMatch(/<h2 id="delete">[^\n]*\s*<p class="problem" role="alert" id="problem">/)
     expect((await open(url)).statusCode).toBe(200)
     expect((await send(`${url}/-/settings/delete`, { path: repository.path })).headers.location).toBe('/')
     expect((await open(url)).statusCode).toBe(404)

@@ -248,7 +248,9 @@ describe('the forms of upstreams', () => {
     await send('', draft())
     const refused = await send('/set', { name: 'public', mode: 'automatic', allow: 'Wrong <b>' })
     expect(refused.statusCode).toBe(400)
-    expect(refused.body).toMatch(/<details open>[\s\S]*Wrong &lt;b&gt;/)
+    expect(refused.body).toMatch(/<details open>[\s\S]*role="alert"[\s\S]*Wrong &lt;b&gt;/)
+    const added = await send('', { ...draft(), name: 'Not Good' })
+    expect(added.body).toMatch(/<h2 id="add">[^\n]*\s*<p class="problem" role="alert" id="problem">/)
   })
 })
 
