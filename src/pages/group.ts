@@ -21,6 +21,7 @@ const groupPage = page<{
   isAdmin: boolean
   repositories: (AccessibleRepository & { content: RepositoryContent | undefined })[]
   maxCounted: number
+  isContinued: boolean
   /** The cursor of the next page: a name. Null on the last page. */
   next: string | null
 }>('pages/group')
@@ -45,6 +46,7 @@ export async function groupPageRoutes(app: FastifyInstance, context: AppContext)
       isAdmin: isAtLeast(group.role, 'admin'),
       repositories: await addContents(db, repositories),
       maxCounted,
+      isContinued: after !== '',
       next: found.length > repositoriesPerPage ? (repositories.at(-1)?.path.split('/')[1] ?? null) : null,
     })
   })

@@ -27,6 +27,7 @@ const versionsPage = page<
     mayPush: boolean
     mayDelete: boolean
     mayManage: boolean
+    isContinued: boolean
     next: string | null
   }
 >('pages/versions')
@@ -115,6 +116,7 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       mayPush,
       mayDelete: may(repository, session, 'deletePackage'),
       mayManage: may(repository, session, 'manage'),
+      isContinued: after !== '',
       next: found.length > versionsPerPage ? (versions.at(-1)?.id ?? null) : null,
     })
   })

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { aGroup, aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
+import { aGroup, aGroupMember, aMember, anAccount, aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
@@ -31,7 +31,7 @@ describe('a list in which nothing matches the search or the filter', () => {
     ['?q=zzz9', 'No package published here matches “zzz9”.', ''],
     ['/-/upstreams?q=zzz9', 'No package from an upstream matches “zzz9”.', '/-/upstreams'],
   ])('says so, and links to the whole list: %s', async (below, sentence, all) => {
-    const base = below.startsWith('?') || below.startsWith('/-/') ? repository : ''
+    const base = /^(\?|\/-\/)/.test(below) ? repository : ''
     const empty = emptyIn(await look(`${base}${below}`, admin))
     expect(empty).toContain(sentence)
     expect(empty).toContain(`href="${base}${all}"`)
@@ -47,10 +47,24 @@ describe('a list in which nothing matches the search or the filter', () => {
     ['?after=zzz9/zzz9', 'There are no more packages.', ''],
     ['/-/activity?after=1', 'There are no older events.', '/-/activity'],
   ])('that starts behind its last row does the same: %s', async (below, sentence, all) => {
-    const base = below.startsWith('?') || below.startsWith('/-/') ? repository : ''
+    const base = /^(\?|\/-\/)/.test(below) ? repository : ''
     const empty = emptyIn(await look(`${base}${below}`, admin))
     expect(empty).toContain(sentence)
     expect(empty).toContain(`href="${base}${all}"`)
+  })
+
+  it('that has no rows at all offers to create the first one', async () => {
+    const account = await anAccount(t.db)
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    const cookie = await signIn(t.app, account)
+    const firstIn = async (url: string) => emptyIn(await look(url, cookie))
+    expect(await firstIn(`/${group.name}`)).toContain(`href="/new/repository?group=${group.name}"`)
+    expect(await firstIn(`/${group.name}/-/deploy-tokens`)).toContain('href="#new"')
+    expect(await firstIn('/settings/tokens')).toContain('href="#new"')
+    const { path } = await aRepository(t.db, { group })
+    expect(await firstIn(`/${path}`)).toContain(`href="/${path}/-/upload"`)
+    expect(await firstIn(`/${path}/-/upstreams`)).toContain('href="#add"')
   })
 
   it('shows no list of events beside the reason why a filter cannot be used', async () => {

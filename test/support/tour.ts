@@ -249,6 +249,7 @@ function administration({ application, pending }: TourData): Stop[] {
     'admin-repositories': '/admin/repositories',
     'admin-events': '/admin/events',
     'admin-events-refused': '/admin/events?since=yesterday',
+    'admin-events-nothing': '/admin/events?ip=192.0.2.1',
     'admin-system': '/admin/system',
   })
 }
