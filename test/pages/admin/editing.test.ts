@@ -177,7 +177,7 @@ describe('/admin/groups', () => {
     expect(described.body).toContain('Über &lt;Alles&gt;')
     expect(described.body).not.toContain(`${group.name}/repo-08`)
     expect((await open(t, '/admin/repositories?q=nothing-like-it', cookie)).body).toContain(
-      'No repository was found',
+      'No repository matches “nothing-like-it”.',
     )
     const other = await signIn(t.app, await anAccount(t.db))
     expect((await open(t, '/admin/repositories', other)).statusCode).toBe(404)
