@@ -88,8 +88,8 @@ describe('/admin', () => {
     }
     expect(rowOf('collect-garbage')).toContain('2 Jan 2026, 03:04 UTC')
     expect(rowOf('idle-job')).toMatch(/idle.*Never/)
-    expect(rowOf('failing-job')).toMatch(/1 queued 1 failed no route to &lt;host&gt; Never/)
-    expect(body).toContain('The log of the server has the reason')
+    expect(rowOf('failing-job')).toMatch(/1 queued\s+1 failed\s+no route to &lt;host&gt;\s+Never/)
+    expect(body).toContain('The log of the server has the details')
     expect(body.split('2 Jan 2026, 03:04 UTC')).toHaveLength(3)
     expect(body).toMatch(/<dt>Free<\/dt><dd>[\d.]+ [kMGT]B of/)
   })
