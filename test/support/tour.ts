@@ -1,4 +1,4 @@
-import type { Browser, BrowserContext, Page } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
 import { password } from './actors.ts'
 import { codeOf } from './factor-actors.ts'
 import { type TourData, tourZip } from './tour-data.ts'
@@ -262,44 +262,43 @@ function by(viewer: Viewer, pages: Record<string, string | [string, NonNullable<
 
 /**
  * Opens the pages one after another, in the browser of their viewer. `look` gets the page, and the response before the
- * act.
+ * act. Each viewer has one tab, because a new tab takes longer than most pages.
  */
 export async function walk(
   { browser, baseURL, width }: { browser: Pick<Browser, 'newContext'>; baseURL: string; width: number },
   stops: readonly Stop[],
   look: (page: Page, stop: Stop, served: { status: number; html: string }) => Promise<void>,
 ): Promise<void> {
-  const contexts = new Map<Viewer, BrowserContext>()
+  const tabs = new Map<Viewer, Page>()
   try {
     for (const stop of stops) {
-      let context = contexts.get(stop.viewer)
-      if (!context) {
-        context = await browser.newContext({ baseURL, viewport: { width, height: 800 } })
+      let page = tabs.get(stop.viewer)
+      if (!page) {
+        const context = await browser.newContext({ baseURL })
         context.setDefaultTimeout(10_000)
-        contexts.set(stop.viewer, context)
-        if (stop.viewer !== 'visitor') await signIn(context, stop.viewer)
+        page = await context.newPage()
+        tabs.set(stop.viewer, page)
+        if (stop.viewer !== 'visitor') await signIn(page, stop.viewer)
       }
-      const page = await context.newPage()
+      await page.setViewportSize({ width, height: 800 })
+      await page.emulateMedia({ colorScheme: 'light' })
       const response = await page.goto(stop.url)
       if (!response) throw new Error(`${stop.name}: no response`)
       const served = { status: response.status(), html: await response.text() }
       await stop.act?.(page)
       await look(page, stop, served)
-      await page.close()
     }
   } finally {
-    for (const context of contexts.values()) await context.close()
+    for (const page of tabs.values()) await page.context().close()
   }
 }
 
-async function signIn(context: BrowserContext, username: string): Promise<void> {
-  const page = await context.newPage()
+async function signIn(page: Page, username: string): Promise<void> {
   await page.goto('/login')
   await page.getByLabel('Username or email').fill(username)
   await page.getByLabel('Password').fill(password)
   await page.getByRole('button', { name: 'Sign in', exact: true }).click()
   await page.locator('details.menu').waitFor()
-  await page.close()
 }
 
 async function press(page: Page, button: string): Promise<void> {
