@@ -1,0 +1,164 @@
+import { spawn } from 'node:child_process'
+import { lookup } from 'node:dns/promises'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { useDatabase } from '../support/database.ts'
+import {
+  databaseUrl,
+  type Environment,
+  freePort,
+  program,
+  type Server,
+  startServer,
+  stopServer,
+} from '../support/program.ts'
+
+/** The request is incomplete until four more bytes arrive. */
+const halfARequest = [
+  'POST /login HTTP/1.1',
+  'Host: x',
+  'Content-Type: application/x-www-form-urlencoded',
+  'Content-Length: 8',
+  '',
+  'user',
+].join('\r\n')
+
+describe('the stop of svc serve', () => {
+  const database = useDatabase()
+  const locked = useDatabase()
+  const servers: Server[] = []
+  let dataDir: string
+  beforeAll(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), 'svc-test-stop-'))
+  })
+  afterAll(async () => {
+    for (const { process } of servers) process.kill('SIGKILL')
+    await rm(dataDir, { recursive: true })
+  })
+
+  const environment = (more: Environment = {}) => ({
+    DATABASE_URL: databaseUrl(database.connection),
+    DATA_DIR: dataDir,
+    ...more,
+  })
+  const start = async (more: Environment = {}) => {
+    const server = await startServer(environment(more))
+    servers.push(server)
+    return server
+  }
+
+  // These wait for 20 seconds together, instead of one after another.
+  describe.concurrent('while the server waits', () => {
+    it('ends a start that hangs, 20 s after a signal', async () => {
+      const other = await locked.db.connect()
+      await other.query('select pg_advisory_lock(7382001)')
+      const env = {
+        PATH: process.env['PATH'],
+        ...environment({ DATABASE_URL: databaseUrl(locked.connection) }),
+      }
+      const child = spawn(process.execPath, [program, 'serve'], { env, stdio: 'ignore' })
+      const waiting = `select from pg_locks l join pg_database d on d.oid = l.database
+                        where d.datname = current_database() and l.locktype = 'advisory' and not l.granted`
+      while ((await locked.db.query(waiting)).rowCount === 0) await sleep(50)
+      child.kill('SIGTERM')
+      expect(await once(child, 'close')).toEqual([1, null])
+      other.release(true)
+    })
+
+    it('ends requests that still run after 10 s, and exits with 0', async () => {
+      const server = await start()
+      const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+      socket.write(halfARequest)
+      await sleep(200)
+      const { code, stderr } = await stopServer(server)
+      expect(stderr).not.toContain('svc:')
+      expect(code).toBe(0)
+      expect(socket.bytesRead).toBe(0)
+    })
+
+    it.each([
+      [
+        'a request with a response and a body that never ends',
+        'POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nuser',
+      ],
+      ['half a header', 'GET / HTTP/1.1\r\nHo'],
+      ['a connection without a request', ''],
+    ])('does not wait for %s', async (_what, sent) => {
+      const server = await start()
+      const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+      socket.on('error', () => {})
+      socket.write(sent)
+      await sleep(200)
+      expect((await stopServer(server)).code).toBe(0)
+    })
+  })
+
+  it('finishes a request that runs when it is asked to stop, on every IP of localhost', async () => {
+    for (const { address } of await lookup('localhost', { all: true })) {
+      const server = await start()
+      const socket = connect(Number(new URL(server.url).port), address)
+      await once(socket, 'connect')
+      let response = ''
+      socket.on('data', (text: Buffer) => {
+        response += text.toString()
+      })
+      socket.write(halfARequest)
+      await sleep(200)
+      server.process.kill('SIGTERM')
+      await sleep(200)
+      expect(server.process.exitCode).toBeNull()
+      socket.write('name')
+      await once(socket, 'close')
+      expect(response).toMatch(/^HTTP\/1\.1 403 /)
+      expect((await server.outcome).code).toBe(0)
+    }
+  })
+
+  it('counts a Ctrl-C that npm forwards as one, and exits at once on a later one', async () => {
+    const server = await start()
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(halfARequest)
+    await sleep(200)
+    server.process.kill('SIGINT')
+    server.process.kill('SIGINT')
+    await sleep(1200)
+    expect(server.process.exitCode).toBeNull()
+    server.process.kill('SIGINT')
+    expect((await server.outcome).code).toBe(1)
+  })
+
+  it('logs an error that nothing catches, and stops at once with 1', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'svc-test-bug-'))
+    const bug = join(folder, 'bug.cjs')
+    await writeFile(bug, `process.on('SIGUSR2', () => Promise.reject(new Error('a bug')))`)
+    const server = await start({ NODE_OPTIONS: `--require ${bug}`, LOG_LEVEL: 'fatal' })
+    server.process.kill('SIGUSR2')
+    const { code, stderr } = await server.outcome
+    expect([code, JSON.parse(stderr)]).toEqual([
+      1,
+      expect.objectContaining({ level: 60, err: expect.objectContaining({ message: 'a bug' }) }),
+    ])
+    await rm(folder, { recursive: true })
+  })
+
+  it('is stopped by a signal to the npm start that runs it', async () => {
+    const port = String(await freePort())
+    const env = { PATH: process.env['PATH'], HOME: dataDir, ...environment({ PORT: port }) }
+    // Without this option, prestart would build again while other tests use the build.
+    const npm = spawn('npm', ['start', '--ignore-scripts'], { env, stdio: ['ignore', 'pipe', 'ignore'] })
+    let printed = ''
+    npm.stdout.on('data', (text: Buffer) => {
+      printed += text.toString()
+    })
+    while (!printed.includes('listens on')) await once(npm.stdout, 'data')
+    npm.kill('SIGTERM')
+    expect(await once(npm, 'close')).toEqual([0, null])
+    await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow()
+  })
+})
