@@ -1,30 +1,28 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { z } from 'zod'
 import type { Queryable } from '../database/database.ts'
 import { hashSecret, type SecretHash } from '../domain/secrets.ts'
 import { basicCredentialsOf } from '../http/basic-credentials.ts'
 import { countAttempt, networkOf } from '../http/failure-limit.ts'
-import { acceptForms, decodeFormText, FormError, readForm } from '../http/forms.ts'
+import { acceptForms, decodeFormText, FormError, readTexts } from '../http/forms.ts'
 import { invalidClient, OAuthError } from './errors.ts'
 
-const parameter = z.string().optional()
-
 /** The parameters of these endpoints. Each may be sent once, even if the endpoint does not use it (RFC 6749 §3.2). */
-const OAuthForm = z.object({
-  client_id: parameter,
-  client_secret: parameter,
-  code: parameter,
-  code_verifier: parameter,
-  grant_type: parameter,
-  redirect_uri: parameter,
-  refresh_token: parameter,
-  scope: parameter,
-  token: parameter,
-  token_type_hint: parameter,
-})
+const parameters = [
+  'client_id',
+  'client_secret',
+  'code',
+  'code_verifier',
+  'grant_type',
+  'redirect_uri',
+  'refresh_token',
+  'scope',
+  'token',
+  'token_type_hint',
+] as const
+const parameterNames = new Set(parameters)
 
 /** The parameters of a request. An empty parameter counts as missing. */
-export type Form = z.output<typeof OAuthForm>
+export type Form = Partial<Record<(typeof parameters)[number], string>>
 
 /** Makes the scope accept only forms. Any other body, or none, is `invalid_request` (RFC 6749 §3.2). */
 export async function acceptOnlyForms(scope: FastifyInstance): Promise<void> {
@@ -41,8 +39,8 @@ export async function acceptOnlyForms(scope: FastifyInstance): Promise<void> {
  */
 export function formOf(request: FastifyRequest): Form {
   try {
-    const form = readForm(OAuthForm, request)
-    if (Object.values(form).some((value) => value !== undefined)) return form
+    const form = readTexts(parameterNames, request)
+    for (const _name in form) return form
   } catch (error) {
     if (error instanceof FormError) throw new OAuthError('invalid_request', error.message)
     throw error

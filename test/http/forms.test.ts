@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { FormError, parseForm, readForm, readQuery, text, textList } from '../../src/http/forms.ts'
+import { FormError, parseForm, readForm, readQuery, readTexts, text, textList } from '../../src/http/forms.ts'
 
 const Schema = z.object({ name: text, color: textList, size: z.enum(['s', 'm']).optional() })
 const read = (body: string) => readForm(Schema, { body: { form: parseForm(body) } } as FastifyRequest)
@@ -30,6 +30,34 @@ describe('a form', () => {
   ])('is refused: %s', (body, reason) => {
     expect(() => read(body)).toThrow(FormError)
     expect(() => read(body)).toThrow(reason)
+  })
+})
+
+describe('a form of single texts', () => {
+  const names = new Set(['name', 'size'] as const)
+  const readNames = (body: string) => readTexts(names, { body: { form: parseForm(body) } } as FastifyRequest)
+
+  it.each([
+    ['', {}],
+    ['name=a+b%20c%2B&size=', { name: 'a b c+' }],
+    ['size=xl&%6Eame=%C3%A9', { name: 'é', size: 'xl' }],
+    ['name=&name=ann', { name: 'ann' }],
+    ['other=1&other=2&__proto__=x&constructor=y', {}],
+  ])('has the fields that were named: %s', (body, texts) => {
+    expect(readNames(body)).toEqual(texts)
+  })
+
+  it.each([
+    ['name=%zz', 'well-formed'],
+    ['other=\ufffd', 'well-formed'],
+    ['name=a&name=b', 'The parameter name is repeated.'],
+  ])('is refused: %s', (body, reason) => {
+    expect(() => readNames(body)).toThrow(FormError)
+    expect(() => readNames(body)).toThrow(reason)
+  })
+
+  it('is empty without a body', () => {
+    expect(readTexts(names, {} as FastifyRequest)).toEqual({})
   })
 })
 
