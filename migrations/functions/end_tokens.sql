@@ -10,61 +10,60 @@ language plpgsql
 -- that was made for small tables would stay when the tables grow.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
   call record;
   ended_ids bigint[] := '{}';
   ended_by text[] := '{}';
-  revoked_accounts bigint[] := '{}';
-  revoked_applications bigint[] := '{}';
-  revoked_by text[] := '{}';
 begin
+  -- One statement for all access tokens and their events. A statement for each call would take longer than its work.
   for call in
-    select c.n, c.actor, p.*,
-           (select application_id from application_credential
-             where secret_hash = c.secret_hash and client_id = c.client_id) as client
-      from unnest(client_ids, secret_hashes, token_hashes, actors)
-           with ordinality as c (client_id, secret_hash, token_hash, actor, n)
-      left join lateral (
-        select id, authorization_id, account_id, application_id, false as is_refresh_token
-          from live_pair
-         where access_hash = c.token_hash and access_expires_at > now()
-         union all
-        select id, authorization_id, account_id, application_id, true
-          from live_pair
-         where refresh_hash = c.token_hash and refresh_expires_at > now()
-         limit 1) as p on true
-     order by p.id, c.n
+    with call as materialized (
+      select c.n, c.actor, p.*, client, p.application_id = client as is_own
+        from unnest(client_ids, secret_hashes, token_hashes, actors)
+             with ordinality as c (client_id, secret_hash, token_hash, actor, n)
+       cross join lateral (
+         select (select application_id from application_credential
+                  where secret_hash = c.secret_hash and client_id = c.client_id) as client) as credential
+        left join lateral (
+          select id, authorization_id, account_id, application_id, false as is_refresh_token
+            from live_pair
+           where access_hash = c.token_hash and access_expires_at > now()
+           union all
+          select id, authorization_id, account_id, application_id, true
+            from live_pair
+           where refresh_hash = c.token_hash and refresh_expires_at > now()
+           limit 1) as p on true
+    ), revoked as materialized (
+      select distinct on (id) id, n, account_id, application_id, actor::jsonb as about
+        from call
+       where is_own and not is_refresh_token
+       order by id, n
+    ), ended as (
+      -- The index scan takes the locks in the order of the ids. Without a join, it can never read the whole table.
+      update token_pair
+         set access_expires_at = now()
+       where id = any (array(select id from revoked)) and access_expires_at > now()
+      returning id
+    ), noted as (
+      insert into identity_event (action, account_id, application_id, via, address, user_agent, request_id, details)
+      select 'token-revoked', account_id, application_id, 'application', (about ->> 'ip')::inet, about ->> 'userAgent',
+             about ->> 'requestId', '{}'
+        from (select account_id, application_id, about from ended join revoked using (id) order by n) as event
+    )
+    select n, client, actor, authorization_id, is_own and is_refresh_token as ends_all from call
   loop
     call_number := call.n;
     is_authenticated := call.client is not null;
     return next;
-    if call.application_id is distinct from call.client then
-      continue;
-    elsif call.is_refresh_token then
+    if call.ends_all then
       ended_ids := ended_ids || call.authorization_id;
       -- The identity event of the ended authorization has the application as its actor.
       ended_by := ended_by || coalesce(call.actor, '{"via": "application"}');
-    else
-      update token_pair set access_expires_at = now() where id = call.id and access_expires_at > now();
-      if found then
-        revoked_accounts := revoked_accounts || call.account_id;
-        revoked_applications := revoked_applications || call.application_id;
-        revoked_by := revoked_by || call.actor;
-      end if;
     end if;
   end loop;
-
-  -- One statement for the events of all calls. An event for each call would cost as much as the revocation.
-  if revoked_accounts <> '{}' then
-    insert into identity_event (action, account_id, application_id, via, address, user_agent, request_id, details)
-    select 'token-revoked', account_id, application_id, 'application', (about ->> 'ip')::inet, about ->> 'userAgent',
-           about ->> 'requestId', '{}'
-      from unnest(revoked_accounts, revoked_applications, revoked_by::jsonb[])
-             with ordinality as revoked (account_id, application_id, about, n)
-     order by n;
-  end if;
 
   for call in
     select distinct on (id) id, actor from unnest(ended_ids, ended_by) as ended (id, actor) order by id

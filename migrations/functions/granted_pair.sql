@@ -1,5 +1,6 @@
 -- Token pairs with their grants. is_live: the grant, its epoch, the code and the account allow the use of the pair. The
--- caller must check that the application is approved and that the token has not expired.
+-- caller must check that the application is approved and that the token has not expired. row_location is the place of the
+-- pair's row in its table (ctid), which only the statement that read it may use.
 create or replace view granted_pair as
   select p.id, p.authorization_id, g.id as grant_id, p.epoch, p.code_hash, p.access_hash, p.access_expires_at,
          p.refresh_hash, p.refresh_expires_at, p.superseded_at, p.successor_id, p.sealed_successor, p.created_at,
@@ -9,7 +10,8 @@ create or replace view granted_pair as
          g.account_id, g.application_id, g.resource_scope, g.repository_ids,
          g.ended_at is not null as is_ended,
          g.ended_at is null and p.epoch = g.epoch and array_position(g.replayed_codes, p.code_hash) is null
-           and (select disabled_at is null from account where id = g.account_id) as is_live
+           and (select disabled_at is null from account where id = g.account_id) as is_live,
+         p.ctid as row_location
     from token_pair p
    -- Without the limit, PostgreSQL could make this a join and read all grants.
    cross join lateral (

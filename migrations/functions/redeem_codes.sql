@@ -10,6 +10,9 @@
 -- An actor is JSON text that describes the sender of the request, or null. The pair keeps the actor until a job writes
 -- the identity event (note_exchanges), because an insert of the event here would cost as much as the pair.
 --
+-- One statement exchanges all codes that are new and valid. Only the other calls are handled one by one, like in
+-- refresh_pairs.
+--
 -- Every function that takes several locks takes them in this order: codes by hash, pairs by id, authorizations by id. A
 -- grant is only updated by a transaction that holds the lock of its authorization.
 create or replace function redeem_codes(
@@ -26,8 +29,52 @@ as $$
 declare
   call record;
   used_at timestamptz;
+  issued_count bigint;
   replayed_hashes bytea[] := '{}';
 begin
+  -- refresh_pairs describes which valid calls this statement may leave to the loop.
+  return query
+  with call as materialized (
+    select c.n, c.access_hash, c.refresh_hash, c.actor, code.*
+      from unnest(client_ids, secret_hashes, code_hashes, redirect_uris, code_challenges, access_hashes, refresh_hashes,
+                  actors)
+           with ordinality as c (client_id, secret_hash, code_hash, redirect_uri, code_challenge, access_hash,
+                                 refresh_hash, actor, n)
+     cross join lateral (
+       select o.ctid as row_location, o.code_hash, o.authorization_id, o.scopes, g.id as grant_id, g.epoch,
+              g.scopes as grant_scopes, g.account_id, g.application_id
+         from authorization_code o
+         join authorization_grant g on g.id = coalesce(o.grant_id, o.authorization_id)
+        where o.code_hash = c.code_hash and o.redeemed_at is null
+          and (c.redirect_uri <> o.redirect_uri) is not true
+          and c.code_challenge is not distinct from o.code_challenge
+          and g.ended_at is null and (select disabled_at is null from account where id = g.account_id)
+        limit 1) as code
+     where code.application_id = (select application_id from application_credential
+                                   where secret_hash = c.secret_hash and client_id = c.client_id)
+     order by c.code_hash, c.n
+  ), used as (
+    update authorization_code o
+       set redeemed_at = now()
+      from call
+     where o.ctid = call.row_location and o.redeemed_at is null and o.expires_at > now()
+    returning call.*
+  ), made as (
+    -- A pair takes its id after the update of its code: move_exchange_horizon relies on the order.
+    insert into token_pair (authorization_id, grant_id, epoch, code_hash, access_hash, access_expires_at, refresh_hash,
+                            refresh_scopes, refresh_expires_at, unnoted_exchange)
+    select authorization_id, grant_id, epoch, code_hash, access_hash, now() + make_interval(secs => access_seconds),
+           refresh_hash, nullif(scopes, grant_scopes), now() + make_interval(secs => refresh_seconds),
+           '{"account": ' || account_id || ', "application": ' || application_id
+             || ', "actor": ' || coalesce(actor, 'null') || '}'
+      from used
+  )
+  select n::integer, 'issued', array_to_string(scopes, ' '), authorization_id from used;
+  get diagnostics issued_count = row_count;
+  if issued_count = cardinality(client_ids) then
+    return;
+  end if;
+
   for call in
     select c.*, code.*,
            (select application_id from application_credential
@@ -44,6 +91,7 @@ begin
           join authorization_grant g on g.id = coalesce(o.grant_id, o.authorization_id)
          where o.code_hash = c.code_hash
          limit 1) as code on true
+     where not exists (select from token_pair where refresh_hash = c.refresh_hash)
      order by c.code_hash, c.n
   loop
     call_number := call.n;

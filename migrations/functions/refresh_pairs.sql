@@ -10,6 +10,10 @@
 --
 -- Each pair costs one update in place and one insert. Nothing else is locked: the new pair copies the epoch of the old
 -- one, so it is dead when a revocation commits before it. redeem_codes describes the order of locks.
+--
+-- One statement refreshes all pairs that are new and valid. Starting a statement costs as much as an update, also
+-- because PostgreSQL parses the check constraints of the table again for each one. Only the other calls, which are rare,
+-- are handled one by one. A call in a batch of 20 takes half the time that it took in the loop.
 create or replace function refresh_pairs(
   client_ids text[], secret_hashes bytea[], refresh_hashes bytea[], asked_scopes text[],
   access_hashes bytea[], next_refresh_hashes bytea[], sealed_successors bytea[],
@@ -28,8 +32,54 @@ declare
   pair record;
   is_covered boolean;
   new_id bigint;
+  issued_count bigint;
   reused_ids bigint[] := '{}';
 begin
+  -- When the row of a pair changes while this statement waits for its lock, the pair may stay as it is. So may the pair
+  -- of a call whose token was sent twice. The loop below decides about these calls. The update finds a row by its
+  -- location, because a join by id could read the whole table if it was planned while the table was empty.
+  return query
+  with call as materialized (
+    select c.n, c.asked, c.access_hash, c.next_refresh_hash, c.seal, p.*
+      from unnest(client_ids, secret_hashes, refresh_hashes, asked_scopes, access_hashes, next_refresh_hashes,
+                  sealed_successors)
+           with ordinality as c (client_id, secret_hash, refresh_hash, asked, access_hash, next_refresh_hash, seal, n)
+     cross join lateral (
+       select id, authorization_id, grant_id, epoch, code_hash, own_scopes, refresh_scopes as scopes, application_id,
+              row_location
+         from granted_pair
+        where refresh_hash = c.refresh_hash and superseded_at is null and is_live
+        limit 1) as p
+     where p.application_id = (select application_id from application_credential
+                                where secret_hash = c.secret_hash and client_id = c.client_id)
+       and (c.asked is null or (c.asked <> '' and covers_all(p.scopes, string_to_array(c.asked, ' '))))
+     order by p.id, c.n
+  ), used as (
+    -- Use clock_timestamp(): now() is when the statement began.
+    update token_pair p
+       set superseded_at = now(), successor_id = nextval('token_pair_id_seq'), sealed_successor = call.seal,
+           access_expires_at = least(p.access_expires_at, now() + grace),
+           refresh_expires_at = least(p.refresh_expires_at, now() + grace)
+      from call
+     where p.ctid = call.row_location and p.superseded_at is null and p.refresh_expires_at > clock_timestamp()
+    returning call.*, p.successor_id
+  ), made as (
+    insert into token_pair (id, authorization_id, grant_id, epoch, code_hash, predecessor_id,
+                            access_hash, access_scopes, access_expires_at,
+                            refresh_hash, refresh_scopes, refresh_expires_at)
+    overriding system value
+    select successor_id, authorization_id, grant_id, epoch, code_hash, id,
+           access_hash, string_to_array(asked, ' '), now() + make_interval(secs => access_seconds),
+           next_refresh_hash, own_scopes, now() + make_interval(secs => refresh_seconds)
+      from used
+  )
+  select n::integer, 'issued', coalesce(asked, array_to_string(scopes, ' ')), access_seconds, null::bytea, authorization_id
+    from used;
+  get diagnostics issued_count = row_count;
+  if issued_count = cardinality(client_ids) then
+    return;
+  end if;
+
   for call in
     select c.*, p.*,
            (select application_id from application_credential
@@ -43,6 +93,7 @@ begin
           from granted_pair
          where refresh_hash = c.refresh_hash
          limit 1) as p on true
+     where not exists (select from token_pair where refresh_hash = c.next_refresh_hash)
      order by p.id, c.n
   loop
     call_number := call.n;

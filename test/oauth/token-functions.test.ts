@@ -214,6 +214,42 @@ describe('calls that share a statement behave as racing requests do (DESIGN §5)
     expect(rows).toEqual([])
   })
 
+  it('refresh a pair that a revocation of its access token changes while they wait', async () => {
+    const { application, tokens } = await anAuthorizedApplication(t)
+    const [changed, free] = [await tokens(), await tokens()]
+    const other = await t.db.connect()
+    await other.query('begin')
+    await revokeTokens(other, [
+      { client: clientOf(application), tokenHash: hashSecret(changed.access_token), actor },
+    ])
+    const waiting = refreshPairs(
+      t.db,
+      lifetimes,
+      [changed, free].map(({ refresh_token }) => aRefresh(application, refresh_token)),
+    )
+    await expect.poll(() => countWaiting()).toBe(1)
+    await other.query('commit')
+    other.release()
+    expect((await waiting).map(({ outcome }) => outcome)).toEqual(['issued', 'issued'])
+    expect(await works(t, changed.access_token)).toBe(false)
+  })
+
+  it('revoke an access token whose pair a refresh changes while they wait (OAUTH 116)', async () => {
+    const { application, tokens } = await anAuthorizedApplication(t)
+    const { access_token, refresh_token } = await tokens()
+    const other = await t.db.connect()
+    await other.query('begin')
+    await refreshPairs(other, lifetimes, [aRefresh(application, refresh_token)])
+    const waiting = revokeTokens(t.db, [
+      { client: clientOf(application), tokenHash: hashSecret(access_token), actor },
+    ])
+    await expect.poll(() => countWaiting()).toBe(1)
+    await other.query('commit')
+    other.release()
+    expect(await waiting).toEqual([true])
+    expect(await works(t, access_token)).toBe(false)
+  })
+
   async function countWaiting(): Promise<number> {
     const { rowCount } = await t.db.query(
       `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
