@@ -211,6 +211,20 @@ describe('GET /', () => {
     expect(body).toContain('href="/settings/tokens?preset=pull#new"')
   })
 
+  it('offers a new repository only to people who may create one', async () => {
+    const account = await anAccount(t.db)
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'developer')
+    const developer = await look(account)
+    expect(developer).toContain('href="/new/group"')
+    expect(developer).not.toContain('/new/repository')
+    expect(developer).toContain('Their admins can create one.')
+    const other = await aGroup(t.db)
+    await aGroupMember(t.db, account, other, 'admin')
+    expect(await look(account)).toContain('class="button small" href="/new/repository"')
+    expect(await look(await anAccount(t.db, { isAdmin: true }))).toContain('href="/new/repository"')
+  })
+
   it('shows no first steps to somebody with a repository and a token', async () => {
     const { account } = await aPublisher(t)
     expect(await look(account)).not.toContain('First steps')

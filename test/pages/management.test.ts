@@ -218,7 +218,11 @@ describe('the management pages of a repository', () => {
 
   it.each(['guest', 'developer'] as const)('are refused to a %s', async (role) => {
     const { url, open, send, repository } = await aRepositoryMember(role)
-    for (const page of pages) expect((await open(`${url}/-/${page}`)).statusCode).toBe(403)
+    for (const page of pages) {
+      const denied = await open(`${url}/-/${page}`)
+      expect(denied.statusCode).toBe(403)
+      expect(denied.body).toContain(`href="${url}">Go back to ${repository.path}</a>`)
+    }
     const forms = { members: { username: 'x', role: 'guest' }, 'settings/delete': { path: repository.path } }
     for (const [page, form] of Object.entries(forms)) {
       expect((await send(`${url}/-/${page}`, form as Record<string, string>)).statusCode).toBe(403)

@@ -72,6 +72,10 @@ describe('a list in which nothing matches the search or the filter', () => {
     expect(body).toContain('Enter a valid IP address.')
     expect(emptyIn(body)).toBe('')
     expect(body).not.toContain('format=csv')
+    expect(body).toContain('<details open>')
+    const all = await look('/admin/events', admin)
+    expect(all).toContain('format=csv')
+    expect(all).toMatch(/<details>\s*<summary>Filter</)
   })
 })
 

@@ -360,7 +360,7 @@ describe('downloads of a package', () => {
     await count('1.1.0', 29, 20)
     await count('1.1.0', 40, 5)
     const { body } = await look()
-    expect(body).toContain('aria-label="Last 30 days: 1,027, at most 1,007"')
+    expect(body).toContain('aria-label="Last 30 days, in UTC: 1,027, at most 1,007"')
     expect(body).toContain('aria-label="Newest 2 versions: 1,032, at most 1,025"')
     expect(body).toMatch(/<th scope="row">1\.0\.0<\/th><td class="number">7</)
     const widths = [...body.matchAll(/<rect x="[\d.]+" width="([\d.]+)"/g)].map(([, width]) => Number(width))
