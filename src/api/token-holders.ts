@@ -1,5 +1,5 @@
 import type { Queryable } from '../database/database.ts'
-import { forEachCall } from '../database/shared-statements.ts'
+import { byteaArray, forEachCall } from '../database/shared-statements.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { UsedToken } from '../jobs/last-use.ts'
 import type { Principal } from '../repositories/accessible-repositories.ts'
@@ -49,7 +49,7 @@ export async function listTokenHolders(
          from live_token t left join account u on u.id = t.account_id
         where t.token_hash = call.token_hash`,
     ),
-    values: [tokenHashes],
+    values: [byteaArray(tokenHashes)],
   })
   return rows.map((row) => (row.kind === null ? null : holderOf(row)))
 }

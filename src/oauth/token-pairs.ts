@@ -1,5 +1,5 @@
 import type { Actor, Queryable } from '../database/database.ts'
-import { forEachCall } from '../database/shared-statements.ts'
+import { byteaArray, forEachCall } from '../database/shared-statements.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash, TokenKind } from '../domain/secrets.ts'
 import type { PresentedClient } from './client-request.ts'
@@ -45,12 +45,12 @@ export async function exchangeCodes(
                     access_seconds => $9, refresh_seconds => $10)`,
     values: [
       calls.map(({ client }) => client.clientId),
-      calls.map(({ client }) => client.secretHash),
-      calls.map(({ codeHash }) => codeHash),
+      byteaArray(calls.map(({ client }) => client.secretHash)),
+      byteaArray(calls.map(({ codeHash }) => codeHash)),
       calls.map(({ redirectUri }) => redirectUri),
       calls.map(({ codeChallenge }) => codeChallenge),
-      calls.map(({ accessHash }) => accessHash),
-      calls.map(({ refreshHash }) => refreshHash),
+      byteaArray(calls.map(({ accessHash }) => accessHash)),
+      byteaArray(calls.map(({ refreshHash }) => refreshHash)),
       calls.map(({ actor }) => textOf(actor)),
       lifetimes.accessSeconds,
       lifetimes.refreshSeconds,
@@ -93,12 +93,12 @@ export async function refreshPairs(
                     access_seconds => $8, refresh_seconds => $9, grace_seconds => $10)`,
     values: [
       calls.map(({ client }) => client.clientId),
-      calls.map(({ client }) => client.secretHash),
-      calls.map(({ refreshHash }) => refreshHash),
+      byteaArray(calls.map(({ client }) => client.secretHash)),
+      byteaArray(calls.map(({ refreshHash }) => refreshHash)),
       calls.map(({ scope }) => scope),
-      calls.map(({ accessHash }) => accessHash),
-      calls.map(({ nextRefreshHash }) => nextRefreshHash),
-      calls.map(({ sealedSuccessor }) => sealedSuccessor),
+      byteaArray(calls.map(({ accessHash }) => accessHash)),
+      byteaArray(calls.map(({ nextRefreshHash }) => nextRefreshHash)),
+      byteaArray(calls.map(({ sealedSuccessor }) => sealedSuccessor)),
       lifetimes.accessSeconds,
       lifetimes.refreshSeconds,
       lifetimes.graceSeconds,
@@ -172,11 +172,11 @@ export async function introspectTokens(
   return rows.map(({ isKnown, token }) => isKnown && { token })
 }
 
-function columnsOf(calls: readonly PresentedToken[]): [string[], SecretHash[], SecretHash[]] {
+function columnsOf(calls: readonly PresentedToken[]): [string[], Buffer, Buffer] {
   return [
     calls.map(({ client }) => client.clientId),
-    calls.map(({ client }) => client.secretHash),
-    calls.map(({ tokenHash }) => tokenHash),
+    byteaArray(calls.map(({ client }) => client.secretHash)),
+    byteaArray(calls.map(({ tokenHash }) => tokenHash)),
   ]
 }
 

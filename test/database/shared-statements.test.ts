@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { shareStatements } from '../../src/database/shared-statements.ts'
+import { byteaArray, shareStatements } from '../../src/database/shared-statements.ts'
+import { useDatabase } from '../support/database.ts'
 
 /** A statement that returns its calls in capitals when the test lets it, and the calls it received so far. */
 function aStatement(options?: { keyOf: (call: string) => string }) {
@@ -125,5 +126,21 @@ describe('statements that calls share (DESIGN §5)', () => {
     await turn()
     end(1)
     expect(await later).toBe('refused')
+  })
+})
+
+describe('an array of bytes as a parameter', () => {
+  const database = useDatabase()
+
+  it.each([
+    ['no element', []],
+    ['a hash', [Buffer.alloc(32, 0xff)]],
+    [
+      'elements of every length',
+      [Buffer.alloc(0), Buffer.from([0]), Buffer.from('{"\\x,NULL'), Buffer.alloc(70_000, 7)],
+    ],
+  ])('arrives as it was sent: %s', async (_title, elements) => {
+    const { rows } = await database.db.query('select $1::bytea[] as elements', [byteaArray(elements)])
+    expect(rows).toEqual([{ elements }])
   })
 })
