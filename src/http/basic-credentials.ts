@@ -27,9 +27,19 @@ export async function readBasicCredentials(scope: FastifyInstance): Promise<void
     reply: FastifyReply,
     done: (error?: Error) => void,
   ) => void
+  // A client sends the same header with every request, so the header of the last request is not parsed again.
+  let last: { header: string; credentials: BasicCredentials | null } | undefined
   scope.addHook('onRequest', (request, reply, done) => {
-    if (/^basic/i.test(request.headers.authorization ?? '')) read.call(scope, request, reply, () => done())
-    else done()
+    const header = request.headers.authorization ?? ''
+    if (!/^basic/i.test(header)) return done()
+    if (header === last?.header) {
+      request.setDecorator('basicCredentials', last.credentials)
+      return done()
+    }
+    read.call(scope, request, reply, () => {
+      last = { header, credentials: request.getDecorator<BasicCredentials | null>('basicCredentials') }
+      done()
+    })
   })
 }
 

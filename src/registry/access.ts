@@ -112,10 +112,10 @@ export function requireAccess(target: RegistryRequest, access: Access, act: Act)
   const actor = actorOf(access)
   if (target.tokenHash && !actor)
     throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
-  const { repositoryId } = access
-  const repository = repositoryId === null ? null : { ...access, id: repositoryId }
-  const verdict = repository === null ? 'hidden' : judge(actor && access, repository, act)
-  if (repository !== null && verdict === 'allowed') return { repositoryId: repository.id, actor }
+  const { repositoryId, visibility, role } = access
+  const verdict =
+    repositoryId === null ? 'hidden' : judge(actor && access, { id: repositoryId, visibility, role }, act)
+  if (repositoryId !== null && verdict === 'allowed') return { repositoryId, actor }
   if (!actor)
     throw notAuthorized({ warning: 'Credentials are missing: the username svc and a token as the password.' })
   if (verdict === 'hidden') throw act === 'push' ? nowhereToPush() : noRepository()

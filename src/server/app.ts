@@ -67,6 +67,9 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     // The id must be unique in all processes, because identity events store it.
     genReqId: () => randomUUID(),
     logController: logResponsesOnly(),
+    // Without options, pino creates a child logger in a third of the time.
+    childLoggerFactory: (logger, bindings, options) =>
+      Object.keys(options).length === 0 ? logger.child(bindings) : logger.child(bindings, options),
     trustProxy: trustedProxies(context.config.trustProxy),
     bodyLimit: 64 * 1024,
     // No URL that Node accepts is longer. Each scope limits its parameters and sends its own error.

@@ -19,49 +19,56 @@ function aStatement(options?: { keyOf: (call: string) => string }) {
     options,
   )
   const turn = () => new Promise((resolve) => setImmediate(resolve))
-  return { asked, ask, turn, end: (i: number) => ends[i]?.() }
+  /** Waits until the gathered calls have begun. */
+  const begin = async () => {
+    await turn()
+    await turn()
+  }
+  return { asked, ask, turn, begin, end: (i: number) => ends[i]?.() }
 }
 
 describe('statements that calls share (DESIGN §5)', () => {
-  it('runs the calls of one turn of the event loop together, and returns to each its own result', async () => {
-    const { asked, ask, turn, end } = aStatement()
-    const results = Promise.all(['a', 'b', 'c'].map(ask))
-    expect(asked).toEqual([])
+  it('runs the calls of two turns of the event loop together, and returns to each its own result', async () => {
+    const { asked, ask, turn, begin, end } = aStatement()
+    const first = ['a', 'b'].map(ask)
     await turn()
+    const results = Promise.all([...first, ask('c')])
+    expect(asked).toEqual([])
+    await begin()
     expect(asked).toEqual([['a', 'b', 'c']])
     end(0)
     expect(await results).toEqual(['A', 'B', 'C'])
   })
 
   it('never adds a call to a statement that has begun', async () => {
-    const { asked, ask, turn } = aStatement()
+    const { asked, ask, begin } = aStatement()
     void ask('a')
-    await turn()
+    await begin()
     void ask('b')
-    await turn()
+    await begin()
     expect(asked).toEqual([['a'], ['b']])
   })
 
   it('collects calls that arrive while two statements run, for the next one', async () => {
-    const { asked, ask, turn, end } = aStatement()
+    const { asked, ask, begin, end } = aStatement()
     for (const call of ['a', 'b', 'c', 'd']) {
       void ask(call)
-      await turn()
+      await begin()
     }
     expect(asked).toEqual([['a'], ['b']])
     end(1)
-    await turn()
-    await turn()
+    await begin()
+    await begin()
     expect(asked).toEqual([['a'], ['b'], ['c', 'd']])
   })
 
   it('puts at most 32 calls on one statement, and forgets none', async () => {
-    const { asked, ask, turn, end } = aStatement()
+    const { asked, ask, begin, end } = aStatement()
     const names = Array.from({ length: 100 }, (_, i) => `n${i}`)
     const results = Promise.all(names.map(ask))
     for (let i = 0; i < 4; i += 1) {
-      await turn()
-      await turn()
+      await begin()
+      await begin()
       end(i)
     }
     expect(await results).toEqual(names.map((name) => name.toUpperCase()))
@@ -69,47 +76,47 @@ describe('statements that calls share (DESIGN §5)', () => {
   })
 
   it('fails the calls of a statement that fails, and no others', async () => {
-    const { ask, turn, end } = aStatement()
+    const { ask, begin, end } = aStatement()
     const failing = ['a', 'bad'].map((call) => ask(call).catch((error: Error) => error.message))
-    await turn()
+    await begin()
     end(0)
     expect(await Promise.all(failing)).toEqual(['refused', 'refused'])
     const later = ask('c')
-    await turn()
+    await begin()
     end(1)
     expect(await later).toBe('C')
   })
 
   it('also runs waiting calls when the statements before have failed', async () => {
-    const { ask, turn, end } = aStatement()
+    const { ask, begin, end } = aStatement()
     const results: Promise<string>[] = []
     for (const call of ['bad', 'bad', 'c']) {
       results.push(ask(call).catch((error: Error) => error.message))
-      await turn()
+      await begin()
     }
     end(0)
     end(1)
-    await turn()
-    await turn()
+    await begin()
+    await begin()
     end(2)
     expect(await Promise.all(results)).toEqual(['refused', 'refused', 'C'])
   })
 
   it('merges waiting calls with the same key into one, and gives each of them its result', async () => {
-    const { asked, ask, turn, end } = aStatement({ keyOf: (call) => call })
+    const { asked, ask, begin, end } = aStatement({ keyOf: (call) => call })
     const results = Promise.all(['a', 'b', 'a', 'a'].map(ask))
-    await turn()
+    await begin()
     expect(asked).toEqual([['a', 'b']])
     end(0)
     expect(await results).toEqual(['A', 'B', 'A', 'A'])
   })
 
   it('never merges a call with one of the same key whose statement has begun', async () => {
-    const { asked, ask, turn, end } = aStatement({ keyOf: (call) => call })
+    const { asked, ask, begin, end } = aStatement({ keyOf: (call) => call })
     const first = ask('a')
-    await turn()
+    await begin()
     const second = ask('a')
-    await turn()
+    await begin()
     expect(asked).toEqual([['a'], ['a']])
     end(0)
     end(1)
@@ -117,13 +124,13 @@ describe('statements that calls share (DESIGN §5)', () => {
   })
 
   it('fails all calls that share a refused one', async () => {
-    const { ask, turn, end } = aStatement({ keyOf: (call) => call })
+    const { ask, begin, end } = aStatement({ keyOf: (call) => call })
     const failing = ['bad', 'bad', 'a'].map((call) => ask(call).catch((error: Error) => error.message))
-    await turn()
+    await begin()
     end(0)
     expect(await Promise.all(failing)).toEqual(['refused', 'refused', 'refused'])
     const later = ask('bad').catch((error: Error) => error.message)
-    await turn()
+    await begin()
     end(1)
     expect(await later).toBe('refused')
   })

@@ -1,5 +1,6 @@
 import { promisify } from 'node:util'
 import { type BrotliOptions, brotliCompress, brotliCompressSync, constants, gzip, gzipSync } from 'node:zlib'
+import { LRUCache } from 'lru-cache'
 import Negotiator from 'negotiator'
 
 /** The content codings of stored documents, best first. */
@@ -61,12 +62,19 @@ function brotliOptions(size: number, quality: number): BrotliOptions {
   }
 }
 
+/** The codings of the last headers. All requests of Composer have the same header. */
+const chosen = new LRUCache<string, Encoding>({ max: 100 })
+
 /**
  * Returns the smallest content coding that an Accept-Encoding header allows (RFC 9110 §12.5.3). Ignores the weights,
  * because all codings are stored already. Returns identity when the header is missing or allows none of them.
  */
 export function chooseEncoding(header: string | undefined): Encoding {
   if (header === undefined) return 'identity'
+  const known = chosen.get(header)
+  if (known !== undefined) return known
   const allowed = new Negotiator({ headers: { 'accept-encoding': header } }).encodings([...encodings])
-  return encodings.find((encoding) => allowed.includes(encoding)) ?? 'identity'
+  const best = encodings.find((encoding) => allowed.includes(encoding)) ?? 'identity'
+  chosen.set(header, best)
+  return best
 }

@@ -60,11 +60,13 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   /** Paths of repositories that had upstreams at their last request. They only choose between two correct statements. */
   const withUpstreams = new LRUCache<string, true>({ max: 10_000 })
   const findMirrorBytes = shareStatements((wanted: WantedBytes[]) => listMirrorBytes(db, wanted))
-  const cache = new LRUCache<string, DocumentBytes, ReadBytes>({
+  const cache = new LRUCache<string, SentDocument, ReadBytes>({
     maxSize: maxCachedBytes,
     sizeCalculation: ({ bytes }) => bytes.length + 1,
-    fetchMethod: async (key, _stale, { context: read }) =>
-      (await read(key.split(' ')[0] as Encoding)) ?? undefined,
+    fetchMethod: async (key, _stale, { context: read }) => {
+      const stored = await read(key.split(' ')[0] as Encoding)
+      return stored ? { ...stored, lastModified: stored.lastModified.toUTCString() } : undefined
+    },
     // A read continues for its waiting requests, even when the cache evicts it.
     ignoreFetchAbort: true,
     allowStaleOnFetchAbort: true,
@@ -174,7 +176,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const { revision, lastModified, visibility } = found
     if (revision === null && !textOfNone) return sendNoPackage(reply)
     setDocumentCaching(reply, visibility)
-    const current = { revision: revision ?? '0', lastModified }
+    const current = { revision: revision ?? '0', lastModified: lastModified.toUTCString() }
     if (isUnchanged(request, current)) return setValidators(reply, current).code(304).send()
     if (revision === null && textOfNone) {
       return sendBytes(reply, { ...current, bytes: Buffer.from(textOfNone()) }, 'identity')
@@ -199,7 +201,16 @@ function sendNoPackage(reply: FastifyReply): FastifyReply {
 }
 
 /** The values that identify a state of a document. */
-type Validators = Omit<DocumentBytes, 'bytes'>
+interface Validators {
+  revision: string
+  /** The text of the header. */
+  lastModified: string
+}
+
+/** A document's bytes in one content coding, as they are sent. */
+interface SentDocument extends Validators {
+  bytes: Buffer
+}
 
 /** Returns a weak entity tag, because the revision is the same in every content coding. */
 function etagOf({ revision }: Validators): string {
@@ -215,14 +226,14 @@ function isUnchanged({ headers }: FastifyRequest, current: Validators): boolean 
   const tags = headers['if-none-match']
   if (tags !== undefined) return hasTag(tags, etagOf(current))
   const since = headers['if-modified-since']
-  return since !== undefined && since === current.lastModified.toUTCString()
+  return since !== undefined && since === current.lastModified
 }
 
 function setValidators(reply: FastifyReply, current: Validators): FastifyReply {
-  return reply.header('last-modified', current.lastModified.toUTCString()).header('etag', etagOf(current))
+  return reply.header('last-modified', current.lastModified).header('etag', etagOf(current))
 }
 
-function sendBytes(reply: FastifyReply, stored: DocumentBytes, encoding: Encoding): FastifyReply {
+function sendBytes(reply: FastifyReply, stored: SentDocument, encoding: Encoding): FastifyReply {
   setValidators(reply, stored).header('content-type', jsonType)
   if (encoding !== 'identity') reply.header('content-encoding', encoding)
   return reply.send(stored.bytes)
