@@ -68,7 +68,7 @@ async function settle(
   ])
   if (groupId === null || role === null) return
   if (!(await raiseGroupMember(tx, groupId, account.id, role))) return
-  const author: Author = { accountId: account.id, token: null, address: actor.ip }
+  const author: Author = { accountId: account.id, token: null, ip: actor.ip }
   const about = { repositoryId: null, groupId, packageName: null, version: null }
   const details = { username: account.username, role }
   await insertEvent(tx, author, { ...about, action: 'set-group-member', details })

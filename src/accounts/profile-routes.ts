@@ -153,7 +153,7 @@ export async function profileRoutes(
     const refused = await refuseWithoutPassword(request, reply, session, form.current_password)
     if (refused) return showProblem(reply, session, { form: 'delete', problem: refused })
     const actor = actorOf(request, account.id)
-    const author = { accountId: account.id, token: null, address: actor.ip }
+    const author = { accountId: account.id, token: null, ip: actor.ip }
     const choice = { heir: form.groups_to || null, isLeft: form.leave_groups !== '' }
     const chosen = await chooseHeir(db, account.username, choice)
     if (typeof chosen === 'string') {

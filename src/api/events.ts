@@ -36,7 +36,7 @@ const Event = z
       })
       .nullable()
       .meta({ description: 'The token that was used' }),
-    address: z.string().nullable().meta({ description: 'Client IP', example: '192.0.2.17' }),
+    ip: z.string().nullable().meta({ description: 'Client IP', example: '192.0.2.17' }),
     details: z
       .record(z.string(), z.unknown())
       .meta({ description: 'More about it, by action', example: { size: 12_345 } }),
@@ -121,7 +121,7 @@ function describeEvent({ tokenKind, tokenId, tokenName, ...event }: RegistryEven
     version: event.version,
     account: event.username,
     token: tokenKind && { kind: tokenKind, id: Number(tokenId), name: tokenName },
-    address: event.address,
+    ip: event.ip,
     details: event.details,
   }
 }

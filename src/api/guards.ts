@@ -89,7 +89,7 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
   const holders = guardToken(context, scope)
   return makeGuard(scope, async (request) => {
     const { group = '' } = request.params as Record<string, string | undefined>
-    const address = request.ip
+    const { ip } = request
     await holders.preValidation(request)
     const { accountId, account, resourceScope, scopes, kind, tokenId, authorizationId } =
       holders.granted(request)
@@ -104,7 +104,7 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
       accountId,
       isSiteAdmin: account?.isSiteAdmin === true,
       scopes,
-      author: { accountId, token: { kind, tokenId, authorizationId }, address },
+      author: { accountId, token: { kind, tokenId, authorizationId }, ip },
     }
   })
 }
@@ -136,7 +136,7 @@ export interface PersonGrant {
 export function guardPerson(context: ApiContext, scope: string): Guard<PersonGrant> {
   const holders = guardToken(context, scope)
   const guard = makeGuard(scope, async (request) => {
-    const address = request.ip
+    const { ip } = request
     await holders.preValidation(request)
     const { accountId, account, resourceScope, kind, tokenId, authorizationId } = holders.granted(request)
     if (kind !== 'personal' || accountId === null || account === null || resourceScope !== 'all') {
@@ -146,7 +146,7 @@ export function guardPerson(context: ApiContext, scope: string): Guard<PersonGra
       accountId,
       username: account.username,
       isSiteAdmin: account.isSiteAdmin,
-      author: { accountId, token: { kind, tokenId, authorizationId }, address },
+      author: { accountId, token: { kind, tokenId, authorizationId }, ip },
       actor: { ...actorOf(request, accountId), via: 'api' as const },
     }
   })
@@ -173,7 +173,7 @@ export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): 
   return makeGuard(scopeOf(act), async (request) => {
     const { group = '', name = '' } = request.params as Record<string, string | undefined>
     // Read the IP now: after a disconnect the socket no longer has it.
-    const address = request.ip
+    const { ip } = request
     const describeSender = senderOf(request)
     const access = await findAccess(db, { group, name, tokenHash: readBearer(request) })
     const { repositoryId, tokenKind, tokenId, authorizationId, accountId } = access
@@ -184,7 +184,7 @@ export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): 
     if (repositoryId === null || verdict === 'hidden') throw notFound('repository not found')
     requireScope(access.scopes, scopeOf(act))
     if (verdict !== 'allowed') throw roleForbids()
-    const author = { accountId, token, address }
+    const author = { accountId, token, ip }
     return { repositoryId, path: `${group}/${name}`, access, author, baseUrl: config.baseUrl }
   })
 }

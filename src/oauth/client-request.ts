@@ -77,7 +77,7 @@ export interface PresentedClient {
   clientId: string
   secretHash: SecretHash
   /** The client IP of the request. */
-  address: string
+  ip: string
 }
 
 /**
@@ -87,7 +87,7 @@ export interface PresentedClient {
 export function readClient(request: FastifyRequest, form: Form): PresentedClient {
   const isInHeader = request.headers.authorization !== undefined
   const [clientId, secret] = isInHeader ? fromBasic(request, form) : fromForm(form)
-  return { clientId, secretHash: hashSecret(secret), address: request.ip }
+  return { clientId, secretHash: hashSecret(secret), ip: request.ip }
 }
 
 /**
@@ -96,7 +96,7 @@ export function readClient(request: FastifyRequest, form: Form): PresentedClient
  * Guessing is no risk, because a secret has 256 random bits.
  */
 export async function refuseClient(db: Queryable, client: PresentedClient): Promise<never> {
-  const network = networkOf(client.address)
+  const network = networkOf(client.ip)
   // Count the network first: a blocked network adds no more rows, even with many invented client ids.
   const blockedSeconds = await countAttempt(db, [
     { subject: `clients from ${network}`, attempts: failuresPerNetwork, windowSeconds },

@@ -54,7 +54,7 @@ export async function managedGroup(db: Queryable, name: string, session: Session
 
 /** Returns the author of a change, for its event. */
 export function authorOf({ ip }: FastifyRequest, session: Session): Author {
-  return { accountId: session.account.id, token: null, address: ip }
+  return { accountId: session.account.id, token: null, ip }
 }
 
 /** Runs a change of a package. Errors of the registry become error pages. */

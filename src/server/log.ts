@@ -90,7 +90,7 @@ export function logResponsesOnly(): LogController {
 }
 
 function describeRequest(request: FastifyRequest) {
-  return { method: request.method, path: pathOf(request.url), address: request.ip }
+  return { method: request.method, path: pathOf(request.url), ip: request.ip }
 }
 
 /** Returns a request's path without its query, which may contain codes and states, and without an invitation's token. */

@@ -90,10 +90,10 @@ describe('the sweep of events', () => {
     )
     return async () => {
       const { rows } = await t.db.query(
-        `select package, host(address) as address, details from registry_event where repository_id = $1 order by id`,
+        `select package, host(address) as ip, details from registry_event where repository_id = $1 order by id`,
         [repositoryId],
       )
-      return rows.map(({ package: name, address, details }) => [name, address, details.size])
+      return rows.map(({ package: name, ip, details }) => [name, ip, details.size])
     }
   }
 

@@ -162,7 +162,7 @@ describe('GET …/events', () => {
         id: expect.any(Number),
         account: account.username,
         token: { kind: 'personal', id: Number(rows[0].id) },
-        address: '127.0.0.1',
+        ip: '127.0.0.1',
         happened_at: expect.stringMatching(/Z$/),
       })
     }

@@ -63,8 +63,8 @@ describe.skipIf(!hasComposerClient)('the real Composer (needs composer, php, unz
     await library.write('src/Hello.php', '<?php namespace Acme; class Hello { const WORLD = "hello world"; }')
     await library.write('auth.json', '{}')
     await run(library, 'archive', '--format=zip', '--file=package')
-    const address = `${baseUrl}${publisher.path}upload/acme/hello/1.0.0`
-    const words = ['-sS', '-u', `svc:${publisher.token}`, '-T', 'package.zip', address]
+    const url = `${baseUrl}${publisher.path}upload/acme/hello/1.0.0`
+    const words = ['-sS', '-u', `svc:${publisher.token}`, '-T', 'package.zip', url]
     const { stdout } = await promisify(execFile)('curl', words, { cwd: library.folder })
     expect(JSON.parse(stdout)).toMatchObject({ errcode: 0, name: 'acme/hello', version: '1.0.0' })
 

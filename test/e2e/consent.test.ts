@@ -154,7 +154,7 @@ describe.skipIf(!hasBrowser)('authorizing an application in Chromium (chromium i
     const link = await thirdParty.begin(application.clientId)
     const [popup] = await Promise.all([
       page.waitForEvent('popup'),
-      page.evaluate((address) => void open(address), link),
+      page.evaluate((url) => void open(url), link),
     ])
     await signIn(popup, account)
     await press(popup, 'Authorize')

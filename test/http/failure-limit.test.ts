@@ -76,7 +76,7 @@ describe('networkOf', () => {
     ['::1', '0:0:0:0::/64'],
     ['fe80::1%eth0', 'fe80:0:0:0::/64'],
     ['unknown', 'unknown'],
-  ])('of %s is %s', (address, network) => {
-    expect(networkOf(address)).toBe(network)
+  ])('of %s is %s', (ip, network) => {
+    expect(networkOf(ip)).toBe(network)
   })
 })

@@ -53,8 +53,8 @@ describe('GET /assets/…', () => {
 
   it('returns the stylesheet of the pages, which caches may keep forever', async () => {
     const { body } = await t.app.inject('/login')
-    const address = /rel="stylesheet" href="([^"]+)"/.exec(body)?.[1] as string
-    const response = await t.app.inject(address)
+    const url = /rel="stylesheet" href="([^"]+)"/.exec(body)?.[1] as string
+    const response = await t.app.inject(url)
     expect(response.statusCode).toBe(200)
     expect(response.headers).toMatchObject({
       'content-type': 'text/css; charset=utf-8',

@@ -179,10 +179,10 @@ describe('client authentication', () => {
 
 describe('many failed client authentications', () => {
   const t = useApp({ TRUST_PROXY: 'true' })
-  const revoke = (authorization: string, address: string) =>
-    postForm(t, '/oauth2/revoke', 'token=x', { authorization, 'x-forwarded-for': address })
-  const fail = (clientId: string, address: string, times: number) =>
-    Promise.all(Array.from({ length: times }, () => revoke(basicOf(clientId, 'wrong'), address)))
+  const revoke = (authorization: string, ip: string) =>
+    postForm(t, '/oauth2/revoke', 'token=x', { authorization, 'x-forwarded-for': ip })
+  const fail = (clientId: string, ip: string, times: number) =>
+    Promise.all(Array.from({ length: times }, () => revoke(basicOf(clientId, 'wrong'), ip)))
 
   it('get 429 for that client from that IP, while a right secret works (OAUTH 83)', async () => {
     const { clientId, basic } = await anApplication(t.db)

@@ -7,13 +7,13 @@ const plain = { redirectUri: 'http://intranet.example/cb', exactRedirect: false 
 const loopback = { redirectUri: 'http://127.0.0.1/cb', exactRedirect: false }
 const loopback6 = { redirectUri: 'http://[::1]/cb', exactRedirect: false }
 const localhost = { redirectUri: 'http://localhost:5000/cb', exactRedirect: false }
-const address = { redirectUri: 'http://10.1.2.3/cb', exactRedirect: false }
+const ip = { redirectUri: 'http://10.1.2.3/cb', exactRedirect: false }
 const international = { redirectUri: 'https://xn--bcher-kva.example/cb', exactRedirect: false }
 const exact = { redirectUri: 'https://app.example.com/cb?app=1', exactRedirect: true }
 
 describe('checkRedirectUri', () => {
   it.each([
-    ['the registered address', https, 'https://app.example.com/cb'],
+    ['the registered URL', https, 'https://app.example.com/cb'],
     ['another path (12)', https, 'https://app.example.com/other/deep/'],
     ['no path (12)', https, 'https://app.example.com'],
     ['a query right after the host (12)', https, 'https://app.example.com?x=1'],
@@ -25,7 +25,7 @@ describe('checkRedirectUri', () => {
     ['the default port (13)', https, 'https://app.example.com:443/cb'],
     ['an empty port (13)', https, 'https://app.example.com:/cb'],
     ['a port with leading zeros (13)', https, 'https://app.example.com:0443/cb'],
-    ['an address inside the query', https, 'https://app.example.com/cb?u=https://evil.test/'],
+    ['a URL inside the query', https, 'https://app.example.com/cb?u=https://evil.test/'],
     [
       'parameters that only start like ours',
       https,
@@ -45,9 +45,9 @@ describe('checkRedirectUri', () => {
     ['IPv6 loopback in full (21)', loopback6, 'http://[0:0:0:0:0:0:0:1]/cb'],
     ['any port on localhost (24)', localhost, 'http://localhost:1234/cb'],
     ['localhost without a port (24)', localhost, 'http://localhost/cb'],
-    ['the same address in hexadecimal (21)', address, 'http://0x0a.1.2.3/cb'],
+    ['the same IP in hexadecimal (21)', ip, 'http://0x0a.1.2.3/cb'],
     ['an international host in ASCII', international, 'https://xn--bcher-kva.example/other'],
-    ['the registered address where it must be exact', exact, 'https://app.example.com/cb?app=1'],
+    ['the registered URL where it must be exact', exact, 'https://app.example.com/cb?app=1'],
   ])('accepts %s', (_, registration, asked) => {
     expect(checkRedirectUri(asked, registration)).toEqual({ uri: asked })
   })
@@ -82,8 +82,8 @@ describe('checkRedirectUri', () => {
     ['a fragment (17)', https, 'https://app.example.com/cb#x', 'fragment'],
     ['an empty fragment (17)', https, 'https://app.example.com/cb#', 'fragment'],
     ['a fragment right after the host (17)', https, 'https://app.example.com#@evil.test/', 'fragment'],
-    ['a relative address (18)', https, '/cb', 'absolute'],
-    ['an address without scheme (18)', https, '//app.example.com/cb', 'absolute'],
+    ['a relative URL (18)', https, '/cb', 'absolute'],
+    ['a URL without scheme (18)', https, '//app.example.com/cb', 'absolute'],
     ['a scheme without slashes (18)', https, 'https:app.example.com/cb', 'absolute'],
     ['a scheme with one slash (18)', https, 'https:/app.example.com/cb', 'absolute'],
     ['a scheme with three slashes (18)', https, 'https:///app.example.com/cb', 'absolute'],
@@ -95,12 +95,12 @@ describe('checkRedirectUri', () => {
     ['http when https is registered (20)', https, 'http://app.example.com/cb', 'scheme'],
     ['https when http is registered (20)', plain, 'https://intranet.example/cb', 'scheme'],
     ['https when http on loopback is registered (20)', loopback, 'https://127.0.0.1/cb', 'scheme'],
-    ['another address in one number (21)', address, 'http://2130706433/cb', 'domain'],
+    ['another IP in one number (21)', ip, 'http://2130706433/cb', 'domain'],
     ['localhost for 127.0.0.1 (21)', loopback, 'http://localhost/cb', 'domain'],
-    ['a neighbour of the loopback address (21)', loopback, 'http://127.0.0.2/cb', 'domain'],
-    ['the mapped form of the loopback address (21)', loopback, 'http://[::ffff:127.0.0.1]/cb', 'domain'],
+    ['a neighbor of the loopback IP (21)', loopback, 'http://127.0.0.2/cb', 'domain'],
+    ['the mapped form of the loopback IP (21)', loopback, 'http://[::ffff:127.0.0.1]/cb', 'domain'],
     ['a host that only starts like loopback', loopback, 'http://127.0.0.1.evil.test/cb', 'domain'],
-    ['a number that is no address (21)', address, 'http://99999999999/cb', 'valid'],
+    ['a number that is no IP (21)', ip, 'http://99999999999/cb', 'valid'],
     ['a trailing dot (22)', https, 'https://app.example.com./cb', 'domain'],
     ['a homograph (23)', https, 'https://аpp.example.com/cb', 'percent-encoded'],
     ['a homograph in ASCII (23)', https, 'https://xn--pp-7kc.example.com/cb', 'domain'],

@@ -18,7 +18,7 @@ const actor: Actor = {
 }
 
 function clientOf({ clientId, clientSecret }: ApplicationActor): PresentedClient {
-  return { clientId, secretHash: hashSecret(clientSecret), address: '192.0.2.1' }
+  return { clientId, secretHash: hashSecret(clientSecret), ip: '192.0.2.1' }
 }
 
 function anExchange(application: ApplicationActor, code: string) {

@@ -13,7 +13,7 @@ describe('the log', () => {
         level: 30,
         time: expect.any(String),
         reqId: expect.any(String),
-        req: { method: 'GET', path: '/api/user', address: '127.0.0.1' },
+        req: { method: 'GET', path: '/api/user', ip: '127.0.0.1' },
         res: { status: 401 },
         milliseconds: expect.any(Number),
         msg: 'request completed',

@@ -107,7 +107,7 @@ export async function aDeployToken(
   about: Partial<Omit<NewDeployToken, 'groupId'>> & { madeBy?: { id: string } } = {},
 ): Promise<string> {
   const { madeBy, ...wanted } = about
-  const author = { accountId: madeBy?.id ?? null, token: null, address: null }
+  const author = { accountId: madeBy?.id ?? null, token: null, ip: null }
   const { token } = await createDeployToken(
     db,
     { author, actor: commandActor },

@@ -30,9 +30,9 @@ export function useThirdPartyApp(port: number, issuer: string): ThirdPartyApp {
   afterAll(() => new Promise<void>((resolve) => server.close(() => resolve())))
 
   async function discover(): Promise<oauth.AuthorizationServer> {
-    const address = new URL(issuer)
-    const response = await oauth.discoveryRequest(address, { algorithm: 'oauth2', ...insecure })
-    return await oauth.processDiscoveryResponse(address, response)
+    const url = new URL(issuer)
+    const response = await oauth.discoveryRequest(url, { algorithm: 'oauth2', ...insecure })
+    return await oauth.processDiscoveryResponse(url, response)
   }
 
   return {

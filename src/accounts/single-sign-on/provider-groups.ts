@@ -34,7 +34,7 @@ export async function syncGroups(
   const memberships = await listMemberships(tx, account.id, source.issuer, [...wanted.keys()])
   const added: string[] = []
   const removed: string[] = []
-  const author = { accountId: null, token: null, address: actor.ip }
+  const author = { accountId: null, token: null, ip: actor.ip }
   for (const membership of memberships) {
     const { groupId, name, role, givenRole } = membership
     const wantedRole = wanted.get(name) ?? null

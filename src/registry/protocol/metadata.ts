@@ -106,7 +106,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const { repositoryId, actor } = requireAccess(target, found, 'pull')
     if ('mayMirror' in found ? found.mayMirror : found.verdict !== null) {
       withUpstreams.set(path, true)
-      const author = { accountId: actor?.accountId ?? null, token: actor, address: request.ip }
+      const author = { accountId: actor?.accountId ?? null, token: actor, ip: request.ip }
       const state = known?.verdict ? known : undefined
       const document = await mirror.findDocument({ repositoryId, ...wanted }, author, state)
       return sendMirrored(request, reply, document, wanted.isDev)

@@ -23,7 +23,7 @@ interface AdmittedUpload {
   version: PublishedVersion
   contentType: string | undefined
   /** The client IP. After a disconnect the socket no longer has it. */
-  address: string
+  ip: string
 }
 
 /** How many bytes a form may add to the archive. */
@@ -84,7 +84,7 @@ async function admitUpload(
   { config, db, requireAccess }: RegistryContext,
 ): Promise<AdmittedUpload> {
   const target = readRegistryRequest(request)
-  const address = request.ip
+  const { ip } = request
   const { repositoryId } = requireAccess(target, await findAccess(db, target), 'push')
   const packageName = readPackageName(`${param(request, 'vendor')}/${param(request, 'package')}`)
   const version = readVersion(param(request, 'version'))
@@ -97,7 +97,7 @@ async function admitUpload(
   }
   // Fastify would refuse an unknown content type. For an upload, only the content type of a form matters.
   delete request.raw.headers['content-type']
-  return { target, packageName, version, contentType, address }
+  return { target, packageName, version, contentType, ip }
 }
 
 function receive(
@@ -118,7 +118,7 @@ function receive(
 
 /** Reads the manifest and publishes the version. */
 async function publish(
-  { target, packageName, version, address }: AdmittedUpload,
+  { target, packageName, version, ip }: AdmittedUpload,
   archive: ReceivedArchive,
   judged: JudgedArchive,
   context: RegistryContext,
@@ -126,7 +126,7 @@ async function publish(
   const manifest = checkManifest(judged, { packageName, version })
   // The upload may have taken minutes. Check the permission again, because it may have been revoked.
   const { repositoryId, actor } = context.requireAccess(target, await findAccess(context.db, target), 'push')
-  const author = { accountId: actor?.accountId ?? null, token: actor, address }
+  const author = { accountId: actor?.accountId ?? null, token: actor, ip }
   const published = { repositoryId, packageName, version }
   const outcome = await publishArchive(context, published, archive, { judged, manifest, author })
   // A client that repeats an upload has already seen the warnings.

@@ -13,11 +13,11 @@ const rowsPerStatement = 2_000
 export interface Author {
   accountId: string | null
   token: UsedToken | null
-  address: string | null
+  ip: string | null
 }
 
 /** The author of changes on the command line, where no account signs in. */
-export const commandLine: Author = { accountId: null, token: null, address: null }
+export const commandLine: Author = { accountId: null, token: null, ip: null }
 
 /** The actions of events. */
 export type RegistryAction =
@@ -80,7 +80,7 @@ export async function insertEvent(db: Queryable, author: Author, event: NewEvent
 /** Inserts events of one author in the transaction of their changes, in this order. */
 export async function insertEventList(
   db: Queryable,
-  { accountId, token, address }: Author,
+  { accountId, token, ip }: Author,
   events: readonly NewEvent[],
 ): Promise<void> {
   await db.query({
@@ -96,7 +96,7 @@ export async function insertEventList(
       accountId,
       token?.kind,
       token?.tokenId,
-      address === null ? null : inetOf(address),
+      ip === null ? null : inetOf(ip),
       events.map(({ repositoryId }) => repositoryId),
       events.map(({ packageName }) => packageName),
       events.map(({ version }) => version),
@@ -108,8 +108,8 @@ export async function insertEventList(
 }
 
 /** Returns an IP in a form that PostgreSQL accepts. Null for any other text, which a trusted proxy may send. */
-function inetOf(address: string): string | null {
-  const bare = address.replace(/%.*$/, '')
+function inetOf(ip: string): string | null {
+  const bare = ip.replace(/%.*$/, '')
   return isIP(bare) === 0 ? null : bare
 }
 
@@ -126,7 +126,7 @@ export interface RegistryEvent {
   tokenId: string | null
   /** The name of a deploy token. Null for other tokens. */
   tokenName: string | null
-  address: string | null
+  ip: string | null
   details: Record<string, unknown>
 }
 
@@ -135,7 +135,7 @@ const eventColumns = `e.id, e.happened_at as "happenedAt", e.package as "package
             case when u.id is null and e.account_id is not null then 'deleted account' else u.username end as username,
             e.token_kind as "tokenKind", e.token_id as "tokenId",
             (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName",
-            host(e.address) as address, e.details`
+            host(e.address) as ip, e.details`
 
 /**
  * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two

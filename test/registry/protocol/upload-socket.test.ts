@@ -184,14 +184,14 @@ describe('an upload whose body is already on its way', () => {
       socket.destroy()
       await expect.poll(() => promisify(t.app.server.getConnections.bind(t.app.server))()).toBe(0)
     })
-    const addresses = async () => {
+    const ips = async () => {
       const { rows } = await t.db.query(
-        'select host(address) as address from registry_event where repository_id = $1',
+        'select host(address) as ip from registry_event where repository_id = $1',
         [publisher.repository.id],
       )
       return rows
     }
-    await expect.poll(addresses).toEqual([{ address: '127.0.0.1' }])
+    await expect.poll(ips).toEqual([{ ip: '127.0.0.1' }])
     expect(t.log()).not.toContain('"level":50')
   })
 

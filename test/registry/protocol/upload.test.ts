@@ -217,7 +217,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     const { push, repository, account } = await aPublisher(t)
     const { sha256, size } = (await push('1.0.0')).json()
     const { rows } = await t.db.query(
-      `select package, version, action, account_id, token_kind, details, host(address) as address
+      `select package, version, action, account_id, token_kind, details, host(address) as ip
          from registry_event where repository_id = $1`,
       [repository.id],
     )
@@ -229,7 +229,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
         account_id: account.id,
         token_kind: 'personal',
         details: { sha256, size },
-        address: '127.0.0.1',
+        ip: '127.0.0.1',
       },
     ])
     for (const change of ['update registry_event set version = null', 'delete from registry_event']) {
