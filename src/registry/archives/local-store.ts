@@ -89,6 +89,8 @@ export async function openLocalStore(directory: string): Promise<ArchiveStore> {
   await syncDirectory(directory)
   const pathOf = (sha256: string) => join(archives, archiveName(sha256))
   const ownerPath = join(archives, ownerFile)
+  /** The folders below `archives` whose names this process has synced. */
+  const syncedShards = new Set<string>()
 
   async function stat(sha256: string): Promise<StoredArchive | null> {
     const stored = await statFile(pathOf(sha256))
@@ -111,7 +113,7 @@ export async function openLocalStore(directory: string): Promise<ArchiveStore> {
     place: directory,
     stat,
     openFile,
-    keep: async (received) => keepFile(received, pathOf(received.sha256)),
+    keep: async (received) => keepFile(received, pathOf(received.sha256), syncedShards),
     async read(sha256, range = { start: 0, end: Number.POSITIVE_INFINITY }) {
       const opened = await openFile(sha256)
       if (!opened) return null
@@ -139,7 +141,11 @@ export async function openLocalStore(directory: string): Promise<ArchiveStore> {
 }
 
 /** Moves an archive to its path and syncs it, so that its bytes and its name survive a crash. */
-async function keepFile(received: ReceivedArchive, path: string): Promise<'new' | 'known' | 'damaged'> {
+async function keepFile(
+  received: ReceivedArchive,
+  path: string,
+  syncedShards: Set<string>,
+): Promise<'new' | 'known' | 'damaged'> {
   const shard = join(path, '..')
   await mkdir(shard, { recursive: true })
   const found = await touch(path)
@@ -150,7 +156,10 @@ async function keepFile(received: ReceivedArchive, path: string): Promise<'new' 
   }
   // Sync known archives too, because the process that moved the file here may not have synced the directory yet.
   await syncDirectory(shard)
-  await syncDirectory(join(shard, '..'))
+  if (!syncedShards.has(shard)) {
+    await syncDirectory(join(shard, '..'))
+    syncedShards.add(shard)
+  }
   if (!found) return 'new'
   return found.size === received.size ? 'known' : 'damaged'
 }
