@@ -111,6 +111,7 @@ describe('/admin', () => {
     const of = await open(t, '/admin/groups?group=zeta', cookie)
     expect(of.body).toContain('zeta/repo-00')
     expect(of.body).toContain('0 packages')
+    expect(of.body).toMatch(/href="\/zeta\/repo-00\/-\/members">0 direct members</)
     expect(of.body).not.toContain('zeta/repo-50')
     const rest = await open(t, '/admin/groups?group=zeta&after=zeta%2Frepo-49', cookie)
     expect(rest.body).toContain('zeta/repo-50')
