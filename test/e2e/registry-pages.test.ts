@@ -1,7 +1,7 @@
-import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { aGroupMember, aMember, anAccount, aRepository, password } from '../support/actors.ts'
+import { checkAccess } from '../support/axe.ts'
 import { hasBrowser, useBrowser } from '../support/browser.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
@@ -10,7 +10,6 @@ import { aZip } from '../support/zip.ts'
 
 const port = await freePort()
 const baseURL = `http://127.0.0.1:${port}`
-const axe = await readFile('node_modules/axe-core/axe.min.js', 'utf8')
 
 describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is needed)', () => {
   const t = useListeningApp(port)
@@ -250,7 +249,7 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
 
 /** Checks the open page with axe, and that it fits a phone. */
 async function checkShownPage(page: Page, path: string, colorScheme: string): Promise<void> {
-  expect(await violations(page), `${path} in ${colorScheme}`).toEqual([])
+  await checkAccess(page, `${path} in ${colorScheme}`)
   await shoot(page, `${path}-${colorScheme}-1280`)
   for (const width of [320, 375]) {
     await page.setViewportSize({ width, height: 740 })
@@ -296,17 +295,6 @@ $lib = new Lib(from: 1, name: "one");
 
 See [the class](src/Lib.php) and [the site](https://acme.test).
 `
-
-async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(axe)
-  return page.evaluate(async () => {
-    const { axe: checker } = window as unknown as {
-      axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> }
-    }
-    const { violations } = await checker.run()
-    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
-  })
-}
 
 /** Keeps a screenshot for people, in the folder that SCREENSHOTS names. */
 async function shoot(page: Page, name: string): Promise<void> {
