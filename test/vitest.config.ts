@@ -1,16 +1,40 @@
+import { readdirSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 
+const root = fileURLToPath(new URL('..', import.meta.url))
+
+const settings = { pool: 'forks', testTimeout: 60_000, hookTimeout: 60_000 } as const
+
+/** The folders of tests that call the modules of svc, instead of the built program. */
+const folders = ['accounts', 'api', 'domain', 'mail', 'oauth', 'pages', 'registry', 'repositories']
+/** Spies and fake timers replace functions of the whole process. Tests that run programs load few modules themselves. */
+const apart = /\bvi\.(?!waitFor\b|waitUntil\b)|support\/program\.ts'/
+
+/**
+ * Tests that run one after another in the same processes. A process loads the modules of svc once: that takes longer
+ * than most of these files. The modules have no state that a file could leave to the next one.
+ */
+const together = folders
+  .flatMap((folder) =>
+    readdirSync(join(root, 'test', folder), { recursive: true, encoding: 'utf8' }).map(
+      (name) => `test/${folder}/${name}`,
+    ),
+  )
+  .filter((path) => path.endsWith('.test.ts') && !apart.test(readFileSync(join(root, path), 'utf8')))
+
 export default defineConfig({
-  root: fileURLToPath(new URL('..', import.meta.url)),
+  root,
   test: {
-    include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],
-    pool: 'forks',
     // One process on two cores would wait for servers and browsers most of the time.
     maxWorkers: Math.max(2, availableParallelism() - 1),
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // They start in the order of their names: the long tests first, so that no process is idle at the end.
+    projects: [
+      { root, test: { ...settings, name: 'alone', include: ['test/**/*.test.ts'], exclude: together } },
+      { root, test: { ...settings, name: 'together', include: together, isolate: false } },
+    ],
   },
 })
