@@ -85,6 +85,22 @@ export async function startBare(
   return { ...listener, postmasterPid }
 }
 
+/** Starts a relay to a port on this machine that is as slow as a server a round trip away. */
+export async function startRelay(
+  folder: string,
+  targetPort: number,
+  port: number,
+  roundTripMs: number,
+): Promise<Listener> {
+  const program = ['--import', 'tsx', join(projectRoot, 'bench/relay.ts')]
+  const environment = {
+    PORT: String(port),
+    TARGET_PORT: String(targetPort),
+    ROUND_TRIP_MS: String(roundTripMs),
+  }
+  return startListener(program, port, { environment, log: join(folder, 'relay.log') })
+}
+
 interface Surroundings {
   environment?: Record<string, string>
   /** The file for the output of the program. */

@@ -9,34 +9,60 @@ import { aPackageZip } from '../test/support/registry-actors.ts'
 import { aProject, median, timeComposer, warmUp } from './composer-run.ts'
 import { type StaticFile, startNginx } from './nginx.ts'
 import { aRegistry, type Registry } from './seed.ts'
-import type { Server } from './server.ts'
+import { type Server, startRelay } from './server.ts'
 import { figure, ratio, table } from './table.ts'
 
 const names = Array.from({ length: 60 }, (_, i) => `upstream/lib${i}`)
 const versions = Array.from({ length: 10 }, (_, i) => `1.${9 - i}.0`)
 const environment = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
 
+/** The round trip to an upstream on the internet, in milliseconds. */
+const farMilliseconds = 20
+
 /**
  * Measures the real Composer with packages of an upstream. It requests them through svc, and directly from the
- * upstream, which is an nginx.
+ * upstream, which is an nginx on this machine. The last row is for the same nginx behind a relay that delays it.
  */
 export async function measureUpstream(server: Server, folder: string, rounds: number): Promise<string> {
   if (!hasComposerClient) return 'upstream: skipped, because Composer is not installed'
+  const near = await measureOne(server, join(folder, 'near'), rounds, 0)
+  const far = await measureOne(server, join(folder, 'far'), rounds, farMilliseconds)
+  if (!near || !far) return 'upstream: skipped, because nginx is not installed'
+  const row = (title: string, [ofSvc, direct]: [number[], number[]]) => {
+    const [a = 0, b = 0] = [ofSvc, direct].map(median)
+    return [title, figure(a), figure(b), ratio(a / b)]
+  }
+  const farTitle = `update, nothing mirrored yet, upstream ${farMilliseconds} ms away`
+  const rows = [
+    ...titles.map((title, i) => row(title, near[i] ?? [[], []])),
+    row(farTitle, far[0] ?? [[], []]),
+  ]
+  return table(['upstream, 60 mirrored packages', 'seconds', 'the upstream itself', 'ratio'], rows)
+}
+
+const titles = ['update, nothing mirrored yet', 'update, cold', 'update, warm', 'install from the lock, cold']
+
+/**
+ * Returns the seconds of each row, through svc and directly. With a round trip, measures only the first row. Null
+ * without nginx.
+ */
+async function measureOne(
+  server: Server,
+  folder: string,
+  rounds: number,
+  roundTripMs: number,
+): Promise<[number[], number[]][] | null> {
   const port = await freePort()
-  const upstreamUrl = `http://127.0.0.1:${port}`
-  const nginx = await startNginx(join(folder, 'upstream'), staticFiles(upstreamUrl), port, {
+  const publicPort = roundTripMs === 0 ? port : await freePort()
+  const upstreamUrl = `http://127.0.0.1:${publicPort}`
+  const nginx = await startNginx(folder, staticFiles(upstreamUrl), port, {
     http: '',
     // Composer sends the same requests to both: after an update it asks for advisories.
     server: `location / { gzip_static on; }
       location = /security-advisories { default_type application/json; return 200 '{"advisories":{}}'; }`,
   })
-  if (!nginx) return 'upstream: skipped, because nginx is not installed'
-  const titles = [
-    'update, nothing mirrored yet',
-    'update, cold',
-    'update, warm',
-    'install from the lock, cold',
-  ]
+  if (!nginx) return null
+  const relay = roundTripMs === 0 ? null : await startRelay(folder, port, publicPort, roundTripMs)
   const seconds = titles.map((): [number[], number[]] => [[], []])
   try {
     // The first round only warms up svc. It is not counted.
@@ -58,20 +84,19 @@ export async function measureUpstream(server: Server, folder: string, rounds: nu
         }
         await note(0, 'update', 'cache', 'vendor')
         if (round === 0 && side === 0) await warmUp(server, registry, names[0] ?? '')
-        await note(1, 'update', 'cache', 'vendor')
-        await note(2, 'update')
-        await note(3, 'install', 'cache', 'vendor')
+        if (!relay) {
+          await note(1, 'update', 'cache', 'vendor')
+          await note(2, 'update')
+          await note(3, 'install', 'cache', 'vendor')
+        }
         await project.remove()
       }
     }
+    return seconds
   } finally {
+    await relay?.stop()
     await nginx.stop()
   }
-  const rows = titles.map((title, i) => {
-    const [ofSvc = 0, direct = 0] = (seconds[i] ?? []).map(median)
-    return [title, figure(ofSvc), figure(direct), ratio(ofSvc / direct)]
-  })
-  return table(['upstream, 60 mirrored packages', 'seconds', 'the upstream itself', 'ratio'], rows)
 }
 
 function staticFiles(url: string): StaticFile[] {
