@@ -40,7 +40,7 @@ export async function acceptOnlyForms(scope: FastifyInstance): Promise<void> {
 export function formOf(request: FastifyRequest): Form {
   try {
     const form = readTexts(parameterNames, request)
-    for (const _name in form) return form
+    if (Object.keys(form).length > 0) return form
   } catch (error) {
     if (error instanceof FormError) throw new OAuthError('invalid_request', error.message)
     throw error

@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, hash } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { takeRandom } from '../domain/secrets.ts'
 
 /** Both tokens of a pair, as the client gets them. */
@@ -18,9 +18,7 @@ const tagLength = 16
 export function sealPair(pair: TokenPair, refreshToken: string): Buffer {
   const iv = takeRandom(ivLength)
   const encrypt = createCipheriv(cipher, keyFrom(refreshToken), iv)
-  const sealed = encrypt.update(`${pair.accessToken} ${pair.refreshToken}`)
-  // In GCM, `update` has returned everything. `final` only computes the tag.
-  encrypt.final()
+  const sealed = Buffer.concat([encrypt.update(`${pair.accessToken} ${pair.refreshToken}`), encrypt.final()])
   return Buffer.concat([iv, encrypt.getAuthTag(), sealed])
 }
 
@@ -35,29 +33,14 @@ export function openSeal(sealed: Buffer, refreshToken: string): TokenPair {
   return { accessToken, refreshToken: nextRefreshToken }
 }
 
-const blockLength = 64
-/** The padding of HMAC (RFC 2104 §2). It is also the whole key block of an empty key, which is the missing salt. */
-const [innerPadding, outerPadding] = [Buffer.alloc(blockLength, 0x36), Buffer.alloc(blockLength, 0x5c)]
-const noSalt = innerPadding.toString('latin1')
-const firstBlock = Buffer.from('svc sealed successor\x01')
+const noSalt = Buffer.alloc(32)
+const firstBlock = 'svc sealed successor\x01'
 
 /**
- * HKDF-SHA-256 (RFC 5869) for one block of output: two HMACs of two hashes each. A refresh token holds 256 random bits, so
- * it needs no salt. In a profile, createHmac takes 8 µs for both, and its objects are work for the garbage collector.
- * One-shot hashes take 5 µs. Node's hkdfSync creates a key object and a job, and takes 62 µs.
+ * HKDF-SHA-256 (RFC 5869) for one block of output. A refresh token holds 256 random bits, so it needs no salt. Two HMACs
+ * take 13 µs. Node's hkdfSync creates a key object and a job, and takes 62 µs.
  */
 function keyFrom(refreshToken: string): Buffer {
-  const pseudoRandomKey = sha256(Buffer.concat([outerPadding, sha256(noSalt + refreshToken)]))
-  const inner = sha256(Buffer.concat([xor(innerPadding, pseudoRandomKey), firstBlock]))
-  return sha256(Buffer.concat([xor(outerPadding, pseudoRandomKey), inner]))
-}
-
-function xor(padding: Buffer, key: Buffer): Buffer {
-  const block = Buffer.from(padding)
-  for (let i = 0; i < key.length; i += 1) block[i] = (block[i] as number) ^ (key[i] as number)
-  return block
-}
-
-function sha256(input: string | Buffer): Buffer {
-  return hash('sha256', input, 'buffer')
+  const pseudoRandomKey = createHmac('sha256', noSalt).update(refreshToken).digest()
+  return createHmac('sha256', pseudoRandomKey).update(firstBlock).digest()
 }
