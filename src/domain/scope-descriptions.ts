@@ -126,12 +126,21 @@ export function scopeChoices(isWanted: (scope: string) => boolean = () => true):
   return choices.filter(({ scopes }) => scopes.length > 0)
 }
 
-/** Describes a resource scope (SPEC 2.1, Authorization Resource Scope). */
+/** Describes a resource scope to the person who authorizes it (SPEC 2.1, Authorization Resource Scope). */
 export function describeResourceScope(resourceScope: ResourceScope): string {
   return {
     all: 'Everything your account can access, private repositories included',
     public: 'Public repositories only',
     specified: 'Only the repositories you choose',
+  }[resourceScope]
+}
+
+/** Describes the resource scope of an application for administrators, who read about other people. */
+export function describeResourceScopeOfOthers(resourceScope: ResourceScope): string {
+  return {
+    all: 'Everything that the person’s account can access, private repositories included',
+    public: 'Public repositories only',
+    specified: 'Only the repositories that the person chooses',
   }[resourceScope]
 }
 

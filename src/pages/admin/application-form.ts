@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { type ResourceScope, resourceScopes } from '../../domain/permissions.ts'
-import { describeResourceScope } from '../../domain/scope-descriptions.ts'
+import { describeResourceScopeOfOthers } from '../../domain/scope-descriptions.ts'
 import { readForm, text, textList } from '../../http/forms.ts'
 import { readFile } from '../../http/multipart-forms.ts'
 import type { RegistrationForm } from '../../oauth/application-changes.ts'
@@ -46,7 +46,7 @@ export const emptyApplicationForm: ApplicationForm = {
 /** The labels of the form for each Authorization Resource Scope of SPEC 2.1. */
 export const resourceScopeWords = resourceScopes.map((value: ResourceScope) => ({
   value,
-  words: describeResourceScope(value),
+  words: describeResourceScopeOfOthers(value),
 }))
 
 /** Reads the form as it was sent. Throws FormError for values that the page does not offer. */

@@ -6,7 +6,7 @@ import { type Queryable, transaction } from '../../database/database.ts'
 import { enforcedScopes } from '../../domain/permissions.ts'
 import {
   type DescribedScope,
-  describeResourceScope,
+  describeResourceScopeOfOthers,
   describeScopes,
 } from '../../domain/scope-descriptions.ts'
 import { covers } from '../../domain/scopes.ts'
@@ -262,7 +262,7 @@ async function describe(
       title,
       scopes: scopes.map((scope) => ({ ...scope, enforcement: describeEnforcement(scope.scope) })),
     })),
-    resourceScope: describeResourceScope(application.resourceScope),
+    resourceScope: describeResourceScopeOfOthers(application.resourceScope),
     redirectHost: new URL(application.redirectUri).host,
     overlaps,
   }

@@ -144,6 +144,27 @@ describe('/admin/accounts', () => {
     )
   })
 
+  it('tells accounts that never signed in from those that signed out', async () => {
+    const { cookie } = await anAdministrator(t)
+    const account = await anAccount(t.db)
+    const look = async () => (await open(t, `/admin/accounts?q=${account.username}`, cookie)).body
+    expect(await look()).toContain('never signed in')
+    const signedIn = await signIn(t.app, account)
+    expect(await look()).toContain('last seen <time')
+    const settings = await open(t, '/settings/account', signedIn)
+    await post(t.app, '/logout', signedIn, { csrf_token: csrfTokenIn(settings) })
+    await t.db.query(`update sign_in_origin set last_used_at = '2026-01-02 03:04Z' where account_id = $1`, [
+      account.id,
+    ])
+    const signedOut = await look()
+    expect(signedOut).toMatch(/last signed in <time[^>]*>on 2 Jan 2026, 03:04 UTC/)
+    expect(signedOut).not.toContain('never signed in')
+    await t.db.query('delete from sign_in_origin where account_id = $1', [account.id])
+    expect(await look()).toContain('last signed in <time')
+    const page = await open(t, `/admin/accounts/${account.username}`, cookie)
+    expect(page.body).toMatch(/<dt>Last sign-in<\/dt><dd><time/)
+  })
+
   it('makes an account, whose password is shown once and works', async () => {
     const { cookie, csrf_token } = await anAdministrator(t)
     const form = {

@@ -61,6 +61,9 @@ describe('/admin/applications', () => {
     ]) {
       expect(body).toContain(words)
     }
+    await t.db.query(`update application set resource_scope = 'specified' where id = $1`, [application.id])
+    const specified = await open(t, `/admin/applications/${application.clientId}`, cookie)
+    expect(specified.body).toContain('Only the repositories that the person chooses')
     // Only administrators see the logo of an application that was never approved.
     const logo = await open(t, `/admin/applications/${application.clientId}/logo`, cookie)
     expect(logo.rawPayload).toEqual(pixel)
