@@ -3,7 +3,11 @@ import type { Session } from '../accounts/sessions.ts'
 import type { Queryable } from '../database/database.ts'
 import { isAtLeast } from '../domain/permissions.ts'
 import { nobody, page } from '../http/pages.ts'
-import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mirrored-packages.ts'
+import {
+  type ListedMirror,
+  listMirrors,
+  maxRequests,
+} from '../registry/upstreams/tables/mirrored-packages.ts'
 import {
   listUpstreams,
   type Upstream,
@@ -57,7 +61,7 @@ const upstreamsPage = page<{
   mayRequest: boolean
   hasUpstreams: boolean
   mirrored: ListedMirror[]
-  /** The first names that wait for approval. */
+  /** The packages that wait for approval, which are not in `mirrored`. */
   waiting: ListedMirror[]
   search: string
   isContinued: boolean
@@ -92,10 +96,12 @@ export async function showUpstreams(
   const part = { search, after, limit: mirrorsPerPage + 1 }
   const found = await listMirrors(db, repository.id, { ...part, isWaiting: false })
   const mirrored = found.slice(0, mirrorsPerPage)
+  // All of them: a package that waits is in no other list.
   const waiting = await listMirrors(db, repository.id, {
+    search,
     isWaiting: true,
     after: null,
-    limit: mirrorsPerPage,
+    limit: maxRequests,
   })
   return upstreamsPage(reply, session ?? nobody, {
     repository,

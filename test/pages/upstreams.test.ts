@@ -97,6 +97,23 @@ describe('/<group>/<name>/-/upstreams', () => {
     expect(second.body).not.toContain('More packages')
   })
 
+  it('lists a package once that is mirrored and waits for approval', async () => {
+    const { repository, open } = await aVisitor('admin')
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, first_seen_at, requested_at, approved_at)
+       values ($1, 'twice/waits', now(), now(), null), ($1, 'twice/done', now(), now(), now()),
+              ($1, 'twice/seen', now(), null, null), ($1, 'twice/asked', null, now(), null)`,
+      [repository.id],
+    )
+    for (const query of ['', '?q=twice']) {
+      const { body } = await open(query)
+      const names = [...body.matchAll(/class="title">(twice\/\w+)</g)].map(([, name]) => name)
+      expect(names).toEqual(['twice/asked', 'twice/waits', 'twice/done', 'twice/seen'])
+    }
+    expect((await open('?q=waits')).body).not.toContain('No package from an upstream')
+    expect((await open('?q=done')).body).not.toContain('twice/waits')
+  })
+
   it('is public with its repository, hidden with it, and leads a visitor to the sign-in', async () => {
     const open = await aRepository(t.db, { visibility: 'public' })
     expect((await look(`/${open.path}/-/upstreams`)).statusCode).toBe(200)

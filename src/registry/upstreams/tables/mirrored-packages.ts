@@ -147,7 +147,7 @@ export async function approveNames(
  * The maximum number of names that wait for approval in a repository. It is limited because everyone who may pull can
  * add a name.
  */
-const maxRequests = 1000
+export const maxRequests = 1000
 
 /** Stores a request to approve a name. False when the name is already approved or requested, or too many names wait. */
 export async function requestName(
@@ -193,7 +193,7 @@ export interface ListedMirror {
 
 /**
  * Lists the mirrored packages of a repository, and the names that wait for approval, by name. `isWaiting: true` lists
- * only the names that wait. `isWaiting: false` leaves out names that only wait for approval.
+ * only the names that wait. `isWaiting: false` lists the other ones, so each package is in one of the two lists.
  */
 export async function listMirrors(
   db: Queryable,
@@ -215,7 +215,8 @@ export async function listMirrors(
       where m.repository_id = $1 and m.name > $2 and strpos(m.name, $3) > 0
         and case $5::boolean
               when true then m.requested_at is not null and m.approved_at is null
-              when false then m.upstream_id is not null or m.first_seen_at is not null or m.approved_at is not null
+              when false then m.approved_at is not null
+                or m.requested_at is null and (m.upstream_id is not null or m.first_seen_at is not null)
               else true end
       order by m.name limit $4`,
     [repositoryId, after ?? '', search.toLowerCase(), limit, isWaiting],
