@@ -83,7 +83,13 @@ export async function showError(
 ): Promise<FastifyReply> {
   if (error instanceof PageRedirect) return reply.redirect(error.location, 303)
   if (error instanceof PageError) return showPageError(error, reply)
-  if (error instanceof FormError) return showPageError(new PageError(400, error.message), reply)
+  if (error instanceof FormError) {
+    const step =
+      request.method === 'GET'
+        ? 'Open the page from its link again.'
+        : 'Go back, reload the page, and submit the form once.'
+    return showPageError(new PageError(400, `${error.message} ${step}`), reply)
+  }
   const status = error.statusCode ?? 500
   if (status >= 400 && status < 500) {
     return showPageError(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { anAccount, signIn } from '../support/actors.ts'
+import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
 describe('a URL that does not exist', () => {
@@ -62,6 +62,21 @@ describe('GET /assets/…', () => {
       'x-content-type-options': 'nosniff',
     })
     expect(response.rawPayload.length).toBeLessThan(24_000)
+  })
+})
+
+describe('a request with a repeated parameter', () => {
+  const t = useApp()
+
+  it('is refused with the next step', async () => {
+    const opened = await t.app.inject('/search?q=a&q=b')
+    expect(opened.statusCode).toBe(400)
+    expect(opened.body).toContain('The parameter q is repeated. Open the page from its link again.')
+    const form = await t.app.inject('/login')
+    const username = ['ann', 'bob']
+    const sent = await post(t.app, '/login', cookiesOf(form), { csrf_token: csrfTokenIn(form), username })
+    expect(sent.statusCode).toBe(400)
+    expect(sent.body).toContain('is repeated. Go back, reload the page, and submit the form once.')
   })
 })
 
