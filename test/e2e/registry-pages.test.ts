@@ -114,6 +114,17 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(await time.getAttribute('title')).toMatch(/\d{4}/)
   })
 
+  it('has one search field on the search page of a phone', async () => {
+    const { page } = await anAdmin()
+    const fields = page.getByRole('searchbox')
+    await page.setViewportSize({ width: 375, height: 740 })
+    await page.goto('/search?q=lib')
+    expect(await fields.count()).toBe(1)
+    expect(await fields.inputValue()).toBe('lib')
+    await page.goto('/docs/packages')
+    expect(await page.locator('#find').isVisible()).toBe(true)
+  })
+
   it('filters the packages of a repository while the user types', async () => {
     const { page, repository } = await anAdmin()
     await page.goto(`/${repository.path}`)
