@@ -3,16 +3,28 @@ import { z } from 'zod'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
-import { listEvents, type RegistryAction, type RegistryEvent } from '../registry/tables/events.ts'
+import {
+  listEvents,
+  type RegistryAction,
+  type RegistryEvent,
+  type SeenEvent,
+} from '../registry/tables/events.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { permittedRepository } from './permit.ts'
 
 const eventsPerPage = 50
 
+/** An event with its texts. */
+export interface ShownRegistryEvent extends SeenEvent {
+  sentence: string
+  /** How the change was made. Empty for the command line. */
+  means: string
+}
+
 const activityPage = page<{
   repository: VisibleRepository
-  events: (RegistryEvent & { sentence: string })[]
+  events: ShownRegistryEvent[]
   isContinued: boolean
   /** The cursor of the next page: an event id. Null on the last page. */
   next: string | null
@@ -28,11 +40,12 @@ export async function activityRoutes(app: FastifyInstance, context: PagesContext
     if (!session) return redirectToSignIn(context, request, reply)
     const repository = await permittedRepository(context.db, request.params, session, 'readSettings')
     const { after } = readQuery(ActivityQuery, request)
-    const found = await listEvents(context.db, repository.id, { after, limit: eventsPerPage + 1 })
+    const part = { after, limit: eventsPerPage + 1 }
+    const found = await listEvents(context.db, repository.id, part, session.account.id)
     const events = found.slice(0, eventsPerPage)
     return activityPage(reply, session, {
       repository,
-      events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
+      events: events.map(showRegistryEvent),
       isContinued: after !== '',
       next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,
     })
@@ -64,6 +77,22 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   import: 'imported',
   'create-deploy-token': 'created a deploy token',
   'revoke-deploy-token': 'revoked a deploy token',
+}
+
+/** Adds the texts of an event. The name of a personal access token is for the account that has it. */
+export function showRegistryEvent(event: SeenEvent): ShownRegistryEvent {
+  return { ...event, sentence: describeRegistryEvent(event), means: describeMeans(event) }
+}
+
+function describeMeans({ tokenKind, ownTokenName, username }: SeenEvent): string {
+  if (tokenKind === null) return username ? 'in the browser' : ''
+  if (ownTokenName !== null) return `with your personal access token ${ownTokenName}`
+  return {
+    access: 'with an access token of an application',
+    personal: 'with a personal access token',
+    // Its name is there instead of a username.
+    deploy: 'with a deploy token',
+  }[tokenKind]
 }
 
 /** Describes an event, such as `published` or `gave a role in the group: ann is admin`. */

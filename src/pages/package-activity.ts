@@ -3,8 +3,8 @@ import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { nobody, page } from '../http/pages.ts'
-import { listPackageEvents, type RegistryEvent } from '../registry/tables/events.ts'
-import { describeRegistryEvent } from './activity.ts'
+import { listPackageEvents } from '../registry/tables/events.ts'
+import { type ShownRegistryEvent, showRegistryEvent } from './activity.ts'
 import { findPackageView, type PackageRoute, type PackageView, packagePath } from './package-view.ts'
 import { may } from './permit.ts'
 
@@ -12,7 +12,7 @@ const eventsPerPage = 50
 
 const packageActivityPage = page<
   PackageView & {
-    events: (RegistryEvent & { sentence: string })[]
+    events: ShownRegistryEvent[]
     /** Whether tokens and client IPs are shown. */
     maySeeOrigins: boolean
     isContinued: boolean
@@ -28,11 +28,12 @@ export async function packageActivityRoutes(app: FastifyInstance, context: AppCo
     const view = await findPackageView(context, request)
     const { after } = readQuery(ActivityQuery, request)
     const part = { after, limit: eventsPerPage + 1 }
-    const found = await listPackageEvents(context.db, view.repository.id, view.about.name, part)
+    const readerId = view.session?.account.id ?? null
+    const found = await listPackageEvents(context.db, view.repository.id, view.about.name, part, readerId)
     const events = found.slice(0, eventsPerPage)
     return packageActivityPage(reply, view.session ?? nobody, {
       ...view,
-      events: events.map((event) => ({ ...event, sentence: describeRegistryEvent(event) })),
+      events: events.map(showRegistryEvent),
       maySeeOrigins: may(view.repository, view.session, 'readSettings'),
       isContinued: after !== '',
       next: found.length > eventsPerPage ? (events.at(-1)?.id ?? null) : null,

@@ -8,13 +8,14 @@ import {
   aMember,
   aName,
   anAccount,
+  aPersonalToken,
   aRepository,
   csrfTokenIn,
   post,
   signIn,
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { aPublisher } from '../support/registry-actors.ts'
+import { aPublisher, basic } from '../support/registry-actors.ts'
 
 const t = useApp()
 const look = (url: string, cookie = '') => t.app.inject({ url, headers: { cookie } })
@@ -298,6 +299,8 @@ describe('the management pages of a repository', () => {
     const { repository, url, open, account } = await aRepositoryMember('admin')
     const { push } = await aPublisher(t, { repository })
     await push('1.0.0')
+    const own = basic(await aPersonalToken(t.db, account, { name: 'my <laptop>' }))
+    expect((await push('1.0.1', { headers: { authorization: own } })).statusCode).toBe(201)
     await t.db.query(
       `insert into registry_event (repository_id, action, account_id, details)
        select $1, 'change-repository', $2, '{}' from generate_series(1, 60)`,
@@ -309,6 +312,16 @@ describe('the management pages of a repository', () => {
     const second = await open(String(next))
     expect(second.body).toContain('published')
     expect(second.body).toContain('<code>1.0.0</code>')
-    expect(second.body).toContain('personal token')
+    expect(second.body).toContain('with your personal access token my &lt;laptop&gt;')
+    expect(second.body).toContain('with a personal access token')
+    expect(second.body).not.toContain('token #')
+    const other = await anAccount(t.db)
+    await aMember(t.db, other, repository, 'admin')
+    const cookie = await signIn(t.app, other)
+    for (const page of [String(next), `${url}/packages/acme/lib/-/activity`]) {
+      const { body } = await t.app.inject({ url: page, headers: { cookie } })
+      expect(body.match(/with a personal access token/g)).toHaveLength(2)
+      expect(body).not.toContain('laptop')
+    }
   })
 })

@@ -130,6 +130,12 @@ export interface RegistryEvent {
   details: Record<string, unknown>
 }
 
+/** An event as an account sees it. */
+export interface SeenEvent extends RegistryEvent {
+  /** The name of a personal access token of the reader. Null for tokens of other accounts, and for other kinds. */
+  ownTokenName: string | null
+}
+
 /** SQL for the columns of an event `e` with the account `u`. An event stays when its account is deleted. */
 const eventColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
             case when u.id is null and e.account_id is not null then 'deleted account' else u.username end as username,
@@ -137,18 +143,25 @@ const eventColumns = `e.id, e.happened_at as "happenedAt", e.package as "package
             (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName",
             host(e.address) as ip, e.details`
 
+/** SQL for the column of `SeenEvent`. The parameter is the reader's account, or null. */
+const ownTokenColumn = (reader: `$${number}`) =>
+  `(select name from personal_token where e.token_kind = 'personal' and id = e.token_id and account_id = ${reader})
+              as "ownTokenName"`
+
 /**
  * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
- * index ranges, so the cost of a page does not depend on the number of events.
+ * index ranges, so the cost of a page does not depend on the number of events. With the account of a reader, it returns
+ * the names of the reader's own tokens too.
  */
 export async function listEvents(
   db: Queryable,
   repositoryId: string,
   { after, limit }: ListPart,
-): Promise<RegistryEvent[]> {
+  readerId: string | null = null,
+): Promise<SeenEvent[]> {
   const before = /^\d{1,18}$/.test(after ?? '') ? after : null
-  const { rows } = await db.query<RegistryEvent>(
-    `select ${eventColumns}
+  const { rows } = await db.query<SeenEvent>(
+    `select ${eventColumns}, ${ownTokenColumn('$4')}
        from ((select id from registry_event
                where repository_id = $1 and ($2::bigint is null or id < $2)
                order by id desc limit $3)
@@ -160,25 +173,26 @@ export async function listEvents(
        join registry_event e on e.id = found.id
        left join account u on u.id = e.account_id
       order by e.id desc limit $3`,
-    [repositoryId, before, limit],
+    [repositoryId, before, limit, readerId],
   )
   return rows
 }
 
-/** Lists the events of one package, the latest first. `after` is the id of an event. */
+/** Lists the events of one package as an account sees them, the latest first. `after` is the id of an event. */
 export async function listPackageEvents(
   db: Queryable,
   repositoryId: string,
   packageName: string,
   { after, limit }: ListPart,
-): Promise<RegistryEvent[]> {
+  readerId: string | null,
+): Promise<SeenEvent[]> {
   const before = /^\d{1,18}$/.test(after ?? '') ? after : null
-  const { rows } = await db.query<RegistryEvent>(
-    `select ${eventColumns}
+  const { rows } = await db.query<SeenEvent>(
+    `select ${eventColumns}, ${ownTokenColumn('$5')}
        from registry_event e left join account u on u.id = e.account_id
       where e.repository_id = $1 and e.package = $2 and ($3::bigint is null or e.id < $3)
       order by e.id desc limit $4`,
-    [repositoryId, packageName, before, limit],
+    [repositoryId, packageName, before, limit, readerId],
   )
   return rows
 }
