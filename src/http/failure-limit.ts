@@ -39,16 +39,7 @@ export async function takeBackAttempt(
 ): Promise<void> {
   await db.query({
     name: 'take-back-attempt',
-    // Lock the rows in the order of count_attempt, so that the two statements cannot deadlock.
-    text: `with counted as materialized (
-             select key_hash, failures = 1 or key_hash = any($2) as is_over
-               from auth_failure where key_hash = any($1)
-              order by array_position($1, key_hash) for update
-           ), removed as (
-             delete from auth_failure f using counted c where f.key_hash = c.key_hash and c.is_over
-           )
-           update auth_failure f set failures = f.failures - 1
-             from counted c where f.key_hash = c.key_hash and not c.is_over`,
+    text: 'select take_back_attempt(keys => $1, cleared_keys => $2)',
     values: [limits.map(keyOf), cleared.map(keyOf)],
   })
 }

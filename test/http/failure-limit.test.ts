@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { countAttempt, networkOf, takeBackAttempt } from '../../src/http/failure-limit.ts'
 import { useDatabase } from '../support/database.ts'
@@ -52,17 +53,24 @@ describe('the attempt limit', () => {
   })
 
   it('allows exactly the limit of many attempts at once, while others are taken back', async () => {
-    const [network, name] = [limit('many network', 1000), limit('many name', 10)]
-    const work = Array.from({ length: 40 }, async (_, i) => {
-      if (i % 4 === 0) {
-        await count(network, limit('others', 1000))
-        await takeBackAttempt(t.db, [network, limit('others', 1000)])
-        return 1
-      }
-      return count(network, name)
-    })
-    const blocked = await Promise.all(work)
-    expect(blocked.filter((seconds) => seconds === 0)).toHaveLength(10)
+    // Some races happen in one of two hundred rounds.
+    for (let round = 0; round < 100; round += 1) {
+      const [network, name] = [limit(`many network ${round}`, 1000), limit(`many name ${round}`, 10)]
+      const work = Array.from({ length: 40 }, async (_, i) => {
+        if (i % 4 === 0) {
+          await count(network, limit('others', 1000))
+          await takeBackAttempt(t.db, [network, limit('others', 1000)])
+          return 1
+        }
+        return count(network, name)
+      })
+      const blocked = await Promise.all(work)
+      expect(blocked.filter((seconds) => seconds === 0)).toHaveLength(10)
+    }
+    const left = await t.db.query('select from auth_failure where key_hash = $1', [
+      createHash('sha256').update('others').digest(),
+    ])
+    expect(left.rowCount).toBe(0)
   })
 })
 
