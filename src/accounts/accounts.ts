@@ -184,15 +184,12 @@ export async function findAccountDetails(db: Queryable, username: string): Promi
 
 async function selectDetails(db: Queryable, condition: string, values: unknown[]): Promise<AccountDetails[]> {
   const { rows } = await db.query<AccountDetails>(
-    // A new password deletes the origins. Then the events tell it, and most events of such an account are sign-ins.
+    // A new password deletes the origins of earlier sign-ins.
     `select a.id, a.username, a.display_name as "displayName", a.email, a.is_admin as "isAdmin",
             a.email_verified_at as "emailVerifiedAt", a.created_at as "createdAt", a.disabled_at as "disabledAt",
             s.seen as "lastSeenAt", s.sessions,
-            coalesce((select max(last_used_at) from sign_in_origin where account_id = a.id),
-                     (select max(happened_at) from (select action, happened_at from identity_event
-                                                     where account_id = a.id order by id desc limit 1000) latest
-                       where action = 'sign-in'),
-                     s.started) as "lastSignInAt",
+            coalesce((select max(last_used_at) from sign_in_origin where account_id = a.id), s.started)
+              as "lastSignInAt",
             (select count(*)::int from personal_token t
               where t.account_id = a.id and t.revoked_at is null and t.expires_at > now()) as tokens,
             array(select g.name from group_member m join repository_group g on g.id = m.group_id
