@@ -86,7 +86,7 @@ export function showRegistryEvent(event: SeenEvent): ShownRegistryEvent {
 
 function describeMeans({ tokenKind, ownTokenName, username }: SeenEvent): string {
   if (tokenKind === null) return username ? 'in the browser' : ''
-  if (ownTokenName !== null) return `with your personal access token ${ownTokenName}`
+  if (ownTokenName !== null) return `with your personal access token “${ownTokenName}”`
   return {
     access: 'with an access token of an application',
     personal: 'with a personal access token',

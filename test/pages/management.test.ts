@@ -312,7 +312,7 @@ describe('the management pages of a repository', () => {
     const second = await open(String(next))
     expect(second.body).toContain('published')
     expect(second.body).toContain('<code>1.0.0</code>')
-    expect(second.body).toContain('with your personal access token my &lt;laptop&gt;')
+    expect(second.body).toContain('with your personal access token “my &lt;laptop&gt;”')
     expect(second.body).toContain('with a personal access token')
     expect(second.body).not.toContain('token #')
     const other = await anAccount(t.db)
