@@ -58,12 +58,24 @@ export function runJobs(
         if (!areSchedulesNoted) await noteSchedules(db, schedules)
         areSchedulesNoted = true
         if (polls % pollsPerSchedule === 0) await enqueueScheduled(db, schedules)
+        if (stopping.signal.aborted) return
         claimed = await claim(db, freeNames(), maxRunning - running.size)
       } catch (error) {
         log.warn({ err: error }, 'the job queue cannot be read')
       }
+      // The stop can come while the claim runs. Such a claim also takes the jobs that this stop has just given back.
+      if (stopping.signal.aborted) return giveBack(claimed)
       for (const row of claimed) start(row)
-      if (claimed.length === 0 && !stopping.signal.aborted) await pause()
+      if (claimed.length === 0) await pause()
+    }
+  }
+
+  /** Returns jobs to the queue that this process has claimed and not started. */
+  async function giveBack(rows: readonly ClaimedJob[]): Promise<void> {
+    try {
+      await Promise.all(rows.map((row) => releaseJob(db, row)))
+    } catch (error) {
+      log.warn({ err: error }, 'claimed jobs could not be given back: they wait until their leases end')
     }
   }
 

@@ -35,6 +35,31 @@ function aProcess(jobs: readonly Job[], db: pg.Pool = t.db): RunningJobs {
   return running
 }
 
+/** A pool whose statements that take jobs wait from `hold` until `release`. `hold` resolves when one waits. */
+function aPoolThatHoldsItsClaims() {
+  const db = new pg.Pool(t.connection)
+  const query = db.query.bind(db)
+  let reached: (() => void) | null = null
+  let release = () => {}
+  const released = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  Object.assign(db, {
+    query: async (...given: Parameters<typeof query>) => {
+      if (reached && String(given[0]).includes('is_running = true')) {
+        reached()
+        await released
+      }
+      return query(...given)
+    },
+  })
+  const hold = () =>
+    new Promise<void>((resolve) => {
+      reached = resolve
+    })
+  return { db, hold, release }
+}
+
 /** A job that waits until it is released, and notes what happens. */
 function aSlowJob(name: string, more: Partial<Job> = {}) {
   const state = { begun: 0, running: 0, most: 0, done: 0, release: () => {} }
@@ -221,6 +246,38 @@ describe('a process', () => {
     expect(logged).toEqual([])
     aProcess([job])
     await vi.waitFor(() => expect(state.begun).toBe(2))
+  })
+
+  it('that stops gives back the jobs that it takes at that moment, and starts none of them', async () => {
+    const { job, state } = aSlowJob('late')
+    await enqueue(t.db, job, {})
+    const { db, hold, release } = aPoolThatHoldsItsClaims()
+    const claiming = hold()
+    const first = aProcess([job], db)
+    await claiming
+    const stopped = first.stop(10)
+    release()
+    await stopped
+    expect(state.begun).toBe(0)
+    expect(await rows()).toMatchObject([{ is_running: false, attempts: 0, last_error: null }])
+    expect(logged).toEqual([])
+    await db.end()
+  })
+
+  it('that stops does not take a job again that it has just given back', async () => {
+    const { job, state } = aSlowJob('again', { concurrency: 2 })
+    await enqueue(t.db, job, {})
+    const { db, hold, release } = aPoolThatHoldsItsClaims()
+    const first = aProcess([job], db)
+    await vi.waitFor(() => expect(state.begun).toBe(1), 10_000)
+    await hold()
+    const stopped = first.stop(10)
+    await vi.waitFor(async () => expect(await rows()).toMatchObject([{ is_running: false }]), 10_000)
+    release()
+    await stopped
+    expect(state.begun).toBe(1)
+    expect(await rows()).toMatchObject([{ is_running: false, attempts: 0, last_error: null }])
+    await db.end()
   })
 
   it('that stops does not wait for a job that ignores the signal', async () => {
