@@ -1,7 +1,8 @@
 -- Returns whether a pattern matches the package name. A pattern is `symfony/*`, or `symfony/*:^6` with a constraint.
--- The constraint is ignored here.
+-- The constraint is ignored here. One expression without a subquery becomes a part of the calling statement. Otherwise
+-- PostgreSQL would plan the body again in each statement.
 create or replace function matches_pattern(package_name text, patterns text[]) returns boolean
-language sql immutable parallel safe as $$
-  select exists (select from unnest(patterns) as pattern
-                  where package_name like replace(replace(split_part(pattern, ':', 1), '_', '\_'), '*', '%'))
+language sql stable parallel safe as $$
+  select package_name like any (string_to_array(
+    replace(replace(regexp_replace(array_to_string(patterns, E'\n'), ':[^\n]*', '', 'g'), '_', '\_'), '*', '%'), E'\n'))
 $$;

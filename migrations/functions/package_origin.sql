@@ -7,31 +7,27 @@
 create or replace function package_origin(the_repository_id bigint, the_name text)
 returns table (verdict text, package_id bigint, is_bound boolean, upstream_ids bigint[])
 language sql stable as $$
-  with known as materialized (
-    select m.id, m.upstream_id, m.approved_at is not null as is_approved
-      from (values (true)) as one (is_one)
-      left join mirrored_package m on m.repository_id = the_repository_id and m.name = the_name
-  ), offering as materialized (
-    select u.id, u.position,
-           u.mode = 'approved' and (select k.is_approved from known k where k.id is not null) is not true as waits
-      from upstream u
-     where u.repository_id = the_repository_id and u.removed_at is null and u.mode <> 'off'
-       and (u.allow = '{}' or matches_pattern(the_name, u.allow)) and not is_denied_by(the_name, u.deny)
-       and u.id = coalesce((select k.upstream_id from known k), u.id)
-  ), asked as (
-    select array(select o.id from offering o
-                  where (o.position, o.id) < all (select w.position, w.id from offering w where w.waits)
-                  order by o.position, o.id) as ids
-  )
   select case
            when exists (select from package p where p.repository_id = the_repository_id and p.name = the_name) then 'own'
            when exists (select from vendor_claim c join repository r on r.group_id = c.group_id
                          where r.id = the_repository_id and c.vendor = split_part(the_name, '/', 1)
                            and not matches_pattern(the_name, c.exceptions)) then 'claimed'
-           when not exists (select from offering) then 'denied'
-           when cardinality(asked.ids) = 0 then 'unapproved'
+           when offering.ids is null then 'denied'
+           when offering.asked_ids is null then 'unapproved'
            else 'upstream'
          end,
-         known.id, known.upstream_id is not null, asked.ids
-    from known, asked
+         known.id, known.upstream_id is not null, coalesce(offering.asked_ids, '{}')
+    from (values (true)) as one (is_one)
+    left join mirrored_package known on known.repository_id = the_repository_id and known.name = the_name
+   cross join lateral (
+      -- No upstream is asked after one that waits for an approval.
+      select array_agg(o.id) as ids,
+             array_agg(o.id order by o.position, o.id) filter (where not o.is_after_wait) as asked_ids
+        from (select u.id, u.position,
+                     bool_or(u.mode = 'approved' and known.approved_at is null) over (order by u.position, u.id) as is_after_wait
+                from upstream u
+               where u.repository_id = the_repository_id and u.removed_at is null and u.mode <> 'off'
+                 and (u.allow = '{}' or matches_pattern(the_name, u.allow)) and not is_denied_by(the_name, u.deny)
+                 and u.id = coalesce(known.upstream_id, u.id)) o
+    ) offering
 $$;

@@ -1,4 +1,5 @@
 import type { Actor, Queryable } from '../database/database.ts'
+import { forEachCall } from '../database/shared-statements.ts'
 import {
   type Act,
   judge,
@@ -69,22 +70,51 @@ export function accessValues({
   return [group, name, tokenHash]
 }
 
-/**
- * Like `accessTable`, for many requests: `forEachCall({ ...accessParameters, … }, …)`, `values:
- * [...accessArrays(targets), …]`.
- */
-export const accessOfCall = `registry_access(
-  group_name => call.group_name, repository_name => call.repository_name, presented_hash => call.token_hash) a`
-export const accessParameters = { group_name: 'text', repository_name: 'text', token_hash: 'bytea' }
+/** SQL: in a query of `forEachRequest`, the access of the request. */
+export const accessOfCall = '(select * from access where access.n = call.access_n) a'
 
-export function accessArrays(
+/**
+ * Returns a statement for many requests, like `forEachCall`. Its first values are `accessValuesOf(targets)`, and then an
+ * array for each column. Requests of the same repository with the same token share one permission check, because
+ * Composer sends twelve at a time.
+ */
+export function forEachRequest(columns: Record<string, string>, query: string): string {
+  const checks = forEachCall(
+    { group_name: 'text', repository_name: 'text', token_hash: 'bytea' },
+    `select call.n, a.* from registry_access(group_name => call.group_name, repository_name => call.repository_name,
+                                            presented_hash => call.token_hash) a`,
+  )
+  return `with access as materialized (${checks})
+          ${forEachCall({ access_n: 'bigint', ...columns }, query, 4)}`
+}
+
+/**
+ * Returns the first values of `forEachRequest`: the different repositories and tokens, and for each request the number of
+ * its own, from 1.
+ */
+export function accessValuesOf(
   targets: readonly RegistryRequest[],
-): [string[], string[], (SecretHash | null)[]] {
+): [string[], string[], (SecretHash | null)[], number[]] {
+  const checked: RegistryRequest[] = []
+  const numbers = targets.map((target) => {
+    const same = checked.findIndex((other) => hasSameAccess(other, target))
+    return same === -1 ? checked.push(target) : same + 1
+  })
   return [
-    targets.map(({ group }) => group),
-    targets.map(({ name }) => name),
-    targets.map(({ tokenHash }) => tokenHash),
+    checked.map(({ group }) => group),
+    checked.map(({ name }) => name),
+    checked.map(({ tokenHash }) => tokenHash),
+    numbers,
   ]
+}
+
+function hasSameAccess(one: RegistryRequest, other: RegistryRequest): boolean {
+  const [hash, otherHash] = [one.tokenHash, other.tokenHash]
+  return (
+    one.group === other.group &&
+    one.name === other.name &&
+    (hash === otherHash || (hash !== null && otherHash !== null && hash.equals(otherHash)))
+  )
 }
 
 /** Reads only the access, for endpoints that read nothing else in the same statement. */

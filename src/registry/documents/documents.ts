@@ -1,12 +1,11 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
-import { forEachCall } from '../../database/shared-statements.ts'
 import {
   type Access,
-  accessArrays,
   accessColumns,
   accessOfCall,
-  accessParameters,
+  accessValuesOf,
+  forEachRequest,
   type RegistryRequest,
 } from '../access.ts'
 import { type FoundMirror, type MirrorTerms, selectMirror } from '../upstreams/tables/mirrored-documents.ts'
@@ -19,7 +18,7 @@ import type { EncodedDocument } from './encodings.ts'
 const formats = { package: 1, root: 2 }
 
 /** SQL: made once, because the statement below runs for every pull. */
-const mirrorOfCall = selectMirror('a.repository_id', '$6', '$7')
+const mirrorOfCall = selectMirror('a.repository_id', '$7', '$8')
 
 /** A document, with the access to it. Another statement reads the bytes, because most requests need none. */
 export interface FoundDocument extends Access {
@@ -59,8 +58,8 @@ export async function listPackageDocuments(
   return rows
 }
 
-const selectPackageDocuments = forEachCall(
-  { ...accessParameters, package_name: 'text', is_dev: 'boolean' },
+const selectPackageDocuments = forEachRequest(
+  { package_name: 'text', is_dev: 'boolean' },
   `select ${accessColumns}, p.id as "subjectId", d.revision, d.last_modified as "lastModified",
           p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
                                                             and u.removed_at is null) as "mayMirror"
@@ -92,8 +91,8 @@ export async function listAnyDocuments(
   return rows
 }
 
-const selectAnyDocuments = forEachCall(
-  { ...accessParameters, package_name: 'text', is_dev: 'boolean' },
+const selectAnyDocuments = forEachRequest(
+  { package_name: 'text', is_dev: 'boolean' },
   `select ${accessColumns}, p.id as "subjectId", coalesce(d.revision, m.revision) as revision,
           coalesce(d.last_modified, m."lastModified") as "lastModified", m.verdict, m."packageId", m."isBound",
           m."upstreamIds", m."isDue", m."isFresh", m."isResting", m."isFound", m.failure, m."failedAt",
@@ -108,7 +107,7 @@ const selectAnyDocuments = forEachCall(
 
 function valuesOf(wanted: readonly WantedDocument[]): unknown[] {
   return [
-    ...accessArrays(wanted.map(({ target }) => target)),
+    ...accessValuesOf(wanted.map(({ target }) => target)),
     wanted.map(({ packageName }) => packageName),
     wanted.map(({ isDev }) => isDev),
   ]
@@ -127,14 +126,14 @@ export async function listRootDocuments(
 ): Promise<FoundRoot[]> {
   const { rows } = await db.query<FoundRoot>({
     name: 'list-root-documents',
-    text: forEachCall(
-      accessParameters,
+    text: forEachRequest(
+      {},
       repositoryDocument(
         'root_document',
         ', (select revision from repository_listing where repository_id = r.id) as "listingRevision"',
       ),
     ),
-    values: accessArrays(targets),
+    values: accessValuesOf(targets),
   })
   return rows
 }
@@ -146,8 +145,8 @@ export async function listFilterDocuments(
 ): Promise<FoundDocument[]> {
   const { rows } = await db.query<FoundDocument>({
     name: 'list-filter-documents',
-    text: forEachCall(accessParameters, repositoryDocument('filter_document')),
-    values: accessArrays(targets),
+    text: forEachRequest({}, repositoryDocument('filter_document')),
+    values: accessValuesOf(targets),
   })
   return rows
 }

@@ -1,9 +1,8 @@
 import type { FastifyInstance } from 'fastify'
-import { findAccess } from '../access.ts'
 import { composerAdvisory } from '../documents/warnings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
-import { listAdvisoriesOf } from '../tables/package-warnings.ts'
+import { findAdvisories } from '../tables/package-warnings.ts'
 import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 /** The maximum number of names in one request. Packagist has the same limit. */
@@ -26,28 +25,25 @@ export async function auditRoute(
   )
   app.post<{ Body: string | undefined }>('/security-advisories', async (request, reply) => {
     const target = readRegistryRequest(request)
-    const { repositoryId } = requireAccess(target, await findAccess(hotDb, target), 'pull')
     const names = readNames(request.body)
-    const [found, theirs] = await Promise.all([
-      listAdvisoriesOf(hotDb, repositoryId, names),
-      upstreamQueries.listAdvisories(repositoryId, names),
-    ])
-    const pairs = found.map(({ name, advisories }) => [name, advisories.map(composerAdvisory)])
-    return sendRegistryJson(reply, 200, { advisories: { ...theirs, ...Object.fromEntries(pairs) } })
+    const found = await findAdvisories(hotDb, target, names.slice(0, maxNames))
+    requireAccess(target, found, 'pull')
+    // Throw, because Composer would treat missing names as packages without advisories.
+    if (names.length > maxNames) {
+      throw new RegistryError(
+        errcode.invalidArgument,
+        `too many packages: send at most ${maxNames} in one request`,
+      )
+    }
+    const theirs = await upstreamQueries.listAdvisories(found.bound)
+    const ours = found.own.map(({ name, advisories }) => [name, advisories.map(composerAdvisory)])
+    return sendRegistryJson(reply, 200, { advisories: { ...theirs, ...Object.fromEntries(ours) } })
   })
 }
 
-/** Returns the values of `packages[]`, `packages[0]`, … in a form. Throws errcode 3 when there are too many. */
+/** Returns the values of `packages[]`, `packages[0]`, … in a form. */
 function readNames(form = ''): string[] {
-  const names = Array.from(new URLSearchParams(form))
+  return Array.from(new URLSearchParams(form))
     .filter(([key, name]) => /^packages\[\d*\]$/.test(key) && !name.includes('\0'))
     .map(([, name]) => toLowerAscii(name))
-  // Throw, because Composer would treat missing names as packages without advisories.
-  if (names.length > maxNames) {
-    throw new RegistryError(
-      errcode.invalidArgument,
-      `too many packages: send at most ${maxNames} in one request`,
-    )
-  }
-  return names
 }

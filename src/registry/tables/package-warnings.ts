@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
+import { type Access, accessColumns, accessTable, accessValues, type RegistryRequest } from '../access.ts'
 import type { ChangedVersion } from './version-states.ts'
 
 /** The severity of an advisory. Null when its author gives none. */
@@ -78,27 +79,50 @@ export async function countAdvisories(db: Queryable, packageId: string): Promise
   return rows[0]?.count ?? 0
 }
 
-/** Lists those of the named packages that the repository has, each with its active advisories. */
-export async function listAdvisoriesOf(
+/** The result of an audit's statement, with the access to the repository. */
+export interface FoundAdvisories extends Access {
+  /** Those of the named packages that the repository has, each with its active advisories. */
+  own: { name: string; advisories: Advisory[] }[]
+  /** Those of the names that are bound to an upstream, and that this upstream may see. */
+  bound: { name: string; upstreamId: string }[]
+}
+
+/** SQL: whether the request may see the repository at all. */
+const maySee = "(a.visibility = 'public' or a.role is not null)"
+
+/** Finds the advisories of named packages. Finds none in a repository that the request may not see. */
+export async function findAdvisories(
   db: Queryable,
-  repositoryId: string,
+  target: RegistryRequest,
   names: readonly string[],
-): Promise<{ name: string; advisories: Advisory[] }[]> {
-  const { rows } = await db.query<{ name: string } & Advisory>({
-    name: 'list-advisories-of-packages',
-    text: `select p.name, ${columns}
-             from package p left join advisory y on y.package_id = p.id and y.withdrawn_at is null
-            where p.repository_id = $1 and p.name = any($2)
-            order by p.name, y.id`,
-    values: [repositoryId, names],
+): Promise<FoundAdvisories> {
+  const { rows } = await db.query<FoundAdvisories>({
+    name: 'find-advisories',
+    // Materialized, because PostgreSQL inlines package_origin only when its arguments contain no subquery.
+    text: `with a as materialized (select * from ${accessTable})
+           select ${accessColumns}, own.packages as own, bound.packages as bound
+             from a
+            cross join lateral (
+              select coalesce(json_agg(json_build_object('name', p.name, 'advisories', advisories.list) order by p.name),
+                              '[]') as packages
+                from package p
+               cross join lateral (
+                 select coalesce(json_agg(row_to_json(y)), '[]') as list
+                   from (select ${columns} from advisory y
+                          where y.package_id = p.id and y.withdrawn_at is null order by y.id) y) advisories
+               where p.repository_id = a.repository_id and p.name = any($4) and ${maySee}) own
+            cross join lateral (
+              select coalesce(json_agg(json_build_object('name', m.name, 'upstreamId', o.upstream_ids[1]::text)),
+                              '[]') as packages
+                from mirrored_package m, package_origin(a.repository_id, m.name) o
+               where m.repository_id = a.repository_id and m.name = any($4) and ${maySee}
+                 and m.upstream_id is not null and o.verdict = 'upstream') bound`,
+    values: [...accessValues(target), names],
   })
-  const found = new Map<string, Advisory[]>()
-  for (const { name, ...advisory } of rows) {
-    const advisories = found.get(name) ?? []
-    if (advisory.advisoryId !== null) advisories.push(advisory)
-    found.set(name, advisories)
-  }
-  return Array.from(found, ([name, advisories]) => ({ name, advisories }))
+  const found = rows[0] as FoundAdvisories
+  for (const { advisories } of found.own)
+    for (const advisory of advisories) advisory.reportedAt = new Date(advisory.reportedAt)
+  return found
 }
 
 /** Quarantines a version, or changes the reason of its quarantine. Null when the version does not exist. */

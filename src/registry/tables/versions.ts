@@ -1,12 +1,11 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
-import { forEachCall } from '../../database/shared-statements.ts'
 import {
   type Access,
-  accessArrays,
   accessColumns,
   accessOfCall,
-  accessParameters,
+  accessValuesOf,
+  forEachRequest,
   type RegistryRequest,
 } from '../access.ts'
 import type { EntrySource } from '../documents/entry.ts'
@@ -241,7 +240,7 @@ export async function listDownloads(
     name: 'list-downloads',
     text: selectDownloads,
     values: [
-      ...accessArrays(wanted.map(({ target }) => target)),
+      ...accessValuesOf(wanted.map(({ target }) => target)),
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ version }) => version),
       wanted.map(({ reference }) => reference),
@@ -250,8 +249,8 @@ export async function listDownloads(
   return rows
 }
 
-const selectDownloads = forEachCall(
-  { ...accessParameters, package_name: 'text', version: 'text', sha256: 'text' },
+const selectDownloads = forEachRequest(
+  { package_name: 'text', version: 'text', sha256: 'text' },
   // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
   // no version.
   `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,

@@ -7,7 +7,7 @@ import { isPackageName } from '../manifest/package-name.ts'
 import { type UpstreamClient, UpstreamError } from './client/fetch.ts'
 import { metadataUrlOf, parseObject, type UpstreamRoot } from './client/upstream-root.ts'
 import { hasLoneSurrogate } from './judge-document.ts'
-import { listBoundNames, listForeignNames, listOwnNames } from './tables/mirrored-packages.ts'
+import { listForeignNames, listOwnNames } from './tables/mirrored-packages.ts'
 import { listUpstreams, listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 
 /** The timeout of requests to an upstream during a search. */
@@ -30,10 +30,12 @@ export interface UpstreamResult {
  */
 export interface UpstreamQueries {
   /**
-   * Returns the advisories of the mirrored packages among the names, by name. Throws errcode 14 when an upstream fails,
+   * Returns the advisories of mirrored packages from their upstreams, by name. Throws errcode 14 when an upstream fails,
    * because an empty list would mean "no advisories".
    */
-  listAdvisories: (repositoryId: string, names: readonly string[]) => Promise<Record<string, JsonObject[]>>
+  listAdvisories: (
+    bound: readonly { name: string; upstreamId: string }[],
+  ) => Promise<Record<string, JsonObject[]>>
   /** Returns search results. A failing upstream adds none. */
   search: (repositoryId: string, words: readonly string[], type: string | null) => Promise<UpstreamResult[]>
   /** Returns names that match the patterns of Composer's `list`. A failing upstream adds none. */
@@ -50,16 +52,17 @@ export function openUpstreamQueries(
   const advisories = new LRUCache<string, { readAt: number; advisories: JsonObject[] }>({ max: 20_000 })
 
   async function advisoriesOf(
-    upstream: Upstream,
+    upstreamId: string,
     names: readonly string[],
   ): Promise<[string, JsonObject[]][]> {
-    const url = upstream.root?.advisoriesUrl
-    if (!url) return []
-    const keyOf = (name: string) => `${upstream.id} ${name}`
+    const keyOf = (name: string) => `${upstreamId} ${name}`
     const old = names.filter(
       (name) => Date.now() - (advisories.get(keyOf(name))?.readAt ?? 0) > freshAdvisoryMilliseconds,
     )
     if (old.length > 0) {
+      const [upstream] = await listUpstreamsById(db, [upstreamId])
+      const url = upstream?.root?.advisoriesUrl
+      if (!url) return []
       try {
         const form = new URLSearchParams(old.map((name): [string, string] => ['packages[]', name])).toString()
         const fetched = await client.fetchDocument(url, { form, milliseconds: advisoryMilliseconds })
@@ -127,18 +130,15 @@ export function openUpstreamQueries(
   }
 
   return {
-    async listAdvisories(repositoryId, names) {
-      const bound = await listBoundNames(db, repositoryId, names)
-      const ids = new Set(bound.flatMap(({ upstreamIds }) => upstreamIds))
-      const upstreams = await listUpstreamsById(db, [...ids])
+    async listAdvisories(bound) {
+      const ids = new Set(bound.map(({ upstreamId }) => upstreamId))
       const found = await Promise.all(
-        upstreams.map((upstream) => {
-          const theirs = bound.filter(({ upstreamIds }) => upstreamIds.includes(upstream.id))
-          return advisoriesOf(
-            upstream,
-            theirs.map(({ name }) => name),
-          )
-        }),
+        Array.from(ids, (id) =>
+          advisoriesOf(
+            id,
+            bound.filter(({ upstreamId }) => upstreamId === id).map(({ name }) => name),
+          ),
+        ),
       )
       return Object.fromEntries(found.flat())
     },

@@ -220,3 +220,26 @@ describe('the order of upstreams', () => {
     expect(await versions('pass/over')).toEqual(['2.0.0'])
   })
 })
+
+describe('patterns of allow and deny', () => {
+  it.each([
+    ['acme/lib', ['acme/*'], true, true],
+    ['acme/lib', ['other/*', 'acme/lib'], true, true],
+    ['acme/library', ['acme/lib'], false, false],
+    ['acme/lib', ['*/lib'], true, true],
+    // `_` is no wildcard.
+    ['a_b/lib', ['a_b/*'], true, true],
+    ['axb/lib', ['a_b/*'], false, false],
+    // Only deny distinguishes them: a pattern with a constraint denies no whole package.
+    ['acme/lib', ['acme/*:^6 || ^7'], true, false],
+    ['acme/lib', ['acme/*:^6', 'acme/lib'], true, true],
+    ['acme/lib', ['acme/lib', 'acme/*:^6'], true, true],
+    ['acme/lib', [], false, false],
+  ])('compare %s with %j', async (name, patterns, matches, isDenied) => {
+    const { rows } = await t.db.query(
+      'select matches_pattern($1, $2) as matches, is_denied_by($1, $2) as "isDenied"',
+      [name, patterns],
+    )
+    expect(rows).toEqual([{ matches, isDenied }])
+  })
+})

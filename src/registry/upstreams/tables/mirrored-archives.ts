@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
 import { forEachCall } from '../../../database/shared-statements.ts'
-import { type Access, accessArrays, accessColumns, accessOfCall, accessParameters } from '../../access.ts'
+import { type Access, accessColumns, accessOfCall, accessValuesOf, forEachRequest } from '../../access.ts'
 import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../offer.ts'
@@ -125,7 +125,7 @@ export async function listMirroredDownloads(
     name: 'list-mirrored-downloads',
     text: selectMirroredDownloads,
     values: [
-      ...accessArrays(wanted.map(({ target }) => target)),
+      ...accessValuesOf(wanted.map(({ target }) => target)),
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ version }) => version),
       wanted.map(({ reference }) => reference),
@@ -135,8 +135,8 @@ export async function listMirroredDownloads(
   return rows
 }
 
-const selectMirroredDownloads = forEachCall(
-  { ...accessParameters, package_name: 'text', version: 'text', reference: 'text', type: 'text' },
+const selectMirroredDownloads = forEachRequest(
+  { package_name: 'text', version: 'text', reference: 'text', type: 'text' },
   `select ${accessColumns}, (${selectMirroredArchive('a.repository_id')}) as mirrored from ${accessOfCall}`,
 )
 

@@ -52,7 +52,7 @@ export function selectMirror(repositoryId: string, baseUrl: string, freshSeconds
                  coalesce(s.retry_at > now(), false) as "isResting",
                  s.is_found as "isFound", s.failure, s.failed_at as "failedAt",
                  coalesce(m.used_on, '-infinity') < current_date as "isUnusedToday"
-            from package_origin(${repositoryId}, call.package_name) o
+            from (select * from package_origin(${repositoryId}, call.package_name) offset 0) o
             left join mirrored_package m on m.id = o.package_id
             left join mirrored_document d on d.package_id = m.id and d.is_dev = call.is_dev and o.verdict = 'upstream'
             left join upstream u on u.id = m.upstream_id

@@ -43,22 +43,6 @@ export async function listForeignNames(
   return rows
 }
 
-/** Returns the given names that are bound to an upstream, and that this upstream may see. */
-export async function listBoundNames(
-  db: Queryable,
-  repositoryId: string,
-  names: readonly string[],
-): Promise<{ name: string; upstreamIds: string[] }[]> {
-  const { rows } = await db.query<{ name: string; upstreamIds: string[] }>({
-    name: 'list-bound-names',
-    text: `select m.name, o.upstream_ids as "upstreamIds"
-             from mirrored_package m, package_origin($1, m.name) o
-            where m.repository_id = $1 and m.name = any ($2) and m.upstream_id is not null and o.verdict = 'upstream'`,
-    values: [repositoryId, names],
-  })
-  return rows
-}
-
 /** Returns the given names that are own packages of the repository, or belong to a vendor that its group has claimed. */
 export async function listOwnNames(
   db: Queryable,
