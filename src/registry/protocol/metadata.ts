@@ -159,7 +159,8 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     if (!stored) return sendNoPackage(reply)
     // Send no validators, so that clients fetch the document again when the upstream works again.
     setDocumentCaching(reply, 'private')
-    const text = stored.bytes.toString().replace('{', `{"warning":${JSON.stringify(found.warning)},`)
+    // A replacement string would interpret `$` in the warning.
+    const text = stored.bytes.toString().replace('{', () => `{"warning":${JSON.stringify(found.warning)},`)
     return reply.header('content-type', jsonType).send(Buffer.from(text))
   }
 

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
@@ -30,6 +31,8 @@ const restSeconds = 5
 const maxRestSeconds = 300
 /** The time after which packages.json of an upstream is read again. */
 const rootMilliseconds = 10 * 60_000
+/** The size of the texts whose inline packages a process keeps. */
+const maxInlineCharacters = 256 * 1024 * 1024
 
 /** The parts that requests to upstreams need. Concurrent checks share their statements and commits. */
 export interface CheckContext {
@@ -42,9 +45,19 @@ export interface CheckContext {
   /** The running reads of packages.json, by upstream. Concurrent checks share one. */
   roots: Map<string, Promise<Upstream>>
   /** Packages of upstreams without metadata-url, by upstream. */
-  inline: Map<string, { readAt: number; lastModified: string | null; packages: InlinePackages }>
+  inline: LRUCache<string, InlineUpstream>
+  /** The running reads of these packages, by upstream. */
+  inlineReads: Map<string, Promise<InlinePackages>>
   /** Counts a request by its upstream and outcome. */
   note: (upstream: Upstream, outcome: 'found' | 'unchanged' | 'missing' | 'failed') => void
+}
+
+/** The packages of an upstream without metadata-url. */
+interface InlineUpstream {
+  readAt: number
+  lastModified: string | null
+  packages: InlinePackages
+  characters: number
 }
 
 /** The parts that a mirror needs. */
@@ -68,7 +81,11 @@ export function checkContextOf({ config, db, client, note = () => {} }: MirrorCo
       maxStatements: 1,
     }),
     roots: new Map(),
-    inline: new Map(),
+    inline: new LRUCache({
+      maxSize: maxInlineCharacters,
+      sizeCalculation: ({ characters }) => characters + 1,
+    }),
+    inlineReads: new Map(),
     note,
   }
 }
@@ -183,21 +200,33 @@ async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Pr
 
 /**
  * Returns the packages of an upstream without metadata-url. Reads packages.json and its includes again when necessary.
+ * Concurrent checks share one read.
  */
-async function inlinePackages(
-  { client, inline, freshSeconds }: CheckContext,
-  { id, url }: Upstream,
-): Promise<InlinePackages> {
+async function inlinePackages(context: CheckContext, upstream: Upstream): Promise<InlinePackages> {
+  const { inline, inlineReads, freshSeconds } = context
+  const { id } = upstream
   const known = inline.get(id)
   if (known && Date.now() - known.readAt < freshSeconds * 1000) return known.packages
+  const reading =
+    inlineReads.get(id) ?? readInline(context, upstream, known).finally(() => inlineReads.delete(id))
+  inlineReads.set(id, reading)
+  return reading
+}
+
+async function readInline(
+  { client, inline }: CheckContext,
+  { id, url }: Upstream,
+  known: InlineUpstream | undefined,
+): Promise<InlinePackages> {
   const fetched = await client.fetchDocument(rootUrlOf(url), { lastModified: known?.lastModified ?? null })
   if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(url)} does not exist`)
   if (fetched.kind === 'unchanged') {
     if (known) known.readAt = Date.now()
     return known?.packages ?? new Map()
   }
-  const { packages } = await readRoot(url, fetched.text, (include) => textOf(client, include))
-  inline.set(id, { readAt: Date.now(), lastModified: fetched.lastModified, packages })
+  const read = await readRoot(url, fetched.text, (include) => textOf(client, include))
+  const { packages, characters } = read
+  inline.set(id, { readAt: Date.now(), lastModified: fetched.lastModified, packages, characters })
   return packages
 }
 

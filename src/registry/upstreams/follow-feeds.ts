@@ -4,6 +4,7 @@ import type { Job } from '../../jobs/job.ts'
 import { quarantineList } from '../documents/packages-json.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
+import { isPackageName } from '../manifest/package-name.ts'
 import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
 import { openUpstreamClient, type UpstreamClient, UpstreamError } from './client/fetch.ts'
 import { parseObject } from './client/upstream-root.ts'
@@ -38,16 +39,17 @@ export const followFeeds: Job = {
     try {
       const context = checkContextOf({ config, db, client })
       for (const upstream of await listActiveUpstreams(db)) {
-        signal.throwIfAborted()
-        try {
-          await followFeed(db, client, upstream)
-          await readSummary(db, client, upstream)
-        } catch (error) {
-          if (!(error instanceof UpstreamError)) throw error
-          await stopFeed(db, upstream.id)
-          log.warn({ err: error, upstream: upstream.url }, 'the change feed of an upstream cannot be read')
+        // A failing part must not keep the others from running: the list of malware matters without a feed too.
+        for (const part of [followOrStop, readSummary, refreshStale]) {
+          signal.throwIfAborted()
+          try {
+            await part(context, upstream, signal)
+          } catch (error) {
+            signal.throwIfAborted()
+            const level = error instanceof UpstreamError ? 'warn' : 'error'
+            log[level]({ err: error, upstream: upstream.url }, 'a feed of an upstream cannot be read')
+          }
         }
-        await refreshStale(context, upstream, signal)
       }
     } finally {
       await client.close()
@@ -88,6 +90,16 @@ export const releaseUnusedArchives: Job = {
   },
 }
 
+/** Follows the change feed. When that fails, the documents of the upstream are checked one by one again. */
+async function followOrStop({ db, client }: CheckContext, upstream: Upstream): Promise<void> {
+  try {
+    await followFeed(db, client, upstream)
+  } catch (error) {
+    await stopFeed(db, upstream.id)
+    throw error
+  }
+}
+
 /**
  * Reads the changes since the last run. The first run only gets a timestamp. The action `resync` marks all documents as
  * stale.
@@ -111,11 +123,14 @@ async function followFeed(db: pg.Pool, client: UpstreamClient, upstream: Upstrea
   await saveFeedPosition(db, upstream.id, String(timestamp), { isRestart: turn.since === null || isResync })
 }
 
-/** Returns the document of a change. `vendor/package~dev` is the document of development versions. */
+/**
+ * Returns the document of a change. `vendor/package~dev` is the document of development versions. None for a name that no
+ * package can have.
+ */
 function documentOf({ type, package: name }: JsonObject): { packageName: string; isDev: boolean }[] {
   if ((type !== 'update' && type !== 'delete') || typeof name !== 'string') return []
   const packageName = name.toLowerCase().replace(/~dev$/, '')
-  return [{ packageName, isDev: name.endsWith('~dev') }]
+  return isPackageName(packageName) ? [{ packageName, isDev: name.endsWith('~dev') }] : []
 }
 
 /** Returns the first timestamp. A request without `since` gets it in a response with status 400. */
@@ -141,16 +156,20 @@ function isTimestamp(value: unknown): value is number | string {
   return /^\d{1,16}$/.test(String(value))
 }
 
-/** Requests stale documents that were used recently, so that no client has to wait for them. */
+/**
+ * Requests stale documents that were used recently, so that no client has to wait for them. Stops at the first failure,
+ * because a slow upstream would delay the feeds of all others.
+ */
 async function refreshStale(context: CheckContext, upstream: Upstream, signal: AbortSignal): Promise<void> {
   for (const { packageName, isDev } of await listStaleInUse(context.db, upstream.id, batch)) {
     signal.throwIfAborted()
-    await checkDocument(context, { upstreamId: upstream.id, packageName, isDev })
+    const outcome = await checkDocument(context, { upstreamId: upstream.id, packageName, isDev })
+    if (outcome === 'failed') return
   }
 }
 
 /** Reads the entries of an upstream's malware list that match mirrored packages. */
-async function readSummary(db: pg.Pool, client: UpstreamClient, { id, root }: Upstream): Promise<void> {
+async function readSummary({ db, client }: CheckContext, { id, root }: Upstream): Promise<void> {
   if (!root?.filterSummaryUrl) return
   const fetched = await client.fetchDocument(root.filterSummaryUrl)
   if (fetched.kind !== 'found') return
@@ -158,7 +177,8 @@ async function readSummary(db: pg.Pool, client: UpstreamClient, { id, root }: Up
   const listed = isJsonObject(filter) ? filter[quarantineList] : undefined
   if (!isJsonObject(listed)) return
   const flags = Object.entries(listed).filter(
-    (pair): pair is [string, string] => typeof pair[1] === 'string' && isConstraint(pair[1]),
+    (pair): pair is [string, string] =>
+      isPackageName(pair[0]) && typeof pair[1] === 'string' && isConstraint(pair[1]),
   )
   await transaction(db, (tx) => saveSummaryFlags(tx, id, flags))
 }

@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
-import { isPlainText } from '../../domain/plain-text.ts'
+import { cleanLine, isPlainText } from '../../domain/plain-text.ts'
+import { quarantineList } from '../documents/packages-json.ts'
 import { maxVersionLength, normalizeVersion, stabilityOf } from '../manifest/composer-version.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
+import { UpstreamError } from './client/fetch.ts'
 import { versionList } from './client/upstream-root.ts'
 
 /** A valid version of an upstream. */
@@ -29,12 +31,30 @@ export interface UpstreamDist {
   reference: string
 }
 
+/** A constraint that flags versions as malware. */
+export interface MalwareFlag {
+  constraint: string
+  reason: string
+}
+
 /** The content of a package's document at an upstream. */
 export interface UpstreamContent {
   versions: UpstreamVersion[]
   /** The document's other keys, such as `security-advisories` and `filter`. */
   extra: JsonObject
 }
+
+/**
+ * Bounds for a document. A minified document of a few bytes can expand to many gigabytes, and a list of short
+ * constraints can take hours to compare with many versions.
+ */
+const maxVersions = 100_000
+const maxExpandedCharacters = 128 * 1024 * 1024
+const maxComparedCharacters = 20_000_000
+/** How many versions that were left out are listed. */
+const maxDropped = 1000
+/** PHP's json_decode refuses a whole document with more than 512 levels. */
+const maxLevels = 400
 
 /** Archive types that Composer downloads. The type `path` and others would read the disk of the client. */
 const distTypes = ['zip', 'tar', 'gzip', 'xz', 'rar']
@@ -45,7 +65,8 @@ const removedKeys = ['source', 'notification-url', 'transport-options', 'install
  * Reads a package's document from an upstream. Expands minified entries and checks each version. A version that
  * Composer cannot read would break every project that requires the package. So it is left out, and `dropped` has the
  * reason. Returns null when the document does not contain the package. For an upstream that has all versions in one
- * list, `part` keeps only development versions, or only the others.
+ * list, `part` keeps only development versions, or only the others. Throws `UpstreamError` for a document that is too
+ * large.
  */
 export function judgeDocument(
   document: JsonObject,
@@ -54,33 +75,86 @@ export function judgeDocument(
 ): { content: UpstreamContent; dropped: string[] } | null {
   const { packages, minified, ...extra } = document
   if (!isJsonObject(packages) || !Object.hasOwn(packages, packageName)) return null
-  for (const [key, value] of Object.entries(extra)) if (hasLoneSurrogate(value)) delete extra[key]
+  for (const [key, value] of Object.entries(extra)) {
+    if (hasLoneSurrogate([key, value])) delete extra[key]
+  }
   const listed = versionList(packages[packageName]) as Json[]
+  if (listed.length > maxVersions)
+    throw new UpstreamError(`the metadata of ${packageName} has more than ${maxVersions} versions`)
   const versions: UpstreamVersion[] = []
   const dropped: string[] = []
-  for (const entry of minified === 'composer/2.0' ? expandEntries(listed) : listed) {
+  let characters = 0
+  for (const entry of readEntries(listed, minified === 'composer/2.0')) {
+    characters += entry?.characters ?? 0
+    if (characters > maxExpandedCharacters)
+      throw new UpstreamError(`the metadata of ${packageName} is too large when it is expanded`)
     const read = readEntry(entry, packageName)
-    if (typeof read === 'string') dropped.push(read)
-    else if (part === 'all' || (part === 'dev') === (stabilityOf(read.normalized) === 'dev'))
+    if (typeof read === 'string') {
+      if (dropped.length < maxDropped) dropped.push(read)
+    } else if (part === 'all' || (part === 'dev') === (stabilityOf(read.normalized) === 'dev'))
       versions.push(read)
   }
+  if (versions.length * constraintCharacters(extra) > maxComparedCharacters)
+    throw new UpstreamError(`the metadata of ${packageName} has too many advisories and flags`)
   return { content: { versions, extra }, dropped }
 }
 
-/** Expands entries of composer/metadata-minifier: each entry inherits the keys of the previous one. */
-function expandEntries(listed: Json[]): Json[] {
-  let current: JsonObject = {}
-  return listed.map((difference) => {
-    if (!isJsonObject(difference)) return difference
-    const merged = Object.entries({ ...current, ...difference })
-    current = Object.fromEntries(merged.filter(([, value]) => value !== '__unset'))
-    return current
-  })
+/** A value of an entry. The entries of a minified document share it, so it is checked only once. */
+interface CheckedValue {
+  value: Json
+  characters: number
+  /** The reason why the version must be left out. */
+  wrong: string | null
+}
+
+/** An entry of a document with all its keys. */
+interface ExpandedEntry {
+  entry: JsonObject
+  characters: number
+  wrong: string | null
+}
+
+/**
+ * Yields the entries of a document. With `isMinified`, it expands them (composer/metadata-minifier): each entry inherits
+ * the keys of the previous one. Null stands for an entry that is not an object.
+ */
+function* readEntries(listed: Json[], isMinified: boolean): Generator<ExpandedEntry | null> {
+  let current = new Map<string, CheckedValue>()
+  for (const given of listed) {
+    if (!isJsonObject(given)) {
+      yield null
+      continue
+    }
+    if (!isMinified) current = new Map()
+    for (const [key, value] of Object.entries(given)) {
+      if (isMinified && value === '__unset') current.delete(key)
+      else current.set(key, checkValue(key, value))
+    }
+    const checked = [...current]
+    yield {
+      entry: Object.fromEntries(checked.map(([key, { value }]) => [key, value])),
+      characters: checked.reduce((sum, [, { characters }]) => sum + characters, 0),
+      wrong: checked.find(([, { wrong }]) => wrong !== null)?.[1].wrong ?? null,
+    }
+  }
+}
+
+function checkValue(key: string, value: Json): CheckedValue {
+  if (hasLoneSurrogate([key, value])) {
+    return { value: null, characters: key.length, wrong: 'PHP cannot read its text' }
+  }
+  const isFit = value === null || (shapes[key]?.(value) ?? true)
+  return {
+    value,
+    characters: key.length + JSON.stringify(value).length + 4,
+    wrong: isFit ? null : `Composer cannot read its ${key}`,
+  }
 }
 
 /** Returns a version, or the reason why it is invalid. */
-function readEntry(entry: Json, packageName: string): UpstreamVersion | string {
-  if (!isJsonObject(entry)) return 'an entry is not an object'
+function readEntry(expanded: ExpandedEntry | null, packageName: string): UpstreamVersion | string {
+  if (expanded === null) return 'an entry is not an object'
+  const { entry, wrong } = expanded
   const { name, version } = entry
   if (typeof version !== 'string' || version.length > maxVersionLength || !isPlainText(version)) {
     return 'an entry has no version'
@@ -88,31 +162,74 @@ function readEntry(entry: Json, packageName: string): UpstreamVersion | string {
   const normalized = normalizeVersion(version)
   if (normalized === null) return `${version}: Composer cannot parse the version`
   if (typeof name !== 'string' || toLowerAscii(name) !== packageName) return `${version}: it has another name`
-  if (hasLoneSurrogate(entry)) return `${version}: PHP cannot read its text`
-  const wrong = wrongKey(entry)
-  if (wrong !== null) return `${version}: Composer cannot read its ${wrong}`
+  if (wrong !== null) return `${version}: ${wrong}`
   const dist = readDist(entry['dist'], version)
   if (dist === null && entry['type'] !== 'metapackage')
     return `${version}: it has no archive that can be mirrored`
   const kept = Object.fromEntries(Object.entries(entry).filter(([key]) => !removedKeys.includes(key)))
-  const published = entry['published-time']
-  const isTime = typeof published === 'string' && !Number.isNaN(Date.parse(published))
   return {
     // Composer uses version_normalized. Patterns and the minimum age use our own value, so both must be the same.
     entry: { ...kept, ...(kept['version_normalized'] !== undefined && { version_normalized: normalized }) },
     version,
     normalized,
     dist,
-    publishedAt: isTime ? new Date(published).toISOString() : null,
+    publishedAt: readTime(entry['published-time']),
   }
 }
 
+/** Returns a time in ISO format. Null for a time that is missing, invalid, or not in the years 1970 to 9999. */
+function readTime(text: Json | undefined): string | null {
+  const time = typeof text === 'string' ? new Date(text) : null
+  if (time === null || Number.isNaN(time.getTime())) return null
+  return time.getTime() >= 0 && time.getUTCFullYear() <= 9999 ? time.toISOString() : null
+}
+
+/** Returns the length of all constraints that are compared with each version. */
+function constraintCharacters(extra: JsonObject): number {
+  return [affectedConstraints(extra), malwareFlags(extra).map(({ constraint }) => constraint)]
+    .flat()
+    .reduce((sum, constraint) => sum + constraint.length, 0)
+}
+
+/** Returns the versions that the upstream flags as malware. */
+export function malwareFlags(extra: JsonObject): MalwareFlag[] {
+  const filter = extra['filter']
+  const flags = isJsonObject(filter) ? filter[quarantineList] : undefined
+  if (!Array.isArray(flags)) return []
+  return flags.filter(isJsonObject).flatMap(({ constraint, reason }) =>
+    typeof constraint === 'string' && isConstraint(constraint)
+      ? [
+          {
+            constraint,
+            reason: typeof reason === 'string' ? cleanLine(reason.slice(0, 1000)) : 'flagged as malware',
+          },
+        ]
+      : [],
+  )
+}
+
+/** Returns the constraints of the versions that advisories affect. */
+export function affectedConstraints(extra: JsonObject): string[] {
+  const advisories = extra['security-advisories']
+  if (!Array.isArray(advisories)) return []
+  return advisories
+    .filter(isJsonObject)
+    .flatMap(({ affectedVersions: affected }) =>
+      typeof affected === 'string' && isConstraint(affected) ? [affected] : [],
+    )
+}
+
+function hasManyLevels(value: Json, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return levels === 0 || Object.values(value).some((inner) => hasManyLevels(inner as Json, levels - 1))
+}
+
 /**
- * Returns whether a value contains a lone surrogate. PHP's json_decode refuses a whole document because of one.
- * JSON.stringify escapes only lone surrogates.
+ * Returns whether a value contains a lone surrogate, or has too many levels. PHP's json_decode refuses a whole document
+ * because of one. JSON.stringify escapes only lone surrogates.
  */
 export function hasLoneSurrogate(value: Json): boolean {
-  return /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(JSON.stringify(value))
+  return hasManyLevels(value, maxLevels) || /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(JSON.stringify(value))
 }
 
 const linkKeys = ['require', 'require-dev', 'conflict', 'replace', 'provide']
@@ -151,20 +268,12 @@ function isLinks(links: Json): boolean {
   )
 }
 
-function wrongKey(entry: JsonObject): string | null {
-  const wrong = Object.entries(shapes).find(([key, fits]) => {
-    const value = entry[key]
-    return value !== undefined && value !== null && !fits(value)
-  })
-  return wrong?.[0] ?? null
-}
-
 function readDist(dist: Json | undefined, version: string): UpstreamDist | null {
   if (!isJsonObject(dist)) return null
   const { type, url, reference, shasum } = dist
   if (typeof type !== 'string' || !distTypes.includes(type)) return null
-  if (typeof url !== 'string' || url.length > 4000 || !/^https?:\/\//.test(url) || !URL.canParse(url))
-    return null
+  if (typeof url !== 'string' || url.length > 4000 || !isPlainText(url)) return null
+  if (!/^https?:\/\//.test(url) || !URL.canParse(url)) return null
   const isHex = typeof reference === 'string' && /^[0-9a-f]{7,64}$/i.test(reference)
   return {
     type,

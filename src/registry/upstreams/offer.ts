@@ -1,17 +1,14 @@
 import { difference } from '../documents/entry.ts'
-import { quarantineList } from '../documents/packages-json.ts'
 import { compareNormalized } from '../manifest/composer-version.ts'
-import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
-import type { UpstreamContent, UpstreamVersion } from './judge-document.ts'
+import {
+  affectedConstraints,
+  malwareFlags,
+  type UpstreamContent,
+  type UpstreamVersion,
+} from './judge-document.ts'
 import { isOffered, matchesVersion } from './patterns.ts'
 import { satisfies } from './satisfies.ts'
-
-/** A constraint that flags versions as malware. */
-export interface MalwareFlag {
-  constraint: string
-  reason: string
-}
 
 /** The rules of a repository for one package of an upstream. */
 export interface OfferRules {
@@ -57,20 +54,6 @@ export function offer(content: UpstreamContent, rules: OfferRules): { text: stri
     `{"packages":{${JSON.stringify(rules.packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
     `${extra === '' ? '' : `,${extra}`}}`
   return { text, dueAt }
-}
-
-/** Returns the versions that the upstream flags as malware. */
-export function malwareFlags(extra: JsonObject): MalwareFlag[] {
-  const filter = extra['filter']
-  const flags = isJsonObject(filter) ? filter[quarantineList] : undefined
-  if (!Array.isArray(flags)) return []
-  return flags
-    .filter(isJsonObject)
-    .flatMap(({ constraint, reason }) =>
-      typeof constraint === 'string' && isConstraint(constraint)
-        ? [{ constraint, reason: typeof reason === 'string' ? reason : 'flagged as malware' }]
-        : [],
-    )
 }
 
 /** Returns the names that the versions replace or provide. */
@@ -136,14 +119,6 @@ function fixes(
     below = version
   }
   return found
-}
-
-function affectedConstraints(extra: JsonObject): string[] {
-  const advisories = extra['security-advisories']
-  if (!Array.isArray(advisories)) return []
-  return advisories
-    .filter(isJsonObject)
-    .flatMap(({ affectedVersions }) => (typeof affectedVersions === 'string' ? [affectedVersions] : []))
 }
 
 /**

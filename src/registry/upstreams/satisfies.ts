@@ -27,7 +27,7 @@ const stabilitySuffix = new RegExp(`-${modifier}$`, 'i')
  */
 export function satisfies(normalized: string, constraint: string): boolean {
   return trimSpaces(constraint)
-    .split(/ *\|\|? */)
+    .split(/\|\|?/)
     .some((alternative) => {
       const all = trimSpaces(alternative).split(conjunction).map(comparisonsOf)
       return all.every((some) => some?.every((one) => matches(normalized, one)))

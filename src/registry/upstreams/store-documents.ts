@@ -5,8 +5,13 @@ import { transaction } from '../../database/database.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { encodeDocument } from '../documents/encodings.ts'
 import { commandLine, insertEventList, type NewEvent } from '../tables/events.ts'
-import type { UpstreamContent, UpstreamDist, UpstreamVersion } from './judge-document.ts'
-import { malwareFlags, offer, replacedNames } from './offer.ts'
+import {
+  malwareFlags,
+  type UpstreamContent,
+  type UpstreamDist,
+  type UpstreamVersion,
+} from './judge-document.ts'
+import { offer, replacedNames } from './offer.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { bindPackages, listOwnNames } from './tables/mirrored-packages.ts'
 import {

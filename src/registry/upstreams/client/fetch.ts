@@ -4,6 +4,7 @@ import { promisify } from 'node:util'
 import { brotliDecompress, gunzip, gunzipSync } from 'node:zlib'
 import { type Agent, type Dispatcher, request } from 'undici'
 import type { Config } from '../../../config.ts'
+import { cleanLine } from '../../../domain/plain-text.ts'
 import { openAuthFile } from './auth-file.ts'
 import { openPublicAgent, PrivateHostError } from './public-hosts.ts'
 
@@ -26,7 +27,8 @@ export class UpstreamError extends Error {
   readonly retryAfter: number | null
 
   constructor(message: string, about: { status?: number; retryAfter?: number | null } = {}) {
-    super(message)
+    // Parts of the message come from upstreams. It is stored, logged and shown in terminals.
+    super(cleanLine(message.slice(0, 1000)))
     this.status = about.status ?? null
     this.retryAfter = about.retryAfter ?? null
   }
@@ -121,7 +123,7 @@ export function openUpstreamClient(
           return {
             kind: 'found',
             text: await readText(response),
-            lastModified: headerOf(response, 'last-modified'),
+            lastModified: lastModifiedOf(response),
           }
         }
         await response.body.dump({ limit: 64 * 1024 })
@@ -221,6 +223,12 @@ function tooLarge(): UpstreamError {
 
 function headerOf(response: Dispatcher.ResponseData, name: string): string | null {
   return [response.headers[name]].flat()[0] ?? null
+}
+
+/** Returns the Last-Modified header. Null for a text that could not be sent back in a request. */
+function lastModifiedOf(response: Dispatcher.ResponseData): string | null {
+  const text = headerOf(response, 'last-modified')
+  return text !== null && /^[\x20-\x7e]{1,100}$/.test(text) ? text : null
 }
 
 function refused(url: string, response: Dispatcher.ResponseData): UpstreamError {

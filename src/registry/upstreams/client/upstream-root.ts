@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isPlainText } from '../../../domain/plain-text.ts'
 import type { JsonObject } from '../../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../../manifest/package-name.ts'
 import { matchesGlob } from '../patterns.ts'
@@ -28,6 +29,11 @@ export interface UpstreamRoot {
 /** The versions of packages, by name. Each value is a list of versions, or an object by version. */
 export type InlinePackages = ReadonlyMap<string, unknown>
 
+/** Bounds for packages.json together with its includes. */
+const maxIncludes = 1000
+const maxCharacters = 128 * 1024 * 1024
+const includeMilliseconds = 60_000
+
 const text = z.string().min(1).max(2000)
 const loose = <T extends z.ZodType>(schema: T) => schema.optional().catch(undefined)
 const Root = z.object({
@@ -56,13 +62,14 @@ export function rootUrlOf(url: string): string {
 
 /**
  * Reads an upstream's packages.json. When the packages are inline, it also reads the `includes` with `fetchText`.
- * Throws `UpstreamError` when the upstream is not a Composer repository, or supports only Composer 1.
+ * Throws `UpstreamError` when the upstream is not a Composer repository, supports only Composer 1, or is too large.
+ * `characters` is the size of all that was read.
  */
 export async function readRoot(
   url: string,
   body: string,
   fetchText: (url: string) => Promise<string>,
-): Promise<{ root: UpstreamRoot; packages: InlinePackages }> {
+): Promise<{ root: UpstreamRoot; packages: InlinePackages; characters: number }> {
   const parsed = Root.safeParse(parseObject(body, 'packages.json'))
   if (!parsed.success)
     throw new UpstreamError('packages.json of the upstream does not describe a Composer repository')
@@ -72,7 +79,7 @@ export async function readRoot(
   const root: UpstreamRoot = {
     metadataUrl: absolute(said['metadata-url']),
     names: said['available-packages']?.map(toLowerAscii).filter(isPackageName) ?? null,
-    patterns: said['available-package-patterns']?.map(toLowerAscii) ?? null,
+    patterns: said['available-package-patterns']?.map(toLowerAscii).filter(isPlainText) ?? null,
     searchUrl: absolute(said.search),
     listUrl: absolute(said.list),
     providersUrl: absolute(said['providers-api']),
@@ -83,16 +90,21 @@ export async function readRoot(
   if (root.metadataUrl !== null) {
     if (!root.metadataUrl.includes('%package%'))
       throw new UpstreamError('metadata-url of the upstream lacks %package%')
-    return { root, packages: new Map() }
+    return { root, packages: new Map(), characters: body.length }
   }
   const packages = new Map<string, unknown>()
   addPackages(packages, said.packages)
   // Only one level of includes is read. Satis writes one level, although Composer reads more.
-  for (const path of Object.keys(said.includes ?? {}).slice(0, 1000)) {
-    const include = parseObject(await fetchText(resolveLink(path, rootUrlOf(url))), path) as {
-      packages?: unknown
-    }
-    addPackages(packages, include.packages)
+  const start = Date.now()
+  let characters = body.length
+  for (const path of Object.keys(said.includes ?? {}).slice(0, maxIncludes)) {
+    if (Date.now() - start > includeMilliseconds)
+      throw new UpstreamError('the includes of the upstream did not arrive in time')
+    const content = await fetchText(resolveLink(path, rootUrlOf(url)))
+    characters += content.length
+    if (characters > maxCharacters)
+      throw new UpstreamError('packages.json of the upstream is too large with its includes')
+    addPackages(packages, parseObject(content, path)['packages'])
   }
   const isForComposer1 = ['provider-includes', 'providers-url', 'providers-lazy-url'].some(
     (key) => said[key as keyof typeof said] !== undefined,
@@ -107,7 +119,7 @@ export async function readRoot(
       'packages.json of the upstream has neither metadata-url nor packages nor includes',
     )
   }
-  return { root, packages }
+  return { root, packages, characters }
 }
 
 /** Returns false when packages.json of the upstream excludes the name. */

@@ -5,7 +5,7 @@ import { forEachCall } from '../../../database/shared-statements.ts'
 import { type Access, accessColumns, accessOfCall, accessValuesOf, forEachRequest } from '../../access.ts'
 import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
-import type { MalwareFlag } from '../offer.ts'
+import type { MalwareFlag } from '../judge-document.ts'
 import type { OriginVerdict } from './mirrored-packages.ts'
 
 /** The parts of this registry's URL of an upstream's archive. */
