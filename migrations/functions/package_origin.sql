@@ -13,21 +13,20 @@ language sql stable as $$
                          where r.id = the_repository_id and c.vendor = split_part(the_name, '/', 1)
                            and not matches_pattern(the_name, c.exceptions)) then 'claimed'
            when offering.ids is null then 'denied'
-           when offering.asked_ids is null then 'unapproved'
+           when offering.ids[1] is null then 'unapproved'
            else 'upstream'
          end,
-         known.id, known.upstream_id is not null, coalesce(offering.asked_ids, '{}')
+         known.id, known.upstream_id is not null,
+         coalesce(offering.ids[:coalesce(array_position(offering.ids, null) - 1, cardinality(offering.ids))], '{}')
     from (values (true)) as one (is_one)
     left join mirrored_package known on known.repository_id = the_repository_id and known.name = the_name
    cross join lateral (
-      -- No upstream is asked after one that waits for an approval.
-      select array_agg(o.id) as ids,
-             array_agg(o.id order by o.position, o.id) filter (where not o.is_after_wait) as asked_ids
-        from (select u.id, u.position,
-                     bool_or(u.mode = 'approved' and known.approved_at is null) over (order by u.position, u.id) as is_after_wait
-                from upstream u
-               where u.repository_id = the_repository_id and u.removed_at is null and u.mode <> 'off'
-                 and (u.allow = '{}' or matches_pattern(the_name, u.allow)) and not is_denied_by(the_name, u.deny)
-                 and u.id = coalesce(known.upstream_id, u.id)) o
+      -- The upstreams that offer the name. Null stands for one that waits for an approval. No upstream after it is asked.
+      select array_agg(case when u.mode <> 'approved' or known.approved_at is not null then u.id end
+                       order by u.position, u.id) as ids
+        from upstream u
+       where u.repository_id = the_repository_id and u.removed_at is null and u.mode <> 'off'
+         and (u.allow = '{}' or matches_pattern(the_name, u.allow)) and not is_denied_by(the_name, u.deny)
+         and u.id = coalesce(known.upstream_id, u.id)
     ) offering
 $$;

@@ -105,16 +105,21 @@ function isRefusal(error: unknown): boolean {
 /**
  * Returns a statement for many calls, with an array for each column. `query` is for one call and reads its values as
  * `call.<column>`. The statement returns a row for each call, in the order of the calls. The row has nulls if the query
- * finds nothing. The arrays are the parameters from `first` on.
+ * finds nothing. The arrays are the parameters from `first` on. `join` adds a table with one row for each call, and
+ * `select` its columns.
  */
-export function forEachCall(columns: Record<string, string>, query: string, first = 1): string {
+export function forEachCall(
+  columns: Record<string, string>,
+  query: string,
+  { first = 1, join = '', select = '' } = {},
+): string {
   const names = Object.keys(columns).join(', ')
   // Subqueries hide the length of the arrays from the planner. Otherwise the planner would create a plan for every
   // length.
   const arrays = Object.values(columns).map((type, i) => `(select $${first + i}::${type}[])`)
   // The limit makes the planner run the query for each call. A join with all calls would read whole tables.
-  return `select result.*
-            from unnest(${arrays.join(', ')}) with ordinality as call (${names}, n)
+  return `select ${select && `${select}, `}result.*
+            from unnest(${arrays.join(', ')}) with ordinality as call (${names}, n) ${join}
             left join lateral (${query} limit 1) as result on true
            order by call.n`
 }

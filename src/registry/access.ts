@@ -70,13 +70,14 @@ export function accessValues({
   return [group, name, tokenHash]
 }
 
-/** SQL: in a query of `forEachRequest`, the access of the request. */
-export const accessOfCall = '(select * from access where access.n = call.access_n) a'
+/** SQL: one row, for a query of `forEachRequest` that finds something for every request. */
+export const oneRow = '(values (true)) as one (is_one)'
 
 /**
- * Returns a statement for many requests, like `forEachCall`. Its first values are `accessValuesOf(targets)`, and then an
- * array for each column. Requests of the same repository with the same token share one permission check, because
- * Composer sends twelve at a time.
+ * Returns a statement for many requests, like `forEachCall`. Its rows have the access of the request and the columns of
+ * `query`, which reads the access as `a`. Its first values are `accessValuesOf(targets)`, and then an array for each
+ * column. Requests of the same repository with the same token share one permission check, because Composer sends twelve
+ * at a time.
  */
 export function forEachRequest(columns: Record<string, string>, query: string): string {
   const checks = forEachCall(
@@ -85,7 +86,11 @@ export function forEachRequest(columns: Record<string, string>, query: string): 
                                             presented_hash => call.token_hash) a`,
   )
   return `with access as materialized (${checks})
-          ${forEachCall({ access_n: 'bigint', ...columns }, query, 4)}`
+          ${forEachCall({ access_n: 'bigint', ...columns }, query, {
+            first: 4,
+            join: 'join access a on a.n = call.access_n',
+            select: accessColumns,
+          })}`
 }
 
 /**

@@ -1,13 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
-import {
-  type Access,
-  accessColumns,
-  accessOfCall,
-  accessValuesOf,
-  forEachRequest,
-  type RegistryRequest,
-} from '../access.ts'
+import { type Access, accessValuesOf, forEachRequest, oneRow, type RegistryRequest } from '../access.ts'
 import { type FoundMirror, type MirrorTerms, selectMirror } from '../upstreams/tables/mirrored-documents.ts'
 import type { EncodedDocument } from './encodings.ts'
 
@@ -60,10 +53,10 @@ export async function listPackageDocuments(
 
 const selectPackageDocuments = forEachRequest(
   { package_name: 'text', is_dev: 'boolean' },
-  `select ${accessColumns}, p.id as "subjectId", d.revision, d.last_modified as "lastModified",
+  `select p.id as "subjectId", d.revision, d.last_modified as "lastModified",
           p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
                                                             and u.removed_at is null) as "mayMirror"
-     from ${accessOfCall}
+     from ${oneRow}
      left join package p on p.repository_id = a.repository_id and p.name = call.package_name
      left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev`,
 )
@@ -93,11 +86,11 @@ export async function listAnyDocuments(
 
 const selectAnyDocuments = forEachRequest(
   { package_name: 'text', is_dev: 'boolean' },
-  `select ${accessColumns}, p.id as "subjectId", coalesce(d.revision, m.revision) as revision,
+  `select p.id as "subjectId", coalesce(d.revision, m.revision) as revision,
           coalesce(d.last_modified, m."lastModified") as "lastModified", m.verdict, m."packageId", m."isBound",
           m."upstreamIds", m."isDue", m."isFresh", m."isResting", m."isFound", m.failure, m."failedAt",
           m."isUnusedToday"
-     from ${accessOfCall}
+     from ${oneRow}
      left join package p on p.repository_id = a.repository_id and p.name = call.package_name
      left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev
      left join lateral (${mirrorOfCall}
@@ -152,9 +145,9 @@ export async function listFilterDocuments(
 }
 
 function repositoryDocument(table: string, moreColumns = ''): string {
-  return `select ${accessColumns}, r.id as "subjectId", d.revision,
+  return `select r.id as "subjectId", d.revision,
                  coalesce(d.last_modified, r.created_at) as "lastModified"${moreColumns}
-            from ${accessOfCall}
+            from ${oneRow}
             left join repository r on r.id = a.repository_id
             left join ${table} d on d.repository_id = r.id`
 }

@@ -1,13 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
-import {
-  type Access,
-  accessColumns,
-  accessOfCall,
-  accessValuesOf,
-  forEachRequest,
-  type RegistryRequest,
-} from '../access.ts'
+import { type Access, accessValuesOf, forEachRequest, oneRow, type RegistryRequest } from '../access.ts'
 import type { EntrySource } from '../documents/entry.ts'
 import { type PublishedVersion, versionSortKey } from '../manifest/composer-version.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
@@ -253,11 +246,11 @@ const selectDownloads = forEachRequest(
   { package_name: 'text', version: 'text', sha256: 'text' },
   // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
   // no version.
-  `select ${accessColumns}, (select size from archive where sha256 = v.sha256)::float8 as size,
+  `select (select size from archive where sha256 = v.sha256)::float8 as size,
           case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
           v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
                                       and m.name = call.package_name) as "mayMirror"
-     from ${accessOfCall}
+     from ${oneRow}
      left join package p on p.repository_id = a.repository_id and p.name = call.package_name
      left join package_version v on v.package_id = p.id and v.version = call.version
            and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,

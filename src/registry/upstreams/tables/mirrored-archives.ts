@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
 import { forEachCall } from '../../../database/shared-statements.ts'
-import { type Access, accessColumns, accessOfCall, accessValuesOf, forEachRequest } from '../../access.ts'
+import { type Access, accessValuesOf, forEachRequest, oneRow } from '../../access.ts'
 import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../judge-document.ts'
@@ -137,7 +137,7 @@ export async function listMirroredDownloads(
 
 const selectMirroredDownloads = forEachRequest(
   { package_name: 'text', version: 'text', reference: 'text', type: 'text' },
-  `select ${accessColumns}, (${selectMirroredArchive('a.repository_id')}) as mirrored from ${accessOfCall}`,
+  `select (${selectMirroredArchive('a.repository_id')}) as mirrored from ${oneRow}`,
 )
 
 /** A process loses its turn to fetch after this time, unless it extends its turn. */
