@@ -27,7 +27,7 @@ export interface LastUse {
    * does not see it.
    */
   noteAuthorization: (authorizationId: string) => void
-  /** Writes the remembered uses. */
+  /** Writes the remembered uses. Resolves when no write runs. */
   flush: () => Promise<void>
 }
 
@@ -43,10 +43,17 @@ export function openLastUse(db: pg.Pool, log: FastifyBaseLogger): LastUse {
   let personalTokens: Senders = new Map()
   let deployTokens: Senders = new Map()
   let timer: NodeJS.Timeout | undefined
+  let written = Promise.resolve()
 
-  async function flush(): Promise<void> {
+  function flush(): Promise<void> {
     clearTimeout(timer)
     timer = undefined
+    // A stop closes the database after its flush. So that flush also waits for one that the timer has started.
+    written = written.then(write)
+    return written
+  }
+
+  async function write(): Promise<void> {
     const used = { authorizations, personalTokens, deployTokens }
     authorizations = new Set()
     personalTokens = new Map()

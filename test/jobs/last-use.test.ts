@@ -96,6 +96,21 @@ describe('the last use of tokens', () => {
     expect(own.every(({ requestId }) => /^[0-9a-f-]{36}$/.test(requestId ?? ''))).toBe(true)
   })
 
+  it('is written when a flush resolves, also by a flush that runs already', async () => {
+    const account = await anAccount(t.db)
+    await aPersonalToken(t.db, account)
+    const { rows } = await t.db.query('select id from personal_token where account_id = $1', [account.id])
+    const uses = lastUse()
+    uses.note({ kind: 'personal', tokenId: rows[0].id, authorizationId: null }, nobody)
+    const ended: string[] = []
+    const running = uses.flush().then(() => ended.push('the running flush'))
+    // A stop flushes and then closes the database, while the timer's flush may still run.
+    await uses.flush().then(() => ended.push('the flush of the stop'))
+    await running
+    expect(ended).toEqual(['the running flush', 'the flush of the stop'])
+    expect(await lastUsed('personal_token', rows[0].id)).toBeInstanceOf(Date)
+  })
+
   it('does not wait for locks: a locked row is left to the next use', async () => {
     const { authorization } = await anAuthorizedApplication(t)
     const holder = await t.db.connect()
