@@ -130,7 +130,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   )
   app.addHook('onClose', async () => {
     await upstreamClient.close()
-    await mirror.settle()
+    await mirror.close()
   })
   await app.register(api, { ...context, changes, hotDb, lastUse, upstreamClient })
   await app.register(administration, context)

@@ -4,7 +4,7 @@ import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
-import { type UpstreamClient, UpstreamError } from './client/fetch.ts'
+import { ClosedClientError, type UpstreamClient, UpstreamError } from './client/fetch.ts'
 import {
   type InlinePackages,
   mayKnow,
@@ -20,6 +20,7 @@ import { findBoundPackage } from './tables/mirrored-packages.ts'
 import {
   type CheckTurn,
   type DocumentKey,
+  giveBackTurn,
   saveFailure,
   saveNoContent,
   takeCheckTurns,
@@ -119,6 +120,10 @@ export async function checkDocument(context: CheckContext, key: DocumentKey): Pr
     if (!isDev) await noteGone(context, upstream, packageName, result.kind === 'missing')
     return result.kind === 'missing' ? 'missing' : 'found'
   } catch (error) {
+    if (error instanceof ClosedClientError) {
+      await giveBackTurn(db, key)
+      return 'failed'
+    }
     const failure = error instanceof UpstreamError ? error.message : 'the response could not be stored'
     const wanted = error instanceof UpstreamError ? (error.retryAfter ?? restSeconds) : restSeconds
     note(upstream, 'failed')
@@ -176,7 +181,7 @@ async function freshRoot(context: CheckContext, upstream: Upstream, packageName:
     context.roots.set(upstream.id, refreshing)
     return await refreshing
   } catch (error) {
-    if (!(error instanceof UpstreamError)) throw error
+    if (!(error instanceof UpstreamError) || error instanceof ClosedClientError) throw error
     await saveRootFailure(context.db, upstream.id, error.message)
     if (root === null || !isEnough) throw error
     return upstream

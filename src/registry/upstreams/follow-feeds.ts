@@ -6,7 +6,7 @@ import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
-import { openUpstreamClient, type UpstreamClient, UpstreamError } from './client/fetch.ts'
+import { ClosedClientError, openUpstreamClient, type UpstreamClient, UpstreamError } from './client/fetch.ts'
 import { parseObject } from './client/upstream-root.ts'
 import { renderMirror } from './store-documents.ts'
 import { releaseUnused } from './tables/mirrored-archives.ts'
@@ -36,6 +36,9 @@ export const followFeeds: Job = {
   everySeconds: feedSeconds,
   async run({ config, db, log }, _data, signal) {
     const client = openUpstreamClient(config)
+    // An upstream that does not respond must not delay a stop.
+    const close = () => void client.close()
+    signal.addEventListener('abort', close)
     try {
       const context = checkContextOf({ config, db, client })
       for (const upstream of await listActiveUpstreams(db)) {
@@ -52,6 +55,7 @@ export const followFeeds: Job = {
         }
       }
     } finally {
+      signal.removeEventListener('abort', close)
       await client.close()
     }
   },
@@ -95,7 +99,7 @@ async function followOrStop({ db, client }: CheckContext, upstream: Upstream): P
   try {
     await followFeed(db, client, upstream)
   } catch (error) {
-    await stopFeed(db, upstream.id)
+    if (!(error instanceof ClosedClientError)) await stopFeed(db, upstream.id)
     throw error
   }
 }
@@ -164,6 +168,7 @@ async function refreshStale(context: CheckContext, upstream: Upstream, signal: A
   for (const { packageName, isDev } of await listStaleInUse(context.db, upstream.id, batch)) {
     signal.throwIfAborted()
     const outcome = await checkDocument(context, { upstreamId: upstream.id, packageName, isDev })
+    signal.throwIfAborted()
     if (outcome === 'failed') return
   }
 }

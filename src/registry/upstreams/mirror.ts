@@ -39,8 +39,8 @@ export interface Mirror {
   findDocument: (wanted: WantedMirror, author: Author, found?: FoundMirror) => Promise<MirrorDocument | null>
   /** Checks the upstream of a package again, unless a check is running. */
   refresh: (upstreamId: string, packageName: string, isDev: boolean) => Promise<void>
-  /** Resolves when no check runs in the background. */
-  settle: () => Promise<void>
+  /** Resolves when no check runs in the background. Checks no longer wait for those of other processes. */
+  close: () => Promise<void>
 }
 
 /** Opens the mirror of a process. Requests for one document share one check, also between processes. */
@@ -50,6 +50,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   const { db, freshSeconds } = context
   const { baseUrl } = given.config
   const flights = new Map<string, Promise<Checked>>()
+  let isClosing = false
   const find = shareStatements((wanted: WantedMirror[]) =>
     listFoundMirrors(db, wanted, { baseUrl, freshSeconds }),
   )
@@ -66,7 +67,8 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   async function askOnce(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
     for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
       const outcome = await checkDocument(context, { upstreamId, packageName, isDev })
-      if (outcome !== 'busy') return outcome
+      // The check of a process that was killed counts as running for up to 45 s. A stop cannot wait for it.
+      if (outcome !== 'busy' || isClosing) return outcome
     }
     return 'failed'
   }
@@ -133,7 +135,8 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       await ask(upstreamId, packageName, isDev)
     },
 
-    async settle() {
+    async close() {
+      isClosing = true
       while (flights.size > 0) await Promise.allSettled(flights.values())
     },
   }

@@ -100,6 +100,41 @@ describe('the job that follows change feeds', () => {
     )
     expect(rows).toEqual([{ all: 2, followed: 1 }])
   })
+
+  it('requests a changed document again after a failure', async () => {
+    upstream.offer('feed/failing', ['1.0.0'])
+    const { versions } = await aMirror()
+    await run(followFeeds)
+    await versions('feed/failing')
+    upstream.offer('feed/failing', ['1.1.0', '1.0.0'])
+    changes([{ type: 'update', package: 'feed/failing', time: 1 }], 1002)
+    changes([], 1003)
+    upstream.fail('/p2/feed/failing.json', 500)
+    await run(followFeeds)
+    upstream.fail('/p2/feed/failing.json', null)
+    await t.db.query('update upstream_document set retry_at = now() where retry_at is not null')
+    await run(followFeeds)
+    expect(await versions('feed/failing')).toEqual(['1.1.0', '1.0.0'])
+  })
+
+  it('ends at a stop while the upstream does not respond, and another process continues', async () => {
+    upstream.offer('feed/hanging', ['1.0.0'])
+    const { versions } = await aMirror()
+    await versions('feed/hanging')
+    upstream.offer('feed/hanging', ['1.1.0', '1.0.0'])
+    await t.db.query(`update upstream_document set is_stale = true where name = 'feed/hanging'`)
+    const stop = new AbortController()
+    upstream.fail('/p2/feed/hanging.json', () => stop.abort())
+    const context = { config: t.config, db: t.db, log: openLog('silent') }
+    await expect(followFeeds.run(context, undefined, stop.signal)).rejects.toThrow('aborted')
+    const { rows } = await t.db.query(
+      `select failure, retry_at, checking_until, is_stale from upstream_document where name = 'feed/hanging'`,
+    )
+    expect(rows).toEqual([{ failure: null, retry_at: null, checking_until: null, is_stale: true }])
+    upstream.fail('/p2/feed/hanging.json', null)
+    await run(followFeeds)
+    expect(await versions('feed/hanging')).toEqual(['1.1.0', '1.0.0'])
+  })
 })
 
 describe('the job that renders due documents', () => {

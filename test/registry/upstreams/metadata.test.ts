@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { buildApp } from '../../../src/server/app.ts'
+import { openLog } from '../../../src/server/log.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useAnotherProcess, useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
@@ -154,6 +156,37 @@ describe('p2 of a mirrored package', () => {
     expect(Date.parse(String(last.headers['last-modified']))).toBeGreaterThan(
       Date.parse(String(first.headers['last-modified'])),
     )
+  })
+
+  it('is checked again when the process that checked it was killed, although the change feed counts it as fresh', async () => {
+    const { versions } = await aMirror()
+    upstream.offer('killed/one', ['1.0.0'])
+    await versions('killed/one')
+    await t.db.query(`update upstream set feed_from = now() - interval '1 day', feed_checked_at = now()`)
+    upstream.offer('killed/one', ['1.1.0', '1.0.0'])
+    await t.db.query(
+      `update upstream_document set checking_until = now() - interval '1 second' where name = 'killed/one'`,
+    )
+    await eventually(
+      () => versions('killed/one'),
+      (found) => found.toString() === '1.1.0,1.0.0',
+    )
+    await t.db.query('update upstream set feed_from = null, feed_checked_at = null')
+  })
+
+  it('does not delay a stop while another process checks it', { timeout: 15_000 }, async () => {
+    const { path, authorization, versions } = await aMirror()
+    upstream.offer('busy/one', ['1.0.0'])
+    await versions('busy/one')
+    await age('busy/one')
+    await t.db.query(
+      `update upstream_document set checking_until = now() + interval '45 seconds' where name = 'busy/one'`,
+    )
+    const stopping = await buildApp({ config: t.config, db: t.db }, openLog('silent'))
+    const served = await stopping.inject({ url: `${path}p2/busy/one.json`, headers: { authorization } })
+    expect(served.statusCode).toBe(200)
+    await stopping.close()
+    expect(askedFor('busy/one')).toHaveLength(1)
   })
 
   it('keeps its Last-Modified when the upstream says the same', async () => {

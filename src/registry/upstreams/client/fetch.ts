@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -34,6 +35,16 @@ export class UpstreamError extends Error {
   }
 }
 
+/**
+ * A request that the close of the client has ended, or prevented. It says nothing about the upstream, so do not store
+ * it as a failure.
+ */
+export class ClosedClientError extends UpstreamError {
+  constructor() {
+    super('the process stops')
+  }
+}
+
 /** A response to a request for a document. */
 export type FetchedDocument =
   | { kind: 'found'; text: string; lastModified: string | null }
@@ -46,7 +57,10 @@ export interface UpstreamClient {
   fetchDocument: (url: string, options?: DocumentOptions) => Promise<FetchedDocument>
   /** Sends GET for an archive. Throws `UpstreamError` unless the status is 200. The caller reads or destroys the body. */
   fetchArchive: (url: string) => Promise<{ body: Readable; size: number | null }>
-  /** Closes the connections, and aborts requests that still run after a short time. */
+  /**
+   * Closes the connections, and aborts requests that still run after 3 s. Requests that fail from now on throw
+   * `ClosedClientError`.
+   */
   close: () => Promise<void>
 }
 
@@ -72,7 +86,14 @@ export function openUpstreamClient(
   const agent: Agent = openPublicAgent(upstreams.privateHosts)
   const userAgent = `svc (+${baseUrl}; mailto=${upstreams.contact ?? 'unset'})`
 
-  let closing: Promise<unknown> | undefined
+  /** The requests that run, until the ends of their bodies. */
+  const running = new Set<Promise<unknown>>()
+  let closing: Promise<void> | undefined
+
+  function track(request: Promise<unknown>): void {
+    const ended = request.catch(() => {}).finally(() => running.delete(ended))
+    running.add(ended)
+  }
 
   async function send(first: string, options: SendOptions): Promise<Dispatcher.ResponseData> {
     let url = readUrl(first)
@@ -99,6 +120,18 @@ export function openUpstreamClient(
       url = readUrl(location, url)
     }
     throw new UpstreamError(`${new URL(first).origin} redirects more than ${maxRedirects} times`)
+  }
+
+  /** Runs a request, and converts network errors to an `UpstreamError` with a readable message. */
+  async function explain<T>(url: string, work: () => Promise<T>): Promise<T> {
+    if (closing) throw new ClosedClientError()
+    const result = work()
+    track(result)
+    try {
+      return await result
+    } catch (error) {
+      throw closing ? new ClosedClientError() : toUpstreamError(error, url)
+    }
   }
 
   return {
@@ -141,15 +174,18 @@ export function openUpstreamClient(
           await response.body.dump({ limit: 64 * 1024 })
           throw refused(url, response)
         }
+        track(once(response.body, 'close'))
         const length = Number(headerOf(response, 'content-length') ?? Number.NaN)
         return { body: response.body, size: Number.isSafeInteger(length) ? length : null }
       })
     },
 
     async close() {
-      closing ??= Promise.race([agent.close(), sleep(closeMilliseconds, null, { ref: false })])
+      // Not `agent.close()`: it forgets its connections, and `destroy` then aborts nothing.
+      closing ??= Promise.race([Promise.all(running), sleep(closeMilliseconds, null, { ref: false })]).then(
+        () => agent.destroy(),
+      )
       await closing
-      await agent.destroy()
     },
   }
 }
@@ -236,15 +272,6 @@ function refused(url: string, response: Dispatcher.ResponseData): UpstreamError 
   const retryAfter = /^\d{1,6}$/.test(after) ? Number(after) : null
   const { statusCode: status } = response
   return new UpstreamError(`${new URL(url).host} responded with status ${status}`, { status, retryAfter })
-}
-
-/** Runs a request, and converts network errors to an `UpstreamError` with a readable message. */
-async function explain<T>(url: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    throw toUpstreamError(error, url)
-  }
 }
 
 /** Converts a network error to an `UpstreamError` with a readable message. */

@@ -26,10 +26,10 @@ export const missingSeconds = 600
 /**
  * Returns an SQL condition that is true when a document needs no check. `s` is the alias of its row, and `u` that of
  * its upstream. A change feed lists every change. While it is followed without a gap, documents that were read since
- * its start are fresh.
+ * its start are fresh. A turn that ended without a result makes a document stale: its process was killed.
  */
 export function isFreshColumn(s: string, freshSeconds: string): string {
-  return `coalesce(not ${s}.is_stale and (
+  return `coalesce(not ${s}.is_stale and coalesce(${s}.checking_until > now(), true) and (
     ${s}.checked_at > now() - make_interval(secs => case when ${s}.is_found then ${freshSeconds} else ${missingSeconds} end)
     or (${s}.checked_at > u.feed_from and u.feed_checked_at > now() - interval '3 minutes')), false)`
 }
@@ -102,7 +102,10 @@ export async function saveNoContent(
   })
 }
 
-/** Stores the reason why a request failed. The upstream gets no request for the given seconds. */
+/**
+ * Stores the reason why a request failed. The upstream gets no request for the given seconds. The document is stale
+ * after that: the change that its feed named is still unread.
+ */
 export async function saveFailure(
   db: Queryable,
   { upstreamId, packageName, isDev }: DocumentKey,
@@ -112,9 +115,22 @@ export async function saveFailure(
     name: 'save-upstream-failure',
     text: `update upstream_document
               set failed_at = coalesce(failed_at, now()), failure = $4, checking_until = null,
-                  retry_at = now() + make_interval(secs => $5)
+                  retry_at = now() + make_interval(secs => $5), is_stale = true
             where upstream_id = $1 and name = $2 and is_dev = $3`,
     values: [upstreamId, packageName, isDev, failure, restSeconds],
+  })
+}
+
+/** Ends a turn without a result. Another process may check the document at once. */
+export async function giveBackTurn(
+  db: Queryable,
+  { upstreamId, packageName, isDev }: DocumentKey,
+): Promise<void> {
+  await db.query({
+    name: 'give-back-check-turn',
+    text: `update upstream_document set checking_until = null, is_stale = true
+            where upstream_id = $1 and name = $2 and is_dev = $3`,
+    values: [upstreamId, packageName, isDev],
   })
 }
 
@@ -193,7 +209,10 @@ export async function markAllStale(db: Queryable, upstreamId: string): Promise<v
   await db.query('update upstream_document set is_stale = true where upstream_id = $1', [upstreamId])
 }
 
-/** Lists stale documents of packages that were used within 30 days. */
+/**
+ * Lists stale documents of packages that were used within 30 days. Those whose last request failed come last, the latest
+ * failure at the end.
+ */
 export async function listStaleInUse(
   db: Queryable,
   upstreamId: string,
@@ -204,7 +223,7 @@ export async function listStaleInUse(
        from upstream_document d join mirrored_package m on m.upstream_id = d.upstream_id and m.name = d.name
       where d.upstream_id = $1 and d.is_stale and d.is_found and m.used_on > current_date - 30
         and coalesce(d.retry_at, '-infinity') <= now()
-      order by d.name limit $2`,
+      order by d.retry_at nulls first, d.name limit $2`,
     [upstreamId, limit],
   )
   return rows

@@ -1,10 +1,11 @@
+import { once } from 'node:events'
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readConfig } from '../../../../src/config.ts'
-import { openUpstreamClient } from '../../../../src/registry/upstreams/client/fetch.ts'
+import { ClosedClientError, openUpstreamClient } from '../../../../src/registry/upstreams/client/fetch.ts'
 import { upstreamsHere, useUpstream } from '../../../support/upstream.ts'
 
 const first = useUpstream()
@@ -91,6 +92,22 @@ it('reads UPSTREAM_AUTH_FILE again when it has changed, and keeps the last valid
   } finally {
     await client.close()
   }
+})
+
+it('aborts requests at its close when an upstream does not end its responses', async () => {
+  const client = openUpstreamClient(readConfig(upstreamsHere))
+  first.fail('/endless.zip', (_, response) => response.writeHead(200).write('PK'))
+  const asked = new Promise<void>((resolve) => first.fail('/hanging.json', () => resolve()))
+  const { body } = await client.fetchArchive(`${first.url}/endless.zip`)
+  const failed = once(body, 'error')
+  const document = client.fetchDocument(`${first.url}/hanging.json`)
+  document.catch(() => {})
+  await asked
+  await client.close()
+  expect(body.destroyed).toBe(true)
+  await failed
+  await expect(document).rejects.toThrow(ClosedClientError)
+  await expect(client.fetchDocument(`${first.url}/packages.json`)).rejects.toThrow(ClosedClientError)
 })
 
 describe('a document of an upstream', () => {
