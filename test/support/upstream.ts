@@ -18,6 +18,8 @@ export interface FakeUpstream {
   lastHeaders: IncomingMessage['headers']
   /** Stores a file at a path. An object becomes JSON. Null removes the file. */
   put: (path: string, content: object | string | Buffer | null) => void
+  /** Returns the bytes of a file. */
+  read: (path: string) => Buffer | undefined
   /** Makes a path fail. Null ends the failure. */
   fail: (path: string, fault: Fault | number | null) => void
   /** Publishes versions of a package, with archives; each call replaces the package's document. */
@@ -80,6 +82,7 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
         : Buffer.from(typeof content === 'string' ? content : JSON.stringify(content))
       files.set(path, { bytes, lastModified: new Date(clock).toUTCString() })
     },
+    read: (path) => files.get(path)?.bytes,
     fail(path, fault) {
       if (fault === null) faults.delete(path)
       else if (typeof fault === 'number') faults.set(path, (_, response) => response.writeHead(fault).end())

@@ -102,7 +102,8 @@ export type Checked = 'found' | 'missing' | 'failed' | 'busy'
 export async function checkDocument(context: CheckContext, key: DocumentKey): Promise<Checked> {
   const { db, note } = context
   const { packageName, isDev } = key
-  const { hasTurn, isFound, isChecking, isResting, lastModified } = await context.takeTurn(key)
+  const { hasTurn, isRemoved, isFound, isChecking, isResting, lastModified } = await context.takeTurn(key)
+  if (isRemoved) return 'missing'
   if (!hasTurn) {
     if (isChecking || (isFound === null && !isResting)) return 'busy'
     return isResting ? 'failed' : isFound ? 'found' : 'missing'

@@ -14,6 +14,7 @@ import {
   changeUpstream,
   insertUpstream,
   listUpstreams,
+  lockUpstream,
   markUpstreamRemoved,
   type Upstream,
   type UpstreamSettings,
@@ -91,6 +92,7 @@ export async function setUpstream(
   refuseBadPatterns(change)
   return transaction(pool, (tx) =>
     explainRule(async () => {
+      await lockUpstream(tx, repositoryId, name)
       const changed = await changeUpstream(tx, repositoryId, name, change)
       if (!changed) throw noUpstream()
       const details = { upstream: name, ...change }
@@ -111,6 +113,7 @@ export async function removeUpstream(
   { releasesNames = false } = {},
 ): Promise<void> {
   await transaction(pool, async (tx) => {
+    await lockUpstream(tx, repositoryId, name)
     const isRemoved = await markUpstreamRemoved(tx, repositoryId, name, { releasesNames })
     if (!isRemoved) throw noUpstream()
     await noteListingChange(tx, repositoryId)

@@ -45,7 +45,7 @@ export interface CheckedDocument {
 /**
  * Stores and renders documents in one transaction, so that concurrent checks share its statements and its commit.
  * Returns a value for each document, in their order. The value is false when a racing request has bound the name to
- * another upstream.
+ * another upstream, or has removed the upstream.
  */
 export async function storeDocuments(
   db: pg.Pool,
@@ -53,10 +53,14 @@ export async function storeDocuments(
   documents: readonly CheckedDocument[],
 ): Promise<boolean[]> {
   return transaction(db, async (tx) => {
-    const bound = await bindPackages(tx, documents)
+    const bindings = await bindPackages(tx, documents)
+    const active = documents.flatMap((document, i) => {
+      const bound = bindings[i]
+      return bound ? [{ document, bound }] : []
+    })
     const before = await saveContents(
       tx,
-      documents.map((document) => ({
+      active.map(({ document }) => ({
         ...document,
         upstreamId: document.upstream.id,
         replaces: [...new Set(replacedNames(document.content).map(vendorOf))],
@@ -65,8 +69,9 @@ export async function storeDocuments(
     const sources: MirrorSource[] = []
     const announced = new Set<string>()
     const events: NewEvent[] = []
-    for (const [i, { upstream, packageName, isDev, content, dropped }] of documents.entries()) {
-      const { id: packageId, upstreamId, isNew } = bound[i] as (typeof bound)[number]
+    for (const [i, { document, bound }] of active.entries()) {
+      const { upstream, packageName, isDev, content, dropped } = document
+      const { id: packageId, upstreamId, isNew } = bound
       if (upstreamId !== upstream.id) continue
       sources.push({ packageId, isDev, content })
       const about = { repositoryId: upstream.repositoryId, packageName, version: null }
@@ -85,7 +90,7 @@ export async function storeDocuments(
     const mainIds = sources.filter(({ isDev }) => !isDev).map(({ packageId }) => packageId)
     await setGone(tx, mainIds, false)
     await renderAll(tx, sources, baseUrl)
-    return documents.map(({ upstream }, i) => bound[i]?.upstreamId === upstream.id)
+    return documents.map(({ upstream }, i) => bindings[i]?.upstreamId === upstream.id)
   })
 }
 

@@ -58,6 +58,14 @@ export async function listOwnNames(
   return new Set(rows.map(({ name }) => name))
 }
 
+/** A mirrored package and the upstream that its name is bound to. */
+export interface BoundPackage {
+  id: string
+  upstreamId: string
+  /** Whether no upstream has served the name before. */
+  isNew: boolean
+}
+
 /** A name and the upstream that serves it. */
 export interface Binding {
   upstream: { id: string; repositoryId: string }
@@ -66,21 +74,25 @@ export interface Binding {
 
 /**
  * Binds names to the upstreams that served them, and locks their rows. Returns for each name the package and its
- * upstream. When a racing request was first, this is the upstream of that request.
+ * upstream. When a racing request was first, this is the upstream of that request. Null for an upstream that was
+ * removed. The rules of the upstreams cannot change until the transaction ends, so a changed rule applies to all
+ * documents that this transaction stores.
  */
 export async function bindPackages(
   tx: pg.PoolClient,
   bindings: readonly Binding[],
-): Promise<{ id: string; upstreamId: string; isNew: boolean }[]> {
-  const { rows } = await tx.query<{ id: string; upstreamId: string; isNew: boolean }>({
+): Promise<(BoundPackage | null)[]> {
+  const { rows } = await tx.query<BoundPackage | { id: null }>({
     name: 'bind-mirrored-packages',
     text: `with wanted as materialized (
              select * from unnest((select $1::bigint[]), (select $2::text[]), (select $3::bigint[]))
                       with ordinality as w (repository_id, name, upstream_id, place)
+           ), active as materialized (
+             select id from upstream where id = any ($3) and removed_at is null order by id for share
            ), bound as (
              insert into mirrored_package as m (repository_id, name, upstream_id, first_seen_at, used_on)
              select distinct on (repository_id, name) repository_id, name, upstream_id, now(), current_date
-               from wanted order by repository_id, name, place
+               from wanted join active on active.id = wanted.upstream_id order by repository_id, name, place
              on conflict (repository_id, name) do update
                 set upstream_id = coalesce(m.upstream_id, excluded.upstream_id),
                     first_seen_at = coalesce(m.first_seen_at, excluded.first_seen_at),
@@ -88,14 +100,17 @@ export async function bindPackages(
              returning id, repository_id, name, upstream_id, first_seen_at = now() as is_new
            )
            select b.id, b.upstream_id as "upstreamId", b.is_new as "isNew"
-             from wanted w join bound b using (repository_id, name) order by w.place`,
+             from wanted w
+             left join active a on a.id = w.upstream_id
+             left join bound b on a.id is not null and b.repository_id = w.repository_id and b.name = w.name
+            order by w.place`,
     values: [
       bindings.map(({ upstream }) => upstream.repositoryId),
       bindings.map(({ packageName }) => packageName),
       bindings.map(({ upstream }) => upstream.id),
     ],
   })
-  return rows
+  return rows.map((row) => (row.id === null ? null : row))
 }
 
 /** Returns the id of a package that is mirrored from an upstream. Null when the name is not bound to the upstream. */

@@ -18,9 +18,18 @@ export interface MirrorRules {
   now: Date
 }
 
-/** Locks the row of a package until the transaction ends. */
+/**
+ * Locks the row of a package until the transaction ends, after the rules of its upstream, so that they cannot change
+ * until then.
+ */
 export async function lockMirror(tx: pg.PoolClient, packageId: string): Promise<void> {
-  await tx.query('select from mirrored_package where id = $1 for no key update', [packageId])
+  await tx.query(
+    `with rules as materialized (
+       select u.id from mirrored_package m join upstream u on u.id = m.upstream_id where m.id = $1 for share of u
+     )
+     select from mirrored_package where id = $1 and (select count(*) from rules) >= 0 for no key update`,
+    [packageId],
+  )
 }
 
 /** Reads the stored content of an upstream's document: gzipped JSON. Null when there is none. */

@@ -11,6 +11,8 @@ export interface DocumentKey {
 /** The turn of a process to check a document, and the known state of the document. */
 export interface CheckTurn {
   hasTurn: boolean
+  /** Whether the upstream was removed. Then no process gets the turn. */
+  isRemoved: boolean
   /** Null when the upstream never responded. */
   isFound: boolean | null
   /** Whether another process is checking at this moment. */
@@ -63,6 +65,7 @@ export async function takeCheckTurns(
              insert into upstream_document as d (upstream_id, name, is_dev, checking_until)
              select w.upstream_id, w.name, w.is_dev, now() + make_interval(secs => ${turnSeconds})
                from wanted w left join state s using (upstream_id, name, is_dev)
+               join upstream u on u.id = w.upstream_id and u.removed_at is null
               where not coalesce(s.is_fresh or s.is_checking or s.is_resting, false)
               order by w.upstream_id, w.name, w.is_dev
              on conflict (upstream_id, name, is_dev) do update
@@ -70,7 +73,9 @@ export async function takeCheckTurns(
               where d.checking_until is null or d.checking_until <= now()
              returning upstream_id, name, is_dev, case when content is not null then last_modified end as last_modified
            )
-           select t.name is not null as "hasTurn", s.is_found as "isFound", t.last_modified as "lastModified",
+           select t.name is not null as "hasTurn",
+                  not exists (select from upstream u where u.id = w.upstream_id and u.removed_at is null) as "isRemoved",
+                  s.is_found as "isFound", t.last_modified as "lastModified",
                   coalesce(s.is_checking, false) as "isChecking", coalesce(s.is_resting, false) as "isResting"
              from wanted w
              left join state s using (upstream_id, name, is_dev)

@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import type { UpstreamRoot } from '../client/upstream-root.ts'
 
@@ -131,7 +132,21 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
   return rows[0] as Upstream
 }
 
-/** Changes the given settings and marks the upstream's documents for rendering. Null when there is no such upstream. */
+/**
+ * Waits until no transaction stores documents of the upstream, and keeps new ones waiting until this transaction ends.
+ * The next statement sees all stored documents. Without this, a change would miss a document that is being stored.
+ */
+export async function lockUpstream(tx: pg.PoolClient, repositoryId: string, name: string): Promise<void> {
+  await tx.query(
+    'select from upstream where repository_id = $1 and name = $2 and removed_at is null for no key update',
+    [repositoryId, name],
+  )
+}
+
+/**
+ * Changes the given settings and marks the upstream's documents for rendering. Null when there is no such upstream.
+ * Call `lockUpstream` first.
+ */
 export async function changeUpstream(
   db: Queryable,
   repositoryId: string,
@@ -167,7 +182,7 @@ export async function changeUpstream(
 
 /**
  * Removes an upstream. Unless `releasesNames` is set, its names stay bound to it, so that no other upstream can take
- * them over. False when there is no such upstream.
+ * them over. False when there is no such upstream. Call `lockUpstream` first.
  */
 export async function markUpstreamRemoved(
   db: Queryable,

@@ -1,0 +1,142 @@
+import type { ServerResponse } from 'node:http'
+import { describe, expect, it } from 'vitest'
+import { aCaller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { expand } from '../../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+
+const t = useApp(upstreamsHere)
+const upstream = useUpstream()
+const other = useUpstream()
+
+async function aMirror(settings: object = {}) {
+  const caller = await aCaller(t)
+  const add = async (about: object) =>
+    expect((await caller.call('POST', '/upstreams', about)).statusCode).toBe(201)
+  await add({ url: upstream.url, name: 'first', ...settings })
+  const versions = async (name: string) => {
+    const response = await caller.ask(`p2/${name}.json`)
+    if (response.statusCode !== 200) return response.statusCode
+    return expand(response.body, name).map(({ version }) => version)
+  }
+  return { ...caller, add, versions }
+}
+
+/** Makes the upstream hold its response for a document until `release`. `isHeld` resolves when the request is there. */
+function hold(path: string) {
+  const file = upstream.read(path)
+  const held = new Promise<ServerResponse>((resolve) => {
+    upstream.fail(path, (_, response) => resolve(response))
+  })
+  return {
+    isHeld: held.then(() => {}),
+    release: async () => {
+      upstream.fail(path, null)
+      const response = await held
+      response.end(file)
+    },
+  }
+}
+
+describe('an upstream that is removed while svc reads a document of it', () => {
+  it('does not take the name that it never served', async () => {
+    upstream.offer('race/removed', ['1.0.0'])
+    other.offer('race/removed', ['2.0.0'])
+    const { call, add, versions } = await aMirror()
+    const { isHeld, release } = hold('/p2/race/removed.json')
+    const asked = versions('race/removed')
+    await isHeld
+    expect((await call('DELETE', '/upstreams/first')).statusCode).toBe(204)
+    await release()
+    expect(await asked).toBe(404)
+    await add({ url: other.url, name: 'second' })
+    expect(await versions('race/removed')).toEqual(['2.0.0'])
+  })
+
+  it('is no error, not even when the whole repository is deleted', async () => {
+    upstream.offer('race/deleted', ['1.0.0'])
+    const { call, versions } = await aMirror()
+    const { isHeld, release } = hold('/p2/race/deleted.json')
+    const asked = versions('race/deleted')
+    await isHeld
+    expect((await call('DELETE')).statusCode).toBe(204)
+    await release()
+    expect(await asked).toBe(404)
+  })
+})
+
+describe('a rule that changes while svc stores a document', () => {
+  /**
+   * Lets svc store a document, but stops it after it has read the rules: another transaction holds the row of an
+   * archive. Then runs `change`, and lets svc continue.
+   */
+  async function whileStoring(
+    { name, archive }: { name: string; archive: string },
+    store: () => Promise<unknown>,
+    change: () => Promise<unknown>,
+  ): Promise<void> {
+    const tx = await t.db.connect()
+    const waiting = async () => {
+      const { rows } = await t.db.query<{ count: number }>(
+        `select count(*)::int as count from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'`,
+      )
+      return rows[0]?.count
+    }
+    try {
+      await tx.query('begin')
+      await tx.query(
+        `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
+         select id, $2, $3, '0', '0', 'zip', 'https://x.example' from mirrored_package where name = $1`,
+        [name, archive, referenceOf(name, archive)],
+      )
+      const stored = store()
+      await expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(1)
+      const changed = change()
+      // The change either waits for svc, or has ended.
+      const waits = async () => expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(2)
+      await Promise.race([changed, waits().catch(() => {})])
+      await tx.query('rollback')
+      await Promise.all([stored, changed])
+    } finally {
+      tx.release()
+    }
+  }
+
+  const referenceOf = (name: string, version: string) =>
+    Buffer.from(`${name} ${version}`).toString('hex').padEnd(40, '0').slice(-40)
+
+  it('applies to the first document of a package', async () => {
+    upstream.offer('race/first', ['1.1.0', '1.0.0'])
+    const { call, versions } = await aMirror()
+    await call('POST', '/mirrored-packages/approve', { packages: ['race/first'] })
+    await whileStoring(
+      { name: 'race/first', archive: '1.1.0' },
+      () => versions('race/first'),
+      () => call('PATCH', '/upstreams/first', { deny: ['race/first:1.1.0'] }),
+    )
+    expect(await versions('race/first')).toEqual(['1.0.0'])
+  })
+
+  it('applies to a later document of a package', async () => {
+    upstream.offer('race/later', ['1.0.0'])
+    const { call, versions } = await aMirror()
+    await versions('race/later')
+    upstream.offer('race/later', ['1.1.0', '1.0.0'])
+    await t.db.query(`update upstream_document set checked_at = checked_at - interval '1 hour'`)
+    await whileStoring(
+      { name: 'race/later', archive: '1.1.0' },
+      () => versions('race/later'),
+      () => call('PATCH', '/upstreams/first', { deny: ['race/later:1.1.0'] }),
+    )
+    const content = async () =>
+      (
+        await t.db.query(
+          `select d.checked_at > now() - interval '1 minute' as is_stored from upstream_document d
+            where d.name = 'race/later' and not d.is_dev`,
+        )
+      ).rows
+    await expect.poll(content, { timeout: 10_000 }).toEqual([{ is_stored: true }])
+    expect(await versions('race/later')).toEqual(['1.0.0'])
+  })
+})
