@@ -4,4 +4,9 @@ import { runProgram } from './commands/run.ts'
 
 const { version } = createRequire(import.meta.url)('../package.json') as { version: string }
 
-process.exitCode = await runProgram(await makeProgram(version, process.argv[2]), process.argv)
+const [first, second] = process.argv.slice(2)
+
+process.exitCode = await runProgram(
+  await makeProgram(version, first === 'help' ? second : first),
+  process.argv,
+)

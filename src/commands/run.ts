@@ -10,6 +10,7 @@ import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { findGroup, type Group } from '../repositories/groups.ts'
 import { findRepositoryByPath, type Repository } from '../repositories/repositories.ts'
 import { explainFailure } from '../server/failure.ts'
+import { resolveHelp } from './help.ts'
 import type { ListOptions } from './options.ts'
 
 /** Runs the given command line. Returns the exit code: 0, or 1 after one line on stderr. */
@@ -21,7 +22,7 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
   })
   try {
     loadEnvironmentFile()
-    await program.parseAsync(argv)
+    await program.parseAsync([...resolveHelp(program, argv.slice(2))], { from: 'user' })
     return 0
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0

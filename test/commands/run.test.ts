@@ -45,11 +45,17 @@ describe('svc', () => {
     expect(stdout).toContain(`Usage: svc ${words}`.trimEnd())
   })
 
+  it('help prints the help of a subcommand', async () => {
+    const { code, stdout } = await svc.run('help', 'upstream', 'add')
+    expect([code, stdout]).toEqual([0, expect.stringContaining('Usage: svc upstream add ')])
+  })
+
   it.each([
     ['', 'a command is missing'],
     ['account', 'a command is missing'],
     ['frobnicate', "unknown command 'frobnicate'"],
     ['account destroy', "unknown command 'destroy'"],
+    ['help account destroy', "unknown command 'account destroy'"],
     ['account create', "missing required argument 'username'"],
     ['account create ann bob', 'too many arguments'],
     ['migrate --now', "unknown option '--now'"],

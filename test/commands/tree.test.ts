@@ -2,6 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import type { Command } from 'commander'
 import { describe, expect, it, vi } from 'vitest'
 import { makeProgram } from '../../src/commands/program.ts'
+import { runProgram } from '../../src/commands/run.ts'
 
 /** Every command that does something, with its path: `account create`. */
 function listLeaves(command: Command, path: string): [path: string, command: Command][] {
@@ -62,6 +63,38 @@ describe('the tree of commands', () => {
       for (const child of command.commands) explained(child)
     }
     explained(program)
+  })
+
+  it('prints the help of every command with help before it, between its words and with --help', async () => {
+    const groups = program.commands.filter(({ commands }) => commands.length > 0)
+    for (const [path] of [...leaves, ...groups.map((group) => [group.name()] as const)]) {
+      const [first = '', ...more] = path.split(' ')
+      const expected = await ran([first, ...more, '--help'])
+      expect(expected).toEqual({ code: 0, stdout: expect.stringContaining(`Usage: svc ${path}`), stderr: '' })
+      expect([path, await ran(['help', first, ...more])]).toEqual([path, expected])
+      if (more.length > 0) expect([path, await ran([first, 'help', ...more])]).toEqual([path, expected])
+    }
+    expect(await ran(['help'])).toEqual(await ran(['--help']))
+    expect(await ran(['upstream', 'help'])).toEqual(await ran(['upstream', '--help']))
+  })
+
+  it.each([
+    ['help frobnicate', 'frobnicate'],
+    ['help upstream frobnicate', 'upstream frobnicate'],
+    ['upstream help frobnicate', 'upstream frobnicate'],
+    ['help upstream add frobnicate', 'upstream add frobnicate'],
+    ['help upstream constructor', 'upstream constructor'],
+  ])('has no %s', async (words, unknown) => {
+    expect(await ran(words.split(' '))).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `svc: unknown command '${unknown}'. Try: svc --help\n`,
+    })
+  })
+
+  it('takes the word help as an argument of a command', async () => {
+    const { stderr } = await ran(['account', 'show', 'help', 'more'])
+    expect(stderr).toContain('too many arguments')
   })
 
   it('is in the documentation', async () => {
@@ -125,6 +158,24 @@ async function isAccepted(words: string[]): Promise<boolean> {
   }
   await parsed.parseAsync(['node', 'svc', ...words]).catch(() => {})
   return isReached
+}
+
+/** Runs a command line in this process. Returns the exit code and the output. */
+async function ran(words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const stdout = vi.spyOn(process.stdout, 'write').mockReturnValue(true)
+  const stderr = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+  const textOf = ({ mock }: typeof stdout) => mock.calls.map(([chunk]) => String(chunk)).join('')
+  const listeners = process.stdout.listeners('error')
+  try {
+    const code = await runProgram(await makeProgram('1.2.3'), ['node', 'svc', ...words])
+    return { code, stdout: textOf(stdout), stderr: textOf(stderr) }
+  } finally {
+    for (const listener of process.stdout.listeners('error')) {
+      if (!listeners.includes(listener)) process.stdout.off('error', listener as () => void)
+    }
+    stdout.mockRestore()
+    stderr.mockRestore()
+  }
 }
 
 async function printed(words: string[]): Promise<string> {
