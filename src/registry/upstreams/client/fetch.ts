@@ -13,9 +13,17 @@ const maxRedirects = 5
 /** The maximum size of a decompressed document. The largest document of Packagist has about 30 MB. */
 const maxDocumentBytes = 64 * 1024 * 1024
 const maxOutput = { maxOutputLength: maxDocumentBytes }
+/**
+ * The maximum number of values in a document. An empty object has two bytes, but JSON.parse needs a hundred bytes and a
+ * microsecond for it.
+ */
+const maxValues = 5_000_000
+/** A document of this size cannot have too many values. */
+const smallDocumentBytes = 1024 * 1024
 /** Up to this size, a body is decompressed on the main thread. */
 const smallGzipBytes = 16 * 1024
 const documentMilliseconds = 30_000
+const [comma, brace, bracket] = [0x2c, 0x7b, 0x5b]
 const archiveMilliseconds = 10 * 60_000
 const closeMilliseconds = 3_000
 
@@ -160,7 +168,8 @@ export function openUpstreamClient(
           }
         }
         await response.body.dump({ limit: 64 * 1024 })
-        if (statusCode === 304) return { kind: 'unchanged' }
+        // A response to a request without a condition must not be 304: nothing would be stored.
+        if (statusCode === 304 && lastModified !== null) return { kind: 'unchanged' }
         if (statusCode === 404 || statusCode === 410) return { kind: 'missing' }
         throw refused(url, response)
       })
@@ -222,7 +231,17 @@ async function readText(response: Dispatcher.ResponseData): Promise<string> {
   } finally {
     response.body.destroy()
   }
-  return (await decode(Buffer.concat(chunks), headerOf(response, 'content-encoding'))).toString()
+  const bytes = await decode(Buffer.concat(chunks), headerOf(response, 'content-encoding'))
+  refuseManyValues(bytes)
+  return bytes.toString()
+}
+
+/** Throws for a document with too many values. Each value follows a bracket or a comma. */
+function refuseManyValues(bytes: Buffer): void {
+  if (bytes.length <= smallDocumentBytes) return
+  let values = 0
+  for (const byte of bytes) if (byte === comma || byte === brace || byte === bracket) values += 1
+  if (values > maxValues) throw new UpstreamError(`a document has more than ${maxValues} values`)
 }
 
 async function decode(bytes: Buffer, coding: string | null): Promise<Buffer> {

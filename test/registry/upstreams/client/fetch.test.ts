@@ -144,6 +144,19 @@ describe('a document of an upstream', () => {
     }
   })
 
+  it('with so many values that reading it would need gigabytes is refused', async () => {
+    const bomb = gzipSync(Buffer.from(`[${'{},'.repeat(6_000_000)}0]`))
+    first.fail('/values.json', (_, response) =>
+      response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
+    )
+    await expect(get(`${first.url}/values.json`)).rejects.toThrow('more than 5000000 values')
+  })
+
+  it('that is not modified, although svc has no copy, counts as a failure', async () => {
+    first.fail('/unmodified.json', 304)
+    await expect(get(`${first.url}/unmodified.json`)).rejects.toMatchObject({ status: 304 })
+  })
+
   it('is decoded when it is much larger than its body', async () => {
     const text = JSON.stringify({ a: 'a'.repeat(1024 * 1024) })
     first.fail('/large.json', (_, response) =>
