@@ -75,7 +75,7 @@ export async function collectGarbage(
 ): Promise<CollectedGarbage> {
   // Use the clock of this machine, which also sets the times of the files.
   const untouchedSince = new Date(Date.now() - untouchedMilliseconds)
-  const collected = isDryRun || !isForced ? await count(db, store, untouchedSince) : null
+  const collected = isDryRun || !isForced ? await count(db, store, { untouchedSince, signal }) : null
   if (collected && isDryRun) return collected
   if (collected && collected.archives * 2 > collected.kept + collected.archives) {
     throw new TooMuchGarbage(
@@ -88,10 +88,11 @@ export async function collectGarbage(
 async function count(
   db: Queryable,
   store: ArchiveStore,
-  untouchedSince: Date,
+  { untouchedSince, signal }: { untouchedSince: Date; signal: AbortSignal | undefined },
 ): Promise<CollectedGarbage & { kept: number }> {
   const counted = { archives: 0, temporaryFiles: 0, bytes: 0, kept: 0 }
   for await (const batch of batchesOf(store.list())) {
+    signal?.throwIfAborted()
     const named = await listNamedArchives(
       db,
       batch.map(({ sha256 }) => sha256),

@@ -66,6 +66,13 @@ describe('collectGarbage', () => {
     expect([rows.length, (await t.db.query('select from archive')).rows]).toEqual([2, []])
   })
 
+  it('ends at a stop, also while it only counts', async () => {
+    const { call } = await twoVersions()
+    await call('DELETE')
+    const signal = AbortSignal.abort()
+    await expect(collectGarbage(t.db, volume, { signal })).rejects.toThrow('aborted')
+  })
+
   it('keeps an archive that another version has too', async () => {
     const { call, kept } = await twoVersions()
     const payload = aPackageZip('acme/same')
