@@ -118,11 +118,14 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       await consumer.finish()
       return received
     } catch (error) {
-      // On success, the turn has already ended.
-      await endFetchTurn(db, archive.id)
-      // A client that repeats its request at once must start a new fetch, not join the failed one.
-      flights.delete(archive.id)
-      consumer.fail(error as Error)
+      try {
+        // On success, the turn has already ended.
+        await endFetchTurn(db, archive.id)
+      } finally {
+        // A client that repeats its request at once must start a new fetch, not join the failed one.
+        flights.delete(archive.id)
+        consumer.fail(error as Error)
+      }
       if (!(error instanceof RegistryError)) note(archive, 'failed', 0)
       throw error
     } finally {
@@ -137,6 +140,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     received: ReceivedArchive,
     isDownload: boolean,
   ): Promise<void> {
+    if (received.size === 0) throw new UpstreamError(`${new URL(archive.url).host} sent an empty archive`)
     if (archive.type === 'zip') await refuseBrokenZip(received.path, archive)
     const { shasum } = archive
     if (shasum !== null && shasum !== received.sha1) {

@@ -167,6 +167,18 @@ describe('an archive of an upstream', () => {
     expect((await dist()).statusCode).toBe(200)
   })
 
+  it('is 503 when it is empty, whatever its type', async () => {
+    for (const type of ['zip', 'tar']) {
+      const url = `${upstream.url}/empty.${type}`
+      upstream.put(`/empty.${type}`, '')
+      const { dist } = await aMirroredPackage(`ar/empty-${type}`, {
+        dist: { type, url, reference: 'abcdef1' },
+      })
+      const failed = await dist()
+      expect([failed.statusCode, failed.json().errcode]).toEqual([503, 14])
+    }
+  })
+
   it('with another shasum causes an alarm and is not served', async () => {
     const { dist, call } = await aMirroredPackage('ar/shasum', {
       dist: {
