@@ -238,6 +238,12 @@ const isTexts = (value: Json) => Array.isArray(value) && value.every(isText)
 const isMap = (value: Json) => isJsonObject(value) || (Array.isArray(value) && value.length === 0)
 const isTextMap = (value: Json) => isMap(value) && Object.values(value as JsonObject).every(isText)
 
+const isTextOrNone = (value: Json | undefined) => value === undefined || value === null || isText(value)
+const isListOrNone = (value: Json | undefined) =>
+  value === undefined || value === null || Array.isArray(value)
+const hasReadableAliases = (aliases: Json | undefined) =>
+  !isJsonObject(aliases) || Object.values(aliases).every(isText)
+
 /** The types of keys that Composer needs to load an entry (COMPOSER E2). Null counts as absent. */
 const shapes: Record<string, (value: Json) => boolean> = {
   type: isText,
@@ -245,6 +251,11 @@ const shapes: Record<string, (value: Json) => boolean> = {
   'target-dir': isText,
   suggest: isTextMap,
   autoload: isMap,
+  'autoload-dev': isMap,
+  archive: (value) => !isJsonObject(value) || (isTextOrNone(value['name']) && isListOrNone(value['exclude'])),
+  dist: (value) =>
+    !isJsonObject(value) || (isTextOrNone(value['reference']) && isTextOrNone(value['shasum'])),
+  extra: (value) => !isJsonObject(value) || hasReadableAliases(value['branch-alias']),
   support: isMap,
   'php-ext': isMap,
   'include-path': isTexts,

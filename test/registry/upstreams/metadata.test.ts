@@ -305,13 +305,19 @@ describe('p2 of a mirrored package', () => {
       { version: '1.4.0', dist: { type: 'path', url: '/etc', reference: 'a' } },
       { version: '1.3.0', autoload: 'src' },
       { version: '1.2.0', description: '\ud800' },
+      { version: '1.1.9', 'autoload-dev': 'src' },
+      { version: '1.1.8', archive: { name: ['x'] } },
+      { version: '1.1.7', archive: { exclude: 'x' } },
+      { version: '1.1.6', dist: { type: 'zip', url: upstream.url, reference: ['abcdef1'] } },
+      { version: '1.1.5', dist: { type: 'zip', url: upstream.url, reference: 'abcdef1', shasum: 7 } },
+      { version: '1.1.x-dev', extra: { 'branch-alias': { '1.1.x-dev': null } } },
     ]
     upstream.offer('odd/one', ['2.0.0', ...(odd as { version: string }[]), '1.0.0'])
     expect(await versions('odd/one')).toEqual(['2.0.0', '1.0.0'])
     const told = (await call('GET', '/events'))
       .json()
       .filter(({ action }: { action: string }) => action === 'drop-versions')
-    expect(told).toMatchObject([{ package: 'odd/one', details: { count: 9 } }])
+    expect(told).toMatchObject([{ package: 'odd/one', details: { count: 15 } }])
     upstream.put('/p2/odd/two.json', { packages: { 'odd/two': [null, 7, 'x', [], { version: '1.0.0' }] } })
     expect(await versions('odd/two')).toEqual([])
   })
