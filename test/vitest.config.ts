@@ -6,7 +6,13 @@ import { defineConfig } from 'vitest/config'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
-const settings = { pool: 'forks', testTimeout: 60_000, hookTimeout: 60_000 } as const
+const settings = {
+  pool: 'forks',
+  testTimeout: 60_000,
+  hookTimeout: 60_000,
+  // The default of one second is too short for a machine under load.
+  expect: { poll: { timeout: 10_000 } },
+} as const
 
 /** The folders of tests that call the modules of svc, instead of the built program. */
 const folders = ['accounts', 'api', 'domain', 'mail', 'oauth', 'pages', 'registry', 'repositories']

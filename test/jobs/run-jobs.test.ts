@@ -87,6 +87,9 @@ function aSlowJob(name: string, more: Partial<Job> = {}) {
   return { job, state }
 }
 
+/** Repeats the check until it passes. The limit is far above the usual 100 ms, for a machine under load. */
+const eventually = (check: () => unknown) => vi.waitFor(check, 10_000)
+
 const rows = async () =>
   (await t.db.query('select name, is_running, attempts, failed_at, last_error from job order by id')).rows
 
@@ -107,7 +110,7 @@ describe('a job', () => {
     })
     await expect(failing).rejects.toThrow('no')
     aProcess([job as Job])
-    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    await eventually(async () => expect(await rows()).toEqual([]))
     expect(seen).toEqual([1])
     const { rows: kinds } = await t.db.query(
       "select succeeded_at > now() - interval '1 minute' as ok from job_kind",
@@ -142,7 +145,7 @@ describe('a job', () => {
     expect(await rows()).toMatchObject([
       { is_running: false, attempts: 3, failed_at: expect.any(Date), last_error: 'broken 3' },
     ])
-    await vi.waitFor(() => expect(logged).toHaveLength(3))
+    await eventually(() => expect(logged).toHaveLength(3))
     expect(logged.map(({ msg, job: name, attempt }) => [msg, name, attempt])).toEqual([
       ['a job failed and will be retried', 'broken', 1],
       ['a job failed and will be retried', 'broken', 2],
@@ -162,9 +165,9 @@ describe('a job', () => {
     await t.db.query(`insert into job (name) values ('unknown')`)
     await enqueue(t.db, job, {})
     aProcess([job])
-    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await eventually(() => expect(state.begun).toBe(1))
     state.release()
-    await vi.waitFor(async () => expect(await rows()).toMatchObject([{ name: 'unknown', attempts: 0 }]))
+    await eventually(async () => expect(await rows()).toMatchObject([{ name: 'unknown', attempts: 0 }]))
   })
 })
 
@@ -174,13 +177,13 @@ describe('a singleton', () => {
     for (let i = 0; i < 5; i += 1) await enqueue(t.db, job, {})
     const pools = Array.from({ length: 4 }, () => new pg.Pool(t.connection))
     for (const db of pools) aProcess([job], db)
-    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await eventually(() => expect(state.begun).toBe(1))
     // Enqueue the job again while it runs: a later change may need another run.
     await enqueue(t.db, job, {})
     for (let i = 0; i < 20; i += 1) await t.db.query('select pg_sleep(0.01)')
     expect(state.begun).toBe(1)
     state.release()
-    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    await eventually(async () => expect(await rows()).toEqual([]))
     expect(state.most).toBe(1)
     expect(state.done).toBe(state.begun)
     // There is one run for the first five jobs and one for the last. If processes race for two of the five, there is a
@@ -198,9 +201,9 @@ describe('a singleton', () => {
     for (const key of ['a', 'a', 'b', 'c']) await enqueue(t.db, job, { key })
     aProcess([job])
     aProcess([job])
-    await vi.waitFor(() => expect(state.running).toBe(3))
+    await eventually(() => expect(state.running).toBe(3))
     state.release()
-    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    await eventually(async () => expect(await rows()).toEqual([]))
     expect(state.most).toBe(3)
     // The second job of "a" was dropped. If two processes raced for one job, there is a fourth run.
     expect([3, 4]).toContain(state.begun)
@@ -213,9 +216,9 @@ describe('a schedule', () => {
     await t.db.query(`insert into job_kind (name, next_at) values ('daily', now() - interval '1 minute')`)
     aProcess([job])
     aProcess([job])
-    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await eventually(() => expect(state.begun).toBe(1))
     state.release()
-    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    await eventually(async () => expect(await rows()).toEqual([]))
     const { rows: kinds } = await t.db.query(
       `select next_at > now() + interval '20 hours' and next_at < now() + interval '26 hours' as tomorrow from job_kind`,
     )
@@ -240,12 +243,12 @@ describe('a process', () => {
     const { job, state } = aSlowJob('long')
     await enqueue(t.db, job, {})
     const first = aProcess([job])
-    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await eventually(() => expect(state.begun).toBe(1))
     await first.stop(5)
     expect(await rows()).toMatchObject([{ is_running: false, attempts: 0, last_error: null }])
     expect(logged).toEqual([])
     aProcess([job])
-    await vi.waitFor(() => expect(state.begun).toBe(2))
+    await eventually(() => expect(state.begun).toBe(2))
   })
 
   it('that stops gives back the jobs that it takes at that moment, and starts none of them', async () => {
@@ -269,10 +272,10 @@ describe('a process', () => {
     await enqueue(t.db, job, {})
     const { db, hold, release } = aPoolThatHoldsItsClaims()
     const first = aProcess([job], db)
-    await vi.waitFor(() => expect(state.begun).toBe(1), 10_000)
+    await eventually(() => expect(state.begun).toBe(1))
     await hold()
     const stopped = first.stop(10)
-    await vi.waitFor(async () => expect(await rows()).toMatchObject([{ is_running: false }]), 10_000)
+    await eventually(async () => expect(await rows()).toMatchObject([{ is_running: false }]))
     release()
     await stopped
     expect(state.begun).toBe(1)
@@ -285,11 +288,11 @@ describe('a process', () => {
     const deaf: Job = { ...job, run: (context, data) => job.run(context, data, new AbortController().signal) }
     await enqueue(t.db, deaf, {})
     const first = aProcess([deaf])
-    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await eventually(() => expect(state.begun).toBe(1))
     await first.stop(0.05)
     expect(state.done).toBe(0)
     state.release()
-    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    await eventually(async () => expect(await rows()).toEqual([]))
   })
 
   it('that is killed loses its job to another one when the lease ends', async () => {
@@ -317,11 +320,11 @@ describe('a process', () => {
     const { job, state } = aSlowJob('long')
     await enqueue(t.db, job, {})
     aProcess([job])
-    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await eventually(() => expect(state.begun).toBe(1))
     await t.db.query(`update job set attempts = 2`)
     vi.advanceTimersByTime(10_000)
     vi.useRealTimers()
-    await vi.waitFor(() => expect(state.running).toBe(0))
+    await eventually(() => expect(state.running).toBe(0))
     expect(await rows()).toMatchObject([{ is_running: true, attempts: 2 }])
   })
 
@@ -330,11 +333,11 @@ describe('a process', () => {
     const { job, state } = aSlowJob('long')
     await enqueue(t.db, job, {})
     aProcess([job])
-    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await eventually(() => expect(state.begun).toBe(1))
     await t.db.query(`update job set run_at = now() + interval '1 second'`)
     vi.advanceTimersByTime(10_000)
     vi.useRealTimers()
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { rows: leases } = await t.db.query(
         `select run_at > now() + interval '20 seconds' as extended from job`,
       )
@@ -357,7 +360,7 @@ describe('a process', () => {
     const running = aProcess([job], db)
     const claims = () =>
       texts.filter((text) => text.includes('skip locked') && text.includes('is_running = true'))
-    await vi.waitFor(() => expect(claims().length).toBeGreaterThanOrEqual(20))
+    await eventually(() => expect(claims().length).toBeGreaterThanOrEqual(20))
     await running.stop(5)
     await db.end()
     // One statement stores the schedules, and at most one in five claims reads them.
@@ -371,23 +374,23 @@ describe('a process', () => {
     db.on('error', () => {})
     db.on('connect', (client) => client.on('error', () => {}))
     const running = aProcess([job], db)
-    await vi.waitFor(() => expect(state.begun).toBe(1))
+    await eventually(() => expect(state.begun).toBe(1))
     const admin = new pg.Client({ ...t.connection, database: 'postgres' })
     await admin.connect()
     await admin.query(`alter database ${t.connection.database} allow_connections false`)
     await admin.query(
       `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'outage'`,
     )
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(logged).toContainEqual(expect.objectContaining({ msg: 'the job queue cannot be read' })),
     )
     state.release()
     const msg = 'the result of a job could not be written: the job will run again'
-    await vi.waitFor(() => expect(logged).toContainEqual(expect.objectContaining({ msg, job: 'long' })))
+    await eventually(() => expect(logged).toContainEqual(expect.objectContaining({ msg, job: 'long' })))
     await admin.query(`alter database ${t.connection.database} allow_connections true`)
     await admin.end()
     await t.db.query(`update job set run_at = now()`)
-    await vi.waitFor(async () => expect(await rows()).toEqual([]))
+    await eventually(async () => expect(await rows()).toEqual([]))
     expect(state.done).toBe(2)
     await running.stop(5)
     await db.end()

@@ -108,16 +108,19 @@ describe('POST downloads', () => {
         expect((await publisher.ask('downloads', { method: 'POST', payload })).statusCode).toBe(200)
       }
       const waiting = async () => {
-        const { rowCount } = await holder.query(`select from pg_locks where not granted`)
+        // Other test files wait for locks in their own databases of this server.
+        const { rowCount } = await holder.query(
+          `select from pg_locks where not granted and database = (select oid from pg_database where datname = current_database())`,
+        )
         return rowCount
       }
-      await expect.poll(waiting, { timeout: 5000 }).toBe(1)
+      await expect.poll(waiting).toBe(1)
       expect(t.db.totalCount - t.db.idleCount).toBe(1)
       expect((await publisher.ask('p2/acme/lib.json')).statusCode).toBe(200)
     } finally {
       await holder.query('rollback')
       holder.release()
     }
-    await expect.poll(() => days(publisher), { timeout: 5000 }).toEqual([{ name: 'acme/lib', count: '100' }])
+    await expect.poll(() => days(publisher)).toEqual([{ name: 'acme/lib', count: '100' }])
   })
 })

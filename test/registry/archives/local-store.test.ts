@@ -87,8 +87,9 @@ describe('receiveArchive', () => {
     body.write('an arch')
     const received = receiveArchive(volume, body, { maxBytes: 1000 })
     const outcome = expect(received).rejects.toThrow('aborted')
-    await vi.waitFor(async () =>
-      expect(await collect(listTemporaryFiles(volume))).toMatchObject([{ size: 7 }]),
+    await vi.waitFor(
+      async () => expect(await collect(listTemporaryFiles(volume))).toMatchObject([{ size: 7 }]),
+      10_000,
     )
     body.destroy(new Error('aborted'))
     await outcome
