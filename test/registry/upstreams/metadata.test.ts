@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { deleteExpiredMisses } from '../../../src/registry/upstreams/tables/upstream-documents.ts'
 import { buildApp } from '../../../src/server/app.ts'
 import { openLog } from '../../../src/server/log.ts'
 import { aCaller } from '../../support/api-actors.ts'
@@ -270,6 +271,28 @@ describe('p2 of a mirrored package', () => {
     await age('nobody/here')
     upstream.offer('nobody/here', ['1.0.0'])
     expect(await versions('nobody/here')).toEqual(['1.0.0'])
+  })
+
+  it('leaves no row of a name that no upstream has, or about which it never responded', async () => {
+    const { versions } = await aMirror()
+    upstream.fail('/p2/swept/failing.json', 500)
+    upstream.offer('swept/found', ['1.0.0'])
+    await Promise.all(['swept/missing', 'swept/failing', 'swept/found'].map((name) => versions(name)))
+    const names = async () => {
+      await deleteExpiredMisses(t.db, 1000)
+      const { rows } = await t.db.query<{ name: string }>(
+        `select name from upstream_document where name like 'swept/%' and not is_dev order by name`,
+      )
+      return rows.map(({ name }) => name)
+    }
+    expect(await names()).toEqual(['swept/failing', 'swept/found', 'swept/missing'])
+    await t.db.query(
+      `update upstream_document
+          set checked_at = checked_at - interval '2 days', failed_at = failed_at - interval '2 days',
+              retry_at = retry_at - interval '2 days'
+        where name like 'swept/%'`,
+    )
+    expect(await names()).toEqual(['swept/found'])
   })
 
   it('knows a package that has only development versions', async () => {

@@ -234,9 +234,13 @@ export async function listStaleInUse(
   return rows
 }
 
-/** Deletes rows of missing names a day after the last check. */
+/**
+ * Deletes rows of names that the upstream does not have, or about which it never responded, a day after the last check.
+ * Everyone who may pull can add such rows.
+ */
 export const deleteExpiredMisses = sweepOf(
   'upstream_document',
   'upstream_id, name, is_dev',
-  `is_found is false and checked_at < now() - interval '1 day' and content is null`,
+  `is_found is not true and content is null
+   and greatest(checked_at, failed_at, checking_until, retry_at) < now() - interval '1 day'`,
 )
