@@ -1,23 +1,28 @@
 import { readFileSync, statSync } from 'node:fs'
 import { z } from 'zod'
 
+const Login = z.object({ username: z.string(), password: z.string() })
+const GitLabLogin = z.object({ username: z.string(), token: z.string() })
 const AuthFile = z.object({
-  'http-basic': z.record(z.string(), z.object({ username: z.string(), password: z.string() })).default({}),
+  'http-basic': z.record(z.string(), Login).default({}),
   bearer: z.record(z.string(), z.string()).default({}),
   'github-oauth': z.record(z.string(), z.string()).default({}),
+  'gitlab-oauth': z.record(z.string(), z.string()).default({}),
+  'gitlab-token': z.record(z.string(), z.union([z.string(), GitLabLogin])).default({}),
 })
+type Credentials = z.output<typeof AuthFile>
 
-/** Returns the Authorization header for a URL. Null for a host without credentials. */
-export type Authorize = (url: URL) => string | null
+/** Returns the headers with the credentials for a URL. None for a host without credentials. */
+export type Authorize = (url: URL) => Record<string, string>
 
 /**
- * Opens a file of credentials in the format of Composer's auth.json: `http-basic`, `bearer` and `github-oauth`, by host
- * or host:port. Reads the file again when it has changed, so that credentials can be replaced without a restart. Throws
+ * Opens a file of credentials in the format of Composer's auth.json: `http-basic`, `bearer`, `github-oauth`,
+ * `gitlab-oauth` and `gitlab-token`, by host or host:port. Reads the file again when it has changed, so that credentials can be replaced without a restart. Throws
  * an Error that contains no secret. If the file becomes unreadable later, `onError` is called and the last content
  * stays valid.
  */
 export function openAuthFile(path: string | null, onError: (error: Error) => void): Authorize {
-  if (path === null) return () => null
+  if (path === null) return () => ({})
   let version = versionOf(path)
   let credentials = parseAuthFile(path)
   return (url) => {
@@ -30,7 +35,7 @@ export function openAuthFile(path: string | null, onError: (error: Error) => voi
         onError(error as Error)
       }
     }
-    return authorizationFor(url, credentials)
+    return headersFor(url, credentials)
   }
 }
 
@@ -40,18 +45,25 @@ function versionOf(path: string): string {
   return found ? `${found.ino} ${found.mtimeMs} ${found.size}` : ''
 }
 
-function authorizationFor(
-  { host }: URL,
-  { 'http-basic': basic, bearer, 'github-oauth': github }: z.output<typeof AuthFile>,
-): string | null {
-  const login = Object.hasOwn(basic, host) ? basic[host] : undefined
-  if (login) return `Basic ${Buffer.from(`${login.username}:${login.password}`).toString('base64')}`
-  if (Object.hasOwn(bearer, host)) return `Bearer ${bearer[host]}`
-  const githubHost = host === 'api.github.com' ? 'github.com' : host
-  return Object.hasOwn(github, githubHost) ? `token ${github[githubHost]}` : null
+function headersFor({ host }: URL, credentials: Credentials): Record<string, string> {
+  const of = <T>(logins: Record<string, T>, key = host) =>
+    Object.hasOwn(logins, key) ? (logins[key] as T) : null
+  const login = of(credentials['http-basic'])
+  if (login !== null) return basic(login.username, login.password)
+  const bearer = of(credentials.bearer) ?? of(credentials['gitlab-oauth'])
+  if (bearer !== null) return { authorization: `Bearer ${bearer}` }
+  const gitLab = of(credentials['gitlab-token'])
+  if (typeof gitLab === 'string') return { 'private-token': gitLab }
+  if (gitLab !== null) return basic(gitLab.username, gitLab.token)
+  const gitHub = of(credentials['github-oauth'], host === 'api.github.com' ? 'github.com' : host)
+  return gitHub === null ? {} : { authorization: `token ${gitHub}` }
 }
 
-function parseAuthFile(path: string): z.output<typeof AuthFile> {
+function basic(username: string, password: string): Record<string, string> {
+  return { authorization: `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}` }
+}
+
+function parseAuthFile(path: string): Credentials {
   let content: unknown
   try {
     content = JSON.parse(readFileSync(path, 'utf8'))

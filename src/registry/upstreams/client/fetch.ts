@@ -110,14 +110,14 @@ export function openUpstreamClient(
         throw new UpstreamError(`${url.origin} is not https: set UPSTREAM_HTTP=true to allow http`)
       }
       // Choose credentials by the host of each redirect, so that no other host gets them.
-      const authorization = authorize(url)
+      const credentials = authorize(url)
       const response = await request(url, {
         dispatcher: agent,
         method: options.form === undefined ? 'GET' : 'POST',
         headers: {
           'user-agent': userAgent,
           ...options.headers,
-          ...(authorization !== null && { authorization }),
+          ...credentials,
         },
         body: options.form ?? null,
         signal: options.signal,

@@ -42,6 +42,13 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
     expect(first.lastHeaders.authorization).toBe('Bearer abc')
     await get(`${first.url}/packages.json`, { auth: { 'github-oauth': { [first.host]: 'ghp' } } })
     expect(first.lastHeaders.authorization).toBe('token ghp')
+    await get(`${first.url}/packages.json`, { auth: { 'gitlab-oauth': { [first.host]: 'glo' } } })
+    expect(first.lastHeaders.authorization).toBe('Bearer glo')
+    await get(`${first.url}/packages.json`, { auth: { 'gitlab-token': { [first.host]: 'glpat' } } })
+    expect(first.lastHeaders['private-token']).toBe('glpat')
+    const deployToken = { username: 'ci', token: 'gldt' }
+    await get(`${first.url}/packages.json`, { auth: { 'gitlab-token': { [first.host]: deployToken } } })
+    expect(first.lastHeaders.authorization).toBe(`Basic ${Buffer.from('ci:gldt').toString('base64')}`)
   })
 
   it('do not follow a redirect to another host', async () => {
@@ -52,6 +59,8 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
     await expect(get(`${first.url}/moved.json`, { auth })).resolves.toMatchObject({ kind: 'found' })
     expect(first.lastHeaders.authorization).toBe('Bearer abc')
     expect(second.lastHeaders.authorization).toBeUndefined()
+    await get(`${first.url}/moved.json`, { auth: { 'gitlab-token': { [first.host]: 'glpat' } } })
+    expect(second.lastHeaders).not.toHaveProperty('private-token')
   })
 
   it('are refused as a whole, without a secret in the message, when the file is wrong', async () => {
