@@ -61,18 +61,28 @@ export const followFeeds: Job = {
   },
 }
 
-/** Renders documents in which a version now has the minimum age, or whose rules have changed. */
+/**
+ * Renders documents in which a version now has the minimum age, or whose rules have changed. A document that cannot be
+ * rendered does not delay the others: the job fails after them.
+ */
 export const renderDueMirrors: Job = {
   name: 'render-due-mirrors',
   everySeconds: renderSeconds,
   async run({ config, db }, _data, signal) {
-    for (let due = await listDueMirrors(db, batch); due.length > 0; due = await listDueMirrors(db, batch)) {
+    const failures: unknown[] = []
+    let due: Awaited<ReturnType<typeof listDueMirrors>>
+    do {
+      due = await listDueMirrors(db, batch)
       for (const { packageId, isDev } of due) {
         signal.throwIfAborted()
-        await transaction(db, (tx) => renderMirror(tx, packageId, isDev, config.baseUrl))
+        try {
+          await transaction(db, (tx) => renderMirror(tx, packageId, isDev, config.baseUrl))
+        } catch (error) {
+          failures.push(error)
+        }
       }
-      if (due.length < batch) return
-    }
+    } while (due.length === batch && failures.length === 0)
+    if (failures.length > 0) throw failures[0]
   },
 }
 

@@ -163,6 +163,25 @@ describe('the job that renders due documents', () => {
   })
 })
 
+describe('a due document that cannot be rendered', () => {
+  it('does not keep the job from rendering the others', async () => {
+    for (const name of ['due/broken', 'due/other']) upstream.offer(name, ['1.0.0'])
+    const { versions } = await aMirror()
+    for (const name of ['due/broken', 'due/other']) await versions(name)
+    await t.db.query(`update upstream_document set content = 'no gzip' where name = 'due/broken'`)
+    await t.db.query(
+      `update mirrored_document d set due_at = now() - case m.name when 'due/broken' then interval '2 h' else '1 h' end
+         from mirrored_package m where m.id = d.package_id and m.name in ('due/broken', 'due/other')`,
+    )
+    await run(renderDueMirrors)
+    const { rows } = await t.db.query(
+      `select m.name from mirrored_document d join mirrored_package m on m.id = d.package_id
+        where d.due_at <= now() and m.name like 'due/%'`,
+    )
+    expect(rows).toEqual([{ name: 'due/broken' }])
+  })
+})
+
 describe('the job that removes unused archives', () => {
   it('keeps archives that were used within UPSTREAM_KEEP_DAYS', async () => {
     upstream.offer('keep/old', ['1.0.0'])
