@@ -7,8 +7,9 @@ import { isPackageName } from '../manifest/package-name.ts'
 import { type UpstreamClient, UpstreamError } from './client/fetch.ts'
 import { metadataUrlOf, parseObject, type UpstreamRoot } from './client/upstream-root.ts'
 import { hasLoneSurrogate } from './judge-document.ts'
-import { listForeignNames, listOwnNames } from './tables/mirrored-packages.ts'
+import { listForeignNames } from './tables/mirrored-packages.ts'
 import { listUpstreams, listUpstreamsById, type Upstream } from './tables/upstreams.ts'
+import { mentionClaimedVendor } from './tables/vendor-claims.ts'
 
 /** The timeout of requests to an upstream during a search. */
 const searchMilliseconds = 5_000
@@ -108,14 +109,18 @@ export function openUpstreamQueries(
   }
 
   /**
-   * Returns the upstreams that may get a query. Returns none if the query is empty, or contains a name of ours or a
-   * claimed vendor.
+   * Returns the upstreams that may get a query. Returns none if the query is empty, or contains a vendor of ours. Each
+   * package of ours has one.
    */
-  async function upstreamsFor(repositoryId: string, words: readonly string[]): Promise<Upstream[]> {
+  async function upstreamsFor(
+    repositoryId: string,
+    words: readonly string[],
+    patterns: readonly string[] = [],
+  ): Promise<Upstream[]> {
     if (words.length === 0) return []
     const upstreams = (await listUpstreams(db, repositoryId)).filter(({ mode }) => mode !== 'off')
-    if (upstreams.length === 0 || (await mentionsOurs(db, repositoryId, words))) return []
-    return upstreams
+    if (upstreams.length === 0) return []
+    return (await mentionClaimedVendor(db, repositoryId, words, patterns)) ? [] : upstreams
   }
 
   /** Keeps the results whose packages may come from an upstream. Each name is kept once. */
@@ -158,8 +163,12 @@ export function openUpstreamQueries(
     },
 
     async listNames(repositoryId, { vendor, filter }) {
-      const asked = [vendor, ...filter.split(/[/*]+/)].filter((word) => word !== '')
-      const upstreams = await upstreamsFor(repositoryId, asked)
+      const words = [vendor, filter].filter((word) => word !== '')
+      // `*/console` asks about no vendor.
+      const patterns = words
+        .map((word) => (word.split('/')[0] ?? '').replace(/[^a-z0-9_.*-]/g, ''))
+        .filter((part) => /[a-z0-9]/.test(part))
+      const upstreams = await upstreamsFor(repositoryId, words, patterns)
       if (upstreams.length === 0) return []
       const names = await askAll(
         upstreams,
@@ -196,17 +205,6 @@ export function openUpstreamQueries(
       return foreignOnly(repositoryId, providers as (JsonObject & { name: string })[])
     },
   }
-}
-
-/** Returns whether a query contains the name of a package of the repository, or of a claimed vendor. */
-async function mentionsOurs(db: pg.Pool, repositoryId: string, words: readonly string[]): Promise<boolean> {
-  // Look up a vendor as a package name that cannot exist.
-  const names = words.flatMap((word) => [
-    word,
-    `${word.split('/')[0]}/-`,
-    ...word.split(/[^a-z0-9]+/).map((part) => `${part}/-`),
-  ])
-  return (await listOwnNames(db, repositoryId, [...new Set(names)])).size > 0
 }
 
 function readResult({ name, description, virtual }: JsonObject): UpstreamResult[] {

@@ -93,20 +93,52 @@ describe('search, list and providers with upstreams', () => {
   })
 
   it('send no name and no vendor of ours upstream, in whatever form', async () => {
-    const { ask } = await aMirror('hidden')
-    for (const query of [
-      'hidden/secret',
-      'hidden',
-      'HIDDEN secret',
-      'x hidden-thing',
-      'hidden/unpublished',
-    ]) {
+    const { ask } = await aMirror('hid-den')
+    const queries = [
+      'hid-den/secret',
+      'hid-den',
+      'HID-DEN secret',
+      'x hid-den-thing',
+      'x-hid-den',
+      'hid-den/unpublished',
+      '"hid-den/secret"',
+      'x,hid-den/secret',
+      '(hid-den)',
+      'hid-den:secret',
+      'hid-den\\secret',
+      'vendor=hid-den&x',
+    ]
+    const filters = ['hid-den/*', 'hid-de*', '*den/secret', 'h*n/*', '"hid-den/x', 'x/hid-den', '"hid-d*\\']
+    for (const query of queries)
       expect((await ask(`search.json?q=${encodeURIComponent(query)}`)).statusCode).toBe(200)
-    }
-    await ask('list.json?vendor=hidden')
-    await ask('list.json?filter=hidden/*')
-    await ask('providers/hidden/secret.json')
-    expect(upstream.requests.filter((request) => /hidden/i.test(request))).toEqual([])
+    for (const filter of filters)
+      expect((await ask(`list.json?filter=${encodeURIComponent(filter)}`)).statusCode).toBe(200)
+    await ask('list.json?vendor=hid-den')
+    await ask('list.json?vendor=hid-d*')
+    await ask('providers/hid-den/secret.json')
+    const sent = upstream.requests.map((request) => decodeURIComponent(request).toLowerCase())
+    expect(sent.filter((request) => /den|hid-d|h\*n/.test(request))).toEqual([])
+  })
+
+  it('send other names, also those of exceptions and of vendors that only look like ours', async () => {
+    const { ask, repository } = await aMirror('exc')
+    await t.db.query(
+      `update vendor_claim set exceptions = '{exc/open-*}'
+        where vendor = 'exc' and group_id = (select group_id from repository where id = $1)`,
+      [repository.id],
+    )
+    await ask('search.json?q=exc/open-lib')
+    await ask('search.json?q=exchange')
+    await ask('list.json?filter=*/console')
+    await ask('providers/exc/open-lib.json')
+    expect(upstream.requests.map((request) => decodeURIComponent(request))).toEqual(
+      expect.arrayContaining([
+        expect.stringContaining('q=exc/open-lib'),
+        expect.stringContaining('q=exchange'),
+        expect.stringContaining('filter=*/console'),
+        expect.stringContaining('providers/exc/open-lib'),
+      ]),
+    )
   })
 
   it('continue to work while an upstream fails', async () => {

@@ -68,6 +68,31 @@ export async function releaseVendor(
   return rows[0]?.outcome ?? null
 }
 
+/**
+ * Returns whether words contain a vendor that the repository's group has claimed, or whether a pattern with `*` matches
+ * one. A longer name such as `acme-labs` contains the vendor `acme`. A word that is an exception of the claim contains
+ * none.
+ */
+export async function mentionClaimedVendor(
+  db: Queryable,
+  repositoryId: string,
+  words: readonly string[],
+  patterns: readonly string[],
+): Promise<boolean> {
+  const { rows } = await db.query<{ isMentioned: boolean }>({
+    name: 'mention-claimed-vendor',
+    text: `select exists (
+             select from vendor_claim c join repository r on r.group_id = c.group_id
+              where r.id = $1
+                and (matches_pattern(c.vendor, $3)
+                     or exists (select from unnest($2::text[]) as word
+                                 where word ~ ('(^|[^a-z0-9])' || replace(c.vendor, '.', '\\.') || '($|[^a-z0-9])')
+                                   and not matches_pattern(word, c.exceptions)))) as "isMentioned"`,
+    values: [repositoryId, words, patterns],
+  })
+  return rows[0]?.isMentioned === true
+}
+
 /** Counts the packages of a vendor that come from upstreams of the group's repositories. */
 export async function countMirroredOfVendor(db: Queryable, groupId: string, vendor: string): Promise<number> {
   const { rows } = await db.query<{ count: number }>(
