@@ -76,7 +76,7 @@ export function judgeDocument(
   const { packages, minified, ...extra } = document
   if (!isJsonObject(packages) || !Object.hasOwn(packages, packageName)) return null
   for (const [key, value] of Object.entries(extra)) {
-    if (hasLoneSurrogate([key, value])) delete extra[key]
+    if (jsonForPhp([key, value]) === null) delete extra[key]
   }
   const listed = versionList(packages[packageName]) as Json[]
   if (listed.length > maxVersions)
@@ -140,13 +140,12 @@ function* readEntries(listed: Json[], isMinified: boolean): Generator<ExpandedEn
 }
 
 function checkValue(key: string, value: Json): CheckedValue {
-  if (hasLoneSurrogate([key, value])) {
-    return { value: null, characters: key.length, wrong: 'PHP cannot read its text' }
-  }
+  const text = jsonForPhp([key, value])
+  if (text === null) return { value: null, characters: key.length, wrong: 'PHP cannot read its text' }
   const isFit = value === null || (shapes[key]?.(value) ?? true)
   return {
     value,
-    characters: key.length + JSON.stringify(value).length + 4,
+    characters: text.length,
     wrong: isFit ? null : `Composer cannot read its ${key}`,
   }
 }
@@ -225,11 +224,13 @@ function hasManyLevels(value: Json, levels: number): boolean {
 }
 
 /**
- * Returns whether a value contains a lone surrogate, or has too many levels. PHP's json_decode refuses a whole document
- * because of one. JSON.stringify escapes only lone surrogates.
+ * Returns a value as JSON. Null for a value because of which PHP's json_decode refuses a whole document: it contains a
+ * lone surrogate, or has too many levels. JSON.stringify escapes only lone surrogates.
  */
-export function hasLoneSurrogate(value: Json): boolean {
-  return hasManyLevels(value, maxLevels) || /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(JSON.stringify(value))
+export function jsonForPhp(value: Json): string | null {
+  if (hasManyLevels(value, maxLevels)) return null
+  const text = JSON.stringify(value)
+  return /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(text) ? null : text
 }
 
 const linkKeys = ['require', 'require-dev', 'conflict', 'replace', 'provide']

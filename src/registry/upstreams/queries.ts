@@ -6,7 +6,7 @@ import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type UpstreamClient, UpstreamError } from './client/fetch.ts'
 import { metadataUrlOf, parseObject, type UpstreamRoot } from './client/upstream-root.ts'
-import { hasLoneSurrogate } from './judge-document.ts'
+import { jsonForPhp } from './judge-document.ts'
 import { listForeignNames } from './tables/mirrored-packages.ts'
 import { listUpstreams, listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 import { mentionClaimedVendor } from './tables/vendor-claims.ts'
@@ -215,7 +215,9 @@ function readResult({ name, description, virtual }: JsonObject): UpstreamResult[
 /** Returns whether an advisory has the keys that `composer audit` needs. */
 function isAdvisory(advisory: JsonObject): boolean {
   const { advisoryId, affectedVersions } = advisory
-  return typeof advisoryId === 'string' && typeof affectedVersions === 'string' && !hasLoneSurrogate(advisory)
+  return (
+    typeof advisoryId === 'string' && typeof affectedVersions === 'string' && jsonForPhp(advisory) !== null
+  )
 }
 
 function unavailable(error: UpstreamError): RegistryError {
