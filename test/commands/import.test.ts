@@ -10,6 +10,7 @@ import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 const commands = useCommands()
 const upstream = useUpstream({ 'available-packages': ['acme/lib', 'acme/other'] })
+const parted = useUpstream({ list: '/list.json' })
 let dataDir: string
 
 const svc = async (...words: string[]) => {
@@ -71,6 +72,50 @@ describe('svc import', () => {
     upstream.offer('acme/wrong', [{ version: '1.0.0', dist }])
     const { items } = (await svc('import', upstream.url, 'acme/wrong', '--into', 'acme/php', '--json')).json()
     expect(items).toMatchObject([{ outcome: 'refused', reason: expect.stringContaining('SHA-1') }])
+  })
+})
+
+describe('svc import from a registry with a list in parts', () => {
+  /** Makes the registry send a part of its list with this Link header. */
+  const aPart = (path: string, packageNames: string[], link: string | null) =>
+    parted.fail(path, (_, response) =>
+      response.writeHead(200, link === null ? {} : { link }).end(JSON.stringify({ packageNames })),
+    )
+  const importAll = () => svc('import', parted.url, '--into', 'acme/php', '--dry-run', '--json')
+
+  it('imports the packages of all parts', async () => {
+    for (const name of ['part/one', 'part/two', 'part/three']) parted.offer(name, ['1.0.0'])
+    const next = `${parted.url}/list.json?after=part%2Fone`
+    aPart('/list.json', ['part/one'], `<${parted.url}/list.json>; rel="first", <${next}>; rel="next"`)
+    aPart('/list.json?after=part%2Fone', ['part/one', 'part/two'], '</last.json?a=1,2>; title="x"; rel=next')
+    aPart('/last.json?a=1,2', ['part/three'], `<${parted.url}/list.json>; rel="prev"`)
+    const { imported, items } = (await importAll()).json()
+    expect(imported).toBe(3)
+    expect(items.map(({ name }: { name: string }) => name)).toEqual(['part/one', 'part/three', 'part/two'])
+  })
+
+  it('fails when a part is missing or at another origin, because the import would be incomplete', async () => {
+    aPart('/list.json', ['part/one'], '</none.json>; rel="next"')
+    const missing = await importAll()
+    expect([missing.code, missing.stderr]).toEqual([1, expect.stringContaining('/none.json does not exist')])
+    upstream.put('/elsewhere.json', { packageNames: ['part/two'] })
+    aPart('/list.json', ['part/one'], `<${upstream.url}/elsewhere.json>; rel="next"`)
+    const elsewhere = await importAll()
+    expect([elsewhere.code, elsewhere.stderr]).toEqual([1, expect.stringContaining('another origin')])
+    expect(upstream.requests).not.toContain('GET /elsewhere.json')
+  })
+
+  it('fails when the list has too many parts or names', async () => {
+    aPart('/list.json', ['part/one'], '</list.json>; rel="next"')
+    const endless = await importAll()
+    expect([endless.code, endless.stderr]).toEqual([1, expect.stringContaining('more than 1000 parts')])
+    aPart(
+      '/list.json',
+      Array.from({ length: 1_000_001 }, (_, i) => `part/p${i}`),
+      null,
+    )
+    const long = await importAll()
+    expect([long.code, long.stderr]).toEqual([1, expect.stringContaining('more than 1000000 names')])
   })
 })
 

@@ -15,6 +15,10 @@ import { metadataUrlOf, parseObject, readRoot, rootUrlOf, type UpstreamRoot } fr
 import { judgeDocument, type UpstreamVersion } from './judge-document.ts'
 import { matchesVersion } from './patterns.ts'
 
+/** Bounds for a list of packages in parts. svc sends 10,000 names a part. Packagist has about 500,000 names. */
+const maxListParts = 1000
+const maxNames = 1_000_000
+
 /** The result for a version of the other registry. */
 export interface Imported {
   name: string
@@ -97,10 +101,35 @@ function matchesVersionName(pattern: string, name: string): boolean {
   return matchesVersion(pattern.split(':')[0] ?? '', name, '')
 }
 
-async function listedNames(client: UpstreamClient, url: string): Promise<string[]> {
-  const { packageNames } = parseObject(await textOf(client, url), 'the list of packages')
-  if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has another format')
-  return packageNames.filter((name): name is string => typeof name === 'string')
+/**
+ * Returns the names of a list, from all its parts. Throws `UpstreamError` when a part cannot be read, or when the list
+ * is too long: an import of only some names would look complete.
+ */
+async function listedNames(client: UpstreamClient, listUrl: string): Promise<string[]> {
+  const names = new Set<string>()
+  let url: string | null = listUrl
+  for (let part = 1; url !== null; part += 1) {
+    if (part > maxListParts)
+      throw new UpstreamError(`the list of packages has more than ${maxListParts} parts`)
+    const fetched = await client.fetchDocument(url)
+    if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
+    const { packageNames } = parseObject(fetched.text, 'the list of packages')
+    if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has another format')
+    for (const name of packageNames) if (typeof name === 'string') names.add(name)
+    if (names.size > maxNames) throw new UpstreamError(`the list of packages has more than ${maxNames} names`)
+    url = fetched.next === null ? null : nextPart(url, fetched.next)
+  }
+  return [...names]
+}
+
+/** Resolves the link to the next part. The registry must not choose other hosts for the requests of svc. */
+function nextPart(url: string, link: string): string {
+  const next = URL.canParse(link, url) ? new URL(link, url) : null
+  if (!next) throw new UpstreamError('the list of packages continues at an invalid URL')
+  if (next.origin === new URL(url).origin) return next.href
+  throw new UpstreamError(
+    `the list of packages continues at another origin, ${next.origin}: import from that one`,
+  )
 }
 
 async function versionsOf(

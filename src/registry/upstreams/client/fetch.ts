@@ -53,9 +53,12 @@ export class ClosedClientError extends UpstreamError {
   }
 }
 
-/** A response to a request for a document. */
+/**
+ * A response to a request for a document. `next` is the link to the next part as sent: `Link` with `rel="next"`
+ * (RFC 8288). It can be relative, invalid, or of another origin. It is null when there is no next part.
+ */
 export type FetchedDocument =
-  | { kind: 'found'; text: string; lastModified: string | null }
+  | { kind: 'found'; text: string; lastModified: string | null; next: string | null }
   | { kind: 'unchanged' }
   | { kind: 'missing' }
 
@@ -165,6 +168,7 @@ export function openUpstreamClient(
             kind: 'found',
             text: await readText(response),
             lastModified: lastModifiedOf(response),
+            next: nextOf(response),
           }
         }
         await response.body.dump({ limit: 64 * 1024 })
@@ -284,6 +288,17 @@ function headerOf(response: Dispatcher.ResponseData, name: string): string | nul
 function lastModifiedOf(response: Dispatcher.ResponseData): string | null {
   const text = headerOf(response, 'last-modified')
   return text !== null && /^[\x20-\x7e]{1,100}$/.test(text) ? text : null
+}
+
+/** Returns the first link with `rel="next"`, as sent. */
+function nextOf(response: Dispatcher.ResponseData): string | null {
+  const header = [response.headers['link'] ?? []].flat().join(', ')
+  for (const [, target = '', params = ''] of header.matchAll(/<([^<>]*)>([^<]*)/g)) {
+    const [, quoted, bare] = /;\s*rel\s*=\s*(?:"([^"]*)"|([^\s",;]+))/i.exec(params) ?? []
+    const relations = (quoted ?? bare ?? '').toLowerCase().split(/\s+/)
+    if (relations.includes('next')) return target
+  }
+  return null
 }
 
 function refused(url: string, response: Dispatcher.ResponseData): UpstreamError {
