@@ -115,9 +115,11 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   app.addHook('onClose', () => changes.end())
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
-  const upstreamClient = openUpstreamClient(context.config, (error) =>
-    log.error({ err: error }, 'the credentials for upstreams cannot be read'),
-  )
+  const upstreamClient = openUpstreamClient(context.config, {
+    onError: (error) => log.error({ err: error }, 'the credentials for upstreams cannot be read'),
+    onUnusedKinds: (kinds) =>
+      log.warn({ kinds }, 'UPSTREAM_AUTH_FILE contains kinds of credentials that svc does not use'),
+  })
   const mirror = openMirror(
     {
       ...context,

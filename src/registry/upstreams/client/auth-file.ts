@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 import { z } from 'zod'
+import { cleanLine } from '../../../domain/plain-text.ts'
 
 const Login = z.object({ username: z.string(), password: z.string() })
 const GitLabLogin = z.object({ username: z.string(), token: z.string() })
@@ -15,22 +16,37 @@ type Credentials = z.output<typeof AuthFile>
 /** Returns the headers with the credentials for a URL. None for a host without credentials. */
 export type Authorize = (url: URL) => Record<string, string>
 
+/** What the reader of the file reports. */
+export interface AuthFileEvents {
+  /** Is called when the file becomes unreadable later. The last content stays valid. */
+  onError?: (error: Error) => void
+  /** Is called at each read of a file with kinds of credentials that svc does not use, with their names. */
+  onUnusedKinds?: (kinds: string[]) => void
+}
+
 /**
  * Opens a file of credentials in the format of Composer's auth.json: `http-basic`, `bearer`, `github-oauth`,
- * `gitlab-oauth` and `gitlab-token`, by host or host:port. Reads the file again when it has changed, so that credentials can be replaced without a restart. Throws
- * an Error that contains no secret. If the file becomes unreadable later, `onError` is called and the last content
- * stays valid.
+ * `gitlab-oauth` and `gitlab-token`, by host or host:port. Reads the file again when it has changed, so that credentials
+ * can be replaced without a restart. Throws an Error that contains no secret.
  */
-export function openAuthFile(path: string | null, onError: (error: Error) => void): Authorize {
+export function openAuthFile(
+  path: string | null,
+  { onError = () => {}, onUnusedKinds = () => {} }: AuthFileEvents = {},
+): Authorize {
   if (path === null) return () => ({})
+  const read = () => {
+    const { credentials, unusedKinds } = parseAuthFile(path)
+    if (unusedKinds.length > 0) onUnusedKinds(unusedKinds)
+    return credentials
+  }
   let version = versionOf(path)
-  let credentials = parseAuthFile(path)
+  let credentials = read()
   return (url) => {
     const latest = versionOf(path)
     if (latest !== version) {
       version = latest
       try {
-        credentials = parseAuthFile(path)
+        credentials = read()
       } catch (error) {
         onError(error as Error)
       }
@@ -63,7 +79,7 @@ function basic(username: string, password: string): Record<string, string> {
   return { authorization: `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}` }
 }
 
-function parseAuthFile(path: string): Credentials {
+function parseAuthFile(path: string): { credentials: Credentials; unusedKinds: string[] } {
   let content: unknown
   try {
     content = JSON.parse(readFileSync(path, 'utf8'))
@@ -72,7 +88,16 @@ function parseAuthFile(path: string): Credentials {
     throw new Error(`UPSTREAM_AUTH_FILE ${path} cannot be read: ${why}`)
   }
   const read = AuthFile.safeParse(content)
-  if (read.success) return read.data
+  if (read.success) return { credentials: read.data, unusedKinds: unusedKindsOf(content as object) }
   const where = read.error.issues.map((issue) => issue.path.join('.') || 'the whole file').join(', ')
   throw new Error(`UPSTREAM_AUTH_FILE ${path} does not have the format of Composer's auth.json: ${where}`)
+}
+
+/** Returns the names of the kinds that svc does not use, without the empty ones that Composer writes. */
+function unusedKindsOf(content: object): string[] {
+  return Object.entries(content)
+    .filter(([kind]) => !Object.hasOwn(AuthFile.shape, kind))
+    .filter(([, values]) => Object.keys(Object(values)).length > 0)
+    .map(([kind]) => cleanLine(kind.slice(0, 50)))
+    .slice(0, 20)
 }

@@ -6,7 +6,7 @@ import { brotliDecompress, gunzip, gunzipSync } from 'node:zlib'
 import { type Agent, type Dispatcher, request } from 'undici'
 import type { Config } from '../../../config.ts'
 import { cleanLine } from '../../../domain/plain-text.ts'
-import { openAuthFile } from './auth-file.ts'
+import { type AuthFileEvents, openAuthFile } from './auth-file.ts'
 import { openPublicAgent, PrivateHostError } from './public-hosts.ts'
 
 const maxRedirects = 5
@@ -87,13 +87,13 @@ export interface DocumentOptions {
 
 /**
  * Opens the client for upstreams with the settings of the environment. Throws when UPSTREAM_AUTH_FILE cannot be read.
- * Calls `onAuthFileError` when that file becomes unreadable later.
+ * `authFileEvents` reports what happens to that file.
  */
 export function openUpstreamClient(
   { baseUrl, upstreams }: Pick<Config, 'baseUrl' | 'upstreams'>,
-  onAuthFileError: (error: Error) => void = () => {},
+  authFileEvents: AuthFileEvents = {},
 ): UpstreamClient {
-  const authorize = openAuthFile(upstreams.authFile, onAuthFileError)
+  const authorize = openAuthFile(upstreams.authFile, authFileEvents)
   const agent: Agent = openPublicAgent(upstreams.privateHosts)
   const userAgent = `svc (+${baseUrl}; mailto=${upstreams.contact ?? 'unset'})`
 

@@ -2,12 +2,17 @@ import { once } from 'node:events'
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readConfig } from '../../../../src/config.ts'
 import { ClosedClientError, openUpstreamClient } from '../../../../src/registry/upstreams/client/fetch.ts'
+import { buildApp } from '../../../../src/server/app.ts'
+import { openLog } from '../../../../src/server/log.ts'
+import { useApp } from '../../../support/app.ts'
 import { upstreamsHere, useUpstream } from '../../../support/upstream.ts'
 
+const t = useApp(upstreamsHere)
 const first = useUpstream()
 const second = useUpstream()
 const quickly = { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }
@@ -71,6 +76,52 @@ describe('the credentials of UPSTREAM_AUTH_FILE', () => {
   })
 })
 
+describe('kinds of credentials that svc does not use', () => {
+  const unused = {
+    'custom-headers': { 'a.example': ['X-Key: p4ssw0rd'] },
+    'bitbucket-oauth': { 'bitbucket.org': { 'consumer-key': 'p4ssw0rd', 'consumer-secret': 'p4ssw0rd' } },
+    'client-certificate': { 'a.example': { local_cert: '/p4ssw0rd.pem' } },
+    'forgejo-token': { 'a.example': { username: 'ann', token: 'p4ssw0rd' } },
+    'a\u001b[31m': { 'a.example': 'p4ssw0rd' },
+  }
+
+  it('are named in one warning of the server, without their values', async () => {
+    const file = join(folder, 'unused.json')
+    // Composer writes empty objects for kinds without credentials.
+    const used = { bearer: { 'a.example': 'p4ssw0rd' }, 'gitlab-domains': [], 'github-oauth': {} }
+    await writeFile(file, JSON.stringify({ ...unused, ...used }))
+    const lines: string[] = []
+    const stream = new PassThrough().on('data', (chunk: Buffer) => lines.push(chunk.toString()))
+    const { upstreams } = readConfig({ ...upstreamsHere, UPSTREAM_AUTH_FILE: file })
+    const app = await buildApp({ config: { ...t.config, upstreams }, db: t.db }, openLog('info', stream))
+    await app.close()
+    const warnings = lines.filter((line) => 'kinds' in JSON.parse(line))
+    expect(warnings.map((line) => JSON.parse(line))).toMatchObject([
+      {
+        kinds: ['custom-headers', 'bitbucket-oauth', 'client-certificate', 'forgejo-token', 'a'],
+        level: 40,
+        msg: 'UPSTREAM_AUTH_FILE contains kinds of credentials that svc does not use',
+      },
+    ])
+    expect(lines.join('')).not.toContain('p4ssw0rd')
+  })
+
+  it('are named again when the file has changed', async () => {
+    const file = join(folder, 'unused.json')
+    await writeFile(file, '{}')
+    const warnings: string[][] = []
+    const config = readConfig({ ...upstreamsHere, UPSTREAM_AUTH_FILE: file })
+    const client = openUpstreamClient(config, { onUnusedKinds: (kinds) => warnings.push(kinds) })
+    try {
+      await writeFile(file, JSON.stringify({ 'forgejo-token': unused['forgejo-token'] }))
+      for (let i = 0; i < 2; i += 1) await client.fetchDocument(`${first.url}/packages.json`)
+      expect(warnings).toEqual([['forgejo-token']])
+    } finally {
+      await client.close()
+    }
+  })
+})
+
 it('reads UPSTREAM_AUTH_FILE again when it has changed, and keeps the last valid content', async () => {
   const file = join(folder, 'changing.json')
   const next = join(folder, 'next.json')
@@ -80,10 +131,9 @@ it('reads UPSTREAM_AUTH_FILE again when it has changed, and keeps the last valid
   }
   const failures: string[] = []
   await replace(JSON.stringify({ bearer: { [first.host]: 'one' } }))
-  const client = openUpstreamClient(
-    readConfig({ ...upstreamsHere, UPSTREAM_AUTH_FILE: file }),
-    ({ message }) => failures.push(message),
-  )
+  const client = openUpstreamClient(readConfig({ ...upstreamsHere, UPSTREAM_AUTH_FILE: file }), {
+    onError: ({ message }) => failures.push(message),
+  })
   const sent = async () => {
     await client.fetchDocument(`${first.url}/packages.json`)
     return first.lastHeaders.authorization
