@@ -1,6 +1,12 @@
+import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { utimes } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { enqueue } from '../../../src/jobs/job.ts'
 import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
+import { collectGarbage } from '../../../src/registry/archives/collect-garbage.ts'
+import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
 import {
   followFeeds,
   releaseUnusedArchives,
@@ -183,14 +189,30 @@ describe('a due document that cannot be rendered', () => {
 })
 
 describe('the job that removes unused archives', () => {
-  it('keeps archives that were used within UPSTREAM_KEEP_DAYS', async () => {
-    upstream.offer('keep/old', ['1.0.0'])
-    upstream.offer('keep/new', ['1.0.0'])
+  it('keeps archives that were used within UPSTREAM_KEEP_DAYS, and lets the others be collected', async () => {
     const { ask, path } = await aMirror()
-    for (const name of ['keep/old', 'keep/new']) {
+    const source = (name: string) => `/archives/${name}/1.0.0.zip`
+    const fetched = (name: string) =>
+      upstream.requests.filter((request) => request === `GET ${source(name)}`).length
+    const store = await openLocalStore(t.config.dataDir)
+    const fileOf = (name: string) => {
+      const sha256 = createHash('sha256').update(bytesOf(name)).digest('hex')
+      return join(store.directory, 'archives', sha256.slice(0, 2), `${sha256}.zip`)
+    }
+    const bytesOf = (name: string) => upstream.read(source(name)) ?? Buffer.alloc(0)
+    const download = async (name: string) => {
       const [entry] = expand((await ask(`p2/${name}.json`)).body, name)
       const { url } = { ...(entry?.['dist'] as object) } as { url: string }
-      expect((await ask(url.slice(`${t.config.baseUrl}${path}`.length))).statusCode).toBe(200)
+      const { statusCode, rawPayload } = await ask(url.slice(`${t.config.baseUrl}${path}`.length))
+      return statusCode === 200 && rawPayload.equals(bytesOf(name))
+    }
+    const names = ['keep/old', 'keep/new']
+    for (const name of names) {
+      upstream.offer(name, ['1.0.0'])
+      expect(await download(name)).toBe(true)
+      // Garbage collection spares files that were written a short time ago.
+      const longAgo = new Date(Date.now() - 48 * 3_600_000)
+      await utimes(fileOf(name), longAgo, longAgo)
     }
     await t.db.query(`update mirrored_archive a set used_on = current_date - 31 from mirrored_package m
                        where m.id = a.package_id and m.name = 'keep/old'`)
@@ -199,5 +221,11 @@ describe('the job that removes unused archives', () => {
       `select m.name from mirrored_archive a join mirrored_package m on m.id = a.package_id where a.is_stored`,
     )
     expect(rows).toEqual([{ name: 'keep/new' }])
+
+    await collectGarbage(t.db, store, { isForced: true })
+    expect(names.map((name) => existsSync(fileOf(name)))).toEqual([false, true])
+    for (const name of names) expect(await download(name)).toBe(true)
+    expect(names.map(fetched)).toEqual([2, 1])
+    expect(existsSync(fileOf('keep/old'))).toBe(true)
   })
 })

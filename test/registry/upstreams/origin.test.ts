@@ -29,7 +29,7 @@ async function aMirror(...upstreams: { url: string; name?: string; mode?: string
       vendor,
       exceptions,
     ])
-  return { ...caller, group, versions, claim }
+  return { ...caller, group, repository, versions, claim }
 }
 
 const leaked = (word: string) =>
@@ -45,15 +45,30 @@ describe('a package of our own', () => {
     expect(leaked('acme/secret')).toEqual([])
   })
 
-  it('stays ours when its versions, or all of it, are deleted or purged', async () => {
-    const { push, call, versions } = await aMirror()
-    upstream.offer('dele/ted', ['99.0.0'])
-    await push('1.0.0', { name: 'dele/ted' })
-    await call('DELETE', '/packages/dele/ted/1.0.0')
-    expect(await versions('dele/ted')).toEqual([])
-    await call('DELETE', '/packages/dele/ted')
-    expect(await versions('dele/ted')).toEqual([])
-    expect(leaked('dele/ted')).toEqual([])
+  it.each([
+    ['dele/ted', ''],
+    ['pur/ged', '?purge=true'],
+  ])('stays ours when its versions, or all of it, are deleted or purged: %s', async (name, query) => {
+    const { push, call, versions, repository } = await aMirror()
+    upstream.offer(name, ['99.0.0'])
+    await push('1.0.0', { name })
+    await push('1.1.0', { name })
+    // Without the exception, the claim of the vendor would protect the name too.
+    await t.db.query('update vendor_claim set exceptions = array[$1] where vendor = $2', [
+      name,
+      name.split('/')[0],
+    ])
+    expect((await call('DELETE', `/packages/${name}/1.0.0${query}`)).statusCode).toBe(204)
+    expect(await versions(name)).toEqual(['1.1.0'])
+    expect((await call('DELETE', `/packages/${name}/1.1.0${query}`)).statusCode).toBe(204)
+    expect(await versions(name)).toEqual([])
+    await call('DELETE', `/packages/${name}${query}`)
+    expect(await versions(name)).toEqual([])
+    expect(await versions(`${name}~dev`)).toEqual([])
+    expect(leaked(name)).toEqual([])
+    // The stored document of the package hides a wrong verdict. Archives of upstreams have only the verdict.
+    const { rows } = await t.db.query('select verdict from package_origin($1, $2)', [repository.id, name])
+    expect(rows).toEqual([{ verdict: 'own' }])
   })
 
   it('is not found in upper case, or under an invalid name', async () => {
