@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
-import { UpstreamError } from '../registry/upstreams/client/fetch.ts'
+import { UpstreamError } from '../registry/upstreams/client/upstream-error.ts'
 import { type Imported, importPackages } from '../registry/upstreams/import.ts'
 import { isPattern } from '../registry/upstreams/patterns.ts'
 import { jsonOption } from './options.ts'

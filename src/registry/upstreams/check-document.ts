@@ -4,7 +4,8 @@ import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
-import { ClosedClientError, type UpstreamClient, UpstreamError } from './client/fetch.ts'
+import type { UpstreamClient } from './client/fetch.ts'
+import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import {
   type InlinePackages,
   mayKnow,

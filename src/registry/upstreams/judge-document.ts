@@ -5,7 +5,7 @@ import { maxVersionLength, normalizeVersion, stabilityOf } from '../manifest/com
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
-import { UpstreamError } from './client/fetch.ts'
+import { UpstreamError } from './client/upstream-error.ts'
 import { versionList } from './client/upstream-root.ts'
 
 /** A valid version of an upstream. */

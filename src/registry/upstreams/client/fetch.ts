@@ -1,57 +1,17 @@
 import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
-import { brotliDecompress, gunzip, gunzipSync } from 'node:zlib'
 import { type Agent, type Dispatcher, request } from 'undici'
 import type { Config } from '../../../config.ts'
-import { cleanLine } from '../../../domain/plain-text.ts'
 import { type AuthFileEvents, openAuthFile } from './auth-file.ts'
-import { openPublicAgent, PrivateHostError } from './public-hosts.ts'
+import { openPublicAgent } from './public-hosts.ts'
+import { headerOf, lastModifiedOf, nextOf, readBody, refused } from './response.ts'
+import { ClosedClientError, toUpstreamError, UpstreamError } from './upstream-error.ts'
 
 const maxRedirects = 5
-/** The maximum size of a decompressed document. The largest document of Packagist has about 30 MB. */
-const maxDocumentBytes = 64 * 1024 * 1024
-const maxOutput = { maxOutputLength: maxDocumentBytes }
-/**
- * The maximum number of values in a document. An empty object has two bytes, but JSON.parse needs a hundred bytes and a
- * microsecond for it.
- */
-const maxValues = 5_000_000
-/** A document of this size cannot have too many values. */
-const smallDocumentBytes = 1024 * 1024
-/** Up to this size, a body is decompressed on the main thread. */
-const smallGzipBytes = 16 * 1024
 const documentMilliseconds = 30_000
-const [comma, brace, bracket] = [0x2c, 0x7b, 0x5b]
 const archiveMilliseconds = 10 * 60_000
 const closeMilliseconds = 3_000
-
-/** A failed request to an upstream, with the reason. The message contains no credentials. */
-export class UpstreamError extends Error {
-  override readonly name = 'UpstreamError'
-  /** The HTTP status of the response. Null when there was no response. */
-  readonly status: number | null
-  /** The seconds of the Retry-After header. Null when there was none. */
-  readonly retryAfter: number | null
-
-  constructor(message: string, about: { status?: number; retryAfter?: number | null } = {}) {
-    // Parts of the message come from upstreams. It is stored, logged and shown in terminals.
-    super(cleanLine(message.slice(0, 1000)))
-    this.status = about.status ?? null
-    this.retryAfter = about.retryAfter ?? null
-  }
-}
-
-/**
- * A request that the close of the client has ended, or prevented. It says nothing about the upstream, so do not store
- * it as a failure.
- */
-export class ClosedClientError extends UpstreamError {
-  constructor() {
-    super('the process stops')
-  }
-}
 
 /**
  * A response to a request for a document. `next` is the link to the next part as sent: `Link` with `rel="next"`
@@ -166,7 +126,7 @@ export function openUpstreamClient(
         if (statusCode === 200 || (statusCode === 400 && takesBadRequest)) {
           return {
             kind: 'found',
-            text: await readText(response),
+            text: await readBody(response),
             lastModified: lastModifiedOf(response),
             next: nextOf(response),
           }
@@ -217,107 +177,4 @@ function readUrl(text: string, base?: URL): URL {
   url.username = ''
   url.password = ''
   return url
-}
-
-/**
- * Returns the body as text. `maxDocumentBytes` also limits the decompressed text, because a small body can be a zip
- * bomb.
- */
-async function readText(response: Dispatcher.ResponseData): Promise<string> {
-  const chunks: Buffer[] = []
-  let size = 0
-  try {
-    for await (const chunk of response.body as AsyncIterable<Buffer>) {
-      size += chunk.length
-      if (size > maxDocumentBytes) throw tooLarge()
-      chunks.push(chunk)
-    }
-  } finally {
-    response.body.destroy()
-  }
-  const bytes = await decode(Buffer.concat(chunks), headerOf(response, 'content-encoding'))
-  refuseManyValues(bytes)
-  return bytes.toString()
-}
-
-/** Throws for a document with too many values. Each value follows a bracket or a comma. */
-function refuseManyValues(bytes: Buffer): void {
-  if (bytes.length <= smallDocumentBytes) return
-  let values = 0
-  for (const byte of bytes) if (byte === comma || byte === brace || byte === bracket) values += 1
-  if (values > maxValues) throw new UpstreamError(`a document has more than ${maxValues} values`)
-}
-
-async function decode(bytes: Buffer, coding: string | null): Promise<Buffer> {
-  try {
-    if (coding === 'gzip') return gunzipSmall(bytes) ?? (await promisify(gunzip)(bytes, maxOutput))
-    if (coding === 'br') return await promisify(brotliDecompress)(bytes, maxOutput)
-    return bytes
-  } catch (error) {
-    throw isTooLarge(error) ? tooLarge() : error
-  }
-}
-
-/**
- * Decompresses a small document on the main thread. For a usual document, the thread pool would take six times as long.
- * Null when the document is larger.
- */
-function gunzipSmall(bytes: Buffer): Buffer | null {
-  if (bytes.length > smallGzipBytes) return null
-  try {
-    return gunzipSync(bytes, { maxOutputLength: 16 * smallGzipBytes })
-  } catch (error) {
-    if (isTooLarge(error)) return null
-    throw error
-  }
-}
-
-function isTooLarge(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE'
-}
-
-function tooLarge(): UpstreamError {
-  return new UpstreamError(`a document has more than ${maxDocumentBytes} bytes`)
-}
-
-function headerOf(response: Dispatcher.ResponseData, name: string): string | null {
-  return [response.headers[name]].flat()[0] ?? null
-}
-
-/** Returns the Last-Modified header. Null for a text that could not be sent back in a request. */
-function lastModifiedOf(response: Dispatcher.ResponseData): string | null {
-  const text = headerOf(response, 'last-modified')
-  return text !== null && /^[\x20-\x7e]{1,100}$/.test(text) ? text : null
-}
-
-/** Returns the first link with `rel="next"`, as sent. */
-function nextOf(response: Dispatcher.ResponseData): string | null {
-  const header = [response.headers['link'] ?? []].flat().join(', ')
-  for (const [, target = '', params = ''] of header.matchAll(/<([^<>]*)>([^<]*)/g)) {
-    const [, quoted, bare] = /;\s*rel\s*=\s*(?:"([^"]*)"|([^\s",;]+))/i.exec(params) ?? []
-    const relations = (quoted ?? bare ?? '').toLowerCase().split(/\s+/)
-    if (relations.includes('next')) return target
-  }
-  return null
-}
-
-function refused(url: string, response: Dispatcher.ResponseData): UpstreamError {
-  const after = headerOf(response, 'retry-after') ?? ''
-  const retryAfter = /^\d{1,6}$/.test(after) ? Number(after) : null
-  const { statusCode: status } = response
-  return new UpstreamError(`${new URL(url).host} responded with status ${status}`, { status, retryAfter })
-}
-
-/** Converts a network error to an `UpstreamError` with a readable message. */
-export function toUpstreamError(error: unknown, url: string): UpstreamError {
-  if (error instanceof UpstreamError) return error
-  const host = URL.canParse(url) ? new URL(url).host : 'the upstream'
-  const cause = error instanceof Error && error.cause instanceof PrivateHostError ? error.cause : error
-  if (cause instanceof PrivateHostError) return new UpstreamError(cause.message)
-  const { name = '', code = '' } = (error ?? {}) as { name?: string; code?: string }
-  if (name === 'TimeoutError' || /TIMEOUT/.test(code))
-    return new UpstreamError(`${host} did not respond in time`)
-  if (/^Z_|^ERR__?ERROR|^ERR_/.test(code))
-    return new UpstreamError(`${host} sent a body that cannot be decoded`)
-  return new UpstreamError(`${host} cannot be reached${code ? ` (${code})` : ''}`)
 }

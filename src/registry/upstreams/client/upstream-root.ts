@@ -3,7 +3,7 @@ import { isPlainText } from '../../../domain/plain-text.ts'
 import type { JsonObject } from '../../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../../manifest/package-name.ts'
 import { matchesGlob } from '../patterns.ts'
-import { UpstreamError } from './fetch.ts'
+import { UpstreamError } from './upstream-error.ts'
 
 /**
  * The parts of an upstream's packages.json that svc uses. All URLs are absolute. A URL is null when packages.json does
