@@ -1,4 +1,3 @@
-import { open } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
@@ -7,15 +6,13 @@ import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
-import { findDirectory } from '../archives/zip-directory.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import type { ArchiveDigest } from '../tables/versions.ts'
 import { Consumer, tee } from './arriving-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toUpstreamError, UpstreamError } from './client/upstream-error.ts'
-import { matchesVersion } from './patterns.ts'
-import { satisfies } from './satisfies.ts'
+import { findDifference, refuseDenied } from './judge-archive.ts'
 import {
   endFetchTurn,
   extendFetchTurn,
@@ -141,15 +138,8 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     received: ReceivedArchive,
     isDownload: boolean,
   ): Promise<void> {
-    if (received.size === 0) throw new UpstreamError(`${new URL(archive.url).host} sent an empty archive`)
-    if (archive.type === 'zip') await refuseBrokenZip(received.path, archive)
-    const { shasum } = archive
-    if (shasum !== null && shasum !== received.sha1) {
-      throw await alarm(archive, `its SHA-1 is ${received.sha1}, and the upstream says ${shasum}`)
-    }
-    if (archive.sha256 !== null && archive.sha256 !== received.sha256) {
-      throw await alarm(archive, `its bytes differ from those of the first fetch (SHA-256 ${archive.sha256})`)
-    }
+    const difference = await findDifference(archive, received)
+    if (difference !== null) throw await alarm(archive, difference)
     await archives.keep(received)
     if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
       throw await alarm(archive, 'its bytes differ from those of the first fetch')
@@ -263,29 +253,6 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       await Promise.allSettled(flights.values())
     },
   }
-}
-
-async function refuseBrokenZip(path: string, { url }: MirroredArchive): Promise<void> {
-  const file = await open(path, 'r')
-  try {
-    await findDirectory(file)
-  } catch {
-    throw new UpstreamError(`${new URL(url).host} did not send a complete zip archive`)
-  } finally {
-    await file.close()
-  }
-}
-
-/** Refuses versions that are denied, or flagged as malware, even for lock files. */
-function refuseDenied({ packageName, version, normalized, deny, flags }: MirroredArchive): void {
-  const flag = flags.find(({ constraint }) => satisfies(normalized, constraint))
-  const isDenied = deny.some((pattern) => matchesVersion(pattern, packageName, normalized))
-  if (!flag && !isDenied) return
-  const reason = flag ? `the upstream flags it: ${flag.reason}` : 'an administrator has denied it'
-  throw new RegistryError(errcode.failedPrecondition, `version ${version} is blocked`, {
-    status: 410,
-    warning: `${packageName} ${version} cannot be installed: ${reason}`,
-  })
 }
 
 /** Returns an error that the client may read. Composer retries after a 503. */

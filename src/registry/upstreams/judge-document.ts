@@ -224,8 +224,8 @@ function hasManyLevels(value: Json, levels: number): boolean {
 }
 
 /**
- * Returns a value as JSON. Null for a value because of which PHP's json_decode refuses a whole document: it contains a
- * lone surrogate, or has too many levels. JSON.stringify escapes only lone surrogates.
+ * Returns a value as JSON. Null for a value that PHP's json_decode cannot read: it contains a lone surrogate, or has too
+ * many levels. PHP would refuse the whole document. JSON.stringify escapes only lone surrogates.
  */
 export function jsonForPhp(value: Json): string | null {
   if (hasManyLevels(value, maxLevels)) return null

@@ -1,0 +1,48 @@
+import { open } from 'node:fs/promises'
+import type { ReceivedArchive } from '../archives/archive-store.ts'
+import { findDirectory } from '../archives/zip-directory.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { UpstreamError } from './client/upstream-error.ts'
+import { matchesVersion } from './patterns.ts'
+import { satisfies } from './satisfies.ts'
+import type { MirroredArchive } from './tables/mirrored-archives.ts'
+
+/** Throws errcode 9 with 410 for a version that is denied, or flagged as malware, even for lock files. */
+export function refuseDenied({ packageName, version, normalized, deny, flags }: MirroredArchive): void {
+  const flag = flags.find(({ constraint }) => satisfies(normalized, constraint))
+  const isDenied = deny.some((pattern) => matchesVersion(pattern, packageName, normalized))
+  if (!flag && !isDenied) return
+  const reason = flag ? `the upstream flags it: ${flag.reason}` : 'an administrator has denied it'
+  throw new RegistryError(errcode.failedPrecondition, `version ${version} is blocked`, {
+    status: 410,
+    warning: `${packageName} ${version} cannot be installed: ${reason}`,
+  })
+}
+
+/**
+ * Compares received bytes with the checksum of the upstream and with the bytes of the first fetch. Returns how they
+ * differ, as part of a sentence. Null when they are right. Throws `UpstreamError` for an archive that is not complete.
+ */
+export async function findDifference(
+  { url, type, shasum, sha256 }: MirroredArchive,
+  received: ReceivedArchive,
+): Promise<string | null> {
+  if (received.size === 0) throw new UpstreamError(`${new URL(url).host} sent an empty archive`)
+  if (type === 'zip') await refuseBrokenZip(received.path, url)
+  if (shasum !== null && shasum !== received.sha1)
+    return `its SHA-1 is ${received.sha1}, and the upstream says ${shasum}`
+  if (sha256 !== null && sha256 !== received.sha256)
+    return `its bytes differ from those of the first fetch (SHA-256 ${sha256})`
+  return null
+}
+
+async function refuseBrokenZip(path: string, url: string): Promise<void> {
+  const file = await open(path, 'r')
+  try {
+    await findDirectory(file)
+  } catch {
+    throw new UpstreamError(`${new URL(url).host} did not send a complete zip archive`)
+  } finally {
+    await file.close()
+  }
+}
