@@ -11,11 +11,17 @@ const maxCalls = 32
 
 interface Waiting<Call, Result> {
   call: Call
-  key: string | undefined
   /** The promise of all callers that share this call. */
   result: Promise<Result>
   resolve: (result: Result) => void
   reject: (error: unknown) => void
+}
+
+/** The calls of one statement that did not start yet. */
+interface Batch<Call, Result> {
+  calls: Waiting<Call, Result>[]
+  /** A map for each batch, because a map that lives on keeps removed entries until the next full garbage collection. */
+  byKey: Map<string, Waiting<Call, Result>>
 }
 
 /**
@@ -26,8 +32,8 @@ interface Waiting<Call, Result> {
  * the calls that cannot succeed fail. After a lost connection nobody knows what was committed, so all calls of the
  * statement fail.
  * Use `maxStatements: 1` for a transaction of many statements. It costs less when more calls share it.
- * With `keyOf`, waiting calls of the same key share one call and its result. Use it only for statements that read, and
- * for results that nobody changes.
+ * With `keyOf`, calls of the same key that wait for the same statement share one call and its result. Use it only for
+ * statements that read, and for results that nobody changes.
  */
 export function shareStatements<Call, Result>(
   runMany: (calls: Call[]) => Promise<Result[]>,
@@ -36,8 +42,7 @@ export function shareStatements<Call, Result>(
     keyOf,
   }: { maxStatements?: number; keyOf?: (call: Call) => string } = {},
 ): (call: Call) => Promise<Result> {
-  const waiting: Waiting<Call, Result>[] = []
-  const waitingByKey = new Map<string, Waiting<Call, Result>>()
+  const waiting: Batch<Call, Result>[] = []
   let running = 0
   let isGathering = false
 
@@ -51,9 +56,8 @@ export function shareStatements<Call, Result>(
 
   function start(): void {
     isGathering = false
-    const calls = waiting.splice(0, maxCalls)
-    for (const { key } of calls) if (key !== undefined) waitingByKey.delete(key)
-    void run(calls)
+    const batch = waiting.shift()
+    if (batch) void run(batch.calls)
     gather()
   }
 
@@ -80,20 +84,26 @@ export function shareStatements<Call, Result>(
     }
   }
 
-  function wait(call: Call, key: string | undefined): Waiting<Call, Result> {
-    const settle = {} as Pick<Waiting<Call, Result>, 'resolve' | 'reject'>
-    const result = new Promise<Result>((resolve, reject) => Object.assign(settle, { resolve, reject }))
-    const added = { call, key, result, ...settle }
+  function lastBatch(): Batch<Call, Result> {
+    const last = waiting.at(-1)
+    if (last && last.calls.length < maxCalls) return last
+    const added = { calls: [], byKey: new Map() }
     waiting.push(added)
-    if (key !== undefined) waitingByKey.set(key, added)
-    gather()
     return added
   }
 
   return (call) => {
+    const { calls, byKey } = lastBatch()
     const key = keyOf?.(call)
-    const same = key === undefined ? undefined : waitingByKey.get(key)
-    return (same ?? wait(call, key)).result
+    const same = key === undefined ? undefined : byKey.get(key)
+    if (same) return same.result
+    const settle = {} as Pick<Waiting<Call, Result>, 'resolve' | 'reject'>
+    const result = new Promise<Result>((resolve, reject) => Object.assign(settle, { resolve, reject }))
+    const added = { call, result, ...settle }
+    calls.push(added)
+    if (key !== undefined) byKey.set(key, added)
+    gather()
+    return result
   }
 }
 
