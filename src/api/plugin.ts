@@ -50,15 +50,16 @@ export async function api(app: FastifyInstance, context: ApiContext): Promise<vo
       scope.setValidatorCompiler(validatorCompiler)
       scope.setSerializerCompiler(serializerCompiler)
       acceptEmptyBodies(scope)
-      scope.addHook('onRequest', async (request, reply) => {
+      scope.addHook('onRequest', (request, reply, done) => {
         // A response to a token is only for its holder (RFC 6750 §5.3).
         reply.header('cache-control', 'private, no-store')
         // PostgreSQL cannot store NUL in text, so no name contains one.
-        if (request.url.includes('%00')) throw notFound('not found')
+        done(request.url.includes('%00') ? notFound('not found') : undefined)
       })
       // A missing body counts as an empty object. The error then names the required member.
-      scope.addHook('preValidation', async (request) => {
+      scope.addHook('preValidation', (request, _reply, done) => {
         if (request.routeOptions.schema?.body) request.body ??= {}
+        done()
       })
       await refuseOtherMethods(scope, methodNotAllowed, async () => {
         await describeApi(scope, context.config)

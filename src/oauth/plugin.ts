@@ -31,8 +31,9 @@ export async function oauth(app: FastifyInstance, context: OAuthContext): Promis
 /** Makes every response of the scope, errors included, follow RFC 6749 §5. */
 function speakOAuth(scope: FastifyInstance): void {
   scope.setErrorHandler(sendOAuthError)
-  scope.addHook('onRequest', async (_request, reply) => {
+  scope.addHook('onRequest', (_request, reply, done) => {
     forbidStoring(reply)
+    done()
   })
 }
 

@@ -186,8 +186,9 @@ function originForm({ url = '/' }: IncomingMessage): string {
 
 /** Makes browsers use https for this host for a year (RFC 6797). Subdomains are excluded: they may be other services. */
 function requireHttps(app: FastifyInstance): void {
-  app.addHook('onRequest', async (_request, reply) => {
+  app.addHook('onRequest', (_request, reply, done) => {
     reply.header('strict-transport-security', 'max-age=31536000')
+    done()
   })
 }
 
