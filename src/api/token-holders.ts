@@ -75,7 +75,7 @@ export async function renameTokenHolder(
   return rows[0] ? holderOf(rows[0]).account : null
 }
 
-/** Lists each property. With `...rest` V8 makes a dictionary of 700 bytes, and a bearer check took a fifth longer. */
+/** Lists each property. With `...rest` V8 makes a dictionary of 700 bytes, and a bearer check takes a fifth longer. */
 function holderOf(row: Row): TokenHolder {
   const { accountId, groupId, ownRole } = row
   return {
