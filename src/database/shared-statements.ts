@@ -17,10 +17,13 @@ interface Waiting<Call, Result> {
   reject: (error: unknown) => void
 }
 
-/** The calls of one statement that did not start yet. */
+/** The calls of one statement that has not started yet. */
 interface Batch<Call, Result> {
   calls: Waiting<Call, Result>[]
-  /** A map for each batch, because a map that lives on keeps removed entries until the next full garbage collection. */
+  /**
+   * Each batch has its own map. When V8 copies a long-lived map to a new table, the old table keeps its entries until the
+   * next full garbage collection.
+   */
   byKey: Map<string, Waiting<Call, Result>>
 }
 
@@ -93,10 +96,10 @@ export function shareStatements<Call, Result>(
   }
 
   return (call) => {
-    const { calls, byKey } = lastBatch()
     const key = keyOf?.(call)
-    const same = key === undefined ? undefined : byKey.get(key)
+    const same = key === undefined ? undefined : waiting.at(-1)?.byKey.get(key)
     if (same) return same.result
+    const { calls, byKey } = lastBatch()
     const settle = {} as Pick<Waiting<Call, Result>, 'resolve' | 'reject'>
     const result = new Promise<Result>((resolve, reject) => Object.assign(settle, { resolve, reject }))
     const added = { call, result, ...settle }

@@ -111,6 +111,21 @@ describe('statements that calls share (DESIGN §5)', () => {
     expect(await results).toEqual(['A', 'B', 'A', 'A'])
   })
 
+  it('merges calls with the same key that wait for the same statement, even when it is full', async () => {
+    const { asked, ask, begin, end } = aStatement({ keyOf: (call) => call })
+    const names = Array.from({ length: 32 }, (_, i) => `n${i}`)
+    // The second `n0` shares the full statement. After `next`, another statement waits, and it gets its own `n0`.
+    const calls = [...names, 'n0', 'next', 'n0']
+    const results = Promise.all(calls.map(ask))
+    for (const i of [0, 1]) {
+      await begin()
+      await begin()
+      end(i)
+    }
+    expect(asked).toEqual([names, ['next', 'n0']])
+    expect(await results).toEqual(calls.map((call) => call.toUpperCase()))
+  })
+
   it('never merges a call with one of the same key whose statement has begun', async () => {
     const { asked, ask, begin, end } = aStatement({ keyOf: (call) => call })
     const first = ask('a')
