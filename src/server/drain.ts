@@ -1,39 +1,58 @@
 import type { ServerResponse } from 'node:http'
-import { Server, type Socket } from 'node:net'
+import { Server, Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
 /** How long an idle connection stays open during a stop, so that its client can read the last response. */
 const idleSeconds = 1
 
+/** An open connection. */
+interface Connection {
+  /** The number of its running requests. Pipelined requests run at the same time. */
+  running: number
+}
+
 /**
- * Makes `app.close()` wait for running requests, at most the given seconds. Then it closes their connections. It closes
+ * Makes `app.close()` wait until no request runs, at most the given seconds. Then it closes their connections. It closes
  * connections without a request after a second, because browsers open some in advance, and an incomplete request would
  * block the stop. Fastify itself waits on its first socket only, and `localhost` has two (127.0.0.1 and ::1). Call it
  * before the routes are registered.
  */
 export function drainOnClose(app: FastifyInstance, seconds: number): void {
-  // Counters, and no set of running requests. After each few hundred changes, V8 copies a set to a new table. The old
-  // tables keep the requests that were in them until the next full garbage collection.
-  const open = new Map<Socket, number>()
+  // This counts requests and keeps no set of them. V8 copies a set that changes to a new table again and again. The old
+  // tables keep the requests that were in them until the next full garbage collection. Connections change less often.
+  const open = new Map<Socket, Connection>()
   let running = 0
   let endWait = () => {}
 
-  app.server.on('connection', (socket: Socket) => {
-    open.set(socket, 0)
-    socket.once('close', () => open.delete(socket))
-  })
+  function watch(socket: Socket): Connection {
+    const connection = { running: 0 }
+    // The socket of `app.inject` is not a real one. It never closes.
+    if (!(socket instanceof Socket)) return connection
+    open.set(socket, connection)
+    socket.once('close', () => {
+      open.delete(socket)
+      // Node emits no `close` on the response of a pipelined request whose turn never came.
+      end(connection, connection.running)
+    })
+    return connection
+  }
 
-  function count(socket: Socket, change: 1 | -1): void {
-    running += change
-    const ofSocket = open.get(socket)
-    if (ofSocket !== undefined) open.set(socket, ofSocket + change)
+  function end(connection: Connection, requests: number): void {
+    connection.running -= requests
+    running -= requests
     if (running === 0) endWait()
   }
 
+  app.server.on('connection', watch)
+
   app.addHook('onRequest', ({ raw: { socket } }, { raw }, done) => {
-    count(socket, 1)
-    raw.once('close', () => count(socket, -1))
+    const connection = open.get(socket) ?? watch(socket)
+    connection.running += 1
+    running += 1
+    raw.once('close', () => {
+      if (connection.running > 0) end(connection, 1)
+    })
     done()
   })
 
@@ -42,7 +61,7 @@ export function drainOnClose(app: FastifyInstance, seconds: number): void {
   app.addHook('preClose', async () => {
     app.server.close()
     cutIdle = setTimeout(() => {
-      for (const [socket, ofSocket] of open) if (ofSocket === 0) socket.destroy()
+      for (const [socket, connection] of open) if (connection.running === 0) socket.destroy()
     }, idleSeconds * 1000)
     await new Promise<void>((resolve) => {
       cutAll = setTimeout(() => {
