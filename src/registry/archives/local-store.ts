@@ -22,15 +22,18 @@ import type {
   StoredFile,
 } from './archive-store.ts'
 
+/** Gets the path of a temporary file and the number of bytes that it has now. */
+type OnWritten = (path: string, size: number) => Promise<void>
+
 /**
- * Streams a body into a temporary file and syncs it. Throws 413 for a body over the limit, and the stream's error for
- * an aborted body. Both leave no file behind. The stream is not destroyed, because it may be the socket that sends the
- * error response.
+ * Streams a body into a temporary file and syncs it. Waits for `onWritten` after each chunk. Throws 413 for a body over
+ * the limit, and the stream's error for an aborted body. Both leave no file behind. The stream is not destroyed, because
+ * it may be the socket that sends the error response.
  */
 export async function receiveArchive(
   { directory }: ArchiveVolume,
   body: Readable,
-  { maxBytes }: { maxBytes: number },
+  { maxBytes, onWritten }: { maxBytes: number; onWritten?: OnWritten },
 ): Promise<ReceivedArchive> {
   // The loop below handles errors. An error before the loop needs a listener too, because without one it would end the
   // process.
@@ -47,6 +50,7 @@ export async function receiveArchive(
       sha256.update(chunk)
       sha1.update(chunk)
       await file.writeFile(chunk)
+      await onWritten?.(path, size)
     }
     await file.sync()
     return { path, sha256: sha256.digest('hex'), sha1: sha1.digest('hex'), size }

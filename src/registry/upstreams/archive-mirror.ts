@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
@@ -9,7 +9,7 @@ import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/lo
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import type { ArchiveDigest } from '../tables/versions.ts'
-import { Consumer, tee } from './arriving-archive.ts'
+import { Consumer } from './arriving-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toUpstreamError, UpstreamError } from './client/upstream-error.ts'
 import { findDifference, refuseDenied } from './judge-archive.ts'
@@ -83,8 +83,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   })
 
   /**
-   * Fetches an archive. `consumer` gets the bytes as they arrive, but it gets the last chunk only after the
-   * verification.
+   * Fetches an archive. `consumer` may read the bytes as they arrive, but the last chunk only after the verification.
    */
   async function fetchArchive(
     archive: MirroredArchive,
@@ -103,8 +102,9 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       const { body, size } = await client.fetchArchive(archive.url)
       consumer.size = size
       try {
-        received = await receiveArchive(archives, Readable.from(tee(body, consumer)), {
+        received = await receiveArchive(archives, body, {
           maxBytes: maxArchiveBytes,
+          onWritten: (path, written) => consumer.advance(path, written),
         })
       } catch (error) {
         throw error instanceof RegistryError ? error : toUpstreamError(error, archive.url)
@@ -113,7 +113,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       }
       await verify(archive, received, isDownload)
       note(archive, 'fetched', received.size)
-      await consumer.finish()
+      consumer.finish()
       return received
     } catch (error) {
       try {

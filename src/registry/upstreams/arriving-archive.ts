@@ -1,17 +1,26 @@
-import { once } from 'node:events'
-import { PassThrough, type Readable } from 'node:stream'
+import { type FileHandle, open } from 'node:fs/promises'
+import { Readable } from 'node:stream'
 import type { ArchiveDigest } from '../tables/versions.ts'
 
-/** A client that reads nothing for this time is disconnected, so that it does not delay the fetch for others. */
-const consumerMilliseconds = 10_000
+/** The number of bytes that are read at once. */
+const oneReadBytes = 256 * 1024
 
-/** A client that reads an archive while it arrives. It gets the last chunk after the whole archive is verified. */
+/**
+ * A client that reads an archive while it arrives. It reads the temporary file at its own speed, so a slow client delays
+ * neither the fetch nor other clients. It gets the last chunk after the whole archive is verified.
+ */
 export class Consumer {
-  readonly body = new PassThrough({ highWaterMark: 1024 * 1024 })
+  readonly body: Readable
   size: number | null = null
   /** The fetch. Resolves when the archive is stored. */
   flight: Promise<ArchiveDigest | null> = Promise.resolve(null)
-  #held: Buffer | null = null
+  #file: FileHandle | null = null
+  /** How many bytes the file has, how many of them the client may read, and how many it has read. */
+  #written = 0
+  #released = 0
+  #read = 0
+  #isComplete = false
+  #isWaiting = false
   #isAttached = true
   #begin: () => void = () => {}
   readonly #begun = new Promise<void>((resolve) => {
@@ -19,7 +28,14 @@ export class Consumer {
   })
 
   constructor() {
-    this.body.on('close', () => this.detach())
+    this.body = new Readable({
+      highWaterMark: oneReadBytes,
+      read: () => void this.#readMore(),
+      destroy: (error, done) => {
+        this.detach()
+        Promise.resolve(this.#file?.close()).then(() => done(error), done)
+      },
+    })
     this.body.on('error', () => {})
   }
 
@@ -28,43 +44,66 @@ export class Consumer {
     return Promise.race([this.#begun.then(() => true), this.flight.then(() => false)])
   }
 
-  /** Stops passing bytes to the client. The fetch continues. */
+  /** Opens no file for the client any more. The fetch continues. */
   detach(): void {
     this.#isAttached = false
   }
 
-  async take(chunk: Buffer): Promise<void> {
-    const ready = this.#held
-    this.#held = chunk
-    if (ready !== null) await this.#write(ready)
+  /** Lets the client read all bytes of the file but those of the last chunk. `size` is the number of bytes in the file. */
+  async advance(path: string, size: number): Promise<void> {
+    const ready = this.#written
+    this.#written = size
+    if (!this.#isAttached || ready === 0) return
+    try {
+      await this.#openOnce(path)
+      this.#release(ready)
+      this.#begin()
+    } catch (error) {
+      this.body.destroy(error as Error)
+    }
   }
 
-  async finish(): Promise<void> {
-    if (this.#held !== null && this.#isAttached) this.body.write(this.#held)
-    this.body.end()
+  /** Lets the client read the rest. Call it after the archive is verified. */
+  finish(): void {
+    this.#isComplete = true
+    this.#release(this.#written)
   }
 
   fail(error: Error): void {
     this.body.destroy(error)
   }
 
-  async #write(chunk: Buffer): Promise<void> {
-    if (!this.#isAttached) return
-    this.#begin()
-    if (this.body.write(chunk)) return
-    const signal = AbortSignal.timeout(consumerMilliseconds)
-    await Promise.race([once(this.body, 'drain', { signal }), once(this.body, 'close', { signal })]).catch(
-      () => {
-        this.body.destroy(new Error('the consumer is too slow'))
-      },
-    )
+  /** The file may be renamed or removed later. An open file stays readable. */
+  async #openOnce(path: string): Promise<void> {
+    if (this.#file) return
+    const file = await open(path, 'r')
+    // The client may have disconnected in the meantime.
+    if (this.#isAttached) this.#file = file
+    else await file.close()
   }
-}
 
-/** Yields the chunks of a body, and also passes each chunk to the consumer. */
-export async function* tee(body: Readable, consumer: Consumer): AsyncGenerator<Buffer> {
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    await consumer.take(chunk)
-    yield chunk
+  #release(size: number): void {
+    this.#released = size
+    if (!this.#isWaiting) return
+    this.#isWaiting = false
+    void this.#readMore()
+  }
+
+  async #readMore(): Promise<void> {
+    const length = Math.min(oneReadBytes, this.#released - this.#read)
+    if (length === 0 || !this.#file) {
+      if (this.#isComplete) this.body.push(null)
+      else this.#isWaiting = true
+      return
+    }
+    try {
+      const buffer = Buffer.allocUnsafe(length)
+      const { bytesRead } = await this.#file.read(buffer, 0, length, this.#read)
+      if (bytesRead === 0) throw new Error('a temporary file is shorter than what was written to it')
+      this.#read += bytesRead
+      this.body.push(buffer.subarray(0, bytesRead))
+    } catch (error) {
+      this.body.destroy(error as Error)
+    }
   }
 }

@@ -1,12 +1,13 @@
-import { createHash } from 'node:crypto'
-import { request as httpRequest } from 'node:http'
+import { createHash, randomBytes } from 'node:crypto'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { buffer } from 'node:stream/consumers'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { aCaller } from '../../support/api-actors.ts'
 import { useAnotherProcess, useApp } from '../../support/app.ts'
 import { aPackageZip, expand } from '../../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
-import { aZip } from '../../support/zip.ts'
+import { aZip, craftZip } from '../../support/zip.ts'
 
 const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
 const upstream = useUpstream()
@@ -127,6 +128,27 @@ describe('an archive of an upstream', () => {
     })
     expect(whole.equals(zip)).toBe(true)
     expect((await dist()).rawPayload.equals(zip)).toBe(true)
+  })
+
+  it('is complete for a client that reads slowly, which delays no other client', async () => {
+    const { path, distPath, authorization, source, dist, fetched } = await aMirroredPackage('ar/slow')
+    // More than sockets and streams hold.
+    const content = randomBytes(32_000_000)
+    const zip = craftZip([
+      { name: 'composer.json', content: '{"name":"ar/slow"}' },
+      { name: 'data.bin', content, raw: content, method: 0 },
+    ])
+    upstream.fail(source, (_, response) => response.end(zip))
+    const { port } = t.app.server.address() as AddressInfo
+    const slow = await new Promise<IncomingMessage>((resolve, reject) => {
+      const url = { port, host: '127.0.0.1', path: path + distPath, headers: { authorization } }
+      httpRequest(url, resolve).on('error', reject).end()
+    })
+    const other = await dist()
+    expect(other.rawPayload.equals(zip)).toBe(true)
+    expect(slow.complete).toBe(false)
+    expect((await buffer(slow)).equals(zip)).toBe(true)
+    expect(fetched()).toBe(1)
   })
 
   it.each(['length', 'chunked'])(
