@@ -1,10 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads, type WantedDownload } from '../tables/versions.ts'
+import { patienceMilliseconds } from '../upstreams/archive-mirror.ts'
 import { listMirroredDownloads, type MirroredArchive } from '../upstreams/tables/mirrored-archives.ts'
 import {
   hasTag,
@@ -103,6 +105,7 @@ export async function distRoute(
   ): Promise<FastifyReply> {
     const wanted = { repositoryId, packageName, versionPath: version, reference, type }
     const isHead = request.method === 'HEAD'
+    if (!found?.isStored) allowSilence(request)
     const served = await (isHead ? archiveMirror.peek(wanted, found) : archiveMirror.serve(wanted, found))
     if (!served) throw registryNotFound('archive not found')
     setArchiveCaching(reply, 'private')
@@ -192,6 +195,15 @@ export async function distRoute(
     opened.bytes.destroy()
     throw new RegistryError(errcode.dataLoss, `archive ${sha256} has ${opened.size} bytes instead of ${size}`)
   }
+}
+
+/**
+ * Keeps the connection open while a request waits for an archive. A connection without traffic is closed after a minute,
+ * also when its request still runs. Node sets the usual time again at the next request.
+ */
+function allowSilence({ raw: { socket } }: FastifyRequest): void {
+  // The socket of `app.inject` is not a real one.
+  if (socket instanceof Socket) socket.setTimeout(patienceMilliseconds + 30_000)
 }
 
 function missing(sha256: string): RegistryError {

@@ -28,7 +28,7 @@ import {
 } from './tables/mirrored-archives.ts'
 
 /** How long a request waits while another request fetches the archive. Composer waits 300 s. */
-const patienceMilliseconds = 240_000
+export const patienceMilliseconds = 240_000
 const pollMilliseconds = 100
 const extendMilliseconds = 20_000
 

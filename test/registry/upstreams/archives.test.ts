@@ -151,6 +151,25 @@ describe('an archive of an upstream', () => {
     expect(fetched()).toBe(1)
   })
 
+  it('reaches clients that wait longer than a connection without traffic stays open', async () => {
+    const { path, distPath, authorization, source } = await aMirroredPackage('ar/patience')
+    const { timeout } = t.app.server
+    t.app.server.setTimeout(300)
+    try {
+      upstream.fail(source, (_, response) => {
+        setTimeout(() => response.end(aPackageZip('ar/patience')), 1500)
+      })
+      const get = () => getOverSocket(path + distPath, authorization)
+      const responses = await Promise.all([get(), get()])
+      expect(responses.map(({ status, isComplete }) => [status, isComplete])).toEqual([
+        [200, true],
+        [200, true],
+      ])
+    } finally {
+      t.app.server.setTimeout(timeout)
+    }
+  })
+
   it.each(['length', 'chunked'])(
     'that is cut off (%s) never ends normally, and is not stored',
     async (kind) => {
