@@ -67,11 +67,16 @@ describe('app.close()', () => {
 
   it('waits for an injected request', async () => {
     await start()
-    const injected = app.inject('/wait')
+    const order: string[] = []
+    const injected = app.inject('/wait').then(({ body }) => order.push(body))
     await allEntered(1)
-    const closed = app.close()
+    const stopped = once(app.server, 'close')
+    const closed = app.close().then(() => order.push('closed'))
+    await stopped
+    // Without the wait, the app would close in this time.
+    await new Promise((resolve) => setTimeout(resolve, 300))
     release()
-    expect((await injected).body).toBe('done')
-    await closed
+    await Promise.all([injected, closed])
+    expect(order).toEqual(['done', 'closed'])
   })
 })
