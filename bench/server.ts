@@ -108,6 +108,12 @@ interface Surroundings {
   command?: string
 }
 
+/** The started programs that have not ended. They end with this process, even if it throws. */
+const running = new Set<ChildProcess>()
+process.once('exit', () => {
+  for (const child of running) child.kill()
+})
+
 /** Starts a program and waits until it responds on its port. Throws when the program ends before that. */
 export async function startListener(
   words: string[],
@@ -121,7 +127,8 @@ export async function startListener(
     env: { PATH, HOME, ...environment },
     stdio: ['ignore', output, output],
   })
-  process.once('exit', () => child.kill())
+  running.add(child)
+  child.once('exit', () => running.delete(child))
   const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${command} ended: see ${log}`)))
   ended.catch(() => {})
   for (let attempt = 0; !(await isListening(port)); attempt += 1) {
@@ -142,7 +149,7 @@ async function isListening(port: number): Promise<boolean> {
 }
 
 async function stop(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null) return
+  if (!running.has(child)) return
   const exit = once(child, 'exit')
   child.kill('SIGTERM')
   await exit
