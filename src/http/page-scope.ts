@@ -20,9 +20,14 @@ export async function servePages(
   await scope.register(cookie)
   scope.removeAllContentTypeParsers()
   await acceptForms(scope)
-  scope.addHook('onRequest', async (_request, reply) => setPageHeaders(reply, policy))
-  scope.addHook('preHandler', async (request) => {
+  scope.addHook('onRequest', (_request, reply, done) => {
+    setPageHeaders(reply, policy)
+    done()
+  })
+  // Fastify handles an error that a callback hook throws like one that it passes to `done`.
+  scope.addHook('preHandler', (request, _reply, done) => {
     if (request.method === 'POST') checkForgery(request, config)
+    done()
   })
   scope.setErrorHandler(errorHandler)
 }
