@@ -17,7 +17,7 @@ const settings = {
 /** The folders of tests that call the modules of svc, instead of the built program. */
 const folders = ['accounts', 'api', 'domain', 'mail', 'oauth', 'pages', 'registry', 'repositories']
 /** Spies and fake timers replace functions of the whole process. Tests that run programs load few modules themselves. */
-const apart = /\bvi\.(?!waitFor\b|waitUntil\b)|support\/program\.ts'/
+const apart = /\bvi\.(?!waitFor\b|waitUntil\b)|support\/(?:program|servers)\.ts'/
 
 /**
  * Tests that run one after another in the same processes. A process loads the modules of svc once: that takes longer

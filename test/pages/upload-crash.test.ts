@@ -1,37 +1,17 @@
-import { mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { deleteExpiredUploads } from '../../src/registry/tables/browser-uploads.ts'
 import { aMember, anAccount, aPersonalToken, aRepository, password } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
-import { databaseUrl, runSvc, type Server, startServer } from '../support/program.ts'
+import { runSvc, type Server } from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
+import { useServers } from '../support/servers.ts'
 
 describe('an upload in the browser whose server is killed (kill -9)', () => {
   const database = useDatabase()
-  const servers: Server[] = []
-  let dataDir: string
-  let environment: Record<string, string>
-  beforeAll(async () => {
-    dataDir = await mkdtemp(join(tmpdir(), 'svc-test-upload-crash-'))
-    environment = { DATABASE_URL: databaseUrl(database.connection), DATA_DIR: dataDir }
-  })
-  afterAll(() => rm(dataDir, { recursive: true }))
-  afterEach(async () => {
-    for (const server of servers.splice(0)) await kill(server)
-  })
-
-  async function start(): Promise<Server> {
-    const server = await startServer(environment)
-    servers.push(server)
-    return server
-  }
-
-  async function kill(server: Server): Promise<void> {
-    server.process.kill('SIGKILL')
-    await server.outcome
-  }
+  const servers = useServers(database)
+  const { environment, start, kill } = servers
 
   /** A developer of a repository, signed in, who has uploaded a zip and sees its preview. */
   async function anUpload(server: Server) {
@@ -166,7 +146,8 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
     const first = await start()
     const upload = await anUpload(first)
     const another = upload.sendPart(first)
-    const files = (folder: string) => readdir(join(dataDir, folder), { recursive: true, withFileTypes: true })
+    const files = (folder: string) =>
+      readdir(join(servers.dataDir, folder), { recursive: true, withFileTypes: true })
     await expect.poll(() => files('tmp'), { timeout: 10_000 }).not.toEqual([])
     await kill(first)
     expect(await another).toBe('none')
@@ -178,11 +159,11 @@ describe('an upload in the browser whose server is killed (kill -9)', () => {
       upload.repository.id,
     ])
     expect(await deleteExpiredUploads(database.db, 100)).toBe(1)
-    const { stdout } = await runSvc(['collect-garbage', '--force', '--json'], environment)
+    const { stdout } = await runSvc(['collect-garbage', '--force', '--json'], environment())
     const collected = JSON.parse(stdout) as { archives: number; temporary_files: number }
     expect(collected.archives).toBe(1)
     expect(collected.temporary_files).toBeGreaterThan(0)
-    expect(await readdir(join(dataDir, 'tmp'))).toEqual([])
+    expect(await readdir(join(servers.dataDir, 'tmp'))).toEqual([])
   })
 })
 

@@ -1,38 +1,18 @@
 import { createHash } from 'node:crypto'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
-import { databaseUrl, type Server, startServer } from '../support/program.ts'
+import type { Server } from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
+import { useServers } from '../support/servers.ts'
 
 describe('an upload whose server is killed (kill -9)', () => {
   const database = useDatabase()
-  const servers: Server[] = []
-  let dataDir: string
-  beforeAll(async () => {
-    dataDir = await mkdtemp(join(tmpdir(), 'svc-test-crash-'))
-  })
-  afterAll(() => rm(dataDir, { recursive: true }))
-
-  afterEach(async () => {
-    for (const server of servers.splice(0)) await kill(server)
-  })
-
-  async function start(): Promise<Server> {
-    const url = databaseUrl(database.connection)
-    const server = await startServer({ DATABASE_URL: url, DATA_DIR: dataDir })
-    servers.push(server)
-    return server
-  }
-
-  async function kill(server: Server): Promise<void> {
-    server.process.kill('SIGKILL')
-    await server.outcome
-  }
+  const servers = useServers(database)
+  const { start, kill } = servers
 
   async function aRegistry() {
     const repository = await aRepository(database.db)
@@ -71,7 +51,7 @@ describe('an upload whose server is killed (kill -9)', () => {
     await expect.poll(waiting).toBeGreaterThan(0)
   }
 
-  const listFiles = (folder: string) => readdir(join(dataDir, folder), { recursive: true })
+  const listFiles = (folder: string) => readdir(join(servers.dataDir, folder), { recursive: true })
 
   async function expectNothingPublished({
     pull,
@@ -103,7 +83,7 @@ describe('an upload whose server is killed (kill -9)', () => {
         await kill(server)
       })
       await expectNothingPublished(registry)
-      await rm(join(dataDir, 'tmp'), { recursive: true })
+      await rm(join(servers.dataDir, 'tmp'), { recursive: true })
     }
   })
 

@@ -1,43 +1,19 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { refreshRoot } from '../../src/registry/documents/render.ts'
 import { noteListingChange } from '../../src/registry/tables/packages.ts'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { onServer, useDatabase } from '../support/database.ts'
-import {
-  databaseUrl,
-  type Environment,
-  runSvc,
-  type Server,
-  startServer,
-  stopServer,
-} from '../support/program.ts'
+import { databaseUrl, type Environment, runSvc, stopServer } from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
+import { useServers } from '../support/servers.ts'
 
 describe('svc serve', () => {
   const database = useDatabase()
-  const servers: Server[] = []
-  let dataDir: string
-  beforeAll(async () => {
-    dataDir = await mkdtemp(join(tmpdir(), 'svc-test-serve-'))
-  })
-  afterEach(async () => {
-    for (const { process } of servers.splice(0)) process.kill('SIGKILL')
-  })
-  afterAll(() => rm(dataDir, { recursive: true }))
-
-  const environment = (more: Environment = {}) => ({
-    DATABASE_URL: databaseUrl(database.connection),
-    DATA_DIR: dataDir,
-    ...more,
-  })
-  const start = async (more: Environment = {}) => {
-    const server = await startServer(environment(more))
-    servers.push(server)
-    return server
-  }
+  const servers = useServers(database)
+  const { environment, start } = servers
 
   it('says where it listens, in one line on standard output, and stops with 0 on SIGTERM', async () => {
     const server = await start({ BASE_URL: 'https://svc.example.com' })
@@ -54,8 +30,7 @@ describe('svc serve', () => {
       'AUTH_URL="https://auth.example.com"',
     ]
     await writeFile(join(cwd, '.env'), lines.join('\n'))
-    const server = await startServer(environment({ BASE_URL: 'https://set.example.com' }), cwd)
-    servers.push(server)
+    const server = await start({ BASE_URL: 'https://set.example.com' }, cwd)
     const metadata = await fetch(`${server.url}/.well-known/oauth-authorization-server`)
     expect(await metadata.json()).toMatchObject({ issuer: 'https://auth.example.com' })
     expect(await stopServer(server)).toEqual({
@@ -117,7 +92,7 @@ describe('svc serve', () => {
     await stopServer(server)
     const warning = 'the newest archive is missing'
     expect((await stopServer(await start())).stderr).not.toContain(warning)
-    const other = await start({ DATA_DIR: join(dataDir, 'other') })
+    const other = await start({ DATA_DIR: join(servers.dataDir, 'other') })
     expect((await stopServer(other)).stderr).toContain(warning)
   })
 
@@ -153,7 +128,7 @@ describe('svc serve', () => {
     const server = { ...database.connection }
     await onServer(server, `create database ${name}`)
     const url = databaseUrl({ ...database.connection, database: name })
-    const more = { DATABASE_URL: url, DATA_DIR: join(dataDir, 'twice') }
+    const more = { DATABASE_URL: url, DATA_DIR: join(servers.dataDir, 'twice') }
     const both = await Promise.all([start(more), start(more)])
     for (const { url } of both) expect((await fetch(`${url}/readyz`)).status).toBe(200)
     await Promise.all(both.map(stopServer))

@@ -6,17 +6,10 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { useDatabase } from '../support/database.ts'
-import {
-  databaseUrl,
-  type Environment,
-  freePort,
-  program,
-  type Server,
-  startServer,
-  stopServer,
-} from '../support/program.ts'
+import { databaseUrl, freePort, program, stopServer } from '../support/program.ts'
+import { useServers } from '../support/servers.ts'
 
 /** The request is incomplete until four more bytes arrive. */
 const halfARequest = [
@@ -31,26 +24,8 @@ const halfARequest = [
 describe('the stop of svc serve', () => {
   const database = useDatabase()
   const locked = useDatabase()
-  const servers: Server[] = []
-  let dataDir: string
-  beforeAll(async () => {
-    dataDir = await mkdtemp(join(tmpdir(), 'svc-test-stop-'))
-  })
-  afterAll(async () => {
-    for (const { process } of servers) process.kill('SIGKILL')
-    await rm(dataDir, { recursive: true })
-  })
-
-  const environment = (more: Environment = {}) => ({
-    DATABASE_URL: databaseUrl(database.connection),
-    DATA_DIR: dataDir,
-    ...more,
-  })
-  const start = async (more: Environment = {}) => {
-    const server = await startServer(environment(more))
-    servers.push(server)
-    return server
-  }
+  const servers = useServers(database, afterAll)
+  const { environment, start } = servers
 
   // These wait for 20 seconds together, instead of one after another.
   describe.concurrent('while the server waits', () => {
@@ -149,7 +124,7 @@ describe('the stop of svc serve', () => {
 
   it('is stopped by a signal to the npm start that runs it', async () => {
     const port = String(await freePort())
-    const env = { PATH: process.env['PATH'], HOME: dataDir, ...environment({ PORT: port }) }
+    const env = { PATH: process.env['PATH'], HOME: servers.dataDir, ...environment({ PORT: port }) }
     // Without this option, prestart would build again while other tests use the build.
     const npm = spawn('npm', ['start', '--ignore-scripts'], { env, stdio: ['ignore', 'pipe', 'ignore'] })
     let printed = ''
