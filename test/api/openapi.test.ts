@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -135,6 +135,26 @@ describe('GET /api/openapi.json', () => {
     }
   })
 
+  it('has the endpoints and scopes of the tables in docs/api.md', async () => {
+    const rows = listRows(await readFile('docs/api.md', 'utf8'))
+    const operations = Object.entries((await read()).paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, { security = [] }]) => ({
+        name: `${method.toUpperCase()} ${path}`,
+        scopes: new Set(security.flatMap((one) => Object.values(one).flat())),
+      })),
+    )
+    const inApi = operations.filter(({ name }) => name.includes(' /api/'))
+    const missing = inApi.filter(
+      ({ name, scopes }) =>
+        !rows.some(
+          (row) => row.endpoint.test(name) && [...scopes].every((scope) => row.scopes.includes(scope)),
+        ),
+    )
+    expect(missing.map(({ name, scopes }) => `${name}: ${[...scopes].join(' ')}`)).toEqual([])
+    const unknown = rows.filter(({ endpoint }) => !inApi.some(({ name }) => endpoint.test(name)))
+    expect(unknown.map(({ text }) => text)).toEqual([])
+  })
+
   it('names the parameters of each path, and only scopes that exist', async () => {
     const { paths } = await read()
     for (const [path, operations] of Object.entries(paths)) {
@@ -248,6 +268,56 @@ describe('GET /api/openapi.json', () => {
     })
   })
 })
+
+/** An endpoint in a table of docs/api.md, as it is written there. */
+interface Row {
+  text: string
+  /** Matches names such as `GET /api/user`. */
+  endpoint: RegExp
+  scopes: string[]
+}
+
+/**
+ * Reads the tables of endpoints. In a path, `…` stands for a longer URL, and a part in brackets may be missing. A path
+ * has the methods before it, or those of the path before. Of a scope after another one, only `:rw` may be written. The
+ * endpoints of the table without scopes require `group-manage`.
+ */
+function listRows(document: string): Row[] {
+  const cells = Array.from(document.matchAll(/^\| (`[A-Z]+.*?) \| (.*) \|$/gm), ([, ...found]) => found)
+  return cells.flatMap(([endpoints = '', scopes = '']) => {
+    const named = scopesIn(scopes)
+    let methods: string[] = []
+    let isComplete = true
+    return codesIn(endpoints).flatMap((code) => {
+      const [, method, path] = /^([A-Z]*) ?(.*)$/.exec(code) ?? []
+      if (method) methods = isComplete ? [method] : [...methods, method]
+      isComplete = Boolean(path)
+      if (!path) return []
+      const pattern = path
+        .replace(/\[(.*)\]/, '(?:$1)?')
+        .replaceAll(/\{\w+\}/g, '\\{\\w+\\}')
+        .replace('…', '/api/.*\\}')
+      return {
+        text: code,
+        endpoint: new RegExp(`^(?:${methods.join('|')}) ${pattern}$`),
+        scopes: named.length > 0 ? named : ['group-manage:r', 'group-manage:rw'],
+      }
+    })
+  })
+}
+
+function scopesIn(cell: string): string[] {
+  const scopes: string[] = []
+  for (const code of codesIn(cell)) {
+    const scope = code.startsWith(':') ? scopes.at(-1)?.replace(/:.*/, code) : code
+    if (scope !== undefined && isScope(scope)) scopes.push(scope)
+  }
+  return scopes
+}
+
+function codesIn(cell: string): string[] {
+  return Array.from(cell.matchAll(/`([^`]+)`/g), ([, code = '']) => code)
+}
 
 /** Returns the paths of the API, such as `/api/user`, from the tree of routes that Fastify prints. */
 function listPaths(tree: string): string[] {
