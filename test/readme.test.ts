@@ -2,6 +2,8 @@ import { existsSync, readdirSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../src/config.ts'
+import { enforcedScopes } from '../src/domain/permissions.ts'
+import { allScopes } from '../src/domain/scopes.ts'
 import { findApplicationByClientId } from '../src/oauth/applications.ts'
 import { useDatabase } from './support/database.ts'
 
@@ -63,6 +65,21 @@ describe('the seeding migration of docs/operations.md', () => {
       name: 'Build Bot',
       status: 'approved',
     })
+  })
+})
+
+describe('docs/oauth-applications.md', () => {
+  it('names the scopes that svc enforces itself', async () => {
+    const document = await read('docs/oauth-applications.md')
+    const [, sentence = ''] = /^svc itself enforces (.*?)\. /ms.exec(document) ?? []
+    const names = firstGroups(sentence, /`([^`]+)`/g)
+    const isNamed = (scope: string) =>
+      names.some((name = '') =>
+        name.endsWith('*')
+          ? scope.startsWith(name.slice(0, -1))
+          : scope.split(':').includes(name) || scope === name,
+      )
+    expect(allScopes.filter(isNamed)).toEqual(allScopes.filter((scope) => enforcedScopes.includes(scope)))
   })
 })
 
