@@ -53,8 +53,8 @@ async function redirectOrAsk(
   }
   if (prompt !== 'ask' && target.redirectUri === application.redirectUri) {
     const code = makeSecret('code')
-    const sealed = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
-    if (await issueCodeAgain(db, asked, sealed)) return sendBack(reply, target, config.authUrl, { code })
+    const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
+    if (await issueCodeAgain(db, asked, codeToStore)) return sendBack(reply, target, config.authUrl, { code })
   }
   if (prompt === 'none') {
     throw new AuthorizationError(target, 'consent_required', 'The account must give its consent first.')

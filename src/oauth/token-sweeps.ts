@@ -91,9 +91,9 @@ const isDead = `(refresh_expires_at < now() - interval '30 days' and access_expi
                  and sealed_successor is null and unnoted_exchange is null)`
 
 /**
- * Deletes codes and returns how many: unused ones a day after they expired, used ones after 211 days. By then the pair
- * that a code made has been dead for 30 days unless it was refreshed. A second use until then ends all pairs that
- * came from the code (OAUTH 85).
+ * Deletes codes and returns how many: unused ones a day after they expired, used ones after 211 days. By then, with the
+ * default lifetimes, the pair that a code made has been dead for 30 days unless it was refreshed. A second use until then
+ * ends all pairs that came from the code (OAUTH 85).
  */
 export async function deleteExpiredCodes(db: Queryable, limit: number): Promise<number> {
   const unused = await sweepInSteps(db, limit, {

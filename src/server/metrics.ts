@@ -13,9 +13,10 @@ const maxCountSeconds = 3
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60]
 
 /**
- * `/metrics` for Prometheus (DESIGN §4): the number and the duration of requests by route, the connections to
- * the database in these pools, and Node's metrics of the process. A label contains the pattern of a route, never a URL. So metrics do
- * not show who requests what, and their number is bounded. Returns the registry, so that other modules can add metrics.
+ * `/metrics` for Prometheus (DESIGN §4): the number and the duration of requests by route, the connections to the
+ * database in these pools, and Node's metrics of the process. A label contains the pattern of a route, never a URL. So
+ * metrics do not show who requests what, and their number is bounded. Returns the registry, so that other modules can
+ * add metrics.
  */
 export function measureRequests(
   app: FastifyInstance,
