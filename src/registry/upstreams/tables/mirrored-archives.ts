@@ -1,6 +1,5 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
-import { lazily } from '../../../database/database.ts'
 import { forEachCall } from '../../../database/shared-statements.ts'
 import { type Access, accessValuesOf, forEachRequest, oneRow } from '../../access.ts'
 import { collectionLock } from '../../tables/archives.ts'
@@ -50,22 +49,29 @@ const columns = `ma.id::text, m.repository_id::text as "repositoryId", m.name as
   m.flags || case when m.summary is null then '[]'::jsonb
     else jsonb_build_array(jsonb_build_object('constraint', m.summary, 'reason', 'flagged as malware')) end as flags,
   coalesce(ma.used_on = current_date and ma.was_downloaded, false) as "isUsedToday"`
-const tables = `mirrored_package m
+
+/**
+ * SQL: the tables of `columns`, with one archive for each package. `condition` and `order` choose the archive. Because of
+ * the limit, PostgreSQL uses the index of the archives. It may have made the plan when the table was empty.
+ */
+function tablesOf(condition: string, order = ''): string {
+  return `mirrored_package m
   join upstream u on u.id = m.upstream_id
-  join mirrored_archive ma on ma.package_id = m.id
+ cross join lateral (select * from mirrored_archive ma
+                      where ma.package_id = m.id and ${condition} ${order} limit 1) ma
   join package_origin(m.repository_id, m.name) o on true
   left join archive c on c.sha256 = ma.sha256`
+}
 
 /**
  * SQL: reads a `MirroredArchive` as JSON for the package name, version path, reference and type of the call, in the
  * repository of the expression.
  */
 export function selectMirroredArchive(repositoryId: string): string {
+  const isWanted = 'ma.version_path = call.version and ma.reference = call.reference and ma.type = call.type'
   return `select to_jsonb(x) from (
-            select ${columns} from ${tables}
-             where m.repository_id = ${repositoryId} and m.name = call.package_name
-               and ma.version_path = call.version and ma.reference = call.reference and ma.type = call.type
-             limit 1) x`
+            select ${columns} from ${tablesOf(isWanted)}
+             where m.repository_id = ${repositoryId} and m.name = call.package_name) x`
 }
 
 const selectMirroredArchives = forEachCall(
@@ -100,11 +106,10 @@ export async function findLockedArchive(
   version: string,
   reference: string | null,
 ): Promise<MirroredArchive | null> {
+  const isWanted = '$3 in (ma.version, ma.version_path) and ($4::text is null or ma.reference = $4)'
   const { rows } = await db.query<MirroredArchive>(
-    `select ${columns} from ${tables}
-      where m.repository_id = $1 and m.name = $2 and (ma.version = $3 or ma.version_path = $3)
-        and ($4::text is null or ma.reference = $4)
-      order by ma.first_seen_at desc limit 1`,
+    `select ${columns} from ${tablesOf(isWanted, 'order by ma.first_seen_at desc')}
+      where m.repository_id = $1 and m.name = $2`,
     [repositoryId, packageName, version, reference],
   )
   return rows[0] ?? null
@@ -150,14 +155,7 @@ const turnSeconds = 60
 export async function takeFetchTurns(db: Queryable, ids: readonly string[]): Promise<boolean[]> {
   const { rows } = await db.query<{ id: string }>({
     name: 'take-fetch-turns',
-    text: `with ${lazily}, free as materialized (
-             select id from mirrored_archive
-              where id = any ($1) and not is_stored and exists (select from lazily)
-                and (fetching_until is null or fetching_until <= now())
-              order by id for no key update
-           )
-           update mirrored_archive a set fetching_until = now() + make_interval(secs => ${turnSeconds})
-             from free where a.id = free.id returning a.id`,
+    text: `select id from take_fetch_turns($1, now() + make_interval(secs => ${turnSeconds})) as id`,
     values: [ids],
   })
   const taken = new Set(rows.map(({ id }) => id))
@@ -202,6 +200,7 @@ export interface FetchedArchive extends ArchiveDigest {
 /**
  * Stores that archives are in the store. The first fetch of an archive sets its hash. Returns a value for each archive,
  * in their order. The value is false when the bytes differ from the first fetch. `insertArchive` describes the lock.
+ * `known` locks the rows one by one. A join could be planned for an empty table, and read the whole table later.
  */
 export async function saveFetchedArchives(
   db: Queryable,
@@ -219,13 +218,18 @@ export async function saveFetchedArchives(
              insert into archive (sha256, sha1, size)
              select distinct on (sha256) sha256, sha1, size from fresh order by sha256
              on conflict (sha256) do update set size = excluded.size where false
+           ), known as materialized (
+             select a.ctid as row_location, f.*
+               from (select * from fresh order by id) f
+              cross join lateral (select ctid, sha256 from mirrored_archive where id = f.id limit 1 for no key update) a
+              where coalesce(a.sha256, f.sha256) = f.sha256
            ), saved as (
              update mirrored_archive a
                 set sha256 = f.sha256, is_stored = true, fetched_at = now(), used_on = current_date,
                     was_downloaded = a.was_downloaded or f.is_download,
                     fetching_until = null, alarm = null, alarmed_at = null
-               from fresh f
-              where a.id = f.id and coalesce(a.sha256, f.sha256) = f.sha256
+               from known f
+              where a.ctid = f.row_location
              returning a.id
            )
            select s.id is not null as "isSaved" from fresh f left join saved s on s.id = f.id order by f.place`,
@@ -254,13 +258,7 @@ export async function saveAlarm(tx: pg.PoolClient, id: string, alarm: string): P
 export async function noteArchiveUses(db: Queryable, ids: readonly string[]): Promise<void> {
   await db.query({
     name: 'note-archive-uses',
-    text: `with ${lazily}, used as materialized (
-             select id from mirrored_archive
-              where id = any ($1) and exists (select from lazily)
-                and not (was_downloaded and used_on is not distinct from current_date)
-              order by id for no key update
-           )
-           update mirrored_archive a set used_on = current_date, was_downloaded = true from used where a.id = used.id`,
+    text: 'select note_archive_uses($1)',
     values: [ids],
   })
 }

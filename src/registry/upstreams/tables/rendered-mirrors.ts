@@ -49,7 +49,10 @@ export async function findMirrorContent(
   return rows[0]?.content ?? null
 }
 
-/** Lists the rules for packages, in their order. */
+/**
+ * Lists the rules for packages, in their order. Because of the limit, PostgreSQL uses the index of the packages. It may
+ * have made the plan when the table was empty.
+ */
 export async function listMirrorRules(
   tx: pg.PoolClient,
   packages: readonly { packageId: string }[],
@@ -60,7 +63,7 @@ export async function listMirrorRules(
                   u.deny, u.exempt, u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone",
                   m.summary as flagged, now() as now
              from unnest((select $1::bigint[])) with ordinality as w (id, place)
-             join mirrored_package m on m.id = w.id
+            cross join lateral (select * from mirrored_package where id = w.id limit 1) m
              join repository r on r.id = m.repository_id
              join repository_group g on g.id = r.group_id
              join upstream u on u.id = m.upstream_id
@@ -169,7 +172,7 @@ export async function saveMirrors(tx: pg.PoolClient, documents: readonly Rendere
 
 /**
  * Stores the descriptions of packages and the versions that are flagged as malware. Renders filter.json of repositories
- * whose flagged versions changed.
+ * whose flagged versions changed. The transaction has locked the rows of the packages, so their places do not change.
  */
 export async function describeMirrors(
   tx: pg.PoolClient,
@@ -178,14 +181,14 @@ export async function describeMirrors(
   const { rows } = await tx.query<{ repositoryId: string }>({
     name: 'describe-mirrors',
     text: `with before as materialized (
-             select m.id, m.repository_id, m.flags as old_flags, m.description as old_description,
+             select m.row_location, m.repository_id, m.flags as old_flags, m.description as old_description,
                     coalesce(n.description, m.description) as description, n.flags
                from unnest((select $1::bigint[]), (select $2::text[]), (select $3::jsonb[])) as n (id, description, flags)
-               join mirrored_package m on m.id = n.id
+              cross join lateral (select *, ctid as row_location from mirrored_package where id = n.id limit 1) m
            ), changed as (
              update mirrored_package m set description = b.description, flags = b.flags
                from before b
-              where m.id = b.id and (b.description, b.flags) is distinct from (b.old_description, b.old_flags)
+              where m.ctid = b.row_location and (b.description, b.flags) is distinct from (b.old_description, b.old_flags)
              returning b.repository_id, b.old_flags <> b.flags as is_flagged_anew
            )
            select distinct repository_id as "repositoryId" from changed where is_flagged_anew order by 1`,

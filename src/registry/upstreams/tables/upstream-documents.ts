@@ -59,7 +59,8 @@ export async function takeCheckTurns(
                     coalesce(s.checking_until > now(), false) as is_checking,
                     coalesce(s.retry_at > now(), false) as is_resting
                from wanted w
-               join upstream_document s using (upstream_id, name, is_dev)
+              cross join lateral (select * from upstream_document d
+                                   where d.upstream_id = w.upstream_id and d.name = w.name and d.is_dev = w.is_dev limit 1) s
                join upstream u on u.id = s.upstream_id
            ), turn as (
              insert into upstream_document as d (upstream_id, name, is_dev, checking_until)
@@ -163,8 +164,10 @@ export async function saveContents(
                unnest((select $2::bytea[]))
              ) with ordinality as f (upstream_id, name, is_dev, last_modified, dropped, replaces, content, place)
            ), before as materialized (
-             select d.upstream_id, d.name, d.is_dev, d.dropped
-               from fresh join upstream_document d using (upstream_id, name, is_dev)
+             select d.*
+               from fresh f
+              cross join lateral (select upstream_id, name, is_dev, dropped from upstream_document s
+                                   where s.upstream_id = f.upstream_id and s.name = f.name and s.is_dev = f.is_dev limit 1) d
            ), saved as (
              insert into upstream_document
                (upstream_id, name, is_dev, is_found, last_modified, checked_at, content, dropped, replaces)
