@@ -7,6 +7,7 @@ import { isAtLeast } from '../domain/permissions.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { nobody, page } from '../http/pages.ts'
 import { type FoundPackage, searchAllPackages } from '../registry/tables/found-packages.ts'
+import { type SearchedMirror, searchAllMirrors } from '../registry/upstreams/tables/searched-mirrors.ts'
 import {
   type AccessibleRepository,
   accountPrincipal,
@@ -22,6 +23,8 @@ const maxOffered = 5
 const searchPage = page<{
   search: string
   packages: FoundPackage[]
+  /** Packages from upstreams. */
+  mirrors: SearchedMirror[]
   repositories: AccessibleRepository[]
   /** Null for people who are not site administrators. */
   people: AccountDetails[] | null
@@ -34,7 +37,10 @@ const searchPage = page<{
 
 const SearchQuery = z.object({ q: text })
 
-/** `GET /search?q=`: packages and repositories that the visitor may see; for site administrators, people too. */
+/**
+ * `GET /search?q=`: packages, packages from upstreams and repositories that the visitor may see. Site administrators
+ * find people too.
+ */
 export async function searchPageRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { db } = context
   app.get('/search', async (request, reply) => {
@@ -42,15 +48,16 @@ export async function searchPageRoutes(app: FastifyInstance, context: AppContext
     const accountId = session?.account.id ?? null
     const search = readQuery(SearchQuery, request).q.trim().slice(0, 200)
     const isAdmin = session?.account.isAdmin === true
-    const [packages, repositories, people] =
+    const [packages, mirrors, repositories, people] =
       search === ''
-        ? [[], [], null]
+        ? [[], [], [], null]
         : await Promise.all([
             searchAllPackages(db, accountId, search, maxFound),
+            searchAllMirrors(db, accountId, search, maxFound),
             searchRepositories(db, accountId, search, maxFound),
             isAdmin ? listAccounts(db, { after: null, limit: maxFound }, search) : null,
           ])
-    const isFound = packages.length + repositories.length + (people?.length ?? 0) > 0
+    const isFound = packages.length + mirrors.length + repositories.length + (people?.length ?? 0) > 0
     const own =
       isFound || search === '' || accountId === null
         ? []
@@ -58,6 +65,7 @@ export async function searchPageRoutes(app: FastifyInstance, context: AppContext
     return searchPage(reply, session ?? nobody, {
       search,
       packages,
+      mirrors,
       repositories,
       people,
       maxFound,
