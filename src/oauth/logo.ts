@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { AppContext } from '../context.ts'
+import { hasTag } from '../http/conditional-requests.ts'
 import { findLogo, findLogoHead, type LogoHead } from './applications.ts'
 
 /**
@@ -13,9 +14,8 @@ export async function logoRoute(app: FastifyInstance, { db }: AppContext): Promi
     const { clientId } = request.params
     const logo = isClientId(clientId) ? await findLogo(db, clientId) : null
     if (!logo) return reply.callNotFound()
-    const etag = `"${logo.sha256}"`
     setLogoHeaders(reply, logo)
-    if (request.headers['if-none-match'] === etag) return reply.code(304).send()
+    if (hasTag(request.headers['if-none-match'], etagOf(logo))) return reply.code(304).send()
     return reply.send(logo.image)
   })
 
@@ -33,13 +33,17 @@ interface Route {
 }
 
 /** Sets the headers of a logo, which is an untrusted file. */
-export function setLogoHeaders(reply: FastifyReply, { sha256, type }: LogoHead): FastifyReply {
-  return reply.type(type).headers({
+export function setLogoHeaders(reply: FastifyReply, logo: LogoHead): FastifyReply {
+  return reply.type(logo.type).headers({
     'cache-control': 'public, max-age=3600',
     'content-security-policy': "default-src 'none'; sandbox",
     'x-content-type-options': 'nosniff',
-    etag: `"${sha256}"`,
+    etag: etagOf(logo),
   })
+}
+
+function etagOf({ sha256 }: LogoHead): string {
+  return `"${sha256}"`
 }
 
 /** Returns whether a text can be a client identifier. PostgreSQL rejects some texts, such as NUL. */

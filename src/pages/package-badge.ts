@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { AppContext } from '../context.ts'
+import { hasTag } from '../http/conditional-requests.ts'
 import { pageNotFound } from '../http/page-error.ts'
-import { hasTag } from '../registry/protocol/http.ts'
 import { readManifest } from './manifest.ts'
 import { findPackageView, findShownVersion, type PackageRoute, packagePath } from './package-view.ts'
 

@@ -1,18 +1,16 @@
-import type { IncomingHttpHeaders } from 'node:http'
 import { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
+import { hasTag, rangeHeader, readRange } from '../../http/conditional-requests.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads, type WantedDownload } from '../tables/versions.ts'
 import { patienceMilliseconds } from '../upstreams/archive-mirror.ts'
 import { listMirroredDownloads, type MirroredArchive } from '../upstreams/tables/mirrored-archives.ts'
 import {
-  hasTag,
   param,
   type RegistryContext,
-  readRange,
   readRegistryRequest,
   registryNotFound,
   setArchiveCaching,
@@ -236,12 +234,4 @@ function setArchiveHeaders(reply: FastifyReply, sha256: string, fileName: string
     'accept-ranges': 'bytes',
     'content-disposition': `attachment; filename="${fileName}"`,
   })
-}
-
-/**
- * Returns the Range header. Ignores it if the client's If-Range header does not match the archive (RFC 9110 §13.1.5).
- */
-function rangeHeader(headers: IncomingHttpHeaders, etag: string): string | undefined {
-  const condition = headers['if-range']
-  return condition === undefined || condition === etag ? headers.range : undefined
 }

@@ -158,30 +158,6 @@ function toRegistryError(thrown: Error & Partial<FastifyError>): RegistryError {
   return new RegistryError(errcode.internal, 'internal error', { cause: thrown })
 }
 
-/** Part of a body: the first and the last byte, both included. */
-export interface ByteRange {
-  start: number
-  end: number
-}
-
-/**
- * Reads a Range header for a body of `size` bytes (RFC 9110 §14.2). Null means the whole body: the header is absent,
- * malformed, has another unit, or has several ranges. A server may ignore such headers. `unsatisfiable` means that the
- * range is beyond the end.
- */
-export function readRange(header: string | undefined, size: number): ByteRange | null | 'unsatisfiable' {
-  const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? []
-  if (first === '' && last === '') return null
-  if (first === '') {
-    const length = Math.min(Number(last), size)
-    return length === 0 ? 'unsatisfiable' : { start: size - length, end: size - 1 }
-  }
-  const start = Number(first)
-  const end = last === '' ? size - 1 : Math.min(Number(last), size - 1)
-  if (last !== '' && Number(last) < start) return null
-  return start >= size ? 'unsatisfiable' : { start, end }
-}
-
 /**
  * How long a CDN or proxy may serve a document of a public repository without a request to svc. Its clients see a
  * quarantine, or a change to private, up to this time later.
@@ -211,11 +187,4 @@ export function setArchiveCaching(reply: FastifyReply, visibility: Visibility): 
     return
   }
   reply.header('cache-control', 'private, max-age=31536000, immutable').header('vary', 'Authorization')
-}
-
-/** Returns whether an If-None-Match header names the entity tag, by weak comparison (RFC 9110 §13.1.2). */
-export function hasTag(header: string | undefined, etag: string): boolean {
-  if (header === undefined) return false
-  const opaque = etag.replace(/^W\//, '')
-  return header.split(',').some((tag) => ['*', opaque].includes(tag.trim().replace(/^W\//, '')))
 }

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
+import { hasTag } from '../../http/conditional-requests.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import type { RegistryRequest } from '../access.ts'
 import {
@@ -25,7 +26,6 @@ import { errcode } from '../errors.ts'
 import type { MirrorDocument } from '../upstreams/mirror.ts'
 import { listMirrorBytes, type WantedBytes } from '../upstreams/tables/mirrored-documents.ts'
 import {
-  hasTag,
   jsonType,
   param,
   type RegistryContext,

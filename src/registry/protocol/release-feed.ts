@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { cleanLine } from '../../domain/plain-text.ts'
+import { hasTag } from '../../http/conditional-requests.ts'
 import { findRepository } from '../../repositories/repositories.ts'
 import { findAccess } from '../access.ts'
 import { listReleases, listReleasesOf, type Release } from '../tables/releases.ts'
@@ -51,10 +52,7 @@ export async function feedRoutes(
     const xml = renderFeed({ ...repository, baseUrl: config.baseUrl, packageName, releases })
     const etag = `"${createHash('sha256').update(xml).digest('base64url')}"`
     reply.headers({ etag, 'cache-control': 'private, no-cache', 'x-content-type-options': 'nosniff' })
-    const known = (request.headers['if-none-match'] ?? '')
-      .split(',')
-      .map((tag) => tag.trim().replace(/^W\//, ''))
-    if (known.includes(etag)) return reply.code(304).send()
+    if (hasTag(request.headers['if-none-match'], etag)) return reply.code(304).send()
     // Send a Buffer, because Fastify appends a charset to the content type of a string.
     return reply.type('application/atom+xml').send(Buffer.from(xml))
   }

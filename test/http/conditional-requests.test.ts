@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { readRange } from '../../../src/registry/protocol/http.ts'
+import { readRange } from '../../src/http/conditional-requests.ts'
 
 it.each([
   [undefined, null],

@@ -1,0 +1,41 @@
+import type { IncomingHttpHeaders } from 'node:http'
+
+/** Returns whether an If-None-Match header names the entity tag, by weak comparison (RFC 9110 §13.1.2). */
+export function hasTag(header: string | undefined, etag: string): boolean {
+  if (header === undefined) return false
+  const opaque = etag.replace(/^W\//, '')
+  return header.split(',').some((tag) => ['*', opaque].includes(tag.trim().replace(/^W\//, '')))
+}
+
+/**
+ * Returns the Range header. Ignores it if the client's If-Range header does not match the entity tag (RFC 9110
+ * §13.1.5).
+ */
+export function rangeHeader(headers: IncomingHttpHeaders, etag: string): string | undefined {
+  const condition = headers['if-range']
+  return condition === undefined || condition === etag ? headers.range : undefined
+}
+
+/** Part of a body: the first and the last byte, both included. */
+export interface ByteRange {
+  start: number
+  end: number
+}
+
+/**
+ * Reads a Range header for a body of `size` bytes (RFC 9110 §14.2). Null means the whole body: the header is absent,
+ * malformed, has another unit, or has several ranges. A server may ignore such headers. `unsatisfiable` means that the
+ * range is beyond the end.
+ */
+export function readRange(header: string | undefined, size: number): ByteRange | null | 'unsatisfiable' {
+  const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? []
+  if (first === '' && last === '') return null
+  if (first === '') {
+    const length = Math.min(Number(last), size)
+    return length === 0 ? 'unsatisfiable' : { start: size - length, end: size - 1 }
+  }
+  const start = Number(first)
+  const end = last === '' ? size - 1 : Math.min(Number(last), size - 1)
+  if (last !== '' && Number(last) < start) return null
+  return start >= size ? 'unsatisfiable' : { start, end }
+}
