@@ -3,7 +3,7 @@ import { composerAdvisory } from '../documents/warnings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
 import { findAdvisories } from '../tables/package-warnings.ts'
-import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
+import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 /** The maximum number of names in one request. Packagist has the same limit. */
 const maxNames = 1000
@@ -17,12 +17,7 @@ export async function auditRoute(
   app: FastifyInstance,
   { hotDb, requireAccess, upstreamQueries }: RegistryContext,
 ) {
-  app.removeAllContentTypeParsers()
-  app.addContentTypeParser(
-    '*',
-    { parseAs: 'string', bodyLimit: 512 * 1024 },
-    async (_request: unknown, body: string) => body,
-  )
+  acceptText(app)
   app.post<{ Body: string | undefined }>('/security-advisories', async (request, reply) => {
     const target = readRegistryRequest(request)
     const names = readNames(request.body)

@@ -1,4 +1,4 @@
-import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
 import { isOutage } from '../../database/database.ts'
@@ -50,6 +50,19 @@ export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
 /** Returns a decoded parameter of the route's path. Returns '' when the route has no parameter of that name. */
 export function param(request: FastifyRequest, name: string): string {
   return (request.params as Record<string, string | undefined>)[name] ?? ''
+}
+
+/** The maximum size of a list of package names. */
+const maxTextBytes = 512 * 1024
+
+/** Makes the scope read every body as text. Composer sends forms and JSON, and some clients send no content type. */
+export function acceptText(scope: FastifyInstance): void {
+  scope.removeAllContentTypeParsers()
+  scope.addContentTypeParser(
+    '*',
+    { parseAs: 'string', bodyLimit: maxTextBytes },
+    async (_request: unknown, body: string) => body,
+  )
 }
 
 /**

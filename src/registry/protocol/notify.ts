@@ -3,7 +3,7 @@ import { findAccess } from '../access.ts'
 import type { ReportedDownload } from '../download-counter.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { toLowerAscii } from '../manifest/package-name.ts'
-import { type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
+import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 const maxInstallations = 1000
 
@@ -22,12 +22,7 @@ export async function notifyRoutes(
   app: FastifyInstance,
   { hotDb, requireAccess, downloads }: RegistryContext,
 ) {
-  app.removeAllContentTypeParsers()
-  app.addContentTypeParser(
-    '*',
-    { parseAs: 'string', bodyLimit: 512 * 1024 },
-    async (_request: unknown, body: string) => body,
-  )
+  acceptText(app)
   app.post('/downloads', async (request, reply) => {
     const target = readRegistryRequest(request)
     const { repositoryId } = requireAccess(target, await findAccess(hotDb, target), 'pull')
