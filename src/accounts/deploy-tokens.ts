@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { type Actor, type ListPart, type Queryable, transaction } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
+import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeSecret, type SecretHash } from '../domain/secrets.ts'
 import { type Author, insertEvent } from '../registry/tables/events.ts'
 import { type Expiry, expiryValues } from './personal-tokens.ts'
@@ -168,12 +169,7 @@ export async function listDeployTokens(
         and ($2::bigint is null or d.resource_scope = 'all'
              or exists (select from deploy_token_repository where deploy_token_id = d.id and repository_id = $2))
       order by d.id desc limit $4`,
-    [
-      place?.groupId ?? null,
-      place?.repositoryId ?? null,
-      /^\d{1,18}$/.test(after ?? '') ? after : null,
-      limit,
-    ],
+    [place?.groupId ?? null, place?.repositoryId ?? null, readRowId(after), limit],
   )
   return rows
 }

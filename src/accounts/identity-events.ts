@@ -2,6 +2,7 @@ import { isIP } from 'node:net'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { Actor, ListPart, Queryable } from '../database/database.ts'
+import { readRowId } from '../domain/row-id.ts'
 import type { Job } from '../jobs/job.ts'
 
 /** The actions on identities and applications. Triggers and the functions below write them as events. */
@@ -130,7 +131,7 @@ export async function listIdentityEvents(
   }: EventFilter,
   { after, limit }: ListPart,
 ): Promise<IdentityEvent[]> {
-  const before = /^\d{1,18}$/.test(after ?? '') ? after : null
+  const before = readRowId(after)
   const values: unknown[] = [before, limit]
   const conditions = ['($1::bigint is null or id < $1)']
   const add = (condition: string, value: string | Date) => {

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { type Actor, type ListPart, type Queryable, sweepOf, transaction } from '../database/database.ts'
 import type { Role } from '../domain/permissions.ts'
+import { readRowId } from '../domain/row-id.ts'
 import { hashSecret, makeOpaqueId } from '../domain/secrets.ts'
 
 /** How long an invitation can be accepted: 7 days. */
@@ -126,7 +127,7 @@ export async function listInvitations(
       where ($1::bigint is null or i.group_id = $1) and ($2::bigint is null or i.id < $2)
         and i.made_by <> 'sign-up' and i.accepted_at is null and i.withdrawn_at is null
       order by i.id desc limit $3`,
-    [groupId, /^\d{1,18}$/.test(after ?? '') ? after : null, limit],
+    [groupId, readRowId(after), limit],
   )
   return rows
 }

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { type Actor, brokenConstraint, transaction } from '../database/database.ts'
 import { enforcedScopes } from '../domain/permissions.ts'
+import { readRowId } from '../domain/row-id.ts'
 import {
   describeResourceScope,
   describeScopes,
@@ -84,7 +85,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
     const query = readQuery(TokensQuery, request)
-    const after = readId(query.after)
+    const after = readRowId(query.after)
     return showTokens(context, reply, session, { form: presetForm(query), problem: null, after })
   })
 
@@ -113,7 +114,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
   app.get('/settings/tokens/revoke', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
-    const id = readId(readQuery(RevokeForm, request).id)
+    const id = readRowId(readQuery(RevokeForm, request).id)
     const token = id === null ? null : await findPersonalToken(db, session.account.id, id)
     if (!token) throw pageNotFound()
     return confirmationPage(reply, session, {
@@ -130,7 +131,7 @@ export async function personalTokenRoutes(app: FastifyInstance, context: AppCont
   app.post('/settings/tokens/revoke', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/tokens')
-    const id = readId(readForm(RevokeForm, request).id)
+    const id = readRowId(readForm(RevokeForm, request).id)
     if (id === null) throw pageNotFound()
     const { id: accountId } = session.account
     const actor = actorOf(request, accountId)
@@ -162,11 +163,6 @@ async function showTokens(
     picker: await readPicker(db, session.account.id, { search, chosen }),
     next: found.length > tokensPerPage ? (tokens.at(-1)?.id ?? null) : null,
   })
-}
-
-/** Returns the id of a token. Null for text that cannot be one. */
-function readId(text: string): string | null {
-  return /^\d{1,18}$/.test(text) ? text : null
 }
 
 /** Creates a token, which is shown only once. Returns a sentence when the form has a problem. */

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
+import { readRowId } from '../domain/row-id.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
 /** When a personal access token expires. */
@@ -193,7 +194,7 @@ export async function listTokensOf(
        from personal_token t join account a on a.id = t.account_id
       where ($1::bigint is null or t.account_id = $1) and t.id > $2 and t.revoked_at is null
       order by t.id limit $3`,
-    [accountId, /^\d{1,18}$/.test(after ?? '') ? after : 0, limit],
+    [accountId, readRowId(after) ?? 0, limit],
   )
   return rows
 }

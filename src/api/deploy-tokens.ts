@@ -12,6 +12,7 @@ import { brokenConstraint } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
+import { rowId } from '../domain/row-id.ts'
 import { coversAll } from '../domain/scopes.ts'
 import { actorOf } from '../http/actor.ts'
 import { errcode } from '../registry/errors.ts'
@@ -72,10 +73,7 @@ const DeployTokenDraft = z
   .meta({ id: 'DeployTokenDraft' })
 
 const TokenPath = GroupPath.extend({
-  token: z
-    .string()
-    .regex(/^\d{1,18}$/)
-    .meta({ description: 'Id of the deploy token', example: '7' }),
+  token: rowId.meta({ description: 'Id of the deploy token', example: '7' }),
 })
 
 /** Deploy tokens of a group, for its admins: `/api/groups/<group>/deploy-tokens`. */

@@ -4,6 +4,7 @@ import { type ListedInvitation, listInvitations, withdrawInvitation } from '../a
 import { countInvitation, invite } from '../accounts/invite.ts'
 import type { Actor } from '../database/database.ts'
 import { roles } from '../domain/permissions.ts'
+import { rowId } from '../domain/row-id.ts'
 import { actorOf } from '../http/actor.ts'
 import { errcode } from '../registry/errors.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
@@ -64,17 +65,11 @@ const InvitationDraft = z
 const SiteInvitationDraft = InvitationDraft.omit({ role: true }).strict().meta({ id: 'SiteInvitationDraft' })
 
 const SiteInvitationPath = z.object({
-  invitation: z
-    .string()
-    .regex(/^\d{1,18}$/)
-    .meta({ description: 'Id of the invitation', example: '7' }),
+  invitation: rowId.meta({ description: 'Id of the invitation', example: '7' }),
 })
 
 const InvitationPath = GroupPath.extend({
-  invitation: z
-    .string()
-    .regex(/^\d{1,18}$/)
-    .meta({ description: 'Id of the invitation', example: '7' }),
+  invitation: rowId.meta({ description: 'Id of the invitation', example: '7' }),
 })
 
 /** Invitations to a group, for its admins: `/api/groups/<group>/invitations`; all of them: `/api/invitations`. */

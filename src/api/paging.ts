@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { ListPart } from '../database/database.ts'
 
 const maxLimit = 100
 
@@ -22,13 +23,6 @@ export const PageQuery = z.object({
     }),
 })
 
-/** Which part of a list is requested. */
-export interface ListQuery {
-  /** The key after which the list begins. Null for the beginning. */
-  after: string | null
-  limit: number
-}
-
 /** A request for a part of a list, and its response. */
 export interface PageCall {
   request: { query: z.output<typeof PageQuery>; url: string }
@@ -42,7 +36,7 @@ export interface PageCall {
  */
 export async function readPage<Row, Item>(
   { request, reply, config: { baseUrl } }: PageCall,
-  list: (part: ListQuery) => Promise<Row[]>,
+  list: (part: ListPart) => Promise<Row[]>,
   keyOf: (row: Row) => string,
   describe: (row: Row) => Item,
 ): Promise<Item[]> {

@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import { revokeAllAccess } from '../accounts/account-lifecycle.ts'
 import { removePasskey, resetFactors } from '../accounts/second-factor/factors.ts'
 import { commandActor, transaction } from '../database/database.ts'
+import { readRowId } from '../domain/row-id.ts'
 import { endAuthorization, listAuthorizations } from '../oauth/authorizations.ts'
 import { type JsonOptions, onAccount } from './account-password.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
@@ -25,7 +26,7 @@ export function removePasskeyCommand(): Command {
     .argument('<passkey>', 'the number of a passkey, as svc account show prints it')
     .addHelpText('after', '\nExample:\n  svc account remove-passkey ann 17')
     .action(async (username: string, passkey: string, options: JsonOptions) => {
-      if (!/^\d{1,18}$/.test(passkey)) {
+      if (readRowId(passkey) === null) {
         throw new Error('A passkey is given by its number: svc account show prints it.')
       }
       const outcome = await withDatabase(async (db, config) =>

@@ -3,6 +3,7 @@ import { type ListedInvitation, listInvitations, withdrawInvitation } from '../a
 import { invite } from '../accounts/invite.ts'
 import { commandActor } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
+import { readRowId } from '../domain/row-id.ts'
 import { jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, withDatabase } from './run.ts'
 
@@ -115,6 +116,7 @@ function withdrawCommand(): Command {
 }
 
 function readId(text: string): string {
-  if (/^\d{1,18}$/.test(text)) return text
+  const id = readRowId(text)
+  if (id !== null) return id
   throw new InvalidArgumentError('It must be a number.')
 }

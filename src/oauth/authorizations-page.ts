@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
 import { transaction } from '../database/database.ts'
+import { readRowId } from '../domain/row-id.ts'
 import { describeResourceScope, describeScopes, type ScopeGroup } from '../domain/scope-descriptions.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
@@ -38,7 +39,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
   app.get('/settings/authorizations/withdraw', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return await redirectToSignIn(context, request, reply)
-    const id = readId(readQuery(WithdrawForm, request).authorization)
+    const id = readRowId(readQuery(WithdrawForm, request).authorization)
     const authorizations = await listAuthorizations(db, session.account.id)
     const authorization = authorizations.find((one) => one.id === id)
     if (!authorization) throw pageNotFound()
@@ -56,7 +57,7 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
   app.post('/settings/authorizations/withdraw', async (request, reply) => {
     const session = await readSession(context, request)
     if (!session) return await redirectToSignIn(context, request, reply, '/settings/authorizations')
-    const id = readId(readForm(WithdrawForm, request).authorization)
+    const id = readRowId(readForm(WithdrawForm, request).authorization)
     if (id === null) throw pageNotFound()
     const { id: accountId } = session.account
     const actor = actorOf(request, accountId)
@@ -68,11 +69,6 @@ export async function authorizationsPage(app: FastifyInstance, context: AppConte
     leaveNotice(request, reply, config, notice)
     return reply.redirect('/settings/authorizations', 303)
   })
-}
-
-/** Returns the id of an authorization. Null for text that cannot be one. */
-function readId(text: string): string | null {
-  return /^\d{1,18}$/.test(text) ? text : null
 }
 
 function describe({ access, ...authorization }: Authorization): DescribedAuthorization {

@@ -15,6 +15,7 @@ import { brokenConstraint } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 import type { DeployRight } from '../domain/permissions.ts'
 import { isPlainText } from '../domain/plain-text.ts'
+import { rowId } from '../domain/row-id.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text, textList } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
@@ -50,9 +51,8 @@ const emptyForm: SentForm = {
   expires_on: '',
 }
 
-const tokenId = z.string().regex(/^\d{1,18}$/)
 const ListQuery = z.object({ after: text })
-const RevokeForm = z.object({ id: tokenId })
+const RevokeForm = z.object({ id: rowId })
 
 /** The group or repository that the page manages. */
 interface Place {

@@ -8,6 +8,7 @@ import type { AppContext } from '../context.ts'
 import { brokenConstraint } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 import { type Role, roles } from '../domain/permissions.ts'
+import { rowId } from '../domain/row-id.ts'
 import { actorOf } from '../http/actor.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
@@ -23,7 +24,7 @@ const InvitationForm = z.object({
   email: text.transform((email) => email.trim()),
   role: z.enum(roles).default('guest'),
 })
-const WithdrawalForm = z.object({ id: z.string().regex(/^\d{1,18}$/) })
+const WithdrawalForm = z.object({ id: rowId })
 
 /** The target of invitations: a group, or the whole server. */
 interface Place {

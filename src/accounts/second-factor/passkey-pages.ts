@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { isPlainText } from '../../domain/plain-text.ts'
+import { rowId } from '../../domain/row-id.ts'
 import { actorOf } from '../../http/actor.ts'
 import { networkOf } from '../../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
@@ -27,7 +28,7 @@ const PasskeyForm = z.object({
   credential: text,
   name: text.transform((name) => name.trim().slice(0, 100)),
 })
-const RemovalForm = z.object({ id: z.string().regex(/^\d{1,18}$/) })
+const RemovalForm = z.object({ id: rowId })
 
 /** `/settings/second-factor/passkeys`: add and remove passkeys. */
 export async function passkeyRoutes(app: FastifyInstance, context: AppContext): Promise<void> {

@@ -9,6 +9,7 @@ import {
 } from '../../accounts/personal-tokens.ts'
 import { deleteSessionsByKey, type ListedSession, listSessions } from '../../accounts/sessions.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
+import { rowId } from '../../domain/row-id.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readForm, readQuery } from '../../http/forms.ts'
 import { PageError, pageNotFound } from '../../http/page-error.ts'
@@ -20,7 +21,7 @@ const maxShown = 50
 
 // The whole key: a prefix would end several sessions, and an empty one all of them.
 const SessionForm = z.object({ session: z.string().regex(/^[0-9a-f]{64}$/) })
-const TokenForm = z.object({ id: z.string().regex(/^\d{1,18}$/) })
+const TokenForm = z.object({ id: rowId })
 
 /** The sessions and the personal access tokens of an account. */
 export interface AccountAccess {

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import type { ListPart, Queryable } from '../../database/database.ts'
+import { readRowId } from '../../domain/row-id.ts'
 import type { Job } from '../../jobs/job.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
 
@@ -159,7 +160,7 @@ export async function listEvents(
   { after, limit }: ListPart,
   readerId: string | null = null,
 ): Promise<SeenEvent[]> {
-  const before = /^\d{1,18}$/.test(after ?? '') ? after : null
+  const before = readRowId(after)
   const { rows } = await db.query<SeenEvent>(
     `select ${eventColumns}, ${ownTokenColumn('$4')}
        from ((select id from registry_event
@@ -186,7 +187,7 @@ export async function listPackageEvents(
   { after, limit }: ListPart,
   readerId: string | null,
 ): Promise<SeenEvent[]> {
-  const before = /^\d{1,18}$/.test(after ?? '') ? after : null
+  const before = readRowId(after)
   const { rows } = await db.query<SeenEvent>(
     `select ${eventColumns}, ${ownTokenColumn('$5')}
        from registry_event e left join account u on u.id = e.account_id
@@ -214,7 +215,7 @@ export async function listSiteEvents(
   path: string | null,
   { after, limit }: ListPart,
 ): Promise<SiteEvent[]> {
-  const before = /^\d{1,18}$/.test(after ?? '') ? after : null
+  const before = readRowId(after)
   const page = '($2::bigint is null or id < $2) order by id desc limit $3'
   const found =
     path === null

@@ -1,4 +1,5 @@
 import type { ListPart, Queryable } from '../../database/database.ts'
+import { readRowId } from '../../domain/row-id.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import { asCount } from './downloads.ts'
 import { deployTokenName, uploaderName } from './versions.ts'
@@ -83,7 +84,7 @@ interface Position {
 }
 
 async function findPosition(db: Queryable, packageId: string, id: string | null): Promise<Position | null> {
-  if (!/^\d{1,18}$/.test(id ?? '')) return null
+  if (readRowId(id) === null) return null
   const { rows } = await db.query<Position>(
     `select id, not is_dev as "isRelease", sort_key as "sortKey", published_at::text as "publishedAt"
        from package_version where id = $1 and package_id = $2`,
