@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { brokenConstraint, transaction } from '../database/database.ts'
+import { describeRule } from '../database/rules.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
@@ -39,17 +40,6 @@ const DeleteForm = z.object({
   groups_to: trimmed,
   leave_groups: text,
 })
-
-/** The message for each rule of the schema that a value can break. */
-const problems: Record<string, string> = {
-  username_is_taken: 'This username is taken.',
-  username_is_reserved: 'This username is taken.',
-  username_is_well_formed:
-    'A username has at most 39 lower-case letters and digits, with single . _ or - between them.',
-  email_is_taken: 'Another account has this email address.',
-  email_is_an_address_max_254_characters: 'This is not a valid email address.',
-  display_name_max_100_characters: 'A name has at most 100 characters.',
-}
 
 /** The parts of `/settings/account` that are not the password: profile, export and deletion. */
 export async function profileRoutes(
@@ -179,9 +169,9 @@ export async function profileRoutes(
       await transaction(db, (tx) => changeAccount(tx, account.id, changes), actorOf(request, account.id))
       return null
     } catch (error) {
-      const problem = problems[brokenConstraint(error) ?? '']
-      if (problem === undefined) throw error
-      return problem
+      const rule = brokenConstraint(error)
+      if (rule === null) throw error
+      return describeRule(rule)
     }
   }
 

@@ -136,8 +136,8 @@ describe('the profile at /settings/account', () => {
   it.each([
     ['a username of somebody else', { username: 'taken' }, 'This username is taken'],
     ['no username', { username: 'no spaces' }, 'A username has'],
-    ['an email of somebody else', { email: 'TAKEN@example.com' }, 'Another account has'],
-    ['no email', { email: 'nonsense' }, 'not a valid email address'],
+    ['an email of somebody else', { email: 'TAKEN@example.com' }, 'This email belongs to another account.'],
+    ['no email', { email: 'nonsense' }, 'Enter a valid email address'],
   ])('refuses %s', async (_what, change, problem) => {
     await anAccount(t.db, { username: 'taken', email: 'taken@example.com' }).catch(() => {})
     const { account, send } = await aVisitor()

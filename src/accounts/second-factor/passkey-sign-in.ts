@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import type { SignInProof } from '../../database/database.ts'
 import { actorOf } from '../../http/actor.ts'
-import { clearCookie, readCookie } from '../../http/cookies.ts'
+import { clearCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
 import { type AttemptLimit, countAttempt, networkOf, takeBackAttempt } from '../../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
@@ -15,7 +15,8 @@ import { readSession, withReturn } from '../visitor.ts'
 import { type FactorRefusal, limitOf, noteFailedFactor, tooManyFactors } from './check-factor.ts'
 import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
 import type { ChallengeOwner } from './passkeys.ts'
-import { deleteSignInStep, findSignInStep, type SignInStep } from './sign-in-steps.ts'
+import { readWaitingStep, type WaitingStep } from './second-step.ts'
+import { deleteSignInStep } from './sign-in-steps.ts'
 
 const passkeyPage = page<{
   /** The account in the second step of a sign-in. Null when the passkey replaces the password. */
@@ -30,11 +31,6 @@ const passkeyPage = page<{
 const PasskeyQuery = z.object({ return: text })
 const PasskeyForm = z.object({ csrf_token: text, return: text, credential: text })
 
-interface WaitingStep {
-  id: string
-  step: SignInStep
-}
-
 /**
  * `/login/passkey`: a passkey instead of the password, or as the second step after it. It is separate from `/login`,
  * because browsers offer passkeys to scripts only, and the pages that lead to applications allow no script (OAUTH 41).
@@ -47,12 +43,12 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
   app.get('/login/passkey', async (request, reply) => {
     const { return: returnId } = readQuery(PasskeyQuery, request)
     if (await readSession(context, request)) return redirectBack(context, reply, returnId)
-    return show(request, reply, await readStep(request), { returnId, problem: null })
+    return show(request, reply, await readWaitingStep(context, request), { returnId, problem: null })
   })
 
   app.post('/login/passkey', async (request, reply) => {
     const { csrf_token: browser, return: returnId, credential } = readForm(PasskeyForm, request)
-    const waiting = await readStep(request)
+    const waiting = await readWaitingStep(context, request)
     const owner = ownerOf(browser, waiting)
     const accountId = await usePasskey(request, credential, owner)
     if (typeof accountId === 'object') {
@@ -93,12 +89,6 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
     }
     if (known !== null) await noteFailedFactor(db, actorOf(request, known), known, 'passkey')
     return wrongPasskey
-  }
-
-  async function readStep(request: FastifyRequest): Promise<WaitingStep | null> {
-    const id = readCookie(request, config, 'step')
-    const step = id === null ? null : await findSignInStep(db, id)
-    return id !== null && step ? { id, step } : null
   }
 
   async function show(

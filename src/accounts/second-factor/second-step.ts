@@ -44,14 +44,14 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
 
   app.get('/login/second-factor', async (request, reply) => {
     const { return: returnId } = readQuery(StepQuery, request)
-    const found = await readStep(context, request)
+    const found = await readWaitingStep(context, request)
     if (!found) return reply.redirect(withReturn('/login', returnId), 303)
     return show(context, request, reply, found.step, { returnId, problem: null })
   })
 
   app.post('/login/second-factor', async (request, reply) => {
     const { return: returnId, code, recovery_code: recoveryCode } = readForm(StepForm, request)
-    const found = await readStep(context, request)
+    const found = await readWaitingStep(context, request)
     if (!found) return reply.redirect(withReturn('/login', returnId), 303)
     const { id, step } = found
     const actor = actorOf(request, step.accountId)
@@ -71,10 +71,17 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
   })
 }
 
-async function readStep(
+/** A sign-in that waits for its second factor. `id` is the browser's cookie. */
+export interface WaitingStep {
+  id: string
+  step: SignInStep
+}
+
+/** Returns the sign-in of this browser that waits for its second factor. Null without one. */
+export async function readWaitingStep(
   { config, db }: AppContext,
   request: FastifyRequest,
-): Promise<{ id: string; step: SignInStep } | null> {
+): Promise<WaitingStep | null> {
   const id = readCookie(request, config, 'step')
   const step = id === null ? null : await findSignInStep(db, id)
   return id !== null && step ? { id, step } : null
