@@ -1,6 +1,7 @@
 import argon2 from 'argon2'
 import type { Config } from '../config.ts'
 import { PageError } from '../http/page-error.ts'
+import { limitConcurrency } from '../registry/time-slices.ts'
 import { commonPasswords } from './common-passwords.ts'
 
 /** argon2id with OWASP's smallest recommended cost: 33 ms. The library's default takes 240 ms (DESIGN §5). */
@@ -67,18 +68,18 @@ export class HashQueueFullError extends PageError {
 }
 
 // All apps in the process share this queue, because they share the thread pool.
-const waiting: (() => void)[] = []
-let running = 0
+const inTurn = limitConcurrency(maxRunningHashes)
+let unfinished = 0
 
 /** Hashes a password with argon2id, in PHC notation. Throws HashQueueFullError. */
 export function hashPassword(password: string): Promise<string> {
-  return inTurn(() => argon2.hash(password, cost))
+  return run(() => argon2.hash(password, cost))
 }
 
 /** Returns whether a password matches a hash. Throws HashQueueFullError. */
 export async function isPassword(password: string, hash: string): Promise<boolean> {
   if (Buffer.byteLength(password) > maxPasswordBytes) return false
-  return inTurn(() => argon2.verify(hash, password))
+  return run(() => argon2.verify(hash, password))
 }
 
 /** Returns whether a hash has other parameters than the current ones. */
@@ -86,20 +87,13 @@ export function needsRehash(hash: string): boolean {
   return argon2.needsRehash(hash, cost)
 }
 
-/** Runs the work in the order of the calls, at most `maxRunningHashes` at the same time. */
-async function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
-  if (running < maxRunningHashes) {
-    running += 1
-  } else {
-    if (waiting.length >= maxWaitingHashes) throw new HashQueueFullError()
-    // The finished hash passes its place to this one, so `running` stays the same.
-    await new Promise<void>((resolve) => waiting.push(resolve))
-  }
+/** Runs the work in the order of the calls. Throws HashQueueFullError when too many wait. */
+async function run<Result>(work: () => Promise<Result>): Promise<Result> {
+  if (unfinished >= maxRunningHashes + maxWaitingHashes) throw new HashQueueFullError()
+  unfinished += 1
   try {
-    return await work()
+    return await inTurn(work)
   } finally {
-    const next = waiting.shift()
-    if (next) next()
-    else running -= 1
+    unfinished -= 1
   }
 }
