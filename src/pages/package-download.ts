@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { AppContext } from '../context.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { PageError } from '../http/page-error.ts'
+import { endWithConnection } from '../http/streamed-body.ts'
 import type { ArchiveStore } from '../registry/archives/archive-store.ts'
 import {
   findPackageView,
@@ -43,7 +44,7 @@ export async function downloadRoutes(
     // A HEAD request needs no bytes of the archive.
     if (request.method === 'HEAD') return reply.headers(headers).send()
     const opened = await readingArchive(() => store.read(sha256))
-    if (opened?.size === size) return reply.headers(headers).send(opened.bytes)
+    if (opened?.size === size) return reply.headers(headers).send(endWithConnection(request, opened.bytes))
     opened?.bytes.destroy()
     throw new PageError(404, `The archive of version ${version} is no longer stored.`)
   }

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { hasTag, rangeHeader, readRange } from '../../http/conditional-requests.ts'
+import { endWithConnection } from '../../http/streamed-body.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { listDownloads, type WantedDownload } from '../tables/versions.ts'
@@ -115,7 +116,7 @@ export async function distRoute(
     }
     reply.header('content-type', 'application/zip')
     if (served.size !== null) reply.header('content-length', served.size)
-    return reply.send(served.body)
+    return reply.send(endWithConnection(request, served.body))
   }
 
   /** Redirects the client to the bucket. The link is for the method of the request and works only for a few minutes. */
@@ -168,7 +169,7 @@ export async function distRoute(
       return reply.send(bytes.subarray(start, end + 1))
     }
     const { bytes } = await openStored(sha256, size, { start, end })
-    return reply.send(bytes)
+    return reply.send(endWithConnection(request, bytes))
   }
 
   async function readArchive(sha256: string, _stale: unknown, { context: size }: { context: number }) {

@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { rm, truncate } from 'node:fs/promises'
+import { once } from 'node:events'
+import { readdir, readlink, rm, truncate } from 'node:fs/promises'
+import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { useApp } from '../../support/app.ts'
 import { aPackageZip, aPublisher } from '../../support/registry-actors.ts'
 import { aZip } from '../../support/zip.ts'
@@ -43,6 +45,25 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     expect((await ask(dist)).rawPayload.equals(large)).toBe(true)
     const part = await ask(dist, { headers: { range: 'bytes=1000-600999' } })
     expect(part.rawPayload.equals(large.subarray(1000, 601_000))).toBe(true)
+  })
+
+  it('closes the file of a pipelined request whose client disconnects before its turn', async () => {
+    const large = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': randomBytes(5_000_000) })
+    const { dist, path, authorization, sha256 } = await aPublishedArchive(large)
+    const countOpenFiles = async () => {
+      const links = (await readdir('/proc/self/fd')).map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => ''))
+      return (await Promise.all(links)).filter((link) => link.endsWith(`${sha256}.zip`)).length
+    }
+    await t.app.listen({ host: '127.0.0.1', port: 0 })
+    const socket = connect((t.app.server.address() as AddressInfo).port, '127.0.0.1')
+    await once(socket, 'connect')
+    const head = `GET ${path}${dist} HTTP/1.1\r\nHost: svc.test\r\nAuthorization: ${authorization}\r\n\r\n`
+    // The client reads nothing, and the kernel has no buffer for all responses.
+    socket.write(head.repeat(12))
+    await vi.waitFor(async () => expect(await countOpenFiles()).toBeGreaterThan(8), 10_000)
+    socket.destroy()
+    await vi.waitFor(async () => expect(await countOpenFiles()).toBe(0), 10_000)
+    expect(t.log()).not.toMatch(/"level":(?:50|60)/)
   })
 
   it('returns ranges of a small archive, the first time and from memory', async () => {
