@@ -23,7 +23,8 @@ export interface NewAccount {
 export async function insertAccount(db: Queryable, account: NewAccount): Promise<string> {
   const { rows } = await db.query<{ id: string }>(
     `insert into account (username, display_name, email, is_admin, password_hash)
-     values ($1, $2, $3, $4, $5)
+     select $1, $2, $3, $4::boolean, $5
+      where refuse_malformed_account(the_username => $1, the_display_name => $2, the_email => $3)
      returning id`,
     [account.username, account.displayName, account.email, account.isAdmin, account.passwordHash],
   )
@@ -219,7 +220,7 @@ export async function changeAccount(db: Queryable, id: string, changes: AccountC
     `update account
         set username = coalesce($2, username), display_name = coalesce($3, display_name),
             email = case when $4 then $5 else email end, is_admin = coalesce($6, is_admin)
-      where id = $1`,
+      where id = $1 and refuse_malformed_account(the_username => $2, the_display_name => $3, the_email => $5)`,
     [id, username, displayName, email !== undefined, email, isAdmin],
   )
 }
