@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type Actor, type Queryable, transaction } from '../database/database.ts'
+import { PageError } from '../http/page-error.ts'
 import { type Author, insertEvent } from '../registry/tables/events.ts'
 import { listGroupsOnlyAdministeredBy, setGroupMember } from '../repositories/members.ts'
 import { deleteAccountRow, findAccountDetails, setDisabled, setPasswordHash } from './accounts.ts'
@@ -28,6 +29,30 @@ export async function resetPassword(
   )
 }
 
+/** Thrown when a change would leave the site without an enabled administrator. */
+export class LastAdministratorError extends PageError {
+  constructor() {
+    super(409, 'This is the only site administrator. Make another account a site administrator first.')
+    this.name = 'LastAdministratorError'
+  }
+}
+
+/**
+ * Throws LastAdministratorError when an account is the only enabled site administrator. Locks all administrators until
+ * the transaction ends, so that of two administrators who remove each other at the same time one stays. An operator may
+ * remove the last one, because a command can make another.
+ */
+export async function keepAnAdministrator(tx: pg.PoolClient, actor: Actor, accountId: string): Promise<void> {
+  if (actor.via === 'command') return
+  const { rows } = await tx.query<{ id: string }>(
+    `select id from account
+      where is_admin and disabled_at is null and exists (select from account where id = $1 and is_admin)
+      order by id for no key update`,
+    [accountId],
+  )
+  if (rows.length === 1 && rows[0]?.id === accountId) throw new LastAdministratorError()
+}
+
 /**
  * Disables an account. Nobody can sign in to it, its sessions end, and its tokens stop at once, because every token
  * check reads the account. Enabling it makes the tokens work again, but not the sessions.
@@ -36,7 +61,8 @@ export async function disableAccount(db: pg.Pool, actor: Actor, accountId: strin
   await transaction(
     db,
     async (tx) => {
-      // Update the account first: it waits for a running sign-in, so that the next statement sees its session.
+      await keepAnAdministrator(tx, actor, accountId)
+      // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
       await setDisabled(tx, accountId, true)
       await deleteAllSessions(tx, accountId)
     },
@@ -98,6 +124,7 @@ export async function deleteAccount(
   return transaction(
     db,
     async (tx) => {
+      await keepAnAdministrator(tx, actor, account.id)
       const groups = await listGroupsOnlyAdministeredBy(tx, account.id)
       const names = groups.map(({ name }) => name)
       if (groups.length > 0 && orphanedGroups === 'refuse') return { outcome: 'refused', groups: names }

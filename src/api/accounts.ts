@@ -1,5 +1,11 @@
 import { z } from 'zod'
-import { chooseHeir, deleteAccount, disableAccount, enableAccount } from '../accounts/account-lifecycle.ts'
+import {
+  chooseHeir,
+  deleteAccount,
+  disableAccount,
+  enableAccount,
+  keepAnAdministrator,
+} from '../accounts/account-lifecycle.ts'
 import {
   type AccountDetails,
   changeAccount,
@@ -190,7 +196,16 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
         ...(email !== undefined && email !== account.email && { email }),
         ...(admin !== undefined && { isAdmin: admin }),
       }
-      await keepingRules(() => transaction(db, (tx) => changeAccount(tx, account.id, changes), person.actor))
+      await keepingRules(() =>
+        transaction(
+          db,
+          async (tx) => {
+            if (admin === false) await keepAnAdministrator(tx, person.actor, account.id)
+            await changeAccount(tx, account.id, changes)
+          },
+          person.actor,
+        ),
+      )
       if (disabled === true) await disableAccount(db, person.actor, account.id)
       if (disabled === false) await enableAccount(db, person.actor, account.id)
       return describeAccount(await accountOfPath(context, username))

@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
+import { LastAdministratorError } from '../accounts/account-lifecycle.ts'
 import { brokenConstraint, isOutage } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 import { PageError } from '../http/page-error.ts'
@@ -87,6 +88,7 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
 /** Turns an error of the registry, Fastify or the database into an ApiError. */
 function translate(thrown: Error & Partial<FastifyError>): ApiError {
   if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
+  if (thrown instanceof LastAdministratorError) return conflict(thrown.message)
   // Too many passwords wait to be hashed.
   if (thrown instanceof PageError) {
     return new ApiError(thrown.status, errcode.unavailable, 'try again in a few seconds', thrown.headers)

@@ -1,7 +1,12 @@
 import type { FastifyInstance } from 'fastify'
 import type pg from 'pg'
 import { z } from 'zod'
-import { disableAccount, enableAccount, revokeAllAccess } from '../../accounts/account-lifecycle.ts'
+import {
+  disableAccount,
+  enableAccount,
+  keepAnAdministrator,
+  revokeAllAccess,
+} from '../../accounts/account-lifecycle.ts'
 import { changeAccount } from '../../accounts/accounts.ts'
 import { resetFactors } from '../../accounts/second-factor/factors.ts'
 import { deleteAllSessions } from '../../accounts/sessions.ts'
@@ -102,7 +107,14 @@ const acts = {
   },
   'unmake-admin': {
     run: (db: pg.Pool, actor: Actor, id: string) =>
-      transaction(db, (tx) => changeAccount(tx, id, { isAdmin: false }), actor),
+      transaction(
+        db,
+        async (tx) => {
+          await keepAnAdministrator(tx, actor, id)
+          await changeAccount(tx, id, { isAdmin: false })
+        },
+        actor,
+      ),
     done: 'is no longer a site administrator.',
   },
   'reset-factors': {

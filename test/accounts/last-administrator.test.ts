@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest'
+import { disableAccount } from '../../src/accounts/account-lifecycle.ts'
+import { commandActor } from '../../src/database/database.ts'
+import { anAccount, aPersonalToken, password, post } from '../support/actors.ts'
+import { anAdministrator } from '../support/admin-actors.ts'
+import { callApi, type Method } from '../support/api-actors.ts'
+import { useApp } from '../support/app.ts'
+
+describe('the last site administrator', () => {
+  const t = useApp()
+
+  /** Leaves the site without administrators. */
+  const removeAll = () => t.db.query('update account set is_admin = false')
+  const countAdministrators = async () =>
+    (await t.db.query('select from account where is_admin and disabled_at is null')).rowCount
+
+  async function anAdministratorWithToken() {
+    const account = await anAccount(t.db, { isAdmin: true })
+    const token = await aPersonalToken(t.db, account, { scopes: ['group-manage:rw'] })
+    return { ...account, call: (...about: [Method, string, object?]) => callApi(t, token, ...about) }
+  }
+
+  it.each<[string, Method, object | undefined, number]>([
+    ['demote', 'PATCH', { admin: false }, 200],
+    ['disable', 'PATCH', { disabled: true }, 200],
+    ['delete', 'DELETE', undefined, 204],
+  ])('stays when two administrators %s each other at the same time', async (_what, method, body, success) => {
+    for (let round = 0; round < 4; round += 1) {
+      await removeAll()
+      const [one, other] = [await anAdministratorWithToken(), await anAdministratorWithToken()]
+      const responses = await Promise.all([
+        one.call(method, `/api/accounts/${other.username}`, body),
+        other.call(method, `/api/accounts/${one.username}`, body),
+      ])
+      expect(await countAdministrators()).toBe(1)
+      const statuses = responses.map(({ statusCode }) => statusCode)
+      expect(statuses.filter((status) => status === success)).toHaveLength(1)
+      // The other request was refused as the last one, or its token had stopped working before.
+      expect(statuses.filter((status) => [401, 403, 404, 409].includes(status))).toHaveLength(1)
+    }
+  })
+
+  it('cannot delete the account, and learns what to do', async () => {
+    await removeAll()
+    const { account, cookie, csrf_token } = await anAdministrator(t)
+    const form = { csrf_token, username: account.username, current_password: password }
+    const refused = await post(t.app, '/settings/account/delete', cookie, form)
+    expect(refused.statusCode).toBe(409)
+    expect(refused.body).toContain('Make another account a site administrator first.')
+    await anAccount(t.db, { isAdmin: true })
+    expect((await post(t.app, '/settings/account/delete', cookie, form)).statusCode).toBe(303)
+    expect(await countAdministrators()).toBe(1)
+  })
+
+  it('can be disabled by an operator', async () => {
+    await removeAll()
+    const { id } = await anAccount(t.db, { isAdmin: true })
+    await disableAccount(t.db, commandActor, id)
+    expect(await countAdministrators()).toBe(0)
+  })
+})
