@@ -201,11 +201,12 @@ export function brokenConstraint(error: unknown): string | null {
  * Returns whether a retry may help:
  * - the database cannot be reached, is shutting down, or has no connection left;
  * - a server-side timeout ended the statement (57014), its wait for a lock (55P03) or its transaction (25P03);
+ * - PostgreSQL ended the transaction because it and another one waited for each other (40P01);
  * - the database is a standby that is not promoted yet and refuses to write (25006).
  */
 export function isOutage(thrown: NodeJS.ErrnoException): boolean {
   if (thrown instanceof pg.DatabaseError)
-    return /^(?:08|53|57P|57014|55P03|25P03|25006)/.test(thrown.code ?? '')
+    return /^(?:08|53|57P|57014|55P03|25P03|25006|40P01)/.test(thrown.code ?? '')
   return (
     ['connect', 'getaddrinfo'].includes(thrown.syscall ?? '') ||
     ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'ETIMEDOUT', 'EPIPE'].includes(thrown.code ?? '') ||

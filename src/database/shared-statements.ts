@@ -110,9 +110,12 @@ export function shareStatements<Call, Result>(
   }
 }
 
-/** Returns whether the statement itself was the reason for its rollback. A retry after a timeout would time out again. */
+/**
+ * Returns whether the statement itself was the reason for its rollback, or a deadlock, in which it lost to another
+ * transaction. A retry after a timeout would time out again.
+ */
 function isRefusal(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && !isOutage(error) && error.code !== '57014'
+  return error instanceof pg.DatabaseError && (!isOutage(error) || error.code === '40P01')
 }
 
 /**

@@ -7,7 +7,10 @@ import type { FastifyRequest } from 'fastify'
  * file or a connection. Fastify destroys the stream only when the response emits `close`. Node does not emit that for a
  * pipelined request whose turn never came, so its file would stay open until a garbage collection.
  */
-export function endWithConnection<Body extends Readable>({ raw: { socket } }: FastifyRequest, body: Body): Body {
+export function endWithConnection<Body extends Readable>(
+  { raw: { socket } }: FastifyRequest,
+  body: Body,
+): Body {
   // The socket of `app.inject` is not a real one.
   if (!(socket instanceof Socket)) return body
   const end = () => body.destroy()

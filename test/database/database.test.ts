@@ -104,6 +104,33 @@ describe('the limits that PostgreSQL enforces', () => {
     holder.release()
   }, 20_000)
 
+  it('end one of two transactions that wait for each other, and a retry may help', async () => {
+    const { db } = database
+    await db.query(`insert into repository_group (name) values ('first'), ('second')`)
+    const lock = (name: string) => `select from repository_group where name = '${name}' for update`
+    let locked = 0
+    let release = () => {}
+    const bothLocked = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    const lockBoth = (one: string, other: string) =>
+      transaction(db, async (tx) => {
+        await tx.query(lock(one))
+        locked += 1
+        if (locked === 2) release()
+        await bothLocked
+        await tx.query(lock(other))
+      })
+    const errors = await Promise.all([
+      failure(lockBoth('first', 'second')),
+      failure(lockBoth('second', 'first')),
+    ])
+    const [error, ...others] = errors.filter((one) => one !== null)
+    expect(others).toEqual([])
+    expect(error).toMatchObject({ code: '40P01' })
+    expect(error && isOutage(error)).toBe(true)
+  }, 20_000)
+
   it('hold on every connection and, behind a pooler too, in every transaction', async () => {
     const shown = async (db: Queryable) => {
       const { rows } = await db.query({

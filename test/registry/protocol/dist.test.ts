@@ -51,7 +51,9 @@ describe('GET dist/<vendor>/<package>/<version>/<sha256>.zip (COMPOSER E4)', () 
     const large = aZip({ 'composer.json': '{"name":"acme/lib"}', 'noise.bin': randomBytes(5_000_000) })
     const { dist, path, authorization, sha256 } = await aPublishedArchive(large)
     const countOpenFiles = async () => {
-      const links = (await readdir('/proc/self/fd')).map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => ''))
+      const links = (await readdir('/proc/self/fd')).map((fd) =>
+        readlink(`/proc/self/fd/${fd}`).catch(() => ''),
+      )
       return (await Promise.all(links)).filter((link) => link.endsWith(`${sha256}.zip`)).length
     }
     await t.app.listen({ host: '127.0.0.1', port: 0 })
