@@ -6,7 +6,7 @@ import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { findFactors, resetFactors } from '../accounts/second-factor/factors.ts'
 import { listPasskeys } from '../accounts/second-factor/passkeys.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { AccountPath, accountOfPath } from './accounts.ts'
+import { AccountPath, accountOfPath, refuseOwn } from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, invalidArgument, notFound } from './errors.ts'
 import { type ApiContext, guardAdministrator, guardPerson } from './guards.ts'
@@ -113,11 +113,10 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { accountId, actor } = mayManage.granted(request)
-      const { id } = await accountOfPath(context, request.params.username)
-      if (id === accountId)
-        throw conflict('you cannot do this to your own account: ask another administrator')
-      await resetFactors(db, actor, id)
+      const person = mayManage.granted(request)
+      const account = await accountOfPath(context, request.params.username)
+      refuseOwn(person, account)
+      await resetFactors(db, person.actor, account.id)
       return reply.code(204).send()
     },
   )

@@ -1,5 +1,10 @@
 import { z } from 'zod'
-import { deleteSessionsByKey, type ListedSession, listSessions } from '../accounts/sessions.ts'
+import {
+  deleteAllSessions,
+  deleteSessionsByKey,
+  type ListedSession,
+  listSessions,
+} from '../accounts/sessions.ts'
 import { type Actor, transaction } from '../database/database.ts'
 import { AccountPath, accountOfPath } from './accounts.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
@@ -124,7 +129,7 @@ export async function accountSessionEndpoints(app: ApiScope, context: ApiContext
     }),
     async (request, reply) => {
       const { id } = await accountOfPath(context, request.params.username)
-      await transaction(db, (tx) => deleteSessionsByKey(tx, id, ''), mayManage.granted(request).actor)
+      await transaction(db, (tx) => deleteAllSessions(tx, id), mayManage.granted(request).actor)
       return reply.code(204).send()
     },
   )

@@ -36,7 +36,9 @@ const Account = z
     sessions: z.int().meta({ description: 'The number of browsers that are signed in', example: 1 }),
     tokens: z.int().meta({ description: 'The number of valid personal access tokens', example: 2 }),
     created_at: Moment.meta({ description: 'When the account was created' }),
-    last_seen_at: Moment.nullable().meta({ description: 'Null before the first sign-in' }),
+    last_seen_at: Moment.nullable().meta({
+      description: 'When one of its browsers was last seen. Null while no browser is signed in',
+    }),
     disabled_at: Moment.nullable().meta({ description: 'When it was disabled. Null while it is enabled' }),
   })
   .meta({ id: 'Account' })
@@ -251,7 +253,7 @@ export async function accountOfPath({ db }: ApiContext, username: string): Promi
 }
 
 /** Administrators cannot do this to their own account, as in the browser: they could lock themselves out. */
-function refuseOwn(person: PersonGrant, account: AccountDetails): void {
+export function refuseOwn(person: PersonGrant, account: AccountDetails): void {
   if (account.id !== person.accountId) return
   throw conflict('you cannot do this to your own account: ask another administrator')
 }

@@ -8,17 +8,14 @@ import {
   listDeployTokens,
   revokeDeployToken,
 } from '../accounts/deploy-tokens.ts'
-import { brokenConstraint } from '../database/database.ts'
-import { describeRule } from '../database/rules.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'
 import { rowId } from '../domain/row-id.ts'
 import { coversAll } from '../domain/scopes.ts'
 import { actorOf } from '../http/actor.ts'
-import { errcode } from '../registry/errors.ts'
 import { findRepositoryByPath } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
-import { ApiError, insufficientScope, notFound } from './errors.ts'
+import { insufficientScope, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
 import { type ApiContext, type GroupGrant, guardGroup } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
@@ -125,7 +122,7 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
       const repositories = paths === undefined ? 'all' : await findRepositories(request.params.group, paths)
       const expiry = inDays === null ? 'never' : { inDays }
       const wanted = { groupId: grant.groupId, name, right, repositories, expiry } as const
-      const made = await refuseTaken(() => createDeployToken(db, whoOf(request, grant), wanted))
+      const made = await keepingRules(() => createDeployToken(db, whoOf(request, grant), wanted))
       const token = await findDeployToken(db, grant.groupId, made.id)
       if (!token) throw notFound('deploy token not found')
       return reply.code(201).send({ ...describe(token), token: made.token })
@@ -158,16 +155,6 @@ export async function deployTokenRoutes(app: ApiScope, context: ApiContext): Pro
       found.push(repository)
     }
     return found
-  }
-}
-
-async function refuseTaken<T>(make: () => Promise<T>): Promise<T> {
-  try {
-    return await make()
-  } catch (error) {
-    const constraint = brokenConstraint(error)
-    if (constraint !== 'deploy_token_name_is_taken') throw error
-    throw new ApiError(409, errcode.alreadyExists, describeRule(constraint))
   }
 }
 

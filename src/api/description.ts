@@ -35,7 +35,7 @@ export async function describeApi(app: FastifyInstance, config: Config): Promise
         version: '1',
         summary: 'Accounts, repositories and Composer packages',
         description:
-          'Send an access token of an application or a personal access token as `Authorization: Bearer <token>`. ' +
+          'Send an access token of an application, a personal access token or a deploy token as `Authorization: Bearer <token>`. ' +
           'Lists are paged: follow the `Link` header with rel="next". Responses may gain members at any time.',
         license: { name: 'MIT', identifier: 'MIT' },
       },

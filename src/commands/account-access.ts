@@ -4,7 +4,8 @@ import { removePasskey, resetFactors } from '../accounts/second-factor/factors.t
 import { commandActor, transaction } from '../database/database.ts'
 import { readRowId } from '../domain/row-id.ts'
 import { endAuthorization, listAuthorizations } from '../oauth/authorizations.ts'
-import { type JsonOptions, onAccount } from './account-password.ts'
+import { onAccount } from './account-password.ts'
+import type { JsonOptions } from './options.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
 
 /** `svc account reset-factors` */

@@ -5,7 +5,8 @@ import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { type JsonOptions, onAccount } from './account-password.ts'
+import { onAccount } from './account-password.ts'
+import type { JsonOptions } from './options.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
 
 /** `svc account set-name` */

@@ -9,13 +9,8 @@ import { makeResetToken, resetLifetimeSeconds, resetUrl } from '../accounts/pass
 import { findPasswordProblem, maxPasswordBytes } from '../accounts/passwords.ts'
 import { commandActor } from '../database/database.ts'
 import { makePassword } from '../domain/secrets.ts'
-import { jsonOption } from './options.ts'
+import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, theAccount, withDatabase } from './run.ts'
-
-/** `--json` is an option of every command. */
-export interface JsonOptions {
-  json?: boolean
-}
 
 /** The options for the password of an account. */
 export interface PasswordOptions extends JsonOptions {

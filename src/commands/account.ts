@@ -25,7 +25,6 @@ import {
 } from './account-changes.ts'
 import {
   choosePassword,
-  type JsonOptions,
   onAccount,
   type PasswordOptions,
   passwordOption,
@@ -36,7 +35,7 @@ import {
   verificationLinkCommand,
 } from './account-password.ts'
 import { inviteAccountCommand } from './invitation.ts'
-import { jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { formatValue, printList, printResult, theAccount, withDatabase } from './run.ts'
 
 interface CreateOptions extends PasswordOptions {

@@ -8,10 +8,10 @@ import { findMigrationsDir, writeMigration } from '../database/operator-migratio
 import type { ResourceScope } from '../domain/permissions.ts'
 import { prepareRegistration } from '../oauth/application-changes.ts'
 import { maxLogoBytes } from '../oauth/application-rules.ts'
-import { jsonOption, resourceScopeOption, scopeOption, scopesHelp } from './options.ts'
+import { type JsonOptions, jsonOption, resourceScopeOption, scopeOption, scopesHelp } from './options.ts'
 import { printResult, withBareDatabase } from './run.ts'
 
-interface NewOptions {
+interface NewOptions extends JsonOptions {
   name: string
   website: string
   redirectUri: string
@@ -23,7 +23,6 @@ interface NewOptions {
   resourceServer?: boolean
   pending?: boolean
   apply?: boolean
-  json?: boolean
 }
 
 const example = `

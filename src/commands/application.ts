@@ -28,6 +28,7 @@ import {
 } from '../oauth/applications.ts'
 import { newCommand, readLogo } from './application-new.ts'
 import {
+  type JsonOptions,
   jsonOption,
   type ListOptions,
   resourceScopeOption,
@@ -80,10 +81,6 @@ function listCommand(): Command {
         }),
       ),
     )
-}
-
-interface JsonOptions {
-  json?: boolean
 }
 
 function showCommand(): Command {
@@ -194,10 +191,9 @@ const reasonOption = [
   'the reason, for other administrators; at most 350 characters',
 ] as const
 
-interface StatusOptions {
+interface StatusOptions extends JsonOptions {
   reason?: string
   migration: boolean
-  json?: boolean
 }
 
 function statusCommand(verb: string, status: ApplicationStatus, description: string): Command {
@@ -234,7 +230,7 @@ function rotateCommand(): Command {
     )
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc application rotate-secret k7c2… --overlap-seconds 3600')
-    .action(async (clientId: string, options: { overlapSeconds: number; json?: boolean }) => {
+    .action(async (clientId: string, options: { overlapSeconds: number } & JsonOptions) => {
       const { overlapSeconds } = options
       const secret = makeSecret('client')
       const application = await withDatabase((db) =>

@@ -8,7 +8,7 @@ import { collectGarbage } from '../registry/archives/collect-garbage.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
 import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
-import { jsonOption } from './options.ts'
+import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
 
 /** How many archives are copied at once. */
@@ -33,7 +33,7 @@ function copyCommand(): Command {
 Run it again to continue an interrupted copy. To move the archives: copy while the server runs, stop the server, copy
 again, and start the server with the new ARCHIVE_STORE or DATA_DIR.`,
     )
-    .action(async (options: { to: string; json?: boolean }) => {
+    .action(async (options: { to: string } & JsonOptions) => {
       const copied = await withDatabase(async (db, config) => {
         const from = await openOwnStore(db, config)
         const to = await openArchiveStore({ ...config, ...readTarget(options.to, config) })
@@ -109,7 +109,7 @@ export function collectGarbageCommand(): Command {
       'after',
       '\nThe server does this once a day. You can run this command while the server runs.',
     )
-    .action(async (options: { dryRun?: boolean; force?: boolean; json?: boolean }) => {
+    .action(async (options: { dryRun?: boolean; force?: boolean } & JsonOptions) => {
       const { dryRun: isDryRun = false, force: isForced = false } = options
       const { archives, temporaryFiles, bytes } = await withDatabase(async (db, config) =>
         collectGarbage(db, await openOwnStore(db, config), { isDryRun, isForced }),
@@ -130,7 +130,7 @@ export function verifyArchivesCommand(): Command {
     )
     .addOption(jsonOption())
     .addHelpText('after', '\nIt reads every archive. Exit code 1 means that there is a problem.')
-    .action(async (options: { json?: boolean }) => {
+    .action(async (options: JsonOptions) => {
       const verification = await withDatabase(async (db, config) =>
         verifyArchives(db, await openOwnStore(db, config)),
       )

@@ -9,7 +9,7 @@ import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
 import { writeBackup } from '../server/write-backup.ts'
 import { describeVerification } from './archives.ts'
-import { jsonOption } from './options.ts'
+import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withDatabase } from './run.ts'
 
 /** `svc backup FILE`: writes database and archives into one file. */
@@ -22,7 +22,7 @@ export function backupCommand(): Command {
       'after',
       '\nTo upgrade PostgreSQL or to move svc: run svc backup, then run svc restore in a new installation.',
     )
-    .action(async (file: string, options: { json?: boolean }) => {
+    .action(async (file: string, options: JsonOptions) => {
       const path = resolve(file)
       await refuseExisting(path)
       const { ending, key } = await withDatabase(async (db, config) => {
@@ -51,7 +51,7 @@ export function restoreCommand(): Command {
     .argument('<file>', 'a file that svc backup of this release or an older one wrote')
     .addOption(jsonOption())
     .addHelpText('after', '\nAn interrupted restore changes nothing in the database: run it again.')
-    .action(async (file: string, options: { json?: boolean }) => {
+    .action(async (file: string, options: JsonOptions) => {
       await access(file).catch((error: NodeJS.ErrnoException) => {
         throw new Error(`The file ${file} cannot be read (${error.code}).`)
       })

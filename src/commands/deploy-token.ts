@@ -9,15 +9,14 @@ import {
 import { commandActor } from '../database/database.ts'
 import { type DeployRight, deployRights } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
-import { daysOrNever, jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { daysOrNever, type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
-interface CreateOptions {
+interface CreateOptions extends JsonOptions {
   name: string
   right: DeployRight
   repository?: string[]
   expiresInDays: number | 'never'
-  json?: boolean
 }
 
 const operator: DeployTokenAuthor = { author: commandLine, actor: commandActor }
@@ -112,7 +111,7 @@ function revokeCommand(): Command {
     .requiredOption('--name <name>', 'the name it was made with')
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc deploy-token revoke acme --name ci')
-    .action(async (groupName: string, options: { name: string; json?: boolean }) => {
+    .action(async (groupName: string, options: { name: string } & JsonOptions) => {
       const { name } = options
       const revoked = await withDatabase(async (db) => {
         const group = await theGroup(db, groupName)

@@ -3,7 +3,7 @@ import { rerenderDocuments } from '../registry/documents/rerender.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { addGroup, changeGroupName, removeGroup, requireFactorOfMembers } from '../registry/tenancy.ts'
 import { type ListedGroup, listGroups } from '../repositories/groups.ts'
-import { jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
 
 /** `svc group …` */
@@ -24,7 +24,7 @@ function createCommand(): Command {
     .requiredOption('--owner <username>', 'the account that owns it')
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc group create acme --owner ann')
-    .action(async (group: string, options: { owner: string; json?: boolean }) => {
+    .action(async (group: string, options: { owner: string } & JsonOptions) => {
       await withDatabase(async (db) => addGroup(db, commandLine, group, await theAccount(db, options.owner)))
       printResult(
         options,
@@ -68,7 +68,7 @@ function setCommand(): Command {
     .argument('<group>', 'the name of the group')
     .addOption(rule.choices(['on', 'off']).makeOptionMandatory())
     .addOption(jsonOption())
-    .action(async (name: string, options: { requireSecondFactor: 'on' | 'off'; json?: boolean }) => {
+    .action(async (name: string, options: { requireSecondFactor: 'on' | 'off' } & JsonOptions) => {
       const isRequired = options.requireSecondFactor === 'on'
       await withDatabase(async (db) =>
         requireFactorOfMembers(db, commandLine, await theGroup(db, name), isRequired),
@@ -90,7 +90,7 @@ function renameCommand(): Command {
     .argument('<new name>', 'lower-case letters and digits, with single . _ or - between them')
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc group rename acme acme-labs')
-    .action(async (name: string, newName: string, options: { json?: boolean }) => {
+    .action(async (name: string, newName: string, options: JsonOptions) => {
       await withDatabase(async (db, { baseUrl }) => {
         await changeGroupName(db, commandLine, await theGroup(db, name), newName)
         await rerenderDocuments(db, baseUrl)
@@ -107,7 +107,7 @@ function deleteCommand(): Command {
     .argument('<group>', 'the name of the group')
     .option('--force', 'delete its repositories and all packages in them too')
     .addOption(jsonOption())
-    .action(async (name: string, options: { force?: boolean; json?: boolean }) => {
+    .action(async (name: string, options: { force?: boolean } & JsonOptions) => {
       const { isDeleted, repositories } = await withDatabase(async (db) =>
         removeGroup(db, commandLine, await theGroup(db, name), { force: options.force ?? false }),
       )

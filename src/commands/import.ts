@@ -4,15 +4,14 @@ import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { UpstreamError } from '../registry/upstreams/client/upstream-error.ts'
 import { type Imported, importPackages } from '../registry/upstreams/import.ts'
 import { isPattern } from '../registry/upstreams/patterns.ts'
-import { jsonOption } from './options.ts'
+import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult } from './run.ts'
 import { withRepository } from './upstream.ts'
 
-interface ImportOptions {
+interface ImportOptions extends JsonOptions {
   into: string
   dryRun?: boolean
   mapVTags?: boolean
-  json?: boolean
 }
 
 /** `svc import`: copies packages of another registry into a repository. */

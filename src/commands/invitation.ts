@@ -4,13 +4,12 @@ import { invite } from '../accounts/invite.ts'
 import { commandActor } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
-import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, withDatabase } from './run.ts'
 
-interface InviteOptions {
+interface InviteOptions extends JsonOptions {
   email?: string
   role?: Role
-  json?: boolean
 }
 
 const explainLink =
@@ -108,7 +107,7 @@ function withdrawCommand(): Command {
     .description('Withdraw an invitation: its link stops working.')
     .argument('<id>', 'as svc invitation list shows it', readId)
     .addOption(jsonOption())
-    .action(async (id: string, options: { json?: boolean }) => {
+    .action(async (id: string, options: JsonOptions) => {
       const isDone = await withDatabase((db) => withdrawInvitation(db, commandActor, id, null))
       if (!isDone) throw new Error(`There is no open invitation ${id}.`)
       printResult(options, { id: Number(id), withdrawn: true }, `Invitation ${id} withdrawn.`)

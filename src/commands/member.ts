@@ -5,12 +5,11 @@ import { changeMember, type MemberChange } from '../registry/membership.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { type GroupMember, listGroupMembers, listMembers, type Member } from '../repositories/members.ts'
 import { inviteMemberCommand } from './invitation.ts'
-import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, theRepository, withDatabase } from './run.ts'
 
-interface SetOptions {
+interface SetOptions extends JsonOptions {
   force?: boolean
-  json?: boolean
 }
 
 /** `svc member …` */

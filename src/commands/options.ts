@@ -19,11 +19,15 @@ export function resourceScopeOption(description: string): Option {
   return new Option('--resource-scope <extent>', description).choices(resourceScopes)
 }
 
+/** The options of every command: `--json`. */
+export interface JsonOptions {
+  json?: boolean
+}
+
 /** The options of a list. */
-export interface ListOptions {
+export interface ListOptions extends JsonOptions {
   limit: number
   after?: string
-  json?: boolean
 }
 
 /** The options of a list with a search. */

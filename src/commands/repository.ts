@@ -3,13 +3,12 @@ import { type Visibility, visibilities } from '../domain/permissions.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { addRepository, changeRepositoryName, removeRepository, setRepository } from '../registry/tenancy.ts'
 import { type CountedRepository, listRepositories, registryUrl } from '../repositories/repositories.ts'
-import { jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, theRepository, withDatabase } from './run.ts'
 
-interface CreateOptions {
+interface CreateOptions extends JsonOptions {
   visibility: Visibility
   description: string
-  json?: boolean
 }
 
 /** `svc repository …` */
@@ -78,10 +77,9 @@ function listCommand(): Command {
     )
 }
 
-interface SetOptions {
+interface SetOptions extends JsonOptions {
   visibility?: Visibility
   description?: string
-  json?: boolean
 }
 
 function setCommand(): Command {
@@ -116,7 +114,7 @@ function renameCommand(): Command {
     .argument('<new name>', 'lower-case letters and digits, with single . _ or - between them')
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc repository rename acme/php packages')
-    .action(async (path: string, newName: string, options: { json?: boolean }) => {
+    .action(async (path: string, newName: string, options: JsonOptions) => {
       await withDatabase(async (db) =>
         changeRepositoryName(db, commandLine, (await theRepository(db, path)).id, newName),
       )
@@ -134,7 +132,7 @@ function deleteCommand(): Command {
     .description('Permanently delete a repository and all packages in it.')
     .argument('<path>', '<group>/<name>, such as acme/php')
     .addOption(jsonOption())
-    .action(async (path: string, options: { json?: boolean }) => {
+    .action(async (path: string, options: JsonOptions) => {
       await withDatabase(async (db) => removeRepository(db, commandLine, await theRepository(db, path)))
       printResult(options, { path }, `Repository ${path} deleted.`)
     })

@@ -11,7 +11,7 @@ import { findGroup, type Group } from '../repositories/groups.ts'
 import { findRepositoryByPath, type Repository } from '../repositories/repositories.ts'
 import { explainFailure } from '../server/failure.ts'
 import { resolveHelp } from './help.ts'
-import type { ListOptions } from './options.ts'
+import type { JsonOptions, ListOptions } from './options.ts'
 
 /** Runs the given command line. Returns the exit code: 0, or 1 after one line on stderr. */
 export async function runProgram(program: Command, argv: string[]): Promise<number> {
@@ -33,7 +33,7 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
 }
 
 /** Prints the result of a command: one JSON object with `--json`, otherwise the text. */
-export function printResult(options: { json?: boolean }, json: object, text: string): void {
+export function printResult(options: JsonOptions, json: object, text: string): void {
   process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
 }
 

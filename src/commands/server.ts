@@ -7,7 +7,7 @@ import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { registryUrl } from '../repositories/repositories.ts'
 import { makeDemo, resetDemo } from '../server/demo.ts'
 import { describeWalk } from '../server/demo-walk.ts'
-import { jsonOption } from './options.ts'
+import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withBareDatabase, withDatabase } from './run.ts'
 
 /** `svc serve`: what `npm start` runs. */
@@ -27,7 +27,7 @@ export function migrateCommand(): Command {
   return new Command('migrate')
     .description('Apply pending migrations: first the built-in ones, then those in MIGRATIONS_DIR.')
     .addOption(jsonOption())
-    .action(async (options: { json?: boolean }) => {
+    .action(async (options: JsonOptions) => {
       let missing: string[] = []
       const applied = await withBareDatabase(async (db, config) =>
         migrate(db, await findMigrationsDir(config), builtInMigrations, (names) => {
@@ -52,7 +52,7 @@ export function demoCommand(): Command {
     )
     .option('--reset', 'give the demo a new password, secret and token, and print the commands again')
     .addOption(jsonOption())
-    .action(async (options: { reset?: boolean; json?: boolean }) => {
+    .action(async (options: { reset?: boolean } & JsonOptions) => {
       await withDatabase(async (db, config) => {
         const demo = options.reset ? await resetDemo(db) : await makeDemo(db)
         const { clientId, clientSecret, ...rest } = demo
@@ -79,7 +79,7 @@ Without SECRET_KEY it creates a new key in DATA_DIR/secret-key. With SECRET_KEY:
 SECRET_KEY_PREVIOUS to the old one, restart the servers, run svc rekey, and remove SECRET_KEY_PREVIOUS.
 If it is interrupted, run it again.`,
     )
-    .action(async (options: { json?: boolean }) => {
+    .action(async (options: JsonOptions) => {
       const { secrets, key, file } = await withDatabase(async (db, config) => ({
         ...(await rekey(db, config)),
         file: keyFileOf(config),

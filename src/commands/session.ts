@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { deleteSessionsByKey, type ListedSession, listSessions } from '../accounts/sessions.ts'
 import { commandActor, transaction } from '../database/database.ts'
-import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, withDatabase } from './run.ts'
 
 /** `svc session …` */
@@ -49,9 +49,8 @@ function listCommand(): Command {
     )
 }
 
-interface RevokeOptions {
+interface RevokeOptions extends JsonOptions {
   all?: boolean
-  json?: boolean
 }
 
 function revokeCommand(): Command {

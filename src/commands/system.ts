@@ -3,7 +3,7 @@ import { countAccounts } from '../accounts/accounts.ts'
 import { countApplications } from '../oauth/applications.ts'
 import { readSystemState } from '../registry/system-state.ts'
 import { countGroups } from '../repositories/groups.ts'
-import { jsonOption } from './options.ts'
+import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult, withDatabase } from './run.ts'
 
 /** `svc system`: prints what `/admin` and `/admin/system` show. */
@@ -11,7 +11,7 @@ export function systemCommand(version: string): Command {
   return new Command('system')
     .description('Show the version, and the state of database, archive store, background jobs and disk.')
     .addOption(jsonOption())
-    .action(async (options: { json?: boolean }) => {
+    .action(async (options: JsonOptions) => {
       const shown = await withDatabase(async (db, config) => {
         const { database, isEmbedded, store, jobs, collectedAt, disk } = await readSystemState(db, config)
         return {

@@ -12,6 +12,7 @@ import type { ResourceScope } from '../domain/permissions.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import {
   daysOrNever,
+  type JsonOptions,
   jsonOption,
   type ListOptions,
   resourceScopeOption,
@@ -21,13 +22,12 @@ import {
 } from './options.ts'
 import { printList, printResult, theAccount, theRepository, withDatabase } from './run.ts'
 
-interface CreateOptions {
+interface CreateOptions extends JsonOptions {
   name: string
   scope: string[]
   resourceScope?: ResourceScope
   repository?: string[]
   expiresInDays: number | 'never'
-  json?: boolean
 }
 
 const defaultDays = 90
@@ -119,7 +119,7 @@ function revokeCommand(): Command {
     .requiredOption('--name <name>', 'the name it was made with')
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc token revoke ann --name laptop')
-    .action(async (username: string, options: { name: string; json?: boolean }) => {
+    .action(async (username: string, options: { name: string } & JsonOptions) => {
       const { name } = options
       const wasThere = await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)

@@ -16,17 +16,16 @@ import {
   upstreamModes,
 } from '../registry/upstreams/tables/upstreams.ts'
 import { openLog } from '../server/log.ts'
-import { jsonOption, type ListOptions, wholeNumber, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type ListOptions, wholeNumber, withListOptions } from './options.ts'
 import { printList, printResult, theRepository, withDatabase } from './run.ts'
 
-interface SettingOptions {
+interface SettingOptions extends JsonOptions {
   mode?: UpstreamMode
   allow?: string[]
   deny?: string[]
   exempt?: string[]
   minimumAge?: number
   position?: number
-  json?: boolean
 }
 
 /** `svc upstream …` */
@@ -104,7 +103,7 @@ function removeCommand(): Command {
     .argument('<upstream>', 'its name in the repository')
     .option('--release', 'let other upstreams serve the packages that it has served')
     .addOption(jsonOption())
-    .action(async (path: string, name: string, options: { release?: boolean; json?: boolean }) => {
+    .action(async (path: string, name: string, options: { release?: boolean } & JsonOptions) => {
       await withRepository(path, (db, change) =>
         removeUpstream(db, change, name, { releasesNames: options.release ?? false }),
       )
@@ -118,7 +117,7 @@ function approveCommand(): Command {
     .argument('<path>', '<group>/<name>, such as acme/php')
     .argument('<packages...>', 'such as monolog/monolog')
     .addOption(jsonOption())
-    .action(async (path: string, packages: string[], options: { json?: boolean }) => {
+    .action(async (path: string, packages: string[], options: JsonOptions) => {
       const approved = await withRepository(path, (db, change) => approvePackages(db, change, packages))
       printResult(
         options,
@@ -134,7 +133,7 @@ function prefetchCommand(): Command {
     .argument('<path>', '<group>/<name>, such as acme/php')
     .requiredOption('--lock <file>', 'a composer.lock')
     .addOption(jsonOption())
-    .action(async (path: string, options: { lock: string; json?: boolean }) => {
+    .action(async (path: string, options: { lock: string } & JsonOptions) => {
       const lockText = await readFile(options.lock, 'utf8')
       const items = await withRepository(path, async (db, { repositoryId }, client, config) => {
         const log = openLog('silent')

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { commandLine } from '../registry/tables/events.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../registry/upstreams/claims.ts'
 import { listVendorClaims, type VendorClaim } from '../registry/upstreams/tables/vendor-claims.ts'
-import { jsonOption, type ListOptions, withListOptions } from './options.ts'
+import { type JsonOptions, jsonOption, type ListOptions, withListOptions } from './options.ts'
 import { printList, printResult, theGroup, withDatabase } from './run.ts'
 
 /** `svc vendor …` */
@@ -30,7 +30,7 @@ function claimCommand(): Command {
       async (
         groupName: string,
         vendor: string,
-        options: { except?: string[]; force?: boolean; json?: boolean },
+        options: { except?: string[]; force?: boolean } & JsonOptions,
       ) => {
         const claim = await withDatabase(async (db) =>
           claimVendorByHand(db, commandLine, await theGroup(db, groupName), {
@@ -73,7 +73,7 @@ function releaseCommand(): Command {
     .argument('<group>', 'such as acme')
     .argument('<vendor>', 'the claimed vendor')
     .addOption(jsonOption())
-    .action(async (groupName: string, vendor: string, options: { json?: boolean }) => {
+    .action(async (groupName: string, vendor: string, options: JsonOptions) => {
       await withDatabase(async (db) =>
         releaseVendorByHand(db, commandLine, await theGroup(db, groupName), vendor),
       )
