@@ -142,7 +142,7 @@ export function runJobs(
   }
 }
 
-/** Runs the jobs that are due now, in this process, until none is left. For tests and commands that need no server. */
+/** Runs the jobs that are due now, in this process, until none is left. Tests use it to run single jobs. */
 export async function runDueJobs(
   context: AppContext,
   jobs: readonly Job[],

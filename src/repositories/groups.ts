@@ -62,18 +62,6 @@ export async function insertGroup(db: Queryable, name: string, ownerId: string):
   return rows[0] as Group
 }
 
-/** Lists the groups that the account is a member of, by name. */
-export async function listGroupsOf(db: Queryable, accountId: string): Promise<Group[]> {
-  const { rows } = await db.query<Group>(
-    `select g.id, g.name
-       from repository_group g join group_member m on m.group_id = g.id
-      where m.account_id = $1
-      order by g.name`,
-    [accountId],
-  )
-  return rows
-}
-
 /** Returns whether a group requires a second factor of its members. */
 export async function isFactorRequired(db: Queryable, groupId: string): Promise<boolean> {
   const { rows } = await db.query<{ isRequired: boolean }>(

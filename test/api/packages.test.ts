@@ -108,16 +108,19 @@ describe('GET …/packages/<vendor>/<package>', () => {
   it('shows its versions with hash, size, uploader and downloads, the newest first', async () => {
     const { push, call, account, path } = await aCaller(t)
     await push('1.0.0')
+    await push('9.0.0-foo')
     await push('1.1.0-foo')
     const { sha256, shasum, size } = (await push('1.10.0')).json()
     const response = await call('GET', lib)
     expect(response.statusCode).toBe(200)
     const { versions, ...about } = response.json()
-    expect(about).toMatchObject({ name: 'acme/lib', latest_version: '1.10.0', version_count: 3 })
+    expect(about).toMatchObject({ name: 'acme/lib', latest_version: '1.10.0', version_count: 4 })
     expect(versions).toMatchObject([
       { version: '1.10.0', composer_version: '1.10.0' },
       { version: '1.0.0' },
+      // Composer cannot compare these two. The later upload comes first.
       { version: '1.1.0-foo', composer_version: 'dev-1.1.0-foo' },
+      { version: '9.0.0-foo' },
     ])
     expect(versions[0]).toEqual({
       version: '1.10.0',

@@ -2,9 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/database/database.ts'
 import {
   accountPrincipal,
+  listAccessibleGroups,
   listAccessibleRepositories,
 } from '../../src/repositories/accessible-repositories.ts'
-import { findGroup, insertGroup, listGroupsOf } from '../../src/repositories/groups.ts'
+import { findGroup, insertGroup } from '../../src/repositories/groups.ts'
 import {
   listMembers,
   removeGroupMember,
@@ -79,7 +80,9 @@ describe('groups, repositories and their members (DESIGN §1)', () => {
     ).toMatchObject([{ path: 'cleo/php', role: 'admin' }])
 
     await setGroupMember(t.db, group.id, member, 'developer')
-    expect(await listGroupsOf(t.db, member)).toEqual([group])
+    expect(
+      await listAccessibleGroups(t.db, accountPrincipal(member), { after: null, limit: 10 }),
+    ).toMatchObject([{ name: group.name, role: 'developer' }])
     expect(
       await listAccessibleRepositories(t.db, accountPrincipal(member), { after: null, limit: 10 }),
     ).toMatchObject([

@@ -59,27 +59,6 @@ function badVersion(version: string): RegistryError {
   })
 }
 
-/**
- * Sorts versions newest first, like Packagist. The version decides, with `dev-` versions below all releases. Then the
- * date decides.
- */
-export function compareNewestFirst(a: ListedVersion, b: ListedVersion): number {
-  return (
-    compareNormalized(comparable(b), comparable(a)) ||
-    b.publishedAt.getTime() - a.publishedAt.getTime() ||
-    Number(a.normalized > b.normalized) - Number(a.normalized < b.normalized)
-  )
-}
-
-interface ListedVersion {
-  normalized: string
-  publishedAt: Date
-}
-
-function comparable({ normalized }: ListedVersion): string {
-  return normalized.startsWith('dev-') ? '0.0.0-alpha' : normalized
-}
-
 /** The stability of a version in Composer. A project installs only versions of its minimum stability or better. */
 export type Stability = 'stable' | 'RC' | 'beta' | 'alpha' | 'dev'
 

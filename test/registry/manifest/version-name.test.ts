@@ -3,7 +3,6 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { RegistryError } from '../../../src/registry/errors.ts'
 import {
-  compareNewestFirst,
   compareNormalized,
   isReadAlike,
   isSameVersion,
@@ -238,69 +237,5 @@ describe('compareNormalized', () => {
   ])('puts %s before %s, as PHP does', (lower, higher) => {
     expect(compareNormalized(lower, higher)).toBe(-1)
     expect(compareNormalized(higher, lower)).toBe(1)
-  })
-})
-
-describe('compareNewestFirst', () => {
-  const at = (version: string, day = '2026-01-01') => ({
-    version,
-    normalized: readVersion(version).normalized,
-    publishedAt: new Date(day),
-  })
-  const sorted = (...versions: ReturnType<typeof at>[]) =>
-    versions.toSorted(compareNewestFirst).map(({ version }) => version)
-
-  it('orders by Composer’s precedence, patches above their release', () => {
-    const newestFirst = [
-      ...[
-        '10.0.0',
-        '2.0.0',
-        '1.10.0',
-        '1.9.0',
-        '1.0.0-p2',
-        '1.0.0-patch.1',
-        '1.0.0',
-        '1.0.0-rc.2',
-        '1.0.0-rc.1',
-      ],
-      ...[
-        '1.0.0-beta.11',
-        '1.0.0-beta.2',
-        '1.0.0-beta',
-        '1.0.0-beta-dev',
-        '1.0.0-alpha.1.2',
-        '1.0.0-alpha.1',
-      ],
-      ...['1.0.0-alpha', '1.0.0-dev', '0.9.0'],
-    ]
-    expect(sorted(...newestFirst.toReversed().map((version) => at(version)))).toEqual(newestFirst)
-  })
-
-  it('puts branches below all releases, the latest upload first', () => {
-    expect(sorted(at('1.0.0-foo', '2026-01-01'), at('9.0.0-foo', '2026-02-01'), at('0.1.0'))).toEqual([
-      '0.1.0',
-      '9.0.0-foo',
-      '1.0.0-foo',
-    ])
-  })
-
-  it('does not lose precision in long numbers', () => {
-    const [smaller, larger] = ['1.99999999999999999998.0', '1.99999999999999999999.0']
-    expect(sorted(at(smaller), at(larger))).toEqual([larger, smaller])
-  })
-
-  it('is a total order', () => {
-    const listed = fc
-      .tuple(semvers, fc.integer({ min: 0, max: 2 }))
-      .map(([version, day]) => at(version, `202${day}`))
-    fc.assert(
-      fc.property(listed, listed, listed, (a, b, c) => {
-        expect(Math.sign(compareNewestFirst(a, b))).toBe(0 - Math.sign(compareNewestFirst(b, a)))
-        if (compareNewestFirst(a, b) <= 0 && compareNewestFirst(b, c) <= 0) {
-          expect(compareNewestFirst(a, c)).toBeLessThanOrEqual(0)
-        }
-        if (compareNewestFirst(a, b) === 0) expect(a.normalized).toBe(b.normalized)
-      }),
-    )
   })
 })

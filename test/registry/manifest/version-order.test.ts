@@ -3,6 +3,7 @@ import { expect, it } from 'vitest'
 import {
   compareNormalized,
   normalizeVersion,
+  readVersion,
   versionSortKey,
 } from '../../../src/registry/manifest/composer-version.ts'
 
@@ -35,6 +36,40 @@ it('orders versions byte by byte as Composer compares them', () => {
     }),
     { numRuns: 5000 },
   )
+})
+
+/** Sorts versions as the lists do that the database sorts by their keys. */
+function sorted(versions: string[]): string[] {
+  const keyOf = (version: string) => versionSortKey(readVersion(version).normalized)
+  return versions.toSorted((a, b) => bytewise(keyOf(b), keyOf(a)))
+}
+
+it('puts the newest version first by Composer’s precedence, patches above their release', () => {
+  const newestFirst = [
+    ...[
+      '10.0.0',
+      '2.0.0',
+      '1.10.0',
+      '1.9.0',
+      '1.0.0-p2',
+      '1.0.0-patch.1',
+      '1.0.0',
+      '1.0.0-rc.2',
+      '1.0.0-rc.1',
+    ],
+    ...['1.0.0-beta.11', '1.0.0-beta.2', '1.0.0-beta', '1.0.0-beta-dev', '1.0.0-alpha.1.2', '1.0.0-alpha.1'],
+    ...['1.0.0-alpha', '1.0.0-dev', '0.9.0'],
+  ]
+  expect(sorted(newestFirst.toReversed())).toEqual(newestFirst)
+})
+
+it('compares all digits of long numbers', () => {
+  const [smaller, larger] = ['1.99999999999999999998.0', '1.99999999999999999999.0']
+  expect(sorted([smaller, larger])).toEqual([larger, smaller])
+})
+
+it('gives all versions that Composer cannot parse the same key, so that their dates order them', () => {
+  expect(versionSortKey('dev-9.0.0-foo')).toBe(versionSortKey('dev-1.0.0-foo'))
 })
 
 it('puts versions that Composer cannot parse below every release', () => {
