@@ -21,7 +21,7 @@ const farMilliseconds = 20
 
 /**
  * Measures the real Composer with packages of an upstream. It requests them through svc, and directly from the
- * upstream, which is an nginx on this machine. The last row is for the same nginx behind a relay that delays it.
+ * upstream, which is an nginx on this machine. The last rows are for the same nginx behind a relay that delays it.
  */
 export async function measureUpstream(server: Server, folder: string, rounds: number): Promise<string> {
   if (!hasComposerClient) return 'upstream: skipped, because Composer is not installed'
@@ -32,20 +32,16 @@ export async function measureUpstream(server: Server, folder: string, rounds: nu
     const [a = 0, b = 0] = [ofSvc, direct].map(median)
     return [title, figure(a), figure(b), ratio(a / b)]
   }
-  const farTitle = `update, nothing mirrored yet, upstream ${farMilliseconds} ms away`
   const rows = [
     ...titles.map((title, i) => row(title, near[i] ?? [[], []])),
-    row(farTitle, far[0] ?? [[], []]),
+    ...titles.map((title, i) => row(`${title}, upstream ${farMilliseconds} ms away`, far[i] ?? [[], []])),
   ]
   return table(['upstream, 60 mirrored packages', 'seconds', 'the upstream itself', 'ratio'], rows)
 }
 
 const titles = ['update, nothing mirrored yet', 'update, cold', 'update, warm', 'install from the lock, cold']
 
-/**
- * Returns the seconds of each row, through svc and directly. With a round trip, measures only the first row. Null
- * without nginx.
- */
+/** Returns the seconds of each row, through svc and directly. Null without nginx. */
 async function measureOne(
   server: Server,
   folder: string,
@@ -84,11 +80,9 @@ async function measureOne(
         }
         await note(0, 'update', 'cache', 'vendor')
         if (round === 0 && side === 0) await warmUp(server, registry, names[0] ?? '')
-        if (!relay) {
-          await note(1, 'update', 'cache', 'vendor')
-          await note(2, 'update')
-          await note(3, 'install', 'cache', 'vendor')
-        }
+        await note(1, 'update', 'cache', 'vendor')
+        await note(2, 'update')
+        await note(3, 'install', 'cache', 'vendor')
         await project.remove()
       }
     }
