@@ -67,14 +67,11 @@ export async function migrate(
 
 /**
  * Applies one of the operator's migrations now, even when others are pending. Does nothing when it is applied already.
- * Its identity events name the actor.
+ * Its identity events name the actor. Call it in `withMigrationLock`.
  */
-export async function applyMigration(pool: pg.Pool, path: string, actor: Actor): Promise<void> {
-  const migration = await readSqlFile(path, basename(path))
-  await withMigrationLock(pool, async (client) => {
-    await client.query(setActor(actor))
-    await applyIfMissing(client, migration)
-  })
+export async function applyMigration(client: pg.Client, path: string, actor: Actor): Promise<void> {
+  await client.query(setActor(actor))
+  await applyIfMissing(client, await readSqlFile(path, basename(path)))
 }
 
 /**

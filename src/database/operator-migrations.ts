@@ -9,6 +9,7 @@ import {
   listAppliedMigrations,
   numberOf,
   readSchema,
+  withMigrationLock,
 } from './migrate.ts'
 
 type Folder = Pick<Config, 'migrationsDir' | 'isMigrationsDirGiven'>
@@ -58,7 +59,8 @@ export async function writeMigration(
 
 /**
  * Writes a migration and applies it at once, so that a database rebuilt from the migrations gets the same state.
- * Returns its path. Removes a file that the database refuses, because it would stop every later start.
+ * Returns its path. Removes a file that the database refuses, because it would stop every later start. Concurrent calls
+ * of all processes take turns, so that the numbers have the order in which the migrations are applied.
  */
 export async function writeAndApplyMigration(
   db: pg.Pool,
@@ -67,12 +69,15 @@ export async function writeAndApplyMigration(
   what: string,
   sql: string,
 ): Promise<string> {
-  const path = await writeMigration(config, what, sql, await listAppliedMigrations(db))
+  let written: string | undefined
   try {
-    await applyMigration(db, path, actor)
+    return await withMigrationLock(db, async (client) => {
+      written = await writeMigration(config, what, sql, await listAppliedMigrations(db))
+      await applyMigration(client, written, actor)
+      return written
+    })
   } catch (error) {
-    await rm(path)
+    if (written !== undefined) await rm(written)
     throw error
   }
-  return path
 }

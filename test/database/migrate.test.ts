@@ -153,6 +153,27 @@ describe('the operator’s migrations', () => {
     expect(await migrate(database.db, folder)).not.toContain(basename(second))
   })
 
+  it('have numbers in the order in which they are applied, also when many are written at once', async () => {
+    const { db } = database
+    await db.query('create table turn (id int generated always as identity, what text)')
+    const names = ['c', 'a', 'same', 'b', 'same', 'd', 'same']
+    const paths = await Promise.all(
+      names.map((what) =>
+        writeAndApplyMigration(
+          db,
+          config(),
+          commandActor,
+          what,
+          `insert into turn (what) values ('${what}')`,
+        ),
+      ),
+    )
+    const inOrder = paths.map((path) => basename(path)).toSorted()
+    expect(new Set(inOrder.map(numberOf)).size).toBe(names.length)
+    const { rows } = await db.query<{ what: string }>('select what from turn order by id')
+    expect(rows.map(({ what }) => what)).toEqual(inOrder.map((name) => name.replace(/^\d+_|\.sql$/g, '')))
+  })
+
   it('leave no file when the database refuses it', async () => {
     const before = await readdir(folder)
     await expect(
@@ -218,8 +239,9 @@ describe('0011_plain_names.sql', () => {
 
   it('replaces control characters in names by spaces, and keeps token names unique', async () => {
     const { db } = database
+    const account = await anAccount(db)
     await db.query('drop function is_plain_text cascade')
-    const account = await anAccount(db, { displayName: 'Ann\u001b\u0085Lee' })
+    await db.query('update account set display_name = $2 where id = $1', [account.id, 'Ann\u001b\u0085Lee'])
     const { id } = await aRepository(db, { description: 'Zwölf\nlines' })
     for (const name of ['a\u0001', 'a\u0002', `\t${'ä'.repeat(99)}`, 'plain']) {
       await aPersonalToken(db, account, { name })
@@ -250,9 +272,10 @@ describe('0016_plain_text.sql', () => {
 
   it('cleans texts that earlier releases accepted, and loses no row', async () => {
     const { db } = database
+    const account = await anAccount(db)
     await db.query('drop function is_plain_text cascade')
+    await db.query('update account set display_name = $2 where id = $1', [account.id, 'Ann\u202eLee'])
     await db.query('alter table application drop constraint application_website_has_no_userinfo')
-    await anAccount(db, { displayName: 'Ann\u202eLee' })
     const website = 'https://bank.example@app.example/\u2066x?a=b@c'
     await anApplication(db, { name: 'App\u202e', description: 'a\nb\u2028c', website })
     const { id } = await anApplication(db, { name: '\u0001', description: 'a\nb' })
