@@ -9,7 +9,7 @@ import { discardArchive, receiveArchive } from '../registry/archives/local-store
 import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
-import { printResult, withDatabase } from './run.ts'
+import { printResult, withExistingDatabase } from './run.ts'
 
 /** How many archives are copied at once. */
 const atOnce = 8
@@ -34,7 +34,7 @@ Run it again to continue an interrupted copy. To move the archives: copy while t
 again, and start the server with the new ARCHIVE_STORE or DATA_DIR.`,
     )
     .action(async (options: { to: string } & JsonOptions) => {
-      const copied = await withDatabase(async (db, config) => {
+      const copied = await withExistingDatabase(async (db, config) => {
         const from = await openOwnStore(db, config)
         const to = await openArchiveStore({ ...config, ...readTarget(options.to, config) })
         if (to.place === from.place) throw new Error(`The archives are already in ${to.place}.`)
@@ -111,7 +111,7 @@ export function collectGarbageCommand(): Command {
     )
     .action(async (options: { dryRun?: boolean; force?: boolean } & JsonOptions) => {
       const { dryRun: isDryRun = false, force: isForced = false } = options
-      const { archives, temporaryFiles, bytes } = await withDatabase(async (db, config) =>
+      const { archives, temporaryFiles, bytes } = await withExistingDatabase(async (db, config) =>
         collectGarbage(db, await openOwnStore(db, config), { isDryRun, isForced }),
       )
       printResult(
@@ -131,7 +131,7 @@ export function verifyArchivesCommand(): Command {
     .addOption(jsonOption())
     .addHelpText('after', '\nIt reads every archive. Exit code 1 means that there is a problem.')
     .action(async (options: JsonOptions) => {
-      const verification = await withDatabase(async (db, config) =>
+      const verification = await withExistingDatabase(async (db, config) =>
         verifyArchives(db, await openOwnStore(db, config)),
       )
       printResult(options, verification, describeVerification(verification))

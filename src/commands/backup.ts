@@ -1,16 +1,18 @@
-import { createReadStream } from 'node:fs'
-import { access, open, rename, rm } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
+import { randomBytes } from 'node:crypto'
+import { createReadStream, rmSync } from 'node:fs'
+import { access, link, open, readdir, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
 import type { Writable } from 'node:stream'
 import { Command } from 'commander'
 import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
 import { countTotpFactors } from '../accounts/second-factor/totp-factors.ts'
+import { isAlive } from '../database/embedded-postgres/cluster.ts'
 import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
 import { writeBackup } from '../server/write-backup.ts'
 import { describeVerification } from './archives.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
-import { printResult, withBareDatabase, withDatabase } from './run.ts'
+import { printResult, withBareDatabase, withExistingDatabase } from './run.ts'
 
 /** `svc backup FILE`: writes database and archives into one file. */
 export function backupCommand(): Command {
@@ -25,7 +27,7 @@ export function backupCommand(): Command {
     .action(async (file: string, options: JsonOptions) => {
       const path = resolve(file)
       await refuseExisting(path)
-      const { ending, key } = await withDatabase(async (db, config) => {
+      const { ending, key } = await withExistingDatabase(async (db, config) => {
         const written = await writeFile(path, (output) => writeBackup(db, config, output))
         const hasSecrets = (await countTotpFactors(db)) > 0
         const place = config.secretKey === null ? keyFileOf(config) : 'SECRET_KEY'
@@ -71,24 +73,57 @@ async function refuseExisting(path: string): Promise<void> {
     () => true,
     () => false,
   )
-  if (exists) throw new Error(`The file ${path} already exists.`)
+  if (exists) throw alreadyExists(path)
 }
 
-/** Writes a temporary file, and renames it when it is complete and synced. */
+function alreadyExists(path: string): Error {
+  return new Error(`The file ${path} already exists.`)
+}
+
+/**
+ * Writes a temporary file, and gives it its name when it is complete and synced. Each run has its own temporary file,
+ * because two runs with the same name would write into each other's file.
+ */
 async function writeFile<T>(path: string, write: (output: Writable) => Promise<T>): Promise<T> {
-  const partial = `${path}.partial`
-  await access(dirname(path)).catch((error: NodeJS.ErrnoException) => {
+  const partial = `${path}.${process.pid}-${randomBytes(4).toString('hex')}.partial`
+  await removeLeftovers(path).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`The folder ${dirname(path)} cannot be used (${error.code}).`)
   })
+  const remove = () => rmSync(partial, { force: true })
+  // For Ctrl-C, which ends the process.
+  process.once('exit', remove)
   try {
-    const file = await open(partial, 'w', 0o600)
+    const file = await open(partial, 'wx', 0o600)
     const result = await write(file.createWriteStream({ flush: true }))
-    await rename(partial, path)
+    await giveName(partial, path)
     await sync(dirname(path))
     return result
-  } catch (error) {
+  } finally {
+    process.off('exit', remove)
     await rm(partial, { force: true })
-    throw error
+  }
+}
+
+/** Removes the temporary files of backups to this path that were killed. */
+async function removeLeftovers(path: string): Promise<void> {
+  for (const name of await readdir(dirname(path))) {
+    if (!name.startsWith(`${basename(path)}.`)) continue
+    const [, pid] = /^(\d+)-[0-9a-f]{8}\.partial$/.exec(name.slice(basename(path).length + 1)) ?? []
+    if (pid === undefined || isAlive(Number(pid))) continue
+    await rm(join(dirname(path), name), { force: true })
+  }
+}
+
+/** Gives a file its name. Unlike a rename, a link never replaces a file that another process has just written. */
+async function giveName(partial: string, path: string): Promise<void> {
+  try {
+    await link(partial, path)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST') throw alreadyExists(path)
+    // Some network volumes do not support links.
+    if (code !== 'EPERM' && code !== 'ENOTSUP' && code !== 'ENOSYS') throw error
+    await rename(partial, path)
   }
 }
 

@@ -1,8 +1,9 @@
+import { constants } from 'node:os'
 import { type Command, CommanderError } from 'commander'
 import type pg from 'pg'
 import { type Account, findAccountByUsername } from '../accounts/accounts.ts'
 import { type Config, loadEnvironmentFile, readConfig } from '../config.ts'
-import { openForCommand } from '../database/chosen-database.ts'
+import { hasDatabase, openForCommand } from '../database/chosen-database.ts'
 import type { Queryable } from '../database/database.ts'
 import { findServerUrls } from '../database/installation.ts'
 import { isMigrated, migrate } from '../database/migrate.ts'
@@ -16,9 +17,12 @@ import type { JsonOptions, ListOptions } from './options.ts'
 /** Runs the given command line. Returns the exit code: 0, or 1 after one line on stderr. */
 export async function runProgram(program: Command, argv: string[]): Promise<number> {
   prepare(program)
+  let isStdoutBroken = false
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    process.stderr.write(`svc: The output could not be written (${error.code}).\n`)
-    process.exit(1)
+    if (!isStdoutBroken) process.stderr.write(`svc: The output could not be written (${error.code}).\n`)
+    isStdoutBroken = true
+    // A command with an open database has a second listener, which exits when the database is closed.
+    if (process.stdout.listenerCount('error') === 1) process.exit(1)
   })
   try {
     loadEnvironmentFile()
@@ -100,14 +104,56 @@ async function withServerUrls(db: pg.Pool, config: Config): Promise<Config> {
   return { ...config, baseUrl: noted.baseUrl, authUrl: givenUrls.auth ? config.authUrl : noted.authUrl }
 }
 
+/**
+ * Like `withDatabase`, but throws when there is no database. A backup of a new, empty database would look like a success
+ * to an operator who has forgotten to set DATA_DIR or DATABASE_URL.
+ */
+export async function withExistingDatabase<T>(work: Work<T>): Promise<T> {
+  const config = readConfig(process.env)
+  if (await hasDatabase(config)) return withDatabase(work)
+  throw new Error(
+    `There is no database in ${config.dataDir}. Set DATA_DIR or DATABASE_URL as for the server.`,
+  )
+}
+
 /** Like `withDatabase`, but migrates nothing. */
 export async function withBareDatabase<T>(work: Work<T>): Promise<T> {
   const config = readConfig(process.env)
-  const { db, close } = await openForCommand(config)
+  const { db, close, abandon } = await openForCommand(config)
+  const interruption = awaitInterruption(abandon)
   try {
     return await work(db, config)
   } finally {
-    await close()
+    await interruption.endWith(close)
+  }
+}
+
+/**
+ * Runs `abandon` and exits the process on SIGINT, on SIGTERM, and when the output cannot be written. Otherwise the
+ * PostgreSQL that a command has started would continue without the command. A second signal ends the process at once.
+ * `endWith` closes the database when the work has ended. After an interruption it never resolves: the process exits soon.
+ */
+function awaitInterruption(abandon: () => Promise<void>) {
+  let isInterrupted = false
+  const end = (code: number) => {
+    if (isInterrupted) return
+    isInterrupted = true
+    forgetSignals()
+    void abandon().finally(() => process.exit(code))
+  }
+  const onSignal = (signal: NodeJS.Signals) => end(128 + constants.signals[signal])
+  const onBroken = () => end(1)
+  const forgetSignals = () => process.off('SIGINT', onSignal).off('SIGTERM', onSignal)
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal)
+  process.stdout.on('error', onBroken)
+  return {
+    async endWith(close: () => Promise<void>): Promise<void> {
+      if (!isInterrupted) await close()
+      // The interruption may have come while the database was closed.
+      if (isInterrupted) await new Promise(() => {})
+      forgetSignals()
+      process.stdout.off('error', onBroken)
+    },
   }
 }
 

@@ -3,11 +3,13 @@ import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
 import { openDatabase } from './database.ts'
+import { clusterPaths } from './embedded-postgres/cluster.ts'
 import {
   type EmbeddedPostgres,
   findEmbeddedPostgres,
   startEmbeddedPostgres,
 } from './embedded-postgres/embedded-postgres.ts'
+import { findClusterOwner } from './embedded-postgres/run-as.ts'
 
 /** The database of the configuration: the one of DATABASE_URL, or the embedded one under DATA_DIR. */
 export interface ChosenDatabase {
@@ -17,6 +19,8 @@ export interface ChosenDatabase {
   gone: Promise<Error>
   /** Closes the pool and stops the PostgreSQL that `open…` started. */
   close: () => Promise<void>
+  /** Stops the PostgreSQL that `open…` started, and does not wait for running statements. Then exit the process. */
+  abandon: () => Promise<void>
 }
 
 /** Opens the database for the server. The server holds the embedded PostgreSQL until `close`. */
@@ -38,7 +42,12 @@ export async function openForCommand(config: Config): Promise<ChosenDatabase> {
     return openHeld(postgres, ignore)
   }
   const db = openDatabase(running, ignore)
-  return { db, isEmbedded: true, gone: never, close: () => db.end() }
+  return { db, isEmbedded: true, gone: never, close: () => db.end(), abandon: async () => {} }
+}
+
+/** Returns whether the configuration has a database: DATABASE_URL, or an embedded one that was created before. */
+export async function hasDatabase({ databaseUrl, dataDir }: Config): Promise<boolean> {
+  return databaseUrl !== null || (await findClusterOwner(clusterPaths(dataDir).cluster)) !== null
 }
 
 const never = new Promise<Error>(() => {})
@@ -49,7 +58,7 @@ function openUrl(
   onError: (error: Error) => void,
 ): ChosenDatabase {
   const db = openDatabase({ connectionString, preparesStatements }, onError)
-  return { db, isEmbedded: false, gone: never, close: () => db.end() }
+  return { db, isEmbedded: false, gone: never, close: () => db.end(), abandon: async () => {} }
 }
 
 function openHeld(postgres: EmbeddedPostgres, onError: (error: Error) => void): ChosenDatabase {
@@ -58,7 +67,7 @@ function openHeld(postgres: EmbeddedPostgres, onError: (error: Error) => void): 
     await db.end()
     await postgres.stop()
   }
-  return { db, isEmbedded: true, gone: postgres.exited, close }
+  return { db, isEmbedded: true, gone: postgres.exited, close, abandon: () => postgres.stop() }
 }
 
 function logBroken(log: FastifyBaseLogger, error: Error): void {

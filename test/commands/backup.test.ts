@@ -211,6 +211,21 @@ insert into report (text) values ('kept');`
 })
 
 describe('svc backup', () => {
+  const partials = async () => (await readdir(folder)).filter((name) => name.endsWith('.partial'))
+
+  /** Makes backups wait for their snapshot during an act. */
+  async function whileWaiting<T>(act: () => Promise<T>): Promise<T> {
+    const holder = await t.db.connect()
+    try {
+      await holder.query('begin')
+      await holder.query('lock table installation in row exclusive mode')
+      return await act()
+    } finally {
+      await holder.query('rollback')
+      holder.release()
+    }
+  }
+
   it('keeps a collection from removing archives while it runs', async () => {
     const client = await t.db.connect()
     await client.query('begin')
@@ -241,7 +256,61 @@ describe('svc backup', () => {
     expect([code, stderr]).toEqual([1, `svc: The file ${file} already exists.\n`])
     const nowhere = await runSvc(['backup', join(folder, 'no', 'such', 'b.tar')], here())
     expect([nowhere.code, nowhere.stderr.split('\n').length]).toEqual([1, 2])
-    expect(await readdir(folder)).not.toContain('b.tar.partial')
+    expect(await partials()).toEqual([])
+  })
+
+  it('keeps every file whole when two run at once with the same name, and one of them succeeds', async () => {
+    const file = join(folder, 'b.tar')
+    const both = await whileWaiting(async () => {
+      const running = [runSvc(['backup', file], here()), runSvc(['backup', file], here())]
+      await expect.poll(partials).toHaveLength(2)
+      return running
+    })
+    const [first, second] = (await Promise.all(both)).sort((a, b) => Number(a.code) - Number(b.code))
+    expect([first?.code, first?.stderr]).toEqual([0, ''])
+    expect([second?.code, second?.stderr]).toEqual([1, `svc: The file ${file} already exists.\n`])
+    expect(await partials()).toEqual([])
+    const { db, environment } = await anEmptyInstallation()
+    expect((await runSvc(['restore', file], environment)).code).toBe(0)
+    await db.end()
+  })
+
+  it('leaves no file behind after Ctrl-C, and removes the one of a backup that was killed', async () => {
+    const file = join(folder, 'b.tar')
+    for (const signal of ['SIGINT', 'SIGKILL'] as const) {
+      const child = await whileWaiting(async () => {
+        const env = { PATH: process.env['PATH'], ...here() }
+        const started = spawn(process.execPath, [program, 'backup', file], { env, stdio: 'ignore' })
+        const ended = once(started, 'exit')
+        await expect.poll(partials).toHaveLength(1)
+        started.kill(signal)
+        await ended
+        return started
+      })
+      expect([signal, child.exitCode]).toEqual([signal, signal === 'SIGINT' ? 130 : null])
+      expect(await partials()).toHaveLength(signal === 'SIGINT' ? 0 : 1)
+    }
+    await aBackup()
+    expect(await partials()).toEqual([])
+  })
+
+  it('refuses a DATA_DIR without a database, and so do the commands for archives', async () => {
+    const dataDir = await mkdtemp(join(folder, 'nothing-'))
+    const commands = [
+      ['backup', join(folder, 'b.tar')],
+      ['verify-archives'],
+      ['collect-garbage'],
+      ['archives', 'copy', '--to', join(folder, 'copy')],
+    ]
+    for (const words of commands) {
+      const { code, stderr } = await runSvc(words, { DATA_DIR: dataDir })
+      expect([words[0], code, stderr]).toEqual([
+        words[0],
+        1,
+        `svc: There is no database in ${dataDir}. Set DATA_DIR or DATABASE_URL as for the server.\n`,
+      ])
+    }
+    expect(await readdir(dataDir)).toEqual([])
   })
 
   it('refuses a database of a newer release', async () => {
