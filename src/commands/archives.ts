@@ -50,6 +50,7 @@ again, and start the server with the new ARCHIVE_STORE or DATA_DIR.`,
 }
 
 function readTarget(to: string, { dataDir }: Config): Pick<Config, 'dataDir' | 'archiveStore'> {
+  if (to === '') throw new Error('--to is empty: write the URL of a bucket, or a folder.')
   if (!to.includes('://')) return { dataDir: resolve(to), archiveStore: null }
   const bucket = readBucket(to, readAwsCredentials(process.env))
   if (typeof bucket === 'string') throw new Error(`--to ${bucket}.`)

@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { cleanLine } from '../domain/plain-text.ts'
 import { openOwnStore } from '../registry/archives/store-owner.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { UpstreamError } from '../registry/upstreams/client/upstream-error.ts'
@@ -67,5 +68,5 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
 }
 
 function describe({ name, version, outcome, reason }: Imported): string {
-  return `${name} ${version}: ${outcome}${reason === null ? '' : ` (${reason})`}`
+  return cleanLine(`${name} ${version}: ${outcome}${reason === null ? '' : ` (${reason})`}`)
 }

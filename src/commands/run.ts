@@ -8,6 +8,7 @@ import type { Queryable } from '../database/database.ts'
 import { findServerUrls } from '../database/installation.ts'
 import { isMigrated, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { cleanLine, cleanText } from '../domain/plain-text.ts'
 import { findGroup, type Group } from '../repositories/groups.ts'
 import { findRepositoryByPath, type Repository } from '../repositories/repositories.ts'
 import { explainFailure } from '../server/failure.ts'
@@ -30,15 +31,36 @@ export async function runProgram(program: Command, argv: string[]): Promise<numb
     return 0
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0
-    const line = error instanceof CommanderError ? explainMisuse(error) : explainFailure(error)
+    const line =
+      error instanceof CommanderError
+        ? explainMisuse(error, escapeWords(error.message, argv))
+        : escapeWords(explainFailure(error), argv)
     process.stderr.write(argv.includes('--json') ? `${JSON.stringify({ error: line })}\n` : `svc: ${line}\n`)
     return 1
   }
 }
 
-/** Prints the result of a command: one JSON object with `--json`, otherwise the text. */
+/**
+ * Prints the result of a command: one JSON object with `--json`, otherwise the text. A part of the text may come from
+ * other registries. It must not control the terminal.
+ */
 export function printResult(options: JsonOptions, json: object, text: string): void {
-  process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${text}\n`)
+  process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : `${cleanText(text)}\n`)
+}
+
+/** Escapes the control characters of the command line's words in a message. A message may contain such a word. */
+function escapeWords(message: string, argv: readonly string[]): string {
+  return argv
+    .flatMap((word) => [word, word.slice(word.indexOf('=') + 1)])
+    .reduce((safe, word) => safe.replaceAll(word, escapeControls(word)), message)
+}
+
+/** Replaces control characters with their escapes, such as `\\u001b`. */
+function escapeControls(word: string): string {
+  return word.replace(
+    /\p{Cc}/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
 }
 
 /** Formats a value of a JSON object as one line of text. An empty value becomes `-`. */
@@ -71,7 +93,7 @@ export async function printList<Row>(options: ListOptions, listing: PrintedList<
   const shown = rows.slice(0, limit)
   const last = shown.at(-1)
   const next = rows.length > limit && last !== undefined ? listing.keyOf(last) : null
-  const lines = shown.map(listing.line)
+  const lines = shown.map((row) => cleanLine(listing.line(row)))
   if (next !== null) lines.push(`More results: --after ${next}`)
   printResult(options, { items: shown.map(listing.describe), next }, lines.join('\n') || listing.none)
 }
@@ -164,12 +186,9 @@ function prepare(command: Command): void {
   for (const child of command.commands) prepare(child)
 }
 
-function explainMisuse(error: CommanderError): string {
-  if (error.code === 'commander.help') return 'a command is missing. Try: svc --help'
-  return `${error.message.replace(/^error: /, '').replaceAll('\n', ' ')}. Try: svc --help`.replace(
-    /\)?\.\. /,
-    '. ',
-  )
+function explainMisuse({ code }: CommanderError, message: string): string {
+  if (code === 'commander.help') return 'a command is missing. Try: svc --help'
+  return `${message.replace(/^error: /, '').replaceAll('\n', ' ')}. Try: svc --help`.replace(/\)?\.\. /, '. ')
 }
 
 /** Finds the account with a username. Throws when there is none. */

@@ -134,7 +134,9 @@ function prefetchCommand(): Command {
     .requiredOption('--lock <file>', 'a composer.lock')
     .addOption(jsonOption())
     .action(async (path: string, options: { lock: string } & JsonOptions) => {
-      const lockText = await readFile(options.lock, 'utf8')
+      const lockText = await readFile(options.lock, 'utf8').catch((error: NodeJS.ErrnoException) => {
+        throw new Error(`The lock file ${options.lock} cannot be read (${error.code}).`)
+      })
       const items = await withRepository(path, async (db, { repositoryId }, client, config) => {
         const log = openLog('silent')
         const archives = await openOwnStore(db, config)

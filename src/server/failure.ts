@@ -25,7 +25,11 @@ function explainSystemError(
 ): string | null {
   if (error.syscall === 'listen' || error.syscall === 'bind') return explainListening(error)
   if (error.syscall === 'getaddrinfo') return `A host name in the configuration is unknown: ${error.message}.`
-  return isOutage(error) ? `The database does not respond: ${error.message}.` : null
+  if (isOutage(error)) return `The database does not respond: ${error.message}.`
+  if (error.syscall === undefined || error.code === undefined) return null
+  if (error.code === 'ENOSPC' || error.code === 'EDQUOT')
+    return `No space is left on the disk (${error.message}): free some, and try again.`
+  return error.path === undefined ? null : `${error.path} cannot be used (${error.code}, ${error.syscall}).`
 }
 
 function explainListening(error: NodeJS.ErrnoException & { address?: string; port?: number }): string {

@@ -1,12 +1,17 @@
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { useCommands } from '../support/commands.ts'
 import { makeDataDir } from '../support/postgres.ts'
-import { runSvc } from '../support/program.ts'
+import { program, runSvc } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { aZip } from '../support/zip.ts'
 
 const commands = useCommands()
 const upstream = useUpstream({ 'available-packages': ['acme/lib', 'acme/other'] })
@@ -75,6 +80,45 @@ describe('svc import', () => {
   })
 })
 
+describe('on a machine that cannot store an archive', () => {
+  /** Runs svc, which cannot write a file of more than 4 KiB. */
+  const svcWithin4KiB = async (...words: string[]) => {
+    const environment = { ...commands.environment, ...upstreamsHere, DATA_DIR: dataDir }
+    const child = spawn(
+      'bash',
+      ['-c', 'ulimit -f 4; exec "$@"', 'bash', process.execPath, program, ...words],
+      {
+        env: { PATH: process.env['PATH'], ...environment },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    )
+    const [stdout, stderr, [code]] = await Promise.all([
+      text(child.stdout),
+      text(child.stderr),
+      once(child, 'close'),
+    ])
+    return { code, stdout, stderr }
+  }
+  const failed = { code: 1, stdout: '', stderr: 'svc: EFBIG: file too large, write\n' }
+
+  it('svc import ends with the reason, and does not blame the registry', async () => {
+    upstream.put('/archives/acme/big/1.0.0.zip', aZip({ 'composer.json': '{}', blob: randomBytes(10_000) }))
+    upstream.offer('acme/big', ['1.0.0'])
+    expect(await svcWithin4KiB('import', upstream.url, 'acme/big', '--into', 'acme/php')).toEqual(failed)
+  })
+
+  it('svc upstream prefetch ends with the reason', async () => {
+    upstream.put('/archives/large/one/1.0.0.zip', aZip({ 'composer.json': '{}', blob: randomBytes(10_000) }))
+    upstream.offer('large/one', ['1.0.0'])
+    await commands.json('repository', 'create', 'acme/full')
+    upstream.put('/packages.json', { packages: [], 'metadata-url': '/p2/%package%.json' })
+    await svc('upstream', 'add', 'acme/full', upstream.url)
+    const lock = join(dataDir, 'composer.lock')
+    await writeFile(lock, JSON.stringify({ packages: [{ name: 'large/one', version: '1.0.0' }] }))
+    expect(await svcWithin4KiB('upstream', 'prefetch', 'acme/full', '--lock', lock)).toEqual(failed)
+  })
+})
+
 describe('svc import from a registry with a list in parts', () => {
   /** Makes the registry send a part of its list with this Link header. */
   const aPart = (path: string, packageNames: string[], link: string | null) =>
@@ -92,6 +136,18 @@ describe('svc import from a registry with a list in parts', () => {
     const { imported, items } = (await importAll()).json()
     expect(imported).toBe(3)
     expect(items.map(({ name }: { name: string }) => name)).toEqual(['part/one', 'part/three', 'part/two'])
+  })
+
+  it('skips names that are no package names, and prints nothing that controls the terminal', async () => {
+    aPart('/list.json', ['part/\u001b[2Jx', 'Part/One', 'part/../x'], null)
+    const dist = { type: 'zip', url: `${parted.url}/none.zip`, reference: 'abcdef1', shasum: '' }
+    parted.offer('part/one', [{ version: '1.0.0', dist: { ...dist, url: `${parted.url}/\u009b2J.zip` } }])
+    const { code, stdout } = await svc('import', parted.url, '--into', 'acme/php')
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/^part\/one 1\.0\.0: refused .*\nImported 0, .*\n$/),
+    ])
+    expect(stdout).not.toMatch(/(?!\n)\p{Cc}/u)
   })
 
   it('fails when a part is missing or at another origin, because the import would be incomplete', async () => {
@@ -146,5 +202,8 @@ describe('svc upstream prefetch', () => {
     expect(again.items[0].outcome).toBe('known')
     await writeFile(lock, 'nonsense')
     expect((await svc('upstream', 'prefetch', 'acme/mirror', '--lock', lock)).stderr).toContain('not JSON')
+    expect((await svc('upstream', 'prefetch', 'acme/mirror', '--lock', '/none.lock')).stderr).toBe(
+      'svc: The lock file /none.lock cannot be read (ENOENT).\n',
+    )
   })
 })

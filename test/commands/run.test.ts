@@ -78,6 +78,18 @@ describe('svc', () => {
     expect(stdout).toBe(`${completed}\n`)
   })
 
+  it.each([
+    [['account', 'show', 'a\u001b[2Jb'], 'There is no account "a\\u001b[2Jb".'],
+    [['account', 'show', 'a\u009b2Jb'], 'There is no account "a\\u009b2Jb".'],
+    [['repository', 'rename', 'a/b', 'a\nb'], 'There is no repository "a/b".'],
+    [['import', 'x', 'a\nsvc: b', '--into', 'a/b'], 'a\\u000asvc: b is not a valid pattern'],
+    [['account', 'list', '--limit=\r\n1'], "argument '\\u000d\\u000a1' is invalid"],
+  ])('%j fails with one line, which does not control the terminal', async (words, message) => {
+    const line = await svc.fail(...words)
+    expect(line).toContain(message)
+    expect(line).not.toMatch(/\p{Cc}/u)
+  })
+
   it('--version prints the version of package.json', async () => {
     const manifest = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'))
     const { code, stdout } = await svc.run('--version')

@@ -11,7 +11,7 @@ import { commandLine, insertEvent } from '../tables/events.ts'
 import type { ArchiveDigest } from '../tables/versions.ts'
 import { Consumer } from './arriving-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
-import { toUpstreamError, UpstreamError } from './client/upstream-error.ts'
+import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
 import { findDifference, refuseDenied } from './judge-archive.ts'
 import {
   endFetchTurn,
@@ -107,7 +107,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
           onWritten: (path, written) => consumer.advance(path, written),
         })
       } catch (error) {
-        throw error instanceof RegistryError ? error : toUpstreamError(error, archive.url)
+        throw toReceiveError(error, body, archive.url)
       } finally {
         body.destroy()
       }

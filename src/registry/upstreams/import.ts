@@ -5,13 +5,14 @@ import { discardArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { readComposerJson, refuseMissingAutoload } from '../manifest/composer-json.ts'
 import { compareNormalized, type PublishedVersion, readVersion } from '../manifest/composer-version.ts'
+import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
 import { publishVersion } from '../publish.ts'
 import type { ReadmeRenderer } from '../readmes/render-readme.ts'
 import { commandLine } from '../tables/events.ts'
 import { findTakenVersion } from '../tables/versions.ts'
 import { textOf } from './check-document.ts'
 import type { UpstreamClient } from './client/fetch.ts'
-import { toUpstreamError, UpstreamError } from './client/upstream-error.ts'
+import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
 import { metadataUrlOf, parseObject, readRoot, rootUrlOf, type UpstreamRoot } from './client/upstream-root.ts'
 import { judgeDocument, type UpstreamVersion } from './judge-document.ts'
 import { matchesVersion } from './patterns.ts'
@@ -52,7 +53,7 @@ interface ImportContext {
 /**
  * Copies packages of another Composer registry into this repository, the oldest versions first, with their publication
  * dates. It skips existing versions, so an interrupted import can be repeated and continues where it stopped. Throws
- * `UpstreamError` when the registry itself cannot be read.
+ * `UpstreamError` when the registry itself cannot be read, and other errors when the archive store fails.
  */
 export async function importPackages(context: ImportContext, wish: ImportWish): Promise<Imported[]> {
   const { client, tell } = context
@@ -116,7 +117,10 @@ async function listedNames(client: UpstreamClient, listUrl: string): Promise<str
     if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
     const { packageNames } = parseObject(fetched.text, 'the list of packages')
     if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has another format')
-    for (const name of packageNames) if (typeof name === 'string') names.add(name)
+    for (const given of packageNames) {
+      const name = typeof given === 'string' ? toLowerAscii(given) : ''
+      if (isPackageName(name)) names.add(name)
+    }
     if (names.size > maxNames) throw new UpstreamError(`the list of packages has more than ${maxNames} names`)
     url = fetched.next === null ? null : nextPart(url, fetched.next)
   }
@@ -198,12 +202,17 @@ async function importVersion(
     return { outcome: outcome === 'published' ? 'imported' : 'already there', reason: null }
   } catch (error) {
     if (error instanceof UpstreamError) return { outcome: 'refused', reason: error.message }
-    if (!(error instanceof RegistryError)) throw error
+    if (!(error instanceof RegistryError) || isStoreFailure(error)) throw error
     const reason = [error.errmsg, ...error.details.slice(0, 1)].join(': ')
     return { outcome: error.errcode === errcode.alreadyExists ? 'already there' : 'refused', reason }
   } finally {
     if (received) await discardArchive(received)
   }
+}
+
+/** Returns whether the archive store is full or unavailable. Then every other version would fail too. */
+function isStoreFailure({ errcode: code, status }: RegistryError): boolean {
+  return code === errcode.unavailable || status === 507
 }
 
 function versionOf({ version }: UpstreamVersion, { mapsVTags }: ImportWish): PublishedVersion {
@@ -220,7 +229,7 @@ async function receive(
   try {
     received = await receiveArchive(archives, body, { maxBytes })
   } catch (error) {
-    throw error instanceof RegistryError ? error : toUpstreamError(error, url)
+    throw toReceiveError(error, body, url)
   } finally {
     body.destroy()
   }

@@ -1,4 +1,6 @@
+import type { Readable } from 'node:stream'
 import { cleanLine } from '../../../domain/plain-text.ts'
+import { RegistryError } from '../../errors.ts'
 import { PrivateHostError } from './public-hosts.ts'
 
 /** A failed request to an upstream, with the reason. The message contains no credentials. */
@@ -39,4 +41,13 @@ export function toUpstreamError(error: unknown, url: string): UpstreamError {
   if (/^Z_|^ERR__?ERROR|^ERR_/.test(code))
     return new UpstreamError(`${host} sent a body that cannot be decoded`)
   return new UpstreamError(`${host} cannot be reached${code ? ` (${code})` : ''}`)
+}
+
+/**
+ * Returns the error for a body of an upstream that could not be received. A full disk of this machine is not a failure
+ * of the upstream, so that error stays as it is.
+ */
+export function toReceiveError(error: unknown, body: Readable, url: string): unknown {
+  const isOurs = body.errored === null && (error as NodeJS.ErrnoException | null)?.syscall !== undefined
+  return error instanceof RegistryError || isOurs ? error : toUpstreamError(error, url)
 }
