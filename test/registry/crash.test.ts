@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto'
-import { readdir, rm } from 'node:fs/promises'
+import { readdir, rm, stat } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { aMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { useDatabase } from '../support/database.ts'
-import type { Server } from '../support/program.ts'
+import { runSvc, type Server } from '../support/program.ts'
 import { aPackageZip, basic } from '../support/registry-actors.ts'
 import { useServers } from '../support/servers.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 describe('an upload whose server is killed (kill -9)', () => {
   const database = useDatabase()
@@ -115,5 +116,79 @@ describe('an upload whose server is killed (kill -9)', () => {
     expect(await (await pull(next, 'p2/acme/lib.json')).text()).toContain('"version":"1.0.0"')
     const dist = new URL(url).pathname.split('/-/packages/')[1] as string
     expect(Buffer.from(await (await pull(next, dist)).arrayBuffer()).equals(zip)).toBe(true)
+  })
+})
+
+describe('a fetch from an upstream whose server is killed (kill -9)', () => {
+  const database = useDatabase()
+  const upstream = useUpstream()
+  const servers = useServers(database)
+
+  it('is repeated by another process when the turn of the killed one ends', async () => {
+    const repository = await aRepository(database.db)
+    const account = await anAccount(database.db)
+    await aMember(database.db, account, repository, 'guest')
+    const headers = { authorization: basic(await aPersonalToken(database.db, account)) }
+    const added = await runSvc(
+      ['upstream', 'add', repository.path, upstream.url],
+      servers.environment(upstreamsHere),
+    )
+    expect([added.code, added.stderr]).toEqual([0, ''])
+    upstream.offer('killed/document', ['1.0.0'])
+    upstream.offer('killed/archive', ['1.0.0'])
+    const get = ({ url }: Server, path: string) =>
+      fetch(new URL(path, `${url}/${repository.path}/-/packages/`), { headers })
+
+    const killed = await servers.start(upstreamsHere)
+    const listed = await (await get(killed, 'p2/killed/archive.json')).json()
+    const [{ dist }] = (listed as { packages: Record<string, [{ dist: { url: string } }]> }).packages[
+      'killed/archive'
+    ] ?? [{ dist: { url: '' } }]
+    const archive = new URL(dist.url).pathname
+    const source = '/archives/killed/archive/1.0.0.zip'
+    const bytes = upstream.read(source) ?? Buffer.alloc(0)
+    upstream.fail('/p2/killed/document.json', () => {})
+    upstream.fail(source, (_, response) => {
+      response.writeHead(200, { 'content-length': bytes.length }).write(bytes.subarray(0, 100))
+    })
+    const lost = [get(killed, 'p2/killed/document.json'), get(killed, archive)].map((response) =>
+      response.then(
+        () => 'response',
+        () => 'none',
+      ),
+    )
+    // Both requests have reached the upstream, and a part of the archive has arrived.
+    await expect.poll(() => upstream.requests).toContain('GET /p2/killed/document.json')
+    const received = async () => {
+      const folder = join(servers.dataDir, 'tmp')
+      const files = await readdir(folder)
+      return Promise.all(files.map(async (name) => (await stat(join(folder, name))).size))
+    }
+    await expect.poll(received).toEqual([100])
+    await servers.kill(killed)
+    expect(await Promise.all(lost)).toEqual(['none', 'none'])
+    upstream.fail('/p2/killed/document.json', null)
+    upstream.fail(source, null)
+
+    const other = await servers.start(upstreamsHere)
+    const responses = [get(other, 'p2/killed/document.json'), get(other, archive)]
+    // The turns end 45 and 60 seconds after the fetches began.
+    const ended = await Promise.all([
+      database.db.query(
+        `update upstream_document set checking_until = checking_until - interval '45 seconds'
+          where name = 'killed/document' and checking_until is not null`,
+      ),
+      database.db.query(
+        `update mirrored_archive set fetching_until = fetching_until - interval '60 seconds'
+          where fetching_until is not null`,
+      ),
+    ])
+    expect(ended.map(({ rowCount }) => rowCount)).toEqual([1, 1])
+    const [document, download] = await Promise.all(responses)
+    expect([document?.status, await document?.text()]).toEqual([200, expect.stringContaining('"1.0.0"')])
+    expect([download?.status, Buffer.from((await download?.arrayBuffer()) ?? new ArrayBuffer(0))]).toEqual([
+      200,
+      bytes,
+    ])
   })
 })
