@@ -32,6 +32,15 @@ export function cleanText(text: string): string {
 const invisible =
   /(?<!\p{Extended_Pictographic}\ufe0f?)\u200d|(?!\u200d)\p{Cf}|[\u034f\u115f\u1160\u2800\u3164\uffa0]/gu
 
+/** Returns a text of at most `maxCharacters`, and an ellipsis if it was longer. Cuts between words if it can. */
+export function shortenText(text: string, maxCharacters: number): string {
+  // A character has at most two UTF-16 units.
+  const characters = [...text.slice(0, 2 * maxCharacters + 1)]
+  if (characters.length <= maxCharacters) return text
+  const start = characters.slice(0, maxCharacters).join('')
+  return `${/^(.{20,})\s/su.exec(start)?.[1] ?? start}…`
+}
+
 /** Replaces invisible characters with their code points, such as `[U+200B]`. For names that other people choose. */
 export function revealText(text: string): string {
   const name = (character: string) => character.codePointAt(0)?.toString(16).toUpperCase().padStart(4, '0')

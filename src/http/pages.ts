@@ -4,7 +4,7 @@ import view from '@fastify/view'
 import { Eta } from 'eta'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Config, projectRoot } from '../config.ts'
-import { revealText } from '../domain/plain-text.ts'
+import { revealText, shortenText } from '../domain/plain-text.ts'
 import { type Assets, serveAssets } from './assets.ts'
 import { settingsPages, trailTo } from './breadcrumbs.ts'
 import { takeNotice } from './notice.ts'
@@ -72,6 +72,8 @@ export async function registerViews(
       formatTime,
       formatSize,
       reveal: revealText,
+      /** For lists: a description may have as many characters as composer.json. */
+      summarize: (description: string) => revealText(shortenText(description, 300)),
       settingsPages,
       trailTo,
       version: release.version,

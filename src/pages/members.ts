@@ -85,7 +85,8 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       if (!session) return redirectToSignIn(context, request, reply, membersUrl(request.params))
       const place = await placeOf(request, session, 'manage')
       const { row, ...form } = readForm(MemberForm, request)
-      const problem = await change(request, session, place, form.username, form.role)
+      // Another admin may have removed the member since this page was loaded. The row must not add the member again.
+      const problem = await change(request, session, place, { ...form, mustBeMember: row !== undefined })
       if (problem !== null) {
         const shown = row ? { row: form } : { form }
         return showMembers(reply.code(400), session, place, { ...shown, problem })
@@ -117,7 +118,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       if (!session) return redirectToSignIn(context, request, reply, back)
       const place = await placeOf(request, session, 'manage')
       const { username } = readForm(RemovalForm, request)
-      const problem = await change(request, session, place, username, 'none')
+      const problem = await change(request, session, place, { username, role: 'none' })
       if (problem !== null) return showMembers(reply.code(400), session, place, { problem })
       leaveNotice(request, reply, config, `${username} was removed from ${place.path}.`)
       // People who removed their own role may no longer see this page.
@@ -160,12 +161,16 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     request: FastifyRequest,
     session: Session,
     { path, target }: Place,
-    name: string,
-    role: Role | 'none',
+    {
+      username: name,
+      role,
+      mustBeMember = false,
+    }: { username: string; role: Role | 'none'; mustBeMember?: boolean },
   ): Promise<string | null> {
     const account = await findAccountByUsername(db, name)
     if (!account) return `There is no account “${name}”.`
-    const outcome = await changeMember(db, authorOf(request, session), { place: target, account, role })
+    const made = { place: target, account, role, mustBeMember }
+    const outcome = await changeMember(db, authorOf(request, session), made)
     if (outcome === 'last-admin')
       return `${name} is the last admin of ${path}. Make someone else admin first.`
     return outcome === 'unchanged' ? `${name} has no direct role in ${path}.` : null

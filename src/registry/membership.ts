@@ -2,6 +2,8 @@ import type pg from 'pg'
 import { transaction } from '../database/database.ts'
 import type { Role } from '../domain/permissions.ts'
 import {
+  changeGroupRole,
+  changeRepositoryRole,
   type GroupMemberOutcome,
   removeGroupMember,
   removeRepositoryMember,
@@ -18,10 +20,13 @@ export interface MemberChange {
   role: Role | 'none'
   /** True to allow that a group loses its last admin. */
   force?: boolean
+  /** True to change only the role of a member. An account without a role gets none. */
+  mustBeMember?: boolean
 }
 
 /**
- * Grants, changes or removes a role, and writes the event. Returns `unchanged` when there was no membership to remove.
+ * Grants, changes or removes a role, and writes the event. Returns `unchanged` when there was no membership to remove
+ * or to change.
  * Returns `last-admin` when the group would lose its last admin. `force` allows this, because site administrators can
  * still manage the group.
  */
@@ -39,8 +44,12 @@ export async function changeMember(
 
 async function applyChange(
   tx: pg.PoolClient,
-  { place, account, role, force = false }: MemberChange,
+  { place, account, role, force = false, mustBeMember = false }: MemberChange,
 ): Promise<GroupMemberOutcome> {
+  if (mustBeMember && role !== 'none') {
+    if ('groupId' in place) return changeGroupRole(tx, place.groupId, account.id, role)
+    return (await changeRepositoryRole(tx, place.repositoryId, account.id, role)) ? 'changed' : 'unchanged'
+  }
   if ('groupId' in place) {
     return role === 'none'
       ? removeGroupMember(tx, place.groupId, account.id, { force })

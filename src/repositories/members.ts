@@ -56,6 +56,32 @@ export async function setGroupMember(
 }
 
 /**
+ * Changes the role of an account that is a member of the group. `unchanged`: it is no member. Refuses to demote the
+ * group's last admin.
+ */
+export async function changeGroupRole(
+  db: Queryable,
+  groupId: string,
+  accountId: string,
+  role: Role,
+): Promise<GroupMemberOutcome> {
+  const { rows } = await db.query<{ outcome: GroupMemberOutcome }>(
+    `with ${lockedAdmins}, made as (
+       update group_member m set role = $3::member_role
+         from locked l
+        where m.group_id = l.id and m.account_id = $2
+          and ($3::member_role = 'admin' or m.role <> 'admin' or ${anotherAdmin})
+       returning m.role
+     )
+     select case when exists (select from made) then 'changed'
+                 when exists (select from group_member where group_id = $1 and account_id = $2) then 'last-admin'
+                 else 'unchanged' end as outcome`,
+    [groupId, accountId, role],
+  )
+  return rows[0]?.outcome ?? 'unchanged'
+}
+
+/**
  * Gives an account at least this role on a group. Returns false when the account already has this role or a stronger
  * one.
  */
@@ -108,6 +134,20 @@ export async function setRepositoryMember(
      on conflict (repository_id, account_id) do update set role = excluded.role`,
     [repositoryId, accountId, role],
   )
+}
+
+/** Changes the role of an account that is a member of the repository. False when it is no member. */
+export async function changeRepositoryRole(
+  db: Queryable,
+  repositoryId: string,
+  accountId: string,
+  role: Role,
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    'update repository_member set role = $3 where repository_id = $1 and account_id = $2',
+    [repositoryId, accountId, role],
+  )
+  return rowCount === 1
 }
 
 /** Removes an account from the repository, but not from its group. False when it was not a member. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { cleanLine, cleanText, isPlainText, revealText } from '../../src/domain/plain-text.ts'
+import { cleanLine, cleanText, isPlainText, revealText, shortenText } from '../../src/domain/plain-text.ts'
 import { useDatabase } from '../support/database.ts'
 
 const unsafe = ['\u0001', '\t', '\n', '\u007f', '\u009b', '\u061c', '\u200e', '\u200f', '\u2028', '\u2029']
@@ -41,6 +41,19 @@ describe('cleanText and cleanLine', () => {
     const text = ' \u001b[31mred\u001b[0m\r\n\tand\u0000 \u009bblue\u202e\ud800\u2028line '
     expect(cleanText(text)).toBe(' red\n\tand blueline ')
     expect(cleanLine(text)).toBe('red and blue line')
+  })
+})
+
+describe('shortenText', () => {
+  it.each([
+    ['short', 'short'],
+    ['a'.repeat(40), 'a'.repeat(40)],
+    ['😀'.repeat(40), '😀'.repeat(40)],
+    ['a'.repeat(41), `${'a'.repeat(40)}…`],
+    ['😀'.repeat(90), `${'😀'.repeat(40)}…`],
+    ['It keeps the words of a sentence, if there are any', 'It keeps the words of a sentence, if…'],
+  ])('shortens %j to 40 characters: %j', (text, shortened) => {
+    expect(shortenText(text, 40)).toBe(shortened)
   })
 })
 

@@ -157,6 +157,30 @@ describe('/<group>/<name>/-/members', () => {
     expect((await send(`${url}/-/members`, form as Record<string, string>)).statusCode).toBe(status)
   })
 
+  it('does not add a removed member again when a stale page changes the role', async () => {
+    const { account, repository, url, send } = await aRepositoryMember('admin')
+    const other = await anAccount(t.db)
+    const { username } = other
+    const refused = await send(`${url}/-/members`, { username, role: 'developer', row: 'yes' })
+    expect([refused.statusCode, await roleOf(other, repository)]).toEqual([400, null])
+    expect(refused.body).toContain(`${username} has no direct role in ${repository.path}.`)
+    const group = await aGroup(t.db)
+    await aGroupMember(t.db, account, group, 'admin')
+    const ofGroup = `/${group.name}/-/members`
+    const inGroup = async (form: Record<string, string>) => {
+      const { statusCode } = await send(ofGroup, { username, ...form })
+      const { rows } = await t.db.query(
+        'select role from group_member where group_id = $1 and account_id = $2',
+        [group.id, other.id],
+      )
+      return [statusCode, rows[0]?.role ?? null]
+    }
+    expect(await inGroup({ role: 'guest', row: 'yes' })).toEqual([400, null])
+    expect(await inGroup({ role: 'guest' })).toEqual([303, 'guest'])
+    expect(await inGroup({ role: 'admin', row: 'yes' })).toEqual([303, 'admin'])
+    expect(await inGroup({ role: 'developer', row: 'yes' })).toEqual([303, 'developer'])
+  })
+
   it('keeps the last admin of a group', async () => {
     const { account, send } = await aVisitor()
     const group = await aGroup(t.db)

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { aGroup, aGroupMember, aMember, aName, anAccount, aRepository, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
+import { aPublisher } from '../support/registry-actors.ts'
 
 const t = useApp()
 
@@ -32,6 +33,20 @@ async function aMirror(about: Parameters<typeof aRepository>[1] = {}) {
     link: `/${repository.path}/-/upstreams?q=${encodeURIComponent(name)}`,
   }
 }
+
+it('a list shows the start of a long description, and the page of the package shows all of it', async () => {
+  const { account, repository, push } = await aPublisher(t)
+  const description = `Long ${'description '.repeat(4000).trim()}`
+  expect((await push('1.0.0', { name: 'acme/long', manifest: { description } })).statusCode).toBe(201)
+  const cookie = await signIn(t.app, account)
+  const look = async (url: string) => (await t.app.inject({ url, headers: { cookie } })).body
+  for (const url of [`/${repository.path}`, '/search?q=acme/long']) {
+    const body = await look(url)
+    expect(body).toMatch(/<p class="muted">Long description[a-z ]+ description…<\/p>/)
+    expect(body).not.toContain('description '.repeat(30))
+  }
+  expect(await look(`/${repository.path}/packages/acme/long`)).toContain(description)
+})
 
 describe('GET /search for a package from an upstream', () => {
   it('lists it to members of the repository, of its group, and to site administrators, and to nobody else', async () => {

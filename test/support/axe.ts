@@ -25,8 +25,8 @@ export async function checkAccess(page: Page, what: string, rules?: string[]): P
 }
 
 /**
- * Checks that the open page is not wider than a narrow screen, and runs other checks at each narrow width. The page
- * gets its width back.
+ * Checks that the open page is not wider than a narrow screen, and runs other checks at each narrow width. Checks the
+ * wider one with text of twice the size, too (WCAG 1.4.4). The page gets its width back.
  */
 export async function checkNarrow(
   page: Page,
@@ -40,5 +40,13 @@ export async function checkNarrow(
     expect(overflow, `${what} at ${width} px`).toBeLessThanOrEqual(0)
     await others(`${what} at ${width} px`)
   }
+  await page.evaluate(() => {
+    document.documentElement.style.fontSize = '200%'
+  })
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+  await page.evaluate(() => {
+    document.documentElement.style.fontSize = ''
+  })
+  expect(overflow, `${what} with text of twice the size`).toBeLessThanOrEqual(0)
   if (before) await page.setViewportSize(before)
 }
