@@ -71,6 +71,25 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     })
   }
 
+  it('scrolls a wide table of a README, and breaks no word in its head', async () => {
+    const { page, repository } = await anAdmin()
+    const cells = (text: string) => `|${` ${text} |`.repeat(30)}\n`
+    const { push } = await aPublisher(t, { repository })
+    const payload = aZip({
+      'composer.json': JSON.stringify({ name: 'acme/wide' }),
+      'README.md': `${cells('column')}${cells('---')}${cells('cell')}`,
+    })
+    expect((await push('1.0.0', { name: 'acme/wide', payload })).statusCode).toBe(201)
+    await page.goto(`/${repository.path}/packages/acme/wide`)
+    const heights = await page
+      .locator('.readme tr')
+      .evaluateAll((rows) => rows.map((row) => row.getBoundingClientRect().height))
+    expect(heights).toHaveLength(2)
+    expect(heights[0]).toBeLessThan((heights[1] ?? 0) * 1.5)
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+    expect(overflow).toBeLessThanOrEqual(0)
+  })
+
   it('publishes a zip that is dropped on the field, with progress', async () => {
     const { page, repository } = await anAdmin()
     const progress: string[] = []
