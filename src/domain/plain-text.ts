@@ -35,7 +35,7 @@ const invisible =
 /** Returns a text of at most `maxCharacters`, and an ellipsis if it was longer. Cuts between words if it can. */
 export function shortenText(text: string, maxCharacters: number): string {
   // A character has at most two UTF-16 units.
-  const characters = [...text.slice(0, 2 * maxCharacters + 1)]
+  const characters = Array.from(text.slice(0, 2 * maxCharacters + 1))
   if (characters.length <= maxCharacters) return text
   const start = characters.slice(0, maxCharacters).join('')
   return `${/^(.{20,})\s/su.exec(start)?.[1] ?? start}…`
