@@ -26,6 +26,10 @@ export interface CeremonyContext {
  */
 const loadLibrary = () => import('@simplewebauthn/server')
 
+/** The maximum length of the id of a passkey (WebAuthn §4), and of its public key. The largest RSA keys have 2 KiB. */
+const maxIdBytes = 1023
+const maxKeyBytes = 4096
+
 const base64url = z.string().regex(/^[\w-]{1,8000}$/)
 const RegistrationResponse = z.object({
   id: base64url,
@@ -107,6 +111,7 @@ export async function finishRegistration(
   )
   if (!verified || !registrationInfo) return null
   const { id, publicKey, counter } = registrationInfo.credential
+  if (Buffer.byteLength(id, 'base64url') > maxIdBytes || publicKey.length > maxKeyBytes) return null
   return {
     credentialId: id,
     publicKey: Buffer.from(publicKey),

@@ -1,7 +1,37 @@
+import { createHash, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { nobodysHash } from '../../../src/accounts/passwords.ts'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+
+/** Returns a new passkey of an authenticator as JSON, without attestation (WebAuthn §6.5, §8.7). */
+function aNewPasskey(challenge: string, credentialId: Buffer): string {
+  const coordinate = (tag: number) => Buffer.concat([Buffer.from([tag, 0x58, 32]), randomBytes(32)])
+  const authenticatorData = Buffer.concat([
+    createHash('sha256').update('svc.example.com').digest(),
+    // The person was present, and the data has a credential. The counter is 0, and the model is unknown.
+    Buffer.from([0x41, 0, 0, 0, 0]),
+    Buffer.alloc(16),
+    Buffer.from([credentialId.length >> 8, credentialId.length & 0xff]),
+    credentialId,
+    Buffer.from([0xa5, 1, 2, 3, 0x26, 0x20, 1]),
+    coordinate(0x21),
+    coordinate(0x22),
+  ])
+  const { length } = authenticatorData
+  const attestation = Buffer.concat([
+    Buffer.from('\xa3cfmtdnonegattStmt\xa0hauthData\x59', 'latin1'),
+    Buffer.from([length >> 8, length & 0xff]),
+    authenticatorData,
+  ])
+  const data = JSON.stringify({ type: 'webauthn.create', challenge, origin: 'https://svc.example.com' })
+  const id = credentialId.toString('base64url')
+  const response = {
+    clientDataJSON: Buffer.from(data).toString('base64url'),
+    attestationObject: attestation.toString('base64url'),
+  }
+  return JSON.stringify({ id, rawId: id, type: 'public-key', response })
+}
 
 describe('GET /login/passkey', () => {
   const t = useApp({ BASE_URL: 'https://svc.example.com' })
@@ -72,6 +102,24 @@ describe('the page of the second factor', () => {
       id: '1',
     })
     expect(removed.statusCode).toBe(404)
+  })
+})
+
+describe('POST /settings/second-factor/passkeys', () => {
+  const t = useApp({ BASE_URL: 'https://svc.example.com' })
+
+  it.each([
+    ['adds a passkey whose id has 1023 bytes', 1023, 200, 'recovery codes'],
+    ['refuses a longer id, which no authenticator may have', 1024, 403, 'was not accepted'],
+  ])('%s (WebAuthn §4)', async (_what, bytes, status, words) => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const page = await t.app.inject({ url: '/settings/second-factor/passkeys/new', headers: { cookie } })
+    const challenge = /&quot;challenge&quot;:&quot;([\w-]+)&quot;/.exec(page.body)?.[1] ?? ''
+    const credential = aNewPasskey(challenge, randomBytes(bytes))
+    const form = { csrf_token: csrfTokenIn(page), name: 'Laptop', credential }
+    const response = await post(t.app, '/settings/second-factor/passkeys', cookie, form)
+    expect(response.statusCode).toBe(status)
+    expect(response.body).toContain(words)
   })
 })
 
