@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
 import { LastAdministratorError } from '../accounts/account-lifecycle.ts'
-import { brokenConstraint, isOutage } from '../database/database.ts'
+import { brokenConstraint, isOutage, isReferenceGone } from '../database/database.ts'
 import { describeRule } from '../database/rules.ts'
 import { PageError } from '../http/page-error.ts'
 import { errcode, RegistryError } from '../registry/errors.ts'
@@ -66,7 +66,7 @@ export async function keepingRules<T>(change: () => Promise<T>): Promise<T> {
     // The error of a migration names the file; its cause is the database's own.
     const constraint =
       brokenConstraint(error) ?? (error instanceof Error ? brokenConstraint(error.cause) : null)
-    if (constraint === null) throw error
+    if (constraint === null || isReferenceGone(error)) throw error
     const isTaken = /_is_(?:taken|reserved)$/.test(constraint)
     throw isTaken
       ? new ApiError(409, errcode.alreadyExists, describeRule(constraint))
@@ -88,6 +88,7 @@ export function sendApiError(thrown: Error, request: FastifyRequest, reply: Fast
 /** Turns an error of the registry, Fastify or the database into an ApiError. */
 function translate(thrown: Error & Partial<FastifyError>): ApiError {
   if (thrown instanceof RegistryError) return new ApiError(thrown.status, thrown.errcode, thrown.errmsg)
+  if (isReferenceGone(thrown)) return conflict('something that belongs to it was deleted a moment ago')
   if (thrown instanceof LastAdministratorError) return conflict(thrown.message)
   // Too many passwords wait to be hashed.
   if (thrown instanceof PageError) {

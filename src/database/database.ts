@@ -197,6 +197,11 @@ export function brokenConstraint(error: unknown): string | null {
   return error instanceof pg.DatabaseError ? (error.constraint ?? null) : null
 }
 
+/** Returns whether a change failed because a row that it refers to was deleted a moment ago, such as the account. */
+export function isReferenceGone(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === '23503'
+}
+
 /**
  * Returns whether a retry may help:
  * - the database cannot be reached, is shutting down, or has no connection left;

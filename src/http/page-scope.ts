@@ -1,7 +1,7 @@
 import { fastifyCookie as cookie } from '@fastify/cookie'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
-import { isOutage } from '../database/database.ts'
+import { isOutage, isReferenceGone } from '../database/database.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
 import { PageError, PageRedirect } from './page-error.ts'
@@ -101,6 +101,11 @@ export async function showError(
       new PageError(status, 'The browser sent a request that this page does not accept.'),
       reply,
     )
+  }
+  if (isReferenceGone(error)) {
+    request.log.warn({ err: error, req: request }, 'a change refers to a row that was deleted')
+    const message = 'Nothing was done, because something that belongs to it was deleted a moment ago.'
+    return showPageError(new PageError(409, message), reply)
   }
   request.log.error({ err: error, req: request }, 'a page failed')
   if (isOutage(error)) {
