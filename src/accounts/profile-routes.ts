@@ -24,6 +24,8 @@ import { readSession, redirectToSignIn, requireConfirmation } from './visitor.ts
 export interface ProfileProblem {
   form: 'profile' | 'sign-in' | 'delete'
   problem: string
+  /** What the person entered in the form, except the password. */
+  entered?: { displayName: string } | { username: string; email: string }
   /** Whether the person must choose what happens to groups that have no other admin. */
   asksForGroups?: true
 }
@@ -57,7 +59,9 @@ export async function profileRoutes(
     const problem = isPlain
       ? await change(request, session, { displayName })
       : 'A name must be one line of text.'
-    if (problem) return showProblem(reply.code(400), session, { form: 'profile', problem })
+    if (problem) {
+      return showProblem(reply.code(400), session, { form: 'profile', problem, entered: { displayName } })
+    }
     leaveNotice(request, reply, config, 'Your profile was saved.')
     return reply.redirect('/settings/account', 303)
   })
@@ -66,15 +70,16 @@ export async function profileRoutes(
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply, '/settings/account')
     const { username, email, current_password: password } = readForm(SignInForm, request)
+    const entered = { username, email }
     const refused =
       (await refuseWithoutPassword(request, reply, session, password)) ??
       (await refuseManyMails(reply, session))
-    if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused })
+    if (refused) return showProblem(reply, session, { form: 'sign-in', problem: refused, entered })
     const isPassword = password !== '' && password.toLowerCase() === username.toLowerCase()
     const problem = isPassword
       ? 'The password is the username. Choose another one.'
       : await change(request, session, { username: username.toLowerCase(), email: email || null })
-    if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem })
+    if (problem) return showProblem(reply.code(400), session, { form: 'sign-in', problem, entered })
     leaveNotice(request, reply, config, 'Your username and email were saved.')
     return reply.redirect('/settings/account', 303)
   })

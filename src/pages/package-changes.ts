@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
@@ -29,6 +29,8 @@ const versionsPage = page<
     mayManage: boolean
     isContinued: boolean
     next: string | null
+    /** Why the form that marks the package as abandoned was rejected, and the replacement that was entered. */
+    refused: { problem: string; replacement: string } | null
   }
 >('pages/versions')
 
@@ -104,21 +106,8 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
 
   app.get<Route>(url, async (request, reply) => {
     const view = await findPackageView(context, request)
-    const { session, repository, about } = view
     const { after } = readQuery(VersionsQuery, request)
-    const mayPush = may(repository, session, 'push')
-    const part = { after, limit: versionsPerPage + 1 }
-    const found = await listVersions(db, about.id, mayPush ? 'all' : 'undeleted', part)
-    const versions = found.slice(0, versionsPerPage)
-    return versionsPage(reply, session ?? nobody, {
-      ...view,
-      versions,
-      mayPush,
-      mayDelete: may(repository, session, 'deletePackage'),
-      mayManage: may(repository, session, 'manage'),
-      isContinued: after !== '',
-      next: found.length > versionsPerPage ? (versions.at(-1)?.id ?? null) : null,
-    })
+    return showVersions(reply, view, { after, refused: null })
   })
 
   for (const [name, known] of Object.entries(versionActs)) {
@@ -174,7 +163,9 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
     const { abandoned, replacement } = readForm(AbandonForm, request)
     const isAbandoned = abandoned === 'yes'
     if (isAbandoned && replacement !== '' && (!isPackageName(replacement) || replacement === about.name)) {
-      throw new PageError(400, 'The replacement must be the name of another package, such as acme/greeter.')
+      const problem = 'The replacement must be the name of another package, such as acme/greeter.'
+      const view = await findPackageView(context, request)
+      return showVersions(reply.code(400), view, { after: '', refused: { problem, replacement } })
     }
     const change = changeOf(request, session, repository, about)
     await changing(() => setAbandoned(changes, change, isAbandoned ? replacement || true : null))
@@ -182,6 +173,28 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
     leaveNotice(request, reply, config, `Package ${about.name} is ${state}.`)
     return reply.redirect(back, 303)
   })
+
+  async function showVersions(
+    reply: FastifyReply,
+    view: PackageView,
+    { after, refused }: { after: string; refused: { problem: string; replacement: string } | null },
+  ): Promise<FastifyReply> {
+    const { session, repository, about } = view
+    const mayPush = may(repository, session, 'push')
+    const part = { after, limit: versionsPerPage + 1 }
+    const found = await listVersions(db, about.id, mayPush ? 'all' : 'undeleted', part)
+    const versions = found.slice(0, versionsPerPage)
+    return versionsPage(reply, session ?? nobody, {
+      ...view,
+      versions,
+      mayPush,
+      mayDelete: may(repository, session, 'deletePackage'),
+      mayManage: may(repository, session, 'manage'),
+      isContinued: after !== '',
+      next: found.length > versionsPerPage ? (versions.at(-1)?.id ?? null) : null,
+      refused,
+    })
+  }
 
   async function packageOf({ params }: FastifyRequest<Route>, session: Session, act: Act) {
     const repository = await permittedRepository(db, params, session, act)

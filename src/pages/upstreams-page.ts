@@ -42,6 +42,8 @@ export interface RefusedForm {
   upstream?: UpstreamFields
   /** The packages or the vendor that were entered in another form. */
   entered?: string
+  /** The exceptions that were entered with a vendor. */
+  exceptions?: string
 }
 
 const emptyUpstream: UpstreamFields = {

@@ -153,7 +153,7 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
   route('post', '/claim', 'manage', async (visit) => {
     const group = await managedGroup(db, visit.request.params.group, visit.session)
     const { vendor, exceptions, force } = readForm(VendorForm, visit.request)
-    return changing(visit, { form: 'claim', entered: vendor }, async () => {
+    return changing(visit, { form: 'claim', entered: vendor, exceptions }, async () => {
       const claim = { vendor, exceptions: linesOf(exceptions), force: force !== '' }
       await claimVendorByHand(db, visit.change.author, group, claim)
       return `The vendor ${vendor} belongs to ${group.name}.`

@@ -111,6 +111,8 @@ describe('the profile at /settings/account', () => {
     expect((await open('/settings/account')).body).toContain('value="Ann &lt;Lee&gt;"')
     expect(await findAccountDetails(t.db, account.username)).toMatchObject({ displayName: 'Ann <Lee>' })
     const long = await send('/settings/account/profile', { display_name: 'x'.repeat(101) })
+    expect(long.body).toContain(`name="display_name" value="${'x'.repeat(101)}"`)
+    expect(long.body).toMatch(/action="\/settings\/account\/profile" aria-describedby="problem"/)
     expect([long.statusCode, long.body.includes('at most 100 characters')]).toEqual([400, true])
     const lines = await send('/settings/account/profile', { display_name: 'a\nb' })
     expect([lines.statusCode, lines.body.includes('one line of text')]).toEqual([400, true])
@@ -122,6 +124,11 @@ describe('the profile at /settings/account', () => {
     const form = { username, email, current_password: password }
     const wrong = await send('/settings/account/sign-in', { ...form, current_password: 'wrong' })
     expect([wrong.statusCode, wrong.body.includes('password is wrong')]).toEqual([403, true])
+    // The form keeps what was entered, except the password.
+    expect(wrong.body).toContain(`name="username" value="${username}"`)
+    expect(wrong.body).toContain(`name="email" type="email" value="${email}"`)
+    expect(wrong.body).toMatch(/action="\/settings\/account\/sign-in" aria-describedby="problem"/)
+    expect(wrong.body).not.toContain('value="wrong"')
     expect((await send('/settings/account/sign-in', form)).statusCode).toBe(303)
     expect((await open('/settings/account')).body).toContain('Not verified')
     await t.db.query('update account set email_verified_at = now() where id = $1', [account.id])

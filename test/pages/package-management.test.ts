@@ -79,7 +79,16 @@ describe('…/-/versions', () => {
 
   it.each(['acme/lib', 'no name', 'A//b'])('refuses the replacement %s', async (replacement) => {
     const { send } = await aMaintainer('developer')
-    expect((await send('versions/abandon', { abandoned: 'yes', replacement })).statusCode).toBe(400)
+    const { statusCode, body } = await send('versions/abandon', { abandoned: 'yes', replacement })
+    expect(statusCode).toBe(400)
+    // The page has the versions, and the form with what was entered.
+    expect(body).toContain('versions/quarantine?version=1.0.0')
+    const form = body.slice(body.indexOf('id="abandon"'))
+    expect(form).toMatch(
+      /role="alert" id="problem">The replacement must be[\s\S]*<form [^>]*aria-describedby="problem"/,
+    )
+    expect(form).toContain('value="yes" checked')
+    expect(form).toContain(`value="${replacement.toLowerCase()}"`)
   })
 
   it('shows a guest the versions without acts, and refuses a guest, a visitor and a form without its token', async () => {

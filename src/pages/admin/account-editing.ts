@@ -44,8 +44,10 @@ export async function accountEditingRoutes(app: FastifyInstance, context: AdminC
     const changed = await orProblem(() =>
       transaction(db, (tx) => changeAccount(tx, about.id, changes), actor),
     )
-    if (typeof changed === 'string')
-      return refuse(reply, 400, about.username, { form: 'details', sentence: changed })
+    if (typeof changed === 'string') {
+      const entered = { username: form.username, displayName: form.display_name, email: form.email }
+      return refuse(reply, 400, about.username, { form: 'details', sentence: changed, entered })
+    }
     return goOn(context, reply, `/admin/accounts/${form.username}`, 'The account is changed.')
   })
 

@@ -41,6 +41,8 @@ const accountsPage = page<{
 export interface AccountProblem {
   form: 'details' | 'delete'
   sentence: string
+  /** What was entered in the form of the details. */
+  entered?: { username: string; displayName: string; email: string }
 }
 
 const accountPage = page<{

@@ -53,6 +53,9 @@ describe('/admin/accounts/<username>', () => {
     expect((await findAccountDetails(t.db, renamed))?.email).toBeNull()
     const taken = await send(`/admin/accounts/${renamed}/details`, { ...form, username: admin.username })
     expect([taken.statusCode, taken.body.includes('This username is taken.')]).toEqual([400, true])
+    // The form keeps what was entered.
+    expect(taken.body).toContain(`name="username" value="${admin.username}"`)
+    expect(taken.body).toContain(`name="email" type="email" value="${email}"`)
     const { rows } = await t.db.query(
       `select distinct actor_id from identity_event where account_id = $1 and action in ('account-renamed', 'email-changed')`,
       [id],
