@@ -14,6 +14,29 @@ const program = await makeProgram('1.2.3')
 const leaves = listLeaves(program, '')
 const optionsOf = (command: Command) => command.options.map(({ long }) => long)
 
+/**
+ * Reads the list of commands in a document: `npx svc account show <username> | disable|enable <username>`. Returns the
+ * usage of each command by its path.
+ */
+function listUsages(document: string): Map<string, string> {
+  const lines = document.replaceAll(/\n +(?=\[)/g, ' ').match(/^npx svc .*/gm) ?? []
+  const paths = new Set(leaves.map(([path]) => path))
+  const usages = new Map<string, string>()
+  for (const line of lines) {
+    const [, , noun = ''] = line.split(' ')
+    for (const usage of line.slice('npx svc '.length).split(/ \| (?=[a-z])/)) {
+      const [first = '', second = ''] = usage.split(' ')
+      const named = [
+        ...first.split('|').flatMap((word) => [word, `${noun} ${word}`]),
+        ...second.split('|').map((word) => `${first} ${word}`),
+      ]
+      for (const path of named.filter((one) => paths.has(one)))
+        usages.set(path, `${usages.get(path) ?? ''} ${usage}`)
+    }
+  }
+  return usages
+}
+
 describe('the tree of commands', () => {
   it('prints JSON with --json everywhere, except for the server and the completion scripts', () => {
     expect(leaves.length).toBeGreaterThan(60)
@@ -97,18 +120,22 @@ describe('the tree of commands', () => {
     expect(stderr).toContain('too many arguments')
   })
 
-  it('is in the documentation', async () => {
-    const lines = (await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8')).split('\n')
-    const section = lines.slice(lines.indexOf('## Commands'))
-    const missing = leaves.filter(([path]) => {
-      const [noun = '', verb = noun] = path.split(' ')
-      const isThere = (line: string) =>
-        line.startsWith('npx svc ') &&
-        line.includes(` ${noun}`) &&
-        new RegExp(`[ |]${verb}(?![\\w-])`).test(line)
-      return !section.some(isThere)
+  it('is in the documentation, with all options', async () => {
+    const text = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8')
+    const usages = listUsages(text)
+    const common = ['--json', '--limit', '--after']
+    const missing = leaves.flatMap(([path, command]) => {
+      const usage = usages.get(path)
+      if (usage === undefined) return [path]
+      // `…` stands for the options of the command before.
+      if (usage.includes(' …')) return []
+      const unknown = optionsOf(command).filter((option = '') => {
+        const pair = option.replace(/^--(?:no-)?/, '--[no-]')
+        return !common.includes(option) && !usage.includes(option) && !usage.includes(pair)
+      })
+      return unknown.map((option) => `${path} ${option}`)
     })
-    expect(missing.map(([path]) => path)).toEqual([])
+    expect(missing).toEqual([])
   })
 
   it('accepts every command of the shell blocks in README.md and docs/', async () => {
