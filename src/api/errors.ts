@@ -63,9 +63,7 @@ export async function keepingRules<T>(change: () => Promise<T>): Promise<T> {
   try {
     return await change()
   } catch (error) {
-    // The error of a migration names the file; its cause is the database's own.
-    const constraint =
-      brokenConstraint(error) ?? (error instanceof Error ? brokenConstraint(error.cause) : null)
+    const constraint = brokenConstraint(error)
     if (constraint === null || isReferenceGone(error)) throw error
     const isTaken = /_is_(?:taken|reserved)$/.test(constraint)
     throw isTaken

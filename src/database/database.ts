@@ -192,9 +192,13 @@ export async function withOwnConnection<T>(
   }
 }
 
-/** Returns the name of the constraint or unique index that a statement broke. Null for any other error. */
+/**
+ * Returns the name of the constraint or unique index that a statement broke. Null for any other error. The error of a
+ * migration names its file, and its cause is the error of the database.
+ */
 export function brokenConstraint(error: unknown): string | null {
-  return error instanceof pg.DatabaseError ? (error.constraint ?? null) : null
+  if (error instanceof pg.DatabaseError) return error.constraint ?? null
+  return error instanceof Error && error.cause !== undefined ? brokenConstraint(error.cause) : null
 }
 
 /** Returns whether a change failed because a row that it refers to was deleted a moment ago, such as the account. */

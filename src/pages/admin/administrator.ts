@@ -75,8 +75,7 @@ export async function orProblem<Result>(change: () => Promise<Result>): Promise<
     return await change()
   } catch (error) {
     if (error instanceof UnacceptableChange || error instanceof UnwritableMigration) return error.message
-    // The error of a migration names the file. Its cause is the error of the database.
-    const rule = brokenConstraint(error) ?? (error instanceof Error ? brokenConstraint(error.cause) : null)
+    const rule = brokenConstraint(error)
     if (rule === null) throw error
     return describeRule(rule)
   }
