@@ -141,6 +141,21 @@ export const commandActor: Actor = {
 }
 
 /**
+ * The numbers of the advisory locks, which all belong to transactions. Each kind of work has its own, so that no kind
+ * waits for another. Processes of the previous release use the same numbers: do not change one.
+ */
+export const advisoryLocks = {
+  /** Held while migrations are applied. */
+  migrations: 7_382_001,
+  /** Shared by transactions that add a reference to an archive. A garbage collection holds it alone while it removes some. */
+  archives: 7_382_002,
+  /** Held while the key of second factors changes. */
+  secretKey: 7_382_003,
+  /** Held while downloads are counted: two processes that add totals could deadlock. */
+  downloads: 7_338_002,
+} as const
+
+/**
  * Runs `work` in one transaction. Commits when `work` returns, and rolls back when it throws. A statement that waits
  * more than 5 seconds for a lock fails with an error for which `isOutage` returns true. Identity events of the
  * transaction name the actor.

@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import type pg from 'pg'
 import { projectRoot } from '../config.ts'
-import { type Actor, setActor, withOwnConnection } from './database.ts'
+import { type Actor, advisoryLocks, setActor, withOwnConnection } from './database.ts'
 import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 import { applyFunctions, isNewText, listFunctionTexts, readFunctions } from './sql-functions.ts'
 import { withoutTimeouts } from './table-copy.ts'
@@ -23,8 +23,6 @@ const fileName = /^\d{4}_[a-z0-9_]+\.sql$/
  * it. So the two never have the same name, and the operator's migrations always come later.
  */
 export const firstOperatorNumber = 1000
-/** An arbitrary number that only `migrate` locks on this database. */
-const advisoryLock = 7_382_001
 
 /** The folder of the built-in schema's migrations. */
 export const builtInMigrations = resolve(projectRoot, 'migrations')
@@ -91,7 +89,7 @@ async function inLockedTransaction<T>(client: pg.Client, work: () => Promise<T>)
   // A pooler may lend a connection on which svc has set limits before, so remove them.
   await withoutTimeouts(client)
   // A session's lock would stay on a connection that a pooler lends to others.
-  await client.query('select pg_advisory_xact_lock($1)', [advisoryLock])
+  await client.query('select pg_advisory_xact_lock($1)', [advisoryLocks.migrations])
   const result = await work()
   await client.query('commit')
   return result

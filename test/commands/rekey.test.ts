@@ -2,6 +2,7 @@ import { readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { rekey } from '../../src/accounts/second-factor/rekey.ts'
 import { keyFileOf, makeKeyText, readSecretKeys } from '../../src/accounts/second-factor/secret-key.ts'
+import { lockCollection } from '../../src/registry/tables/archives.ts'
 import { useApp } from '../support/app.ts'
 import {
   aPersonWithTotp,
@@ -55,6 +56,18 @@ describe('the key file', () => {
 })
 
 describe('svc rekey', () => {
+  it('does not wait for publications and garbage collections', async () => {
+    const tx = await t.db.connect()
+    try {
+      await tx.query('begin')
+      await lockCollection(tx)
+      expect(await rekey(t.db, t.config)).toEqual({ secrets: 2, key: 'file' })
+    } finally {
+      await tx.query('rollback')
+      tx.release()
+    }
+  })
+
   it('makes a new key while the server runs, and drops the old one', async () => {
     const [old] = await lines()
     expect(await svcRekey()).toEqual({ code: 0, secrets: 2, key: file() })

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { transaction } from '../../database/database.ts'
+import { advisoryLocks, transaction } from '../../database/database.ts'
 import {
   deriveKey,
   type KeySettings,
@@ -24,9 +24,6 @@ export interface Rekeying {
 const batchSize = 1000
 const maxNamed = 10
 
-/** An arbitrary number. Only changes of the key use this advisory lock. */
-const advisoryLock = 7_382_002
-
 /**
  * Encrypts every secret with a new key. With `SECRET_KEY`, that is the new key, and `SECRET_KEY_PREVIOUS` and the key
  * file decrypt. Without it, a new key is written to the key file, and the old key is removed from it when no secret
@@ -48,7 +45,7 @@ export async function rekey(db: pg.Pool, settings: KeySettings): Promise<Rekeyin
 /** Runs one change at a time: two at once would each drop the key of the other. */
 async function inTurn<T>(db: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
   return transaction(db, async (tx) => {
-    await tx.query('select pg_advisory_xact_lock($1)', [advisoryLock])
+    await tx.query('select pg_advisory_xact_lock($1)', [advisoryLocks.secretKey])
     return work(tx)
   })
 }

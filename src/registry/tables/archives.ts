@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { Queryable } from '../../database/database.ts'
+import { advisoryLocks, type Queryable } from '../../database/database.ts'
 
 /**
  * Returns those of the given archives whose file is needed (view `archive_reference`). Hashes are in lower-case hex.
@@ -18,11 +18,10 @@ export async function listNamedArchives(
 }
 
 /**
- * An arbitrary number for an advisory lock of transactions. A transaction that adds a reference to an archive shares
- * the lock. A garbage collection holds the lock alone while it removes archives, so no reference is added between its
- * check and the removal.
+ * The advisory lock of archives. A transaction that adds a reference to an archive shares the lock. A garbage collection
+ * holds the lock alone while it removes archives, so no reference is added between its check and the removal.
  */
-export const collectionLock = 7_382_002
+export const collectionLock = advisoryLocks.archives
 
 /** Lets this transaction remove archives. Waits for transactions that are adding a reference to an archive. */
 export async function lockCollection(tx: pg.PoolClient): Promise<void> {

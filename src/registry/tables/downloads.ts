@@ -1,4 +1,4 @@
-import type { Queryable } from '../../database/database.ts'
+import { advisoryLocks, type Queryable } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
 
 /** How many rows one statement changes. */
@@ -30,7 +30,7 @@ export async function addDownloads(db: Queryable, downloads: readonly CountedDow
              from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
                     as i (repository_id, name, normalized, count),
                   -- Let only one process run at a time, because two processes that add totals could deadlock.
-                  (select pg_advisory_xact_lock(7338002)) as turn
+                  (select pg_advisory_xact_lock(${advisoryLocks.downloads})) as turn
              join lateral (
                select v.id from package p join package_version v on v.package_id = p.id
                 where p.repository_id = i.repository_id and p.name = i.name and v.normalized = i.normalized
