@@ -1,6 +1,7 @@
 import { type Queryable, sweepOf } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
+import type { Application } from './applications.ts'
 
 /** How long a consent page can be used. SPEC does not specify it. An hour is enough for a decision. */
 const lifetimeSeconds = 3600
@@ -28,6 +29,8 @@ export interface AuthorizationRequest {
   resourceScope: ResourceScope
   isDecided: boolean
   application: ConsentApplication
+  /** The current registration of the application. It may have changed since the request. */
+  registered: Pick<Application, 'redirectUri' | 'exactRedirect' | 'scopes' | 'resourceScope'>
 }
 
 /** The application as people see it (SPEC 2.1). Its logo has a separate URL. */
@@ -79,7 +82,9 @@ export async function findAuthorizationRequest(
     `select r.account_id as "accountId", r.link, r.redirect_uri as "redirectUri", r.scopes,
             r.resource_scope as "resourceScope", r.answered_at is not null as "isDecided",
             json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
-                              'website', c.website) as application
+                              'website', c.website) as application,
+            json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'scopes', c.scopes,
+                              'resourceScope', c.resource_scope) as registered
        from authorization_request r
        join application c on c.id = r.application_id and c.status = 'approved'
       where r.id_hash = $1 and r.expires_at > now()`,

@@ -6,6 +6,7 @@ import type { AppContext } from '../context.ts'
 import { type Queryable, transaction } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import { describeResourceScope, describeScopes, type ScopeGroup } from '../domain/scope-descriptions.ts'
+import { coversAll } from '../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { actorOf } from '../http/actor.ts'
 import { clearCookie } from '../http/cookies.ts'
@@ -21,6 +22,7 @@ import {
   findAuthorizationRequest,
 } from './authorization-requests.ts'
 import { LinkError, sendBack } from './authorize-request.ts'
+import { checkRedirectUri } from './redirect-uri.ts'
 
 /** The maximum number of chosen repositories. Each costs a look-up. */
 const maxChosen = 500
@@ -116,6 +118,7 @@ async function approve(
   session: Session,
 ): Promise<FastifyReply> {
   const { config, db } = context
+  await findOpenRequest(context, request, session)
   const code = makeSecret('code')
   const idHash = hashSecret(readForm(ConsentForm, request).request)
   const chosen = readChosen(request)
@@ -136,6 +139,7 @@ async function deny(
   reply: FastifyReply,
   session: Session,
 ): Promise<FastifyReply> {
+  await findOpenRequest(context, request, session)
   const idHash = hashSecret(readForm(ConsentForm, request).request)
   const decision = await denyAuthorizationRequest(context.db, idHash, session.account.id)
   if (!decision) {
@@ -178,7 +182,27 @@ async function findOpenRequest(
     // After a double click the browser ignores the response to the first click. The page links to the request again.
     throw new LinkError('A decision was already made on this request.', pending.link)
   }
+  if (!isStillRegistered(pending)) {
+    throw new LinkError('The application was changed in the meantime. Start again from the application.')
+  }
   return pending
+}
+
+/**
+ * Returns whether the application may still make this request. An operator may have taken a scope or a Redirect URL away
+ * while the page was open.
+ */
+function isStillRegistered({
+  redirectUri,
+  scopes,
+  resourceScope,
+  registered,
+}: Pick<AuthorizationRequest, 'redirectUri' | 'scopes' | 'resourceScope' | 'registered'>): boolean {
+  return (
+    checkRedirectUri(redirectUri, registered).refusal === undefined &&
+    coversAll(registered.scopes, scopes) &&
+    registered.resourceScope === resourceScope
+  )
 }
 
 /** Handles a session that ended while the page was open: after the sign-in the browser returns to the same page. */

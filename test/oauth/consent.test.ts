@@ -207,6 +207,22 @@ describe('POST /oauth2/auth', () => {
     },
   )
 
+  it.each([
+    ['a scope', `scopes = array['account-profile:r']`],
+    ['the resource scope', `resource_scope = 'public'`],
+    ['the host of the Redirect URL', `redirect_uri = 'https://elsewhere.example.com/callback'`],
+    ['other paths of the host', `exact_redirect = true, redirect_uri = 'https://app.example.com/other'`],
+  ])('refuses a decision after the application lost %s', async (_what, change) => {
+    for (const decision of ['approve', 'deny']) {
+      const { application, account, cookie, page } = await aQuestion()
+      await t.db.query(`update application set ${change} where id = $1`, [application.id])
+      const refused = await submitConsent(t, page, cookie, decision)
+      expect([refused.statusCode, refused.headers.location]).toEqual([400, undefined])
+      expect(refused.body).toContain('The application was changed in the meantime.')
+      expect(await grantsOf(account)).toEqual([])
+    }
+  })
+
   it('sends the browser to sign in as someone else, and back to the same request (2)', async () => {
     const { page, cookie, application } = await aQuestion()
     const { csrf_token, request } = hiddenFields(page)
