@@ -21,7 +21,7 @@ export function archivesCommand(): Command {
 
 function copyCommand(): Command {
   return new Command('copy')
-    .description('Copy all archives into another store, and compare each with its hash.')
+    .description('Copy all archives into another store. Each is compared with its hash while it is copied.')
     .requiredOption(
       '--to <store>',
       'the URL of a bucket as in ARCHIVE_STORE, or the folder of a new DATA_DIR',

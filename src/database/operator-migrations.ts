@@ -50,11 +50,24 @@ export async function writeMigration(
   if (number > 9999) throw new Error('No number is left for a new migration: rename the migration 9999.')
   try {
     if (!config.isMigrationsDirGiven) await mkdir(config.migrationsDir, { recursive: true })
-    await writeFile(path, sql, { flag: 'wx' })
+    await writeNewMigration(path, sql)
   } catch (error) {
     throw new UnwritableMigration(path, error as NodeJS.ErrnoException)
   }
   return path
+}
+
+/**
+ * Writes the file of a migration. Throws when it exists already. Leaves no file behind when the disk is full: a part of
+ * a migration would stop every later start.
+ */
+export async function writeNewMigration(path: string, sql: string): Promise<void> {
+  try {
+    await writeFile(path, sql, { flag: 'wx', flush: true })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') await rm(path, { force: true }).catch(() => {})
+    throw error
+  }
 }
 
 /**

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -16,7 +16,7 @@ import {
   type Schema,
   withMigrationLock,
 } from '../database/migrate.ts'
-import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { findMigrationsDir, writeNewMigration } from '../database/operator-migrations.ts'
 import { checksumOf, type SqlFile } from '../database/sql-file.ts'
 import {
   type CopiedTable,
@@ -241,7 +241,7 @@ async function writeMigrations(config: Config, files: readonly SqlFile[], ours: 
     }
     if (there) continue
     await mkdir(config.migrationsDir, { recursive: true })
-    await writeFile(join(config.migrationsDir, name), sql, { flag: 'wx' })
+    await writeNewMigration(join(config.migrationsDir, name), sql)
   }
 }
 

@@ -6,7 +6,7 @@ import { migrate } from '../../src/database/migrate.ts'
 import { hashSecret, kindOfSecret } from '../../src/domain/secrets.ts'
 import { useCommands } from '../support/commands.ts'
 import { useDatabase } from '../support/database.ts'
-import { runSvc } from '../support/program.ts'
+import { runSvc, runSvcWithin4KiB } from '../support/program.ts'
 
 const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
 
@@ -44,6 +44,20 @@ describe('svc application', () => {
     )
     return rows.map((row) => row.secret_hash)
   }
+
+  it('new leaves no part of a migration behind when the disk is full', async () => {
+    const logo = join(folder, 'logo-8-kib.png')
+    await writeFile(logo, Buffer.concat([png, Buffer.alloc(8192)]))
+    const words = ['application', 'new', ...registration({ '--logo': logo })]
+    const migrations = svc.environment['MIGRATIONS_DIR'] ?? ''
+    const before = await readdir(migrations)
+    const { code, stderr } = await runSvcWithin4KiB(words, svc.environment)
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^svc: The migration .*_build_bot\.sql cannot be written \(EFBIG\): .*\n$/),
+    ])
+    expect(await readdir(migrations)).toEqual(before)
+  })
 
   it('new writes a migration that the next svc migrate applies, with the hash of the secret only', async () => {
     const made = await register(...registration())

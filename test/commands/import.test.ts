@@ -1,14 +1,11 @@
-import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { useCommands } from '../support/commands.ts'
 import { makeDataDir } from '../support/postgres.ts'
-import { program, runSvc } from '../support/program.ts'
+import { runSvc, runSvcWithin4KiB } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 import { aZip } from '../support/zip.ts'
@@ -81,24 +78,8 @@ describe('svc import', () => {
 })
 
 describe('on a machine that cannot store an archive', () => {
-  /** Runs svc, which cannot write a file of more than 4 KiB. */
-  const svcWithin4KiB = async (...words: string[]) => {
-    const environment = { ...commands.environment, ...upstreamsHere, DATA_DIR: dataDir }
-    const child = spawn(
-      'bash',
-      ['-c', 'ulimit -f 4; exec "$@"', 'bash', process.execPath, program, ...words],
-      {
-        env: { PATH: process.env['PATH'], ...environment },
-        stdio: ['ignore', 'pipe', 'pipe'],
-      },
-    )
-    const [stdout, stderr, [code]] = await Promise.all([
-      text(child.stdout),
-      text(child.stderr),
-      once(child, 'close'),
-    ])
-    return { code, stdout, stderr }
-  }
+  const svcWithin4KiB = (...words: string[]) =>
+    runSvcWithin4KiB(words, { ...commands.environment, ...upstreamsHere, DATA_DIR: dataDir })
   const failed = { code: 1, stdout: '', stderr: 'svc: EFBIG: file too large, write\n' }
 
   it('svc import ends with the reason, and does not blame the registry', async () => {

@@ -34,6 +34,13 @@ export async function runSvc(
   return outcomeOf(child)
 }
 
+/** Runs `svc …` to its end. It cannot write a file of more than 4 KiB, as on a disk that is nearly full. */
+export async function runSvcWithin4KiB(words: string[], environment: Environment): Promise<Outcome> {
+  const line = ['-c', 'ulimit -f 4; exec "$@"', 'bash', process.execPath, program, ...words]
+  const env = environmentOf(environment)
+  return outcomeOf(spawn('bash', line, { cwd: plainFolder, env, stdio: ['ignore', 'pipe', 'pipe'] }))
+}
+
 /** Runs a script with Node to its end. */
 export async function runNode(words: string[], environment: Environment = {}): Promise<Outcome> {
   return outcomeOf(spawn(process.execPath, words, { cwd: plainFolder, env: environmentOf(environment) }))
