@@ -1,4 +1,3 @@
-import { isIP } from 'node:net'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { describeActor } from '../accounts/event-words.ts'
 import {
@@ -8,6 +7,7 @@ import {
   listIdentityEvents,
 } from '../accounts/identity-events.ts'
 import type { Queryable } from '../database/database.ts'
+import { isPlainIp } from '../domain/setting-formats.ts'
 import { findApplicationByClientId } from '../oauth/applications.ts'
 import { type ListOptions, withListOptions } from './options.ts'
 import { printList, theAccount, withDatabase } from './run.ts'
@@ -81,6 +81,6 @@ function readTime(text: string): Date {
 }
 
 function readIp(text: string): string {
-  if (isIP(text) === 0) throw new InvalidArgumentError('It must be an IP address.')
+  if (!isPlainIp(text)) throw new InvalidArgumentError('It must be an IP address.')
   return text
 }

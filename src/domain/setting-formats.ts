@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 
@@ -35,6 +36,11 @@ export function isIpOrRange(text: string): boolean {
   // Short forms of IPv4, such as `10.1`, are refused.
   if (!ipaddr.IPv6.isValid(ip) && !ipaddr.IPv4.isValidFourPartDecimal(ip)) return false
   return trimmed === ip || ipaddr.isValidCIDR(trimmed)
+}
+
+/** Returns whether a text is an IP that PostgreSQL accepts, which refuses the zone in `fe80::1%eth0`. */
+export function isPlainIp(text: string): boolean {
+  return isIP(text) !== 0 && !text.includes('%')
 }
 
 /** Splits a list at its commas. Empty parts are left out. */

@@ -370,6 +370,7 @@ describe('/admin/events', () => {
     expect((await open('ip=192.0.2.1')).body).toContain('No event matches the filter.')
     for (const [query, problem] of [
       ['ip=nonsense', 'a valid IP address'],
+      ['ip=fe80::1%25eth0', 'a valid IP address'],
       ['action=nonsense', 'no such action'],
       ['account=nobody', 'no account'],
     ] as const) {

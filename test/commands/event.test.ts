@@ -35,6 +35,7 @@ describe('svc event list', () => {
     expect(await svc.fail('event', 'list', '--account', 'nobody')).toContain('There is no account "nobody"')
     expect(await svc.fail('event', 'list', '--action', 'dance')).toContain('sign-in')
     expect(await svc.fail('event', 'list', '--ip', 'nonsense')).toContain('IP address')
+    expect(await svc.fail('event', 'list', '--ip', 'fe80::1%eth0')).toContain('It must be an IP address.')
     expect(await svc.fail('event', 'list', '--since', 'yesterday')).toContain('It must be a time')
     expect(await svc.fail('event', 'list', '--application', 'nothing1')).toContain(
       'There is no application "nothing1"',

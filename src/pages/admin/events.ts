@@ -1,4 +1,3 @@
-import { isIP } from 'node:net'
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type pg from 'pg'
@@ -13,6 +12,7 @@ import {
   identityActions,
   listIdentityEvents,
 } from '../../accounts/identity-events.ts'
+import { isPlainIp } from '../../domain/setting-formats.ts'
 import { readQuery, text } from '../../http/forms.ts'
 import { PageError } from '../../http/page-error.ts'
 import { page } from '../../http/pages.ts'
@@ -74,7 +74,7 @@ export async function adminEventRoutes(app: FastifyInstance, { db, sessionOf }: 
 /** Returns the filter, or a sentence when it cannot be used. */
 async function readFilter(db: pg.Pool, sent: SentFilter): Promise<EventFilter | string> {
   const { account, actor, application, action, ip } = sent
-  if (ip !== '' && isIP(ip) === 0) return 'Enter a valid IP address.'
+  if (ip !== '' && !isPlainIp(ip)) return 'Enter a valid IP address.'
   if (action !== '' && !(identityActions as readonly string[]).includes(action)) {
     return 'There is no such action.'
   }
