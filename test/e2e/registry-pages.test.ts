@@ -90,6 +90,34 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
     expect(overflow).toBeLessThanOrEqual(0)
   })
 
+  it('shows the current tab in high contrast', async () => {
+    const { page } = await anAdmin()
+    await page.emulateMedia({ forcedColors: 'active' })
+    for (const tabs of ['.tab', '.top nav a']) {
+      const visible = await page.locator(tabs).evaluateAll((links) => {
+        const ground = getComputedStyle(document.body).backgroundColor
+        return links
+          .filter((link) => getComputedStyle(link).borderBottomColor !== ground)
+          .map((link) => link.getAttribute('aria-current'))
+      })
+      expect(visible, tabs).toEqual(['page'])
+    }
+  })
+
+  it('has no page that is wider than a phone for a person whose long name is one word', async () => {
+    const { page, account } = await anAdmin()
+    await t.db.query('update account set display_name = $1 where id = $2', ['x'.repeat(100), account.id])
+    await page.setViewportSize({ width: 360, height: 740 })
+    await page.goto('/')
+    const menu = page.locator('summary.menu-button')
+    expect(await menu.textContent()).toContain('x'.repeat(100))
+    const widthOver = () => page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+    expect(await widthOver()).toBeLessThanOrEqual(0)
+    await menu.click()
+    await page.getByRole('button', { name: 'Sign out' }).waitFor()
+    expect(await widthOver()).toBeLessThanOrEqual(0)
+  })
+
   it('publishes a zip that is dropped on the field, with progress', async () => {
     const { page, repository } = await anAdmin()
     const progress: string[] = []
