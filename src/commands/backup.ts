@@ -51,14 +51,17 @@ export function restoreCommand(): Command {
   return new Command('restore')
     .description('Restore a backup into an empty database and an empty DATA_DIR, then verify all archives.')
     .argument('<file>', 'a file that svc backup of this release or an older one wrote')
+    .option('--force', 'allow an archive store of the same installation that has more archives')
     .addOption(jsonOption())
     .addHelpText('after', '\nAn interrupted restore changes nothing in the database: run it again.')
-    .action(async (file: string, options: JsonOptions) => {
+    .action(async (file: string, options: { force?: boolean } & JsonOptions) => {
       await access(file).catch((error: NodeJS.ErrnoException) => {
         throw new Error(`The file ${file} cannot be read (${error.code}).`)
       })
       const { ending, verification } = await withBareDatabase((db, config) =>
-        restoreBackup(db, config, createReadStream(file, { highWaterMark: 2 ** 18 })),
+        restoreBackup(db, config, createReadStream(file, { highWaterMark: 2 ** 18 }), {
+          isForced: options.force ?? false,
+        }),
       )
       const rows = countRows(ending)
       const { archives, problems } = verification

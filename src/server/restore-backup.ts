@@ -50,6 +50,13 @@ class DamagedBackup extends Error {
   }
 }
 
+/** Options of a restore. */
+export interface RestoreOptions {
+  builtInDir?: string
+  /** Allow a store with archives that the backup does not contain. */
+  isForced?: boolean
+}
+
 /**
  * Restores a backup into an empty database and an empty archive store, brings the schema up to this release, and
  * verifies all archives. The database is filled in one transaction, so an interrupted restore leaves it empty, and can be
@@ -59,7 +66,7 @@ export async function restoreBackup(
   db: pg.Pool,
   config: Config,
   input: Readable,
-  builtInDir = builtInMigrations,
+  { builtInDir = builtInMigrations, isForced = false }: RestoreOptions = {},
 ): Promise<{ ending: BackupEnding; verification: Verification }> {
   const ending = await withMigrationLock(db, async (client) => {
     if (!(await isEmptyDatabase(client))) {
@@ -72,7 +79,7 @@ export async function restoreBackup(
     const ours = await readSchema(await findMigrationsDir(config), builtInDir)
     const tar = extract()
     // Start to read before the first byte is written: an entry that no reader waits for is lost.
-    const taken = takeEntries(tar, { client, config, ours })
+    const taken = takeEntries(tar, { client, config, ours, isForced })
     let damage: Error | null = null
     tar.on('error', (error: Error) => {
       damage = error
@@ -93,11 +100,11 @@ const never = new Promise<never>(() => {})
 
 async function takeEntries(
   tar: AsyncIterable<Entry>,
-  { client, config, ours }: { client: pg.Client; config: Config; ours: Schema },
+  { client, config, ours, isForced }: { client: pg.Client; config: Config; ours: Schema; isForced: boolean },
 ): Promise<BackupEnding> {
   let source: { manifest: BackupManifest; store: ArchiveStore } | null = null
   const backup: Schema = { builtIn: [], functions: [], operators: [] }
-  const archives = { count: 0, damaged: new Set<string>() }
+  const archives = { count: 0, names: new Set<string>(), damaged: new Set<string>() }
   let load: Load | null = null
   let ending: BackupEnding | null = null
 
@@ -117,6 +124,7 @@ async function takeEntries(
     if (found.kind === 'migration') backup.operators.push(await readSql(entry, found.name))
     if (found.kind === 'archive') {
       archives.count += 1
+      archives.names.add(found.name)
       if (!(await takeArchive(source.store, entry, found.name))) archives.damaged.add(found.name)
     }
     if (found.kind === 'table') {
@@ -127,8 +135,9 @@ async function takeEntries(
     if (found.kind === 'ending') ending = parse(BackupEnding, await readText(entry), path)
   }
 
-  if (!ending || !load) throw new DamagedBackup('its end is missing')
+  if (!source || !ending || !load) throw new DamagedBackup('its end is missing')
   checkArchives(archives, ending)
+  if (!isForced) await refuseUsedStore(source.store, archives.names)
   await load.end(ending)
   await writeMigrations(config, backup.operators, ours)
   return ending
@@ -165,6 +174,19 @@ function checkArchives(
   const known = new Set(problems.map(({ sha256 }) => sha256))
   for (const sha256 of found.damaged) {
     if (!known.has(sha256)) throw new DamagedBackup(`the archive ${sha256} has other bytes`)
+  }
+}
+
+/**
+ * Throws when the store has an archive that the backup does not contain. Then it is the store of the original
+ * installation. If that one still runs, the garbage collection of the restored one would remove its newer archives.
+ */
+async function refuseUsedStore(store: ArchiveStore, names: ReadonlySet<string>): Promise<void> {
+  for await (const { sha256 } of store.list()) {
+    if (names.has(sha256)) continue
+    throw new Error(
+      `${store.place} contains archives that are not in the backup. Use an empty archive store, because two databases must not share one. If no other database uses it, run svc restore --force.`,
+    )
   }
 }
 

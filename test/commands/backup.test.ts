@@ -425,12 +425,28 @@ describe('svc restore', () => {
     )
     await mkdir(environment.MIGRATIONS_DIR)
     const config = readConfig(environment)
-    const { verification } = await restoreBackup(db, config, createReadStream(file), newer)
+    const { verification } = await restoreBackup(db, config, createReadStream(file), { builtInDir: newer })
     expect(verification.problems).toEqual([])
     const { rows } = await db.query('select greeting from account where username = $1', [
       caller.account.username,
     ])
     expect(rows).toEqual([{ greeting: `Hello ${caller.account.username}` }])
+    await db.end()
+  })
+
+  it('refuses a store with newer archives, which another database may use, unless it is forced', async () => {
+    const file = await aBackup()
+    await caller.push('5.0.0', { name: 'acme/newer', manifest: { description: 'after the backup' } })
+    const { db, environment } = await anEmptyInstallation()
+    const shared = { ...environment, DATA_DIR: t.config.dataDir }
+    const { code, stderr } = await runSvc(['restore', file], shared)
+    expect([code, stderr]).toEqual([
+      1,
+      `svc: ${t.config.dataDir} contains archives that are not in the backup. Use an empty archive store, because two databases must not share one. If no other database uses it, run svc restore --force.\n`,
+    ])
+    expect(await contentOf(db)).toEqual({})
+    const forced = await runSvc(['restore', file, '--force'], shared)
+    expect([forced.code, forced.stderr]).toEqual([0, ''])
     await db.end()
   })
 })
