@@ -8,7 +8,12 @@ import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
 import { describeBrowser } from './event-words.ts'
-import { deleteOtherSessions, deleteSessionsByKey, type ListedSession, listSessions } from './sessions.ts'
+import {
+  deleteOtherSessions,
+  deleteSessionsByKey,
+  type ListedSession,
+  listLatestSessions,
+} from './sessions.ts'
 import { readSession, redirectToSignIn } from './visitor.ts'
 
 /** The maximum number of sessions on the page. The button that ends all others also ends those that are not shown. */
@@ -31,10 +36,12 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
     const current = session.idHash.toString('hex')
-    const listed = await listSessions(db, session.account.id, { after: null, limit: maxShown })
-    const sessions = listed
-      .map((one) => ({ ...one, browser: describeBrowser(one.userAgent), isCurrent: one.key === current }))
-      .sort((one, other) => Number(other.lastSeenAt) - Number(one.lastSeenAt))
+    const listed = await listLatestSessions(db, session.account.id, maxShown)
+    const sessions = listed.map((one) => ({
+      ...one,
+      browser: describeBrowser(one.userAgent),
+      isCurrent: one.key === current,
+    }))
     return sessionsPage(reply, session, { sessions })
   })
 
@@ -42,7 +49,7 @@ export async function sessionRoutes(app: FastifyInstance, context: AppContext): 
     const session = await readSession(context, request)
     if (!session) return redirectToSignIn(context, request, reply)
     const { session: key } = readQuery(EndForm, request)
-    const listed = await listSessions(db, session.account.id, { after: null, limit: maxShown })
+    const listed = await listLatestSessions(db, session.account.id, maxShown)
     const found = listed.find((one) => one.key === key)
     if (!found) throw pageNotFound()
     return confirmationPage(reply, session, {

@@ -125,6 +125,14 @@ export interface ListedSession {
   expiresAt: Date
 }
 
+/** SQL: reads `ListedSession`s that have not ended. $1 is the idle lifetime in seconds. */
+const selectSessions = `
+  select encode(s.id_hash, 'hex') as key, a.username, s.network, s.last_network as "lastNetwork",
+         s.user_agent as "userAgent", s.created_at as "createdAt",
+         s.last_seen_at as "lastSeenAt", s.expires_at as "expiresAt"
+    from session s join account a on a.id = s.account_id
+   where s.expires_at > now() and s.last_seen_at > now() - make_interval(secs => $1)`
+
 /** Lists the sessions of an account, or of all accounts, by key; `after` is a key. */
 export async function listSessions(
   db: Queryable,
@@ -132,14 +140,22 @@ export async function listSessions(
   { after, limit }: ListPart,
 ): Promise<ListedSession[]> {
   const { rows } = await db.query<ListedSession>(
-    `select encode(s.id_hash, 'hex') as key, a.username, s.network, s.last_network as "lastNetwork",
-            s.user_agent as "userAgent", s.created_at as "createdAt",
-            s.last_seen_at as "lastSeenAt", s.expires_at as "expiresAt"
-       from session s join account a on a.id = s.account_id
-      where ($1::bigint is null or s.account_id = $1) and s.id_hash > decode($2, 'hex') and s.expires_at > now()
-        and s.last_seen_at > now() - make_interval(secs => $4)
-      order by s.id_hash limit $3`,
-    [accountId, /^(?:[0-9a-f]{2})+$/.test(after ?? '') ? after : '', limit, idleLifetimeSeconds],
+    `${selectSessions} and ($2::bigint is null or s.account_id = $2) and s.id_hash > decode($3, 'hex')
+      order by s.id_hash limit $4`,
+    [idleLifetimeSeconds, accountId, /^(?:[0-9a-f]{2})+$/.test(after ?? '') ? after : '', limit],
+  )
+  return rows
+}
+
+/** Lists the sessions of an account that were seen last, the latest first. */
+export async function listLatestSessions(
+  db: Queryable,
+  accountId: string,
+  limit: number,
+): Promise<ListedSession[]> {
+  const { rows } = await db.query<ListedSession>(
+    `${selectSessions} and s.account_id = $2 order by s.last_seen_at desc, s.id_hash limit $3`,
+    [idleLifetimeSeconds, accountId, limit],
   )
   return rows
 }

@@ -1,6 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { findCredentials, replacePasswordHash } from '../../src/accounts/accounts.ts'
-import { deleteAllSessions, findSession, insertSession } from '../../src/accounts/sessions.ts'
+import {
+  deleteAllSessions,
+  findSession,
+  insertSession,
+  listLatestSessions,
+} from '../../src/accounts/sessions.ts'
 import { transaction } from '../../src/database/database.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { type AccountActor, anAccount } from '../support/actors.ts'
@@ -64,6 +69,21 @@ describe('a session', () => {
     const id = await aSession(account)
     await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
     expect(await findSession(t.db, id)).toBeNull()
+  })
+
+  it('is in a short list when it was seen last', async () => {
+    const account = await anAccount(t.db)
+    const keys: string[] = []
+    for (let i = 0; i < 6; i += 1) {
+      const idHash = hashSecret(await aSession(account))
+      keys.push(idHash.toString('hex'))
+      await t.db.query(
+        `update session set last_seen_at = now() - make_interval(mins => $2) where id_hash = $1`,
+        [idHash, i],
+      )
+    }
+    const latest = await listLatestSessions(t.db, account.id, 3)
+    expect(latest.map(({ key }) => key)).toEqual(keys.slice(0, 3))
   })
 
   it('notes once a minute that it was seen', async () => {

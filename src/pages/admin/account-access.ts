@@ -7,7 +7,7 @@ import {
   type PersonalToken,
   revokePersonalToken,
 } from '../../accounts/personal-tokens.ts'
-import { deleteSessionsByKey, type ListedSession, listSessions } from '../../accounts/sessions.ts'
+import { deleteSessionsByKey, type ListedSession, listLatestSessions } from '../../accounts/sessions.ts'
 import { type Queryable, transaction } from '../../database/database.ts'
 import { rowId } from '../../domain/row-id.ts'
 import { actorOf } from '../../http/actor.ts'
@@ -96,12 +96,9 @@ export async function accountAccessRoutes(app: FastifyInstance, context: AdminCo
 
 /** Reads the sessions of an account, last seen first, and its personal access tokens, at most 50 each. */
 export async function readAccountAccess(db: Queryable, accountId: string): Promise<AccountAccess> {
-  const part = { after: null, limit: maxShown }
-  const sessions = await listSessions(db, accountId, part)
+  const sessions = await listLatestSessions(db, accountId, maxShown)
   return {
-    sessions: sessions
-      .map((one) => ({ ...one, browser: describeBrowser(one.userAgent) }))
-      .sort((one, other) => Number(other.lastSeenAt) - Number(one.lastSeenAt)),
-    tokens: await listTokensOf(db, accountId, part),
+    sessions: sessions.map((one) => ({ ...one, browser: describeBrowser(one.userAgent) })),
+    tokens: await listTokensOf(db, accountId, { after: null, limit: maxShown }),
   }
 }

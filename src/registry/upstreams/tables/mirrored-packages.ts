@@ -16,17 +16,6 @@ export interface Origin {
   upstreamIds: string[]
 }
 
-/** Decides where a package comes from. `package_origin` has the five rules against dependency confusion. */
-export async function findOrigin(db: Queryable, repositoryId: string, packageName: string): Promise<Origin> {
-  const { rows } = await db.query<Origin>({
-    name: 'find-package-origin',
-    text: `select verdict, package_id as "packageId", is_bound as "isBound", upstream_ids as "upstreamIds"
-             from package_origin($1, $2)`,
-    values: [repositoryId, packageName],
-  })
-  return rows[0] as Origin
-}
-
 /** Returns the given names that upstreams may see. */
 export async function listForeignNames(
   db: Queryable,
