@@ -18,6 +18,8 @@ const eventsPerPage = 50
 /** An event with its texts. */
 export interface ShownRegistryEvent extends SeenEvent {
   sentence: string
+  /** The URL of the package below that of the repository. Null for an event of the whole repository. */
+  packagePath: string | null
   /** How the change was made. Empty for the command line. */
   means: string
 }
@@ -75,13 +77,42 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'rename-group': 'renamed the group',
   'set-group': 'changed the settings of the group',
   import: 'imported',
+  'add-upstream': 'added the upstream',
+  'set-upstream': 'changed the upstream',
+  'remove-upstream': 'removed the upstream',
+  'claim-vendor': 'claimed the vendor',
+  'release-vendor': 'released the vendor',
+  'request-package': 'requested the approval of',
+  'approve-package': 'approved',
+  'mirror-package': 'mirrored for the first time',
+  'drop-versions': 'the upstream no longer has versions of',
+  'upstream-gone': 'the upstream no longer has',
+  'archive-alarm': 'refused a changed archive',
   'create-deploy-token': 'created a deploy token',
   'revoke-deploy-token': 'revoked a deploy token',
 }
 
+/** The actions on packages from upstreams. Such a package has no page, but a place in the list of upstreams. */
+const upstreamActions: readonly RegistryAction[] = [
+  'request-package',
+  'approve-package',
+  'mirror-package',
+  'drop-versions',
+  'upstream-gone',
+  'archive-alarm',
+]
+
+function packagePathOf({ action, packageName }: SeenEvent): string | null {
+  if (packageName === null) return null
+  return upstreamActions.includes(action)
+    ? `/-/upstreams?${new URLSearchParams({ q: packageName })}`
+    : `/packages/${packageName}`
+}
+
 /** Adds the texts of an event. The name of a personal access token is for the account that has it. */
 export function showRegistryEvent(event: SeenEvent): ShownRegistryEvent {
-  return { ...event, sentence: describeRegistryEvent(event), means: describeMeans(event) }
+  const sentence = describeRegistryEvent(event)
+  return { ...event, sentence, packagePath: packagePathOf(event), means: describeMeans(event) }
 }
 
 function describeMeans({ tokenKind, ownTokenName, username }: SeenEvent): string {
@@ -101,9 +132,13 @@ export function describeRegistryEvent({
   details,
 }: Pick<RegistryEvent, 'action' | 'details'>): string {
   const said = sentences[action] ?? action.replaceAll('-', ' ')
-  const { username, role, reason, from, to, title, name } = details as Partial<Record<string, string>>
+  const { username, role, reason, from, to, title, name, upstream, vendor } = details as Partial<
+    Record<string, string>
+  >
   if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`
   if (name && action.endsWith('deploy-token')) return `${said}: ${name}`
+  if (upstream && action.endsWith('-upstream')) return `${said} ${upstream}`
+  if (vendor) return `${said} ${vendor}`
   if (from && to) return `${said}: ${from} is now ${to}`
   if (reason) return `${said} (${reason})`
   return title ? `${said} (${title})` : said

@@ -291,6 +291,27 @@ describe('the forms of vendors', () => {
     expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(404)
   })
 
+  it('are in the activity by name, and packages from upstreams lead to the list of them', async () => {
+    const { account, repository, cookie, send } = await aVisitor('admin', { isOfGroup: true })
+    await send('', draft())
+    await send('/claim', { vendor: 'ours' })
+    await t.db.query(
+      `insert into registry_event (repository_id, account_id, package, version, action, details)
+       values ($1, $2, 'psr/log', null, 'approve-package', '{}'),
+              ($1, null, 'psr/log', '1.0.0', 'archive-alarm', '{"reason": "other bytes"}')`,
+      [repository.id, account.id],
+    )
+    const { body } = await look(`/${repository.path}/-/activity`, cookie)
+    const told = body.slice(body.indexOf('<tbody>')).replaceAll(/<[^>]*>/g, '')
+    for (const sentence of ['added the upstream public', 'claimed the vendor ours', 'approved psr/log']) {
+      expect(told).toContain(sentence)
+    }
+    expect(told).toContain('refused a changed archive (other bytes) psr/log 1.0.0')
+    expect(body.match(/href="[^"]*psr[^"]*"/g)).toEqual(
+      Array(2).fill(`href="/${repository.path}/-/upstreams?q=psr%2Flog"`),
+    )
+  })
+
   it('belong to admins of the group, and reject an invalid vendor', async () => {
     const ofRepository = await aVisitor('admin')
     expect((await ofRepository.open()).body).not.toContain('id="vendors"')

@@ -44,9 +44,13 @@ export async function checkNarrow(
     document.documentElement.style.fontSize = '200%'
   })
   const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+  const narrowFields = await page
+    .locator('main form.search input[type="search"]')
+    .evaluateAll((fields) => fields.filter((field) => field.getBoundingClientRect().width < 150).length)
   await page.evaluate(() => {
     document.documentElement.style.fontSize = ''
   })
   expect(overflow, `${what} with text of twice the size`).toBeLessThanOrEqual(0)
+  expect(narrowFields, `search fields of ${what} with text of twice the size`).toBe(0)
   if (before) await page.setViewportSize(before)
 }
