@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { createReadStream, rmSync } from 'node:fs'
-import { access, link, open, readdir, rename, rm } from 'node:fs/promises'
+import { access, open, readdir, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { Writable } from 'node:stream'
 import { Command } from 'commander'
 import { keyFileOf } from '../accounts/second-factor/secret-key.ts'
 import { countTotpFactors } from '../accounts/second-factor/totp-factors.ts'
 import { isAlive } from '../database/embedded-postgres/cluster.ts'
+import { nameNewFile } from '../database/new-file.ts'
 import type { BackupEnding } from '../server/backup-file.ts'
 import { restoreBackup } from '../server/restore-backup.ts'
 import { writeBackup } from '../server/write-backup.ts'
@@ -98,7 +99,9 @@ async function writeFile<T>(path: string, write: (output: Writable) => Promise<T
   try {
     const file = await open(partial, 'wx', 0o600)
     const result = await write(file.createWriteStream({ flush: true }))
-    await giveName(partial, path)
+    await nameNewFile(partial, path).catch((error: NodeJS.ErrnoException) => {
+      throw error.code === 'EEXIST' ? alreadyExists(path) : error
+    })
     await sync(dirname(path))
     return result
   } finally {
@@ -114,19 +117,6 @@ async function removeLeftovers(path: string): Promise<void> {
     const [, pid] = /^(\d+)-[0-9a-f]{8}\.partial$/.exec(name.slice(basename(path).length + 1)) ?? []
     if (pid === undefined || isAlive(Number(pid))) continue
     await rm(join(dirname(path), name), { force: true })
-  }
-}
-
-/** Gives a file its name. Unlike a rename, a link never replaces a file that another process has just written. */
-async function giveName(partial: string, path: string): Promise<void> {
-  try {
-    await link(partial, path)
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'EEXIST') throw alreadyExists(path)
-    // Some network volumes do not support links.
-    if (code !== 'EPERM' && code !== 'ENOTSUP' && code !== 'ENOSYS') throw error
-    await rename(partial, path)
   }
 }
 

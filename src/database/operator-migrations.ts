@@ -1,4 +1,4 @@
-import { access, mkdir, rm, writeFile } from 'node:fs/promises'
+import { access, mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
@@ -11,6 +11,7 @@ import {
   readSchema,
   withMigrationLock,
 } from './migrate.ts'
+import { writeNewFile } from './new-file.ts'
 
 type Folder = Pick<Config, 'migrationsDir' | 'isMigrationsDirGiven'>
 
@@ -50,24 +51,11 @@ export async function writeMigration(
   if (number > 9999) throw new Error('No number is left for a new migration: rename the migration 9999.')
   try {
     if (!config.isMigrationsDirGiven) await mkdir(config.migrationsDir, { recursive: true })
-    await writeNewMigration(path, sql)
+    await writeNewFile(path, sql)
   } catch (error) {
     throw new UnwritableMigration(path, error as NodeJS.ErrnoException)
   }
   return path
-}
-
-/**
- * Writes the file of a migration. Throws when it exists already. Leaves no file behind when the disk is full: a part of
- * a migration would stop every later start.
- */
-export async function writeNewMigration(path: string, sql: string): Promise<void> {
-  try {
-    await writeFile(path, sql, { flag: 'wx', flush: true })
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') await rm(path, { force: true }).catch(() => {})
-    throw error
-  }
 }
 
 /**

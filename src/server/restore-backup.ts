@@ -16,7 +16,8 @@ import {
   type Schema,
   withMigrationLock,
 } from '../database/migrate.ts'
-import { findMigrationsDir, writeNewMigration } from '../database/operator-migrations.ts'
+import { writeNewFile } from '../database/new-file.ts'
+import { findMigrationsDir } from '../database/operator-migrations.ts'
 import { checksumOf, type SqlFile } from '../database/sql-file.ts'
 import {
   type CopiedTable,
@@ -263,7 +264,7 @@ async function writeMigrations(config: Config, files: readonly SqlFile[], ours: 
     }
     if (there) continue
     await mkdir(config.migrationsDir, { recursive: true })
-    await writeNewMigration(join(config.migrationsDir, name), sql)
+    await writeNewFile(join(config.migrationsDir, name), sql)
   }
 }
 

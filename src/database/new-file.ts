@@ -1,0 +1,29 @@
+import { link, rename, rm, writeFile } from 'node:fs/promises'
+
+/**
+ * Gives a complete file its name. Throws EEXIST when the name is taken. Unlike a rename, a link never replaces a file
+ * that another process has just written. The caller removes the old name.
+ */
+export async function nameNewFile(partial: string, path: string): Promise<void> {
+  try {
+    await link(partial, path)
+  } catch (error) {
+    // Some network volumes do not support links.
+    if (!['EPERM', 'ENOTSUP', 'ENOSYS'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+    await rename(partial, path)
+  }
+}
+
+/**
+ * Writes a file that does not exist yet. Throws EEXIST when it exists. A full disk or a kill leaves no part of it behind
+ * under its name, and no other process ever reads a part.
+ */
+export async function writeNewFile(path: string, content: string): Promise<void> {
+  const partial = `${path}.${process.pid}.partial`
+  try {
+    await writeFile(partial, content, { flush: true })
+    await nameNewFile(partial, path)
+  } finally {
+    await rm(partial, { force: true }).catch(() => {})
+  }
+}
