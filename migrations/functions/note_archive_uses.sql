@@ -1,4 +1,4 @@
--- Stores that archives of upstreams were downloaded today. It is a loop for the reason that take_fetch_turns gives. A crash
+-- Stores that archives of upstreams were downloaded today. It is a loop for the same reason as take_fetch_turns. A crash
 -- of PostgreSQL may lose the day without harm, so the commit does not wait for the disk.
 create or replace function note_archive_uses(ids bigint[]) returns void
 language plpgsql as $$

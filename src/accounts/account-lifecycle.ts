@@ -39,8 +39,8 @@ export class LastAdministratorError extends PageError {
 
 /**
  * Throws LastAdministratorError when an account is the only enabled site administrator. Locks all administrators until
- * the transaction ends, so that of two administrators who remove each other at the same time one stays. An operator may
- * remove the last one, because a command can make another.
+ * the transaction ends: two administrators cannot remove each other at the same time. An operator may remove the last one,
+ * because a command can make another.
  */
 export async function keepAnAdministrator(tx: pg.PoolClient, actor: Actor, accountId: string): Promise<void> {
   if (actor.via === 'command') return

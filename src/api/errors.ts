@@ -79,6 +79,7 @@ export async function keepingRules<T>(change: () => Promise<T>): Promise<T> {
 export function sendApiError(thrown: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const error = thrown instanceof ApiError ? thrown : translate(thrown)
   if (error.status >= 500) request.log.error({ err: thrown }, 'an API request failed')
+  if (isReferenceGone(thrown)) request.log.warn({ err: thrown }, 'a change refers to a row that was deleted')
   reply.code(error.status).headers({ 'cache-control': 'no-store', ...error.headers })
   return reply.send({ errcode: error.errcode, errmsg: error.message })
 }

@@ -110,12 +110,15 @@ async function writeFile<T>(path: string, write: (output: Writable) => Promise<T
   }
 }
 
-/** Removes the temporary files of backups to this path that were killed. */
+/**
+ * Removes the temporary files of backups to this path that were killed. In containers, a new process may have the id of
+ * the killed one.
+ */
 async function removeLeftovers(path: string): Promise<void> {
   for (const name of await readdir(dirname(path))) {
     if (!name.startsWith(`${basename(path)}.`)) continue
     const [, pid] = /^(\d+)-[0-9a-f]{8}\.partial$/.exec(name.slice(basename(path).length + 1)) ?? []
-    if (pid === undefined || isAlive(Number(pid))) continue
+    if (pid === undefined || (Number(pid) !== process.pid && isAlive(Number(pid)))) continue
     await rm(join(dirname(path), name), { force: true })
   }
 }

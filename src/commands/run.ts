@@ -52,7 +52,7 @@ export function printResult(options: JsonOptions, json: object, text: string): v
 function escapeWords(message: string, argv: readonly string[]): string {
   return argv
     .flatMap((word) => [word, word.slice(word.indexOf('=') + 1)])
-    .reduce((safe, word) => safe.replaceAll(word, escapeControls(word)), message)
+    .reduce((safe, word) => safe.replaceAll(word, () => escapeControls(word)), message)
 }
 
 /** Replaces control characters with their escapes, such as `\\u001b`. */

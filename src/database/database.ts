@@ -142,7 +142,7 @@ export const commandActor: Actor = {
 
 /**
  * The numbers of the advisory locks, which all belong to transactions. Each kind of work has its own, so that no kind
- * waits for another. Processes of the previous release use the same numbers: do not change one.
+ * waits for another. Do not change a number, because processes of the previous release may run at the same time.
  */
 export const advisoryLocks = {
   /** Held while migrations are applied. */

@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import type pg from 'pg'
 import { projectRoot } from '../config.ts'
-import { type Actor, advisoryLocks, setActor, withOwnConnection } from './database.ts'
+import { type Actor, advisoryLocks, type Queryable, setActor, withOwnConnection } from './database.ts'
 import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
 import { applyFunctions, isNewText, listFunctionTexts, readFunctions } from './sql-functions.ts'
 import { withoutTimeouts } from './table-copy.ts'
@@ -144,15 +144,15 @@ export async function pendingMigrations(pool: pg.Pool, schema: Schema): Promise<
 }
 
 /** Returns the names of the applied migrations. Empty for an empty database. */
-export async function listAppliedMigrations(pool: pg.Pool): Promise<string[]> {
-  if (!(await isMigrated(pool))) return []
-  const { rows } = await pool.query<{ name: string }>('select name from applied_migration order by name')
+export async function listAppliedMigrations(db: Queryable): Promise<string[]> {
+  if (!(await isMigrated(db))) return []
+  const { rows } = await db.query<{ name: string }>('select name from applied_migration order by name')
   return rows.map(({ name }) => name)
 }
 
 /** Returns whether any migration was applied to this database. */
-export async function isMigrated(pool: pg.Pool): Promise<boolean> {
-  const { rows } = await pool.query<{ exists: boolean }>(
+export async function isMigrated(db: Queryable): Promise<boolean> {
+  const { rows } = await db.query<{ exists: boolean }>(
     `select to_regclass('applied_migration') is not null as exists`,
   )
   return rows[0]?.exists === true

@@ -1,14 +1,14 @@
+import { randomBytes } from 'node:crypto'
 import { link, rename, rm, writeFile } from 'node:fs/promises'
 
 /**
  * Gives a complete file its name. Throws EEXIST when the name is taken. Unlike a rename, a link never replaces a file
- * that another process has just written. The caller removes the old name.
+ * that another process has just written. Only on volumes without links it is a rename. The caller removes the old name.
  */
 export async function nameNewFile(partial: string, path: string): Promise<void> {
   try {
     await link(partial, path)
   } catch (error) {
-    // Some network volumes do not support links.
     if (!['EPERM', 'ENOTSUP', 'ENOSYS'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
     await rename(partial, path)
   }
@@ -19,9 +19,10 @@ export async function nameNewFile(partial: string, path: string): Promise<void> 
  * under its name, and no other process ever reads a part.
  */
 export async function writeNewFile(path: string, content: string): Promise<void> {
-  const partial = `${path}.${process.pid}.partial`
+  // In containers, two processes may have the same id.
+  const partial = `${path}.${randomBytes(4).toString('hex')}.partial`
   try {
-    await writeFile(partial, content, { flush: true })
+    await writeFile(partial, content, { flag: 'wx', flush: true })
     await nameNewFile(partial, path)
   } finally {
     await rm(partial, { force: true }).catch(() => {})

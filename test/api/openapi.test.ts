@@ -279,8 +279,8 @@ interface Row {
 
 /**
  * Reads the tables of endpoints. In a path, `…` stands for a longer URL, and a part in brackets may be missing. A path
- * has the methods before it, or those of the path before. Of a scope after another one, only `:rw` may be written. The
- * endpoints of the table without scopes require `group-manage`.
+ * has the methods before it, or those of the path before. A second scope may be shortened to `:rw`. The endpoints of
+ * the table without scopes require `group-manage`.
  */
 function listRows(document: string): Row[] {
   const cells = Array.from(document.matchAll(/^\| (`[A-Z]+.*?) \| (.*) \|$/gm), ([, ...found]) => found)

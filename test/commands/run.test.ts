@@ -80,6 +80,7 @@ describe('svc', () => {
 
   it.each([
     [['account', 'show', 'a\u001b[2Jb'], 'There is no account "a\\u001b[2Jb".'],
+    [['account', 'show', "a$$b$'"], `There is no account "a$$b$'".`],
     [['account', 'show', 'a\u009b2Jb'], 'There is no account "a\\u009b2Jb".'],
     [['repository', 'rename', 'a/b', 'a\nb'], 'There is no repository "a/b".'],
     [['import', 'x', 'a\nsvc: b', '--into', 'a/b'], 'a\\u000asvc: b is not a valid pattern'],

@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
-import { isOutage } from '../../database/database.ts'
+import { isOutage, isReferenceGone } from '../../database/database.ts'
 import type { Visibility } from '../../domain/permissions.ts'
 import { hashSecret, isToken, kindOfSecret, type SecretHash } from '../../domain/secrets.ts'
 import { senderOf } from '../../http/actor.ts'
@@ -167,6 +167,9 @@ function toRegistryError(thrown: Error & Partial<FastifyError>): RegistryError {
   }
   if (isOutage(thrown)) {
     return new RegistryError(errcode.unavailable, 'temporarily unavailable', { cause: thrown })
+  }
+  if (isReferenceGone(thrown)) {
+    return new RegistryError(errcode.aborted, 'something that belongs to it was deleted a moment ago')
   }
   return new RegistryError(errcode.internal, 'internal error', { cause: thrown })
 }

@@ -1,6 +1,8 @@
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { transaction } from '../../../src/database/database.ts'
+import { deleteRepository } from '../../../src/repositories/repositories.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPackageZip, aPublisher, basic, expand } from '../../support/registry-actors.ts'
@@ -30,6 +32,26 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
       shasum: expect.stringMatching(/^[0-9a-f]{40}$/),
       size: aPackageZip('acme/lib').length,
       url: `http://svc.test${path}dist/acme/lib/1.0.0/${response.json().sha256}.zip`,
+    })
+  })
+
+  it('gets 409 when the repository is deleted while it runs', async () => {
+    const { push, repository } = await aPublisher(t)
+    const isWaiting = `select from pg_stat_activity
+                        where datname = current_database() and wait_event_type = 'Lock' and query ~* 'into package'`
+    let pushing: ReturnType<typeof push> | undefined
+    await transaction(t.db, async (tx) => {
+      expect(await deleteRepository(tx, repository.id)).toBe(true)
+      pushing = push('1.0.0')
+      // The request of a test is sent only when somebody waits for it.
+      pushing.then(() => {})
+      await expect.poll(async () => (await t.db.query(isWaiting)).rowCount, { timeout: 10_000 }).toBe(1)
+    })
+    const response = await pushing
+    expect(response?.statusCode).toBe(409)
+    expect(response?.json()).toEqual({
+      errcode: 10,
+      errmsg: 'something that belongs to it was deleted a moment ago',
     })
   })
 

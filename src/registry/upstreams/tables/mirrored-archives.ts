@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
-import { forEachCall } from '../../../database/shared-statements.ts'
+import { byteaArray, forEachCall } from '../../../database/shared-statements.ts'
 import { type Access, accessValuesOf, forEachRequest, oneRow } from '../../access.ts'
 import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
@@ -200,7 +200,6 @@ export interface FetchedArchive extends ArchiveDigest {
 /**
  * Stores that archives are in the store. The first fetch of an archive sets its hash. Returns a value for each archive,
  * in their order. The value is false when the bytes differ from the first fetch. `insertArchive` describes the lock.
- * `known` locks the rows one by one. A join could be planned for an empty table, and read the whole table later.
  */
 export async function saveFetchedArchives(
   db: Queryable,
@@ -208,38 +207,14 @@ export async function saveFetchedArchives(
 ): Promise<boolean[]> {
   const { rows } = await db.query<{ isSaved: boolean }>({
     name: 'save-fetched-archives',
-    text: `with fresh as materialized (
-             select f.id, decode(f.sha256, 'hex') as sha256, decode(f.sha1, 'hex') as sha1, f.size, f.is_download, f.place
-               from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[]), (select $4::bigint[]),
-                           (select $5::boolean[]))
-                      with ordinality as f (id, sha256, sha1, size, is_download, place),
-                    pg_advisory_xact_lock_shared($6)
-           ), inserted as (
-             insert into archive (sha256, sha1, size)
-             select distinct on (sha256) sha256, sha1, size from fresh order by sha256
-             on conflict (sha256) do update set size = excluded.size where false
-           ), known as materialized (
-             select a.ctid as row_location, f.*
-               from (select * from fresh order by id) f
-              cross join lateral (select ctid, sha256 from mirrored_archive where id = f.id limit 1 for no key update) a
-              where coalesce(a.sha256, f.sha256) = f.sha256
-           ), saved as (
-             update mirrored_archive a
-                set sha256 = f.sha256, is_stored = true, fetched_at = now(), used_on = current_date,
-                    was_downloaded = a.was_downloaded or f.is_download,
-                    fetching_until = null, alarm = null, alarmed_at = null
-               from known f
-              where a.ctid = f.row_location
-             returning a.id
-           )
-           select s.id is not null as "isSaved" from fresh f left join saved s on s.id = f.id order by f.place`,
+    text: 'select "isSaved" from save_fetched_archives($1, $2, $3, $4, $5, $6) as "isSaved"',
     values: [
+      collectionLock,
       fetched.map(({ id }) => id),
-      fetched.map(({ sha256 }) => sha256),
-      fetched.map(({ sha1 }) => sha1),
+      byteaArray(fetched.map(({ sha256 }) => Buffer.from(sha256, 'hex'))),
+      byteaArray(fetched.map(({ sha1 }) => Buffer.from(sha1, 'hex'))),
       fetched.map(({ size }) => size),
       fetched.map(({ isDownload }) => isDownload),
-      collectionLock,
     ],
   })
   return rows.map(({ isSaved }) => isSaved)
