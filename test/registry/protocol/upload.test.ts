@@ -44,7 +44,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
       expect(await deleteRepository(tx, repository.id)).toBe(true)
       pushing = push('1.0.0')
       // The request of a test is sent only when somebody waits for it.
-      pushing.then(() => {})
+      void pushing.then(() => {})
       await expect.poll(async () => (await t.db.query(isWaiting)).rowCount, { timeout: 10_000 }).toBe(1)
     })
     const response = await pushing
