@@ -2,20 +2,20 @@ import { randomBytes } from 'node:crypto'
 import { get } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { craftZip } from '../test/support/zip.ts'
-import { median } from './composer-run.ts'
-import { requestText } from './load.ts'
-import { type Measured, measure } from './measure.ts'
+import { requestText, startLoadProcess } from './load.ts'
+import { type Measured, measure, ratesOf } from './measure.ts'
+import { inTurn, median, medianRatio } from './median.ts'
 import { aManifest, aRegistry, growPackage } from './seed.ts'
 import { type Server, startBare } from './server.ts'
 import { figure, ratio, table } from './table.ts'
 
 const name = 'bench/measured'
-const rounds = 3
+const rounds = 15
 
 /**
  * Measures pulls with a token, as ratios to the baseline of `bare.ts` on the same PostgreSQL: a document, the same
- * unchanged, and an archive of 1 MB. Both servers send the same bytes. They run in turn, in three rounds. The table has
- * the medians.
+ * unchanged, and an archive of 1 MB. Both servers send the same bytes. They run in turn, in short rounds. The table has
+ * the medians; the ratio is the median of the ratios of the rounds.
  */
 export async function measureBaselinePulls(server: Server, folder: string, count: number): Promise<string> {
   const { path, authorization, repository } = await aRegistry(server.db, 'private')
@@ -24,6 +24,7 @@ export async function measureBaselinePulls(server: Server, folder: string, count
   const document = `${path}p2/${name}.json`
   const gzip = { authorization, 'accept-encoding': 'gzip' }
   const bare = await startBare(folder, server)
+  const generator = startLoadProcess()
   try {
     const copies = await Promise.all([document, dist].map((one) => copyTo(bare.port, server, one, gzip)))
     const [lastModified = ''] = copies
@@ -44,11 +45,12 @@ export async function measureBaselinePulls(server: Server, folder: string, count
         const runs: [Measured[], Measured[]] = [[], []]
         // The first round only warms up both servers. It is not counted.
         for (let round = 0; round <= rounds; round += 1) {
-          for (const [side, listener] of [server, bare].entries()) {
+          const count = round === 0 ? pull.count : pull.count / 5
+          for (const [side, listener] of inTurn([...[server, bare].entries()], round)) {
             const url = side === 0 ? pull.path : `/files${pull.path}`
             const requests = [requestText(url, { headers: pull.headers })]
-            const { status } = pull
-            const measured = await measure(listener, { connections, status, requests, count: pull.count })
+            const load = { connections, status: pull.status, requests, count }
+            const measured = await measure(listener, load, generator.run)
             if (round > 0) runs[side]?.push(measured)
           }
         }
@@ -57,14 +59,15 @@ export async function measureBaselinePulls(server: Server, folder: string, count
     }
     return table(['pull', 'ratio', 'req/s', 'of the baseline', 'p99 ms', 'of the baseline'], rows)
   } finally {
+    generator.stop()
     await bare.stop()
   }
 }
 
 function cellsOf(ofSvc: Measured[], ofBare: Measured[]): string[] {
-  const rates = [ofSvc, ofBare].map((runs) => median(runs.map(({ perSecond }) => perSecond)))
+  const rates = [ofSvc, ofBare].map((runs) => median(ratesOf(runs)))
   const slowest = [ofSvc, ofBare].map((runs) => median(runs.map(({ p99Ms }) => p99Ms)))
-  return [ratio((rates[0] ?? 0) / (rates[1] ?? 1)), ...rates.map(figure), ...slowest.map(figure)]
+  return [ratio(medianRatio(ratesOf(ofSvc), ratesOf(ofBare))), ...rates.map(figure), ...slowest.map(figure)]
 }
 
 /** Publishes a version with an archive of 1 MB that does not compress. Returns the path of the archive. */

@@ -58,10 +58,3 @@ export async function warmUp(
     await runLoad({ port, connections: 12, count: 3000, status: 200, requests })
   }
 }
-
-/**
- * Returns the median. For an even number of values, it is the higher one of the two in the middle. Zero without values.
- */
-export function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
-}

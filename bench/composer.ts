@@ -2,7 +2,8 @@ import { join } from 'node:path'
 import { hasComposerClient } from '../test/support/composer-project.ts'
 import { freePort } from '../test/support/program.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
-import { aProject, median, timeComposer, warmUp } from './composer-run.ts'
+import { aProject, timeComposer, warmUp } from './composer-run.ts'
+import { inTurn, median, medianRatio } from './median.ts'
 import { type StaticFile, startNginx } from './nginx.ts'
 import { aRegistry, claimPackages, growPackage, type Registry } from './seed.ts'
 import type { Server } from './server.ts'
@@ -39,14 +40,15 @@ export async function measureComposer(server: Server, folder: string, rounds: nu
     const seconds = commands.map(() => projects.map((): number[] => []))
     for (let round = 0; round < rounds; round += 1) {
       for (const [i, { command, forget }] of commands.entries()) {
-        for (const [j, project] of projects.entries()) {
+        for (const [j, project] of inTurn([...projects.entries()], round)) {
           if (project) seconds[i]?.[j]?.push(await timeComposer(project, command, forget))
         }
       }
     }
     for (const [i, row] of rows.entries()) {
-      const [ofSvc = 0, ofNginx = 0] = (seconds[i] ?? []).map(median)
-      row.push(figure(ofSvc), nginx ? figure(ofNginx) : '', nginx ? ratio(ofSvc / ofNginx) : '')
+      const [ofSvc = [], ofNginx = []] = seconds[i] ?? []
+      row.push(figure(median(ofSvc)))
+      row.push(...(nginx ? [figure(median(ofNginx)), ratio(medianRatio(ofSvc, ofNginx))] : ['', '']))
     }
     return table(['composer, 60 packages of 10 versions', 'seconds', 'with nginx', 'ratio'], rows)
   } finally {

@@ -9,10 +9,10 @@ interface LoadResponse {
   body: Buffer
 }
 
-process.once('message', (load: Load) => {
+process.on('message', (load: Load) => {
   drive(load).then(
-    (result) => process.send?.(result, () => process.disconnect()),
-    (error: Error) => process.send?.({ error: error.message }, () => process.disconnect()),
+    (result) => process.send?.(result),
+    (error: Error) => process.send?.({ error: error.message }),
   )
 })
 

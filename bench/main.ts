@@ -28,10 +28,10 @@ const parts: Record<string, (server: Server, folder: string) => Promise<string>>
       await measureBaselinePulls(server, folder, isQuick ? 1000 : 15_000),
       await measureArchives(server, folder, isQuick ? 500 : 3000),
     ].join('\n\n'),
-  composer: (server, folder) => measureComposer(server, folder, isQuick ? 3 : 7),
+  composer: (server, folder) => measureComposer(server, folder, isQuick ? 3 : 15),
   tokens: (server, folder) => measureTokens(server, folder, isQuick ? 1000 : 5000),
   pushes: (server) => measurePushes(server, isQuick ? 3 : 11),
-  upstream: (server, folder) => measureUpstream(server, folder, isQuick ? 3 : 7),
+  upstream: (server, folder) => measureUpstream(server, folder, isQuick ? 3 : 15),
   memory: (server, folder) => measureMemory(server, folder),
   rolling: (server, folder) => measureRolling(server, folder, isQuick ? 1 : 5),
 }

@@ -11,22 +11,28 @@ export interface Measured extends LoadResult {
   postgresMicros: number | null
 }
 
-/** Runs a load against a server, and measures its processor time. */
+/** Runs a load against a server, by default in a process of its own, and measures the server's processor time. */
 export async function measure(
   server: Listener & { postmasterPid?: number },
   load: Omit<Load, 'port'>,
+  run: (load: Load) => Promise<LoadResult> = runLoad,
 ): Promise<Measured> {
   const read = () => [
     cpuSeconds(server.pid),
     server.postmasterPid === undefined ? 0 : postgresCpuSeconds(server.postmasterPid),
   ]
   const before = read()
-  const result = await runLoad({ ...load, port: server.port })
+  const result = await run({ ...load, port: server.port })
   const [cpuMicros = null, postgresMicros = null] = read().map((after, i) => {
     const start = before[i] ?? null
     return after === null || start === null ? null : ((after - start) * 1e6) / result.count
   })
   return { ...result, perSecond: result.count / result.seconds, cpuMicros, postgresMicros }
+}
+
+/** Returns the requests per second of each run. */
+export function ratesOf(runs: readonly Measured[]): number[] {
+  return runs.map(({ perSecond }) => perSecond)
 }
 
 /** The titles of the columns of `measuredCells`. */

@@ -1,9 +1,9 @@
 import type { TokenResponse } from '../src/oauth/token.ts'
 import { anAccount } from '../test/support/actors.ts'
 import { type ApplicationActor, aCode, anApplication, anAuthorization } from '../test/support/oauth-actors.ts'
-import { median } from './composer-run.ts'
 import { requestText } from './load.ts'
-import { type Measured, measure } from './measure.ts'
+import { type Measured, measure, ratesOf } from './measure.ts'
+import { median, medianRatio } from './median.ts'
 import { type Listener, type Server, startBare } from './server.ts'
 import { figure, ratio, table } from './table.ts'
 
@@ -111,7 +111,7 @@ function compare(connections: number, ofSvc: Runs, ofBare: Runs): string {
     ],
     acts.map((act) => [
       act,
-      ratio(median(ofSvc[act].map(({ perSecond }, i) => perSecond / (ofBare[act][i]?.perSecond ?? 0)))),
+      ratio(medianRatio(ratesOf(ofSvc[act]), ratesOf(ofBare[act]))),
       ...cells(ofSvc[act]),
       ...cells(ofBare[act]),
     ]),
@@ -120,7 +120,7 @@ function compare(connections: number, ofSvc: Runs, ofBare: Runs): string {
 
 function cells(runs: Measured[]): string[] {
   return [
-    median(runs.map(({ perSecond }) => perSecond)),
+    median(ratesOf(runs)),
     median(runs.map(({ p99Ms }) => p99Ms)),
     median(runs.map(({ cpuMicros }) => cpuMicros ?? Number.NaN)),
     median(runs.map(({ postgresMicros }) => postgresMicros ?? Number.NaN)),

@@ -6,7 +6,8 @@ import { addUpstream } from '../src/registry/upstreams/configure.ts'
 import { hasComposerClient } from '../test/support/composer-project.ts'
 import { freePort } from '../test/support/program.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
-import { aProject, median, timeComposer, warmUp } from './composer-run.ts'
+import { aProject, timeComposer, warmUp } from './composer-run.ts'
+import { inTurn, median, medianRatio } from './median.ts'
 import { type StaticFile, startNginx } from './nginx.ts'
 import { aRegistry, type Registry } from './seed.ts'
 import { type Server, startRelay } from './server.ts'
@@ -29,8 +30,7 @@ export async function measureUpstream(server: Server, folder: string, rounds: nu
   const far = await measureOne(server, join(folder, 'far'), rounds, farMilliseconds)
   if (!near || !far) return 'upstream: skipped, because nginx is not installed'
   const row = (title: string, [ofSvc, direct]: [number[], number[]]) => {
-    const [a = 0, b = 0] = [ofSvc, direct].map(median)
-    return [title, figure(a), figure(b), ratio(a / b)]
+    return [title, figure(median(ofSvc)), figure(median(direct)), ratio(medianRatio(ofSvc, direct))]
   }
   const rows = [
     ...titles.map((title, i) => row(title, near[i] ?? [[], []])),
@@ -69,7 +69,7 @@ async function measureOne(
         await aProject(server.baseUrl + registry.path, registry, names),
         await aProject(upstreamUrl, null, names),
       ]
-      for (const [side, project] of projects.entries()) {
+      for (const [side, project] of inTurn([...projects.entries()], round)) {
         const note = async (
           row: number,
           command: 'update' | 'install',
