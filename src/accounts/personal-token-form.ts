@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import { isCalendarDay } from '../domain/calendar-day.ts'
 import { type ResourceScope, resourceScopes } from '../domain/permissions.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { covers, isScope } from '../domain/scopes.ts'
@@ -119,10 +120,9 @@ export function readExpiry({
   expiresOn,
 }: Pick<TokenForm, 'lifetimeInDays' | 'expiresOn'>): Expiry | { problem: string } {
   if (lifetimeInDays === 'date') {
+    if (!isCalendarDay(expiresOn))
+      return { problem: 'The date is not valid. Write it as year-month-day, such as 2027-01-31.' }
     const end = new Date(`${expiresOn}T23:59:59Z`)
-    // JavaScript would read 31 February as a day of March.
-    const isDay = !Number.isNaN(end.getTime()) && end.toISOString().slice(0, 10) === expiresOn
-    if (!isDay) return { problem: 'The date is not valid. Write it as year-month-day, such as 2027-01-31.' }
     return end.getTime() > Date.now() ? { at: end } : { problem: 'The date is in the past.' }
   }
   if (expiresOn !== '') return { problem: 'You entered a date. Also choose “on a date”, or clear the date.' }

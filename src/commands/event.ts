@@ -7,6 +7,7 @@ import {
   listIdentityEvents,
 } from '../accounts/identity-events.ts'
 import type { Queryable } from '../database/database.ts'
+import { isCalendarDay } from '../domain/calendar-day.ts'
 import { isPlainIp } from '../domain/setting-formats.ts'
 import { findApplicationByClientId } from '../oauth/applications.ts'
 import { type ListOptions, withListOptions } from './options.ts'
@@ -74,8 +75,9 @@ async function findApplicationId(db: Queryable, clientId: string): Promise<strin
 }
 
 function readTime(text: string): Date {
-  const moment = /^\d{4}-\d\d-\d\d(T.+)?$/.test(text) ? new Date(text) : new Date(Number.NaN)
-  if (Number.isNaN(moment.getTime()))
+  const [, day = ''] = /^(\d{4}-\d\d-\d\d)(?:T.+)?$/.exec(text) ?? []
+  const moment = new Date(text)
+  if (!isCalendarDay(day) || Number.isNaN(moment.getTime()))
     throw new InvalidArgumentError('It must be a time such as 2027-01-31T13:45Z.')
   return moment
 }

@@ -36,7 +36,9 @@ describe('svc event list', () => {
     expect(await svc.fail('event', 'list', '--action', 'dance')).toContain('sign-in')
     expect(await svc.fail('event', 'list', '--ip', 'nonsense')).toContain('IP address')
     expect(await svc.fail('event', 'list', '--ip', 'fe80::1%eth0')).toContain('It must be an IP address.')
-    expect(await svc.fail('event', 'list', '--since', 'yesterday')).toContain('It must be a time')
+    for (const time of ['yesterday', '2026-02-31', '2026-02-29T10:00Z', '2026-04-31T10:00-05:00']) {
+      expect(await svc.fail('event', 'list', '--since', time), time).toContain('It must be a time')
+    }
     expect(await svc.fail('event', 'list', '--application', 'nothing1')).toContain(
       'There is no application "nothing1"',
     )

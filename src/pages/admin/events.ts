@@ -12,6 +12,7 @@ import {
   identityActions,
   listIdentityEvents,
 } from '../../accounts/identity-events.ts'
+import { isCalendarDay } from '../../domain/calendar-day.ts'
 import { isPlainIp } from '../../domain/setting-formats.ts'
 import { readQuery, text } from '../../http/forms.ts'
 import { PageError } from '../../http/page-error.ts'
@@ -104,12 +105,10 @@ async function findAccountId(db: pg.Pool, username: string): Promise<string | un
 /** Reads a date, or a date and a time in UTC, in the format of browsers. Null when it is missing. */
 function readTime(sent: string): Date | null | 'unreadable' {
   if (sent === '') return null
-  const [, day, time = '00:00'] =
+  const [, day = '', time = '00:00'] =
     /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)Z?)?$/.exec(sent) ?? []
   const moment = new Date(`${day}T${time}Z`)
-  // JavaScript would turn 31 February into a day of March.
-  const isReal = !Number.isNaN(moment.getTime()) && moment.toISOString().startsWith(`${day}`)
-  return isReal ? moment : 'unreadable'
+  return isCalendarDay(day) && !Number.isNaN(moment.getTime()) ? moment : 'unreadable'
 }
 
 function sendExport(reply: FastifyReply, db: pg.Pool, filter: EventFilter, format: string): FastifyReply {
