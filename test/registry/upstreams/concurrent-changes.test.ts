@@ -1,5 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
+import { commandLine } from '../../../src/registry/tables/events.ts'
+import { claimVendorByHand } from '../../../src/registry/upstreams/claims.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
@@ -65,43 +67,62 @@ describe('an upstream that is removed while svc reads a document of it', () => {
   })
 })
 
-describe('a rule that changes while svc stores a document', () => {
-  /**
-   * Lets svc store a document, but stops it after it has read the rules: another transaction holds the row of an
-   * archive. Then runs `change`, and lets svc continue.
-   */
-  async function whileStoring(
-    { name, archive }: { name: string; archive: string },
-    store: () => Promise<unknown>,
-    change: () => Promise<unknown>,
-  ): Promise<void> {
-    const tx = await t.db.connect()
-    const waiting = async () => {
-      const { rows } = await t.db.query<{ count: number }>(
-        `select count(*)::int as count from pg_stat_activity
-          where datname = current_database() and wait_event_type = 'Lock'`,
-      )
-      return rows[0]?.count
-    }
-    try {
-      await tx.query('begin')
-      await tx.query(
-        `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
-         select id, $2, $3, '0', '0', 'zip', 'https://x.example' from mirrored_package where name = $1`,
-        [name, archive, referenceOf(name, archive)],
-      )
-      const stored = store()
-      await expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(1)
-      const changed = change()
-      // The change either waits for svc, or has ended.
-      const waits = async () => expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(2)
-      await Promise.race([changed, waits().catch(() => {})])
-      await tx.query('rollback')
-      await Promise.all([stored, changed])
-    } finally {
-      tx.release()
-    }
+/**
+ * Lets svc store a document, but stops it: another transaction runs `lock`, and `store` waits for it. Then runs
+ * `change`, and lets svc continue.
+ */
+async function whileStoring(
+  lock: { sql: string; values: string[] },
+  store: () => Promise<unknown>,
+  change: () => Promise<unknown>,
+): Promise<void> {
+  const tx = await t.db.connect()
+  const waiting = async () => {
+    const { rows } = await t.db.query<{ count: number }>(
+      `select count(*)::int as count from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'`,
+    )
+    return rows[0]?.count
   }
+  try {
+    await tx.query('begin')
+    await tx.query(lock.sql, lock.values)
+    const stored = store()
+    await expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(1)
+    const changed = change()
+    // The change either waits for svc, or has ended.
+    const waits = async () => expect.poll(waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(2)
+    await Promise.race([changed, waits().catch(() => {})])
+    await tx.query('rollback')
+    await Promise.all([stored, changed])
+  } finally {
+    tx.release()
+  }
+}
+
+/** Waits until the latest content of a document is stored. */
+async function untilStored(name: string) {
+  const content = async () =>
+    (
+      await t.db.query(
+        `select d.checked_at > now() - interval '1 minute' as is_stored from upstream_document d
+          where d.name = $1 and not d.is_dev`,
+        [name],
+      )
+    ).rows
+  await expect.poll(content, { timeout: 10_000 }).toEqual([{ is_stored: true }])
+}
+
+/** Lets the next request for a document ask its upstream again. */
+const age = () => t.db.query(`update upstream_document set checked_at = checked_at - interval '1 hour'`)
+
+describe('a rule that changes while svc stores a document', () => {
+  /** Stops svc after it has read the rules: the row of an archive is held. */
+  const holdArchive = ({ name, archive }: { name: string; archive: string }) => ({
+    sql: `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
+          select id, $2, $3, '0', '0', 'zip', 'https://x.example' from mirrored_package where name = $1`,
+    values: [name, archive, referenceOf(name, archive)],
+  })
 
   const referenceOf = (name: string, version: string) =>
     Buffer.from(`${name} ${version}`).toString('hex').padEnd(40, '0').slice(-40)
@@ -111,7 +132,7 @@ describe('a rule that changes while svc stores a document', () => {
     const { call, versions } = await aMirror()
     await call('POST', '/mirrored-packages/approve', { packages: ['race/first'] })
     await whileStoring(
-      { name: 'race/first', archive: '1.1.0' },
+      holdArchive({ name: 'race/first', archive: '1.1.0' }),
       () => versions('race/first'),
       () => call('PATCH', '/upstreams/first', { deny: ['race/first:1.1.0'] }),
     )
@@ -123,20 +144,47 @@ describe('a rule that changes while svc stores a document', () => {
     const { call, versions } = await aMirror()
     await versions('race/later')
     upstream.offer('race/later', ['1.1.0', '1.0.0'])
-    await t.db.query(`update upstream_document set checked_at = checked_at - interval '1 hour'`)
+    await age()
     await whileStoring(
-      { name: 'race/later', archive: '1.1.0' },
+      holdArchive({ name: 'race/later', archive: '1.1.0' }),
       () => versions('race/later'),
       () => call('PATCH', '/upstreams/first', { deny: ['race/later:1.1.0'] }),
     )
-    const content = async () =>
-      (
-        await t.db.query(
-          `select d.checked_at > now() - interval '1 minute' as is_stored from upstream_document d
-            where d.name = 'race/later' and not d.is_dev`,
-        )
-      ).rows
-    await expect.poll(content, { timeout: 10_000 }).toEqual([{ is_stored: true }])
+    await untilStored('race/later')
     expect(await versions('race/later')).toEqual(['1.0.0'])
+  })
+})
+
+describe('a name that becomes our own while svc stores a document that replaces it', () => {
+  it.each(['publication', 'claim'])('is not replaced by the document: %s', async (kind) => {
+    const name = `race/replaces-${kind}`
+    const own = `own-${kind}/lib`
+    upstream.offer(name, ['1.0.0'])
+    const { ask, push, repository, versions } = await aMirror()
+    await versions(name)
+    upstream.offer(name, [{ version: '1.1.0', replace: { [own]: '*', 'race/other': '*' } }])
+    await age()
+    const group = { id: repository.group.id }
+    await whileStoring(
+      {
+        sql: `select from mirrored_document d join mirrored_package m on m.id = d.package_id
+               where m.name = $1 and not d.is_dev for update of d`,
+        values: [name],
+      },
+      () => versions(name),
+      async () => {
+        if (kind === 'publication') expect((await push('1.0.0', { name: own })).statusCode).toBe(201)
+        else
+          await claimVendorByHand(t.db, commandLine, group, {
+            vendor: `own-${kind}`,
+            exceptions: [],
+            force: false,
+          })
+      },
+    )
+    await untilStored(name)
+    const entries = expand((await ask(`p2/${name}.json`)).body, name)
+    expect(entries).toMatchObject([{ version: '1.1.0' }])
+    expect(entries[0]?.['replace']).toEqual({ 'race/other': '*' })
   })
 })
