@@ -31,7 +31,7 @@ export function removePasskeyCommand(): Command {
         throw new Error('A passkey is given by its number: svc account show prints it.')
       }
       const outcome = await withDatabase(async (db, config) =>
-        removePasskey(db, commandActor, (await theAccount(db, username)).id, passkey, config),
+        removePasskey(db, commandActor, (await theAccount(db, username)).id, passkey, config, null),
       )
       if (outcome === 'unknown') throw new Error(`${username} has no passkey ${passkey}.`)
       if (outcome === 'only-way') {

@@ -40,6 +40,8 @@ const factorPage = page<{
 const enrolPage = page<{ enrolment: Enrolment; returnId: string; problem: string | null }>(
   'accounts/enrol-totp',
 )
+/** The problem with a removal of the last second factor while one is required. */
+export const lastRequiredFactor = 'A second factor is required. Add another one first.'
 /** Shows new recovery codes, once. */
 export const codesPage = page<{ codes: string[]; next: string }>('accounts/recovery-codes')
 
@@ -113,16 +115,10 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
         refused.problem,
       )
     const { id } = session.account
-    if (!(await mayRemoveFactor(context, session))) {
-      return showFactors(
-        context,
-        request,
-        reply.code(409),
-        session,
-        'A second factor is required. Add another one first.',
-      )
+    const outcome = await removeTotp(db, actorOf(request, id), id, config.requireSecondFactor)
+    if (outcome === 'required') {
+      return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
     }
-    await removeTotp(db, actorOf(request, id), id)
     leaveNotice(request, reply, config, 'The authenticator app was removed.')
     return reply.redirect(factorHome, 303)
   })
@@ -196,12 +192,4 @@ async function showEnrolment(
 /** Returns the page that required a second factor. `/login` redirects a signed-in browser to it. */
 export function nextPage(returnId: string): string {
   return returnId === '' ? factorHome : withReturn('/login', returnId)
-}
-
-/** Returns false when a second factor is required, and this is the last one. */
-export async function mayRemoveFactor({ config, db }: AppContext, { account }: Session): Promise<boolean> {
-  const { isRequired } = await findRequirement(db, account, config.requireSecondFactor)
-  if (!isRequired) return true
-  const { totpSince, passkeys } = await findFactors(db, account.id)
-  return Number(totpSince !== null) + passkeys > 1
 }

@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import type { FactorRule } from '../../config.ts'
 import { type Actor, type Queryable, transaction } from '../../database/database.ts'
+import { lockAccount } from '../single-sign-on/identities.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
-import { deleteAllPasskeys, deletePasskey } from './passkeys.ts'
+import { deleteAllPasskeys, deletePasskey, listPasskeys } from './passkeys.ts'
 import { deleteRecoveryCodes } from './recovery-codes.ts'
 import { deleteTotpFactor } from './totp-factors.ts'
 
@@ -50,21 +51,34 @@ export async function findRequirement(
       where m.account_id = $1 and g.requires_second_factor order by g.name limit 20`,
     [id],
   )
-  const bySite = rule === 'all' || (rule === 'admins' && isAdmin)
+  const bySite = isRequiredBySite(rule, isAdmin)
   return { isRequired: bySite || rows.length > 0, bySite, groups: rows.map(({ name }) => name) }
 }
 
+/** Returns whether the whole site requires a second factor of an account. */
+export function isRequiredBySite(rule: FactorRule, isAdmin: boolean): boolean {
+  return rule === 'all' || (rule === 'admins' && isAdmin)
+}
+
 /**
- * Removes the authenticator app of an account. The recovery codes are removed with the last factor. False without an
- * app.
+ * Removes the authenticator app of an account. The recovery codes are removed with the last factor. Returns `required`
+ * when the app is the last factor and one is required, and `unknown` without an app.
  */
-export async function removeTotp(db: pg.Pool, actor: Actor, accountId: string): Promise<boolean> {
+export async function removeTotp(
+  db: pg.Pool,
+  actor: Actor,
+  accountId: string,
+  rule: FactorRule,
+): Promise<'removed' | 'unknown' | 'required'> {
   return transaction(
     db,
     async (tx) => {
-      const isRemoved = await deleteTotpFactor(tx, accountId)
-      if (!hasFactor(await findFactors(tx, accountId))) await deleteRecoveryCodes(tx, accountId)
-      return isRemoved
+      const account = await lockAccount(tx, accountId)
+      const isRemoved = await deleteTotpFactor(tx, accountId, isRequiredBySite(rule, account?.isAdmin === true))
+      const left = await findFactors(tx, accountId)
+      if (!hasFactor(left)) await deleteRecoveryCodes(tx, accountId)
+      if (isRemoved) return 'removed'
+      return left.totpSince === null ? 'unknown' : 'required'
     },
     actor,
   )
@@ -72,7 +86,7 @@ export async function removeTotp(db: pg.Pool, actor: Actor, accountId: string): 
 
 /**
  * Removes a passkey of an account, like `removeTotp`. Refuses to remove the only way to sign in. Returns `unknown` when
- * the account has no passkey with this id.
+ * the account has no passkey with this id. Without a rule it also removes a required factor, for operators.
  */
 export async function removePasskey(
   db: pg.Pool,
@@ -80,14 +94,18 @@ export async function removePasskey(
   accountId: string,
   id: string,
   offered: OfferedWays,
-): Promise<'removed' | 'unknown' | 'only-way'> {
+  rule: FactorRule | null,
+): Promise<'removed' | 'unknown' | 'only-way' | 'required'> {
   return transaction(
     db,
     async (tx) => {
+      const account = await lockAccount(tx, accountId)
       if (!(await keepsWayIn(tx, accountId, offered, { passkeyId: id }))) return 'only-way'
-      const isRemoved = await deletePasskey(tx, accountId, id)
+      const siteRequiresIt = rule && isRequiredBySite(rule, account?.isAdmin === true)
+      const isRemoved = await deletePasskey(tx, accountId, id, siteRequiresIt)
       if (!hasFactor(await findFactors(tx, accountId))) await deleteRecoveryCodes(tx, accountId)
-      return isRemoved ? 'removed' : 'unknown'
+      if (isRemoved) return 'removed'
+      return (await listPasskeys(tx, accountId)).some((one) => one.id === id) ? 'required' : 'unknown'
     },
     actor,
   )
@@ -101,7 +119,7 @@ export async function resetFactors(db: pg.Pool, actor: Actor, accountId: string)
   return transaction(
     db,
     async (tx) => {
-      const isRemoved = await deleteTotpFactor(tx, accountId)
+      const isRemoved = await deleteTotpFactor(tx, accountId, null)
       const passkeys = await deleteAllPasskeys(tx, accountId)
       await deleteRecoveryCodes(tx, accountId)
       return Number(isRemoved) + passkeys

@@ -12,7 +12,7 @@ import { pageNotFound } from '../../http/page-error.ts'
 import { confirmationPage, page } from '../../http/pages.ts'
 import type { Session } from '../sessions.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
-import { codesPage, factorHome, mayRemoveFactor, nextPage, showFactors } from './factor-page.ts'
+import { codesPage, factorHome, lastRequiredFactor, nextPage, showFactors } from './factor-page.ts'
 import { removePasskey } from './factors.ts'
 import { allowsPasskeys, finishRegistration, startRegistration } from './passkey-ceremony.ts'
 import { type ChallengeOwner, insertPasskey, listPasskeys } from './passkeys.ts'
@@ -93,13 +93,13 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
     if (!session) return redirectToSignIn(context, request, reply, factorHome)
     await requireConfirmation(context, request, session, factorHome)
     const { id } = readForm(RemovalForm, request)
-    if (!(await mayRemoveFactor(context, session))) {
-      const problem = 'A second factor is required. Add another one first.'
-      return showFactors(context, request, reply.code(409), session, problem)
-    }
     const accountId = session.account.id
-    const outcome = await removePasskey(db, actorOf(request, accountId), accountId, id, config)
+    const rule = config.requireSecondFactor
+    const outcome = await removePasskey(db, actorOf(request, accountId), accountId, id, config, rule)
     if (outcome === 'unknown') throw pageNotFound()
+    if (outcome === 'required') {
+      return showFactors(context, request, reply.code(409), session, lastRequiredFactor)
+    }
     if (outcome === 'only-way') {
       const problem = 'This passkey is your only way to sign in. Add another one, or set a password first.'
       return showFactors(context, request, reply.code(409), session, problem)

@@ -88,12 +88,21 @@ export async function notePasskeyUse(db: Queryable, id: string, signCount: numbe
   return rowCount === 1
 }
 
-/** Removes a passkey of an account. False when it has none with this id. */
-export async function deletePasskey(db: Queryable, accountId: string, id: string): Promise<boolean> {
-  const { rowCount } = await db.query('delete from passkey where account_id = $1 and id = $2', [
-    accountId,
-    id,
-  ])
+/**
+ * Removes a passkey of an account, unless it is the last factor and one is required. False when it was not removed.
+ * `siteRequiresIt` is null for an operator, who may also remove a required factor.
+ */
+export async function deletePasskey(
+  tx: pg.PoolClient,
+  accountId: string,
+  id: string,
+  siteRequiresIt: boolean | null,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `delete from passkey
+      where account_id = $1 and id = $2 and ($3::boolean is null or may_lose_second_factor($1, $3))`,
+    [accountId, id, siteRequiresIt],
+  )
   return rowCount === 1
 }
 

@@ -65,11 +65,20 @@ export async function spendTimeStep(db: Queryable, accountId: string, timeStep: 
   return rowCount === 1
 }
 
-/** Removes the authenticator app of an account. False when there was no confirmed one. */
-export async function deleteTotpFactor(db: Queryable, accountId: string): Promise<boolean> {
-  const { rows } = await db.query<{ wasConfirmed: boolean }>(
-    `delete from totp_factor where account_id = $1 returning confirmed_at is not null as "wasConfirmed"`,
-    [accountId],
+/**
+ * Removes the authenticator app of an account, unless it is the last factor and one is required. False when no
+ * confirmed one was removed. `siteRequiresIt` is null for an operator, who may also remove a required factor.
+ */
+export async function deleteTotpFactor(
+  tx: pg.PoolClient,
+  accountId: string,
+  siteRequiresIt: boolean | null,
+): Promise<boolean> {
+  const { rows } = await tx.query<{ wasConfirmed: boolean }>(
+    `delete from totp_factor
+      where account_id = $1 and ($2::boolean is null or may_lose_second_factor($1, $2))
+  returning confirmed_at is not null as "wasConfirmed"`,
+    [accountId, siteRequiresIt],
   )
   return rows[0]?.wasConfirmed === true
 }

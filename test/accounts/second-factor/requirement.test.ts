@@ -1,4 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import { describe, expect, it, vi } from 'vitest'
 import {
   aGroup,
   aGroupMember,
@@ -84,7 +86,68 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
 })
 
 describe('REQUIRE_SECOND_FACTOR=admins', () => {
-  const t = useApp({ REQUIRE_SECOND_FACTOR: 'admins' })
+  const t = useApp({ REQUIRE_SECOND_FACTOR: 'admins', BASE_URL: 'https://svc.example.com' })
+
+  it.each([
+    ['a passkey and the authenticator app', true],
+    ['two passkeys', false],
+  ])('keeps one factor when %s are removed at the same time', async (_what, hasTotp) => {
+    const account = await anAccount(t.db, { isAdmin: true })
+    const cookie = await signIn(t.app, account)
+    const home = await t.app.inject({ url: '/settings/second-factor', headers: { cookie } })
+    const csrf_token = csrfTokenIn(home)
+    const remove = (path: string, fields: object) =>
+      post(t.app, `/settings/second-factor/${path}/remove`, cookie, { csrf_token, ...fields })
+    const removals = []
+    if (hasTotp) {
+      const { secret } = await enrol(t, account, cookie)
+      removals.push(() => remove('totp', { current_password: password, code: codeOf(secret) }))
+    }
+    while (removals.length < 2) {
+      const id = await aStoredPasskey(account)
+      removals.push(() => remove('passkeys', { id }))
+    }
+    const responses = await whileLocked(account, removals)
+    expect(responses.map(({ statusCode }) => statusCode).toSorted()).toEqual([303, 409])
+    const { rows } = await t.db.query('select has_second_factor($1) as left', [account.id])
+    expect(rows).toEqual([{ left: true }])
+  })
+
+  /** A passkey without a device: enough for a removal. */
+  async function aStoredPasskey({ id }: { id: string }): Promise<string> {
+    const { rows } = await t.db.query<{ id: string }>(
+      `insert into passkey (account_id, credential_id, public_key, sign_count, transports, name)
+       values ($1, $2, $2, 0, '{}', 'Laptop') returning id`,
+      [id, randomBytes(32)],
+    )
+    return rows[0]?.id ?? ''
+  }
+
+  /** Sends the requests while another transaction holds the account, so that all of them meet in the database. */
+  async function whileLocked<Response>({ id }: { id: string }, sends: (() => Promise<Response>)[]) {
+    const holder = new pg.Client(t.connection)
+    await holder.connect()
+    try {
+      await holder.query('begin')
+      await holder.query('select from account where id = $1 for update', [id])
+      let done = 0
+      const responses = sends.map(async (send) => {
+        const response = await send()
+        done += 1
+        return response
+      })
+      await vi.waitFor(async () => {
+        const { rowCount } = await t.db.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+        expect(done + (rowCount ?? 0)).toBe(sends.length)
+      }, 10_000)
+      await holder.query('commit')
+      return await Promise.all(responses)
+    } finally {
+      await holder.end()
+    }
+  }
 
   it('applies to site administrators only', async () => {
     const open = async (isAdmin: boolean) => {
