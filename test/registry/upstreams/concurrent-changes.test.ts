@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { commandLine } from '../../../src/registry/tables/events.ts'
 import { claimVendorByHand } from '../../../src/registry/upstreams/claims.ts'
+import { aRepository } from '../../support/actors.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
@@ -12,7 +13,8 @@ const upstream = useUpstream()
 const other = useUpstream()
 
 async function aMirror(settings: object = {}) {
-  const caller = await aCaller(t)
+  const repository = await aRepository(t.db)
+  const caller = await aCaller(t, { repository })
   const add = async (about: object) =>
     expect((await caller.call('POST', '/upstreams', about)).statusCode).toBe(201)
   await add({ url: upstream.url, name: 'first', ...settings })
@@ -21,7 +23,7 @@ async function aMirror(settings: object = {}) {
     if (response.statusCode !== 200) return response.statusCode
     return expand(response.body, name).map(({ version }) => version)
   }
-  return { ...caller, add, versions }
+  return { ...caller, group: repository.group, add, versions }
 }
 
 /** Makes the upstream hold its response for a document until `release`. `isHeld` resolves when the request is there. */
@@ -160,11 +162,10 @@ describe('a name that becomes our own while svc stores a document that replaces 
     const name = `race/replaces-${kind}`
     const own = `own-${kind}/lib`
     upstream.offer(name, ['1.0.0'])
-    const { ask, push, repository, versions } = await aMirror()
+    const { ask, push, group, versions } = await aMirror()
     await versions(name)
     upstream.offer(name, [{ version: '1.1.0', replace: { [own]: '*', 'race/other': '*' } }])
     await age()
-    const group = { id: repository.group.id }
     await whileStoring(
       {
         sql: `select from mirrored_document d join mirrored_package m on m.id = d.package_id
