@@ -127,15 +127,20 @@ async function withServerUrls(db: pg.Pool, config: Config): Promise<Config> {
 }
 
 /**
- * Like `withDatabase`, but throws when there is no database. A backup of a new, empty database would look like a success
- * to an operator who has forgotten to set DATA_DIR or DATABASE_URL.
+ * Like `withDatabase`, but throws when there is no database or when it is empty. A backup of a new, empty database would
+ * look like a success to an operator who has forgotten to set DATA_DIR or DATABASE_URL.
  */
 export async function withExistingDatabase<T>(work: Work<T>): Promise<T> {
   const config = readConfig(process.env)
-  if (await hasDatabase(config)) return withDatabase(work)
-  throw new Error(
-    `There is no database in ${config.dataDir}. Set DATA_DIR or DATABASE_URL as for the server.`,
-  )
+  if (!(await hasDatabase(config))) throw nothing(`There is no database in ${config.dataDir}`)
+  return withBareDatabase(async (db) => {
+    if (!(await isMigrated(db))) throw nothing('The database is empty')
+    return work(db, await withServerUrls(db, config))
+  })
+}
+
+function nothing(what: string): Error {
+  return new Error(`${what}. Set DATA_DIR or DATABASE_URL as for the server.`)
 }
 
 /** Like `withDatabase`, but migrates nothing. */

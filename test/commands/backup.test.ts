@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../src/config.ts'
+import { startEmbeddedPostgres } from '../../src/database/embedded-postgres/embedded-postgres.ts'
 import { builtInMigrations } from '../../src/database/migrate.ts'
 import { collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
 import { openOwnStore } from '../../src/registry/archives/store-owner.ts'
@@ -15,6 +16,7 @@ import { restoreBackup } from '../../src/server/restore-backup.ts'
 import { aCaller, type Caller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { onServer } from '../support/database.ts'
+import { fastSettings, makeDataDir, removeDataDir } from '../support/postgres.ts'
 import { databaseUrl, program, runSvc, startServer, stopServer } from '../support/program.ts'
 import { aPackageZip } from '../support/registry-actors.ts'
 import { anAuthorizedApplication } from '../support/token-client.ts'
@@ -311,6 +313,29 @@ describe('svc backup', () => {
       ])
     }
     expect(await readdir(dataDir)).toEqual([])
+  })
+
+  it('refuses an empty database, also an embedded one that was only created, and leaves it empty', async () => {
+    const { db, environment } = await anEmptyInstallation()
+    const dataDir = await makeDataDir()
+    const created = await startEmbeddedPostgres({ dataDir, settings: fastSettings })
+    await created.stop()
+    for (const settings of [{ ...environment, BASE_URL: 'https://svc.example.com' }, { DATA_DIR: dataDir }]) {
+      const { code, stderr } = await runSvc(['backup', join(folder, 'b.tar')], settings)
+      expect([code, stderr]).toEqual([
+        1,
+        'svc: The database is empty. Set DATA_DIR or DATABASE_URL as for the server.\n',
+      ])
+    }
+    expect(await readdir(folder)).not.toContain('b.tar')
+    expect(await contentOf(db)).toEqual({})
+    await db.end()
+    const postgres = await startEmbeddedPostgres({ dataDir, settings: fastSettings })
+    const embedded = new pg.Pool(postgres.connection)
+    expect(await contentOf(embedded)).toEqual({})
+    await embedded.end()
+    await postgres.stop()
+    await removeDataDir(dataDir)
   })
 
   it('refuses a database of a newer release', async () => {
