@@ -222,7 +222,10 @@ export async function insertSignInLock(
   )
 }
 
-/** Writes at most `limit` events that are not logged yet to the log. Returns their ids. */
+/**
+ * Writes at most `limit` events that are not logged yet to the log. Returns their ids. Because of the limit in the
+ * statement, PostgreSQL uses the index of the events, also without statistics. It would read the whole table.
+ */
 export async function logIdentityEvents(
   tx: pg.PoolClient,
   log: FastifyBaseLogger,
@@ -236,7 +239,7 @@ export async function logIdentityEvents(
      )
      select ${eventColumns}
        from taken t
-       join identity_event e on e.id = t.event_id
+      cross join lateral (select * from identity_event where id = t.event_id limit 1) e
        ${eventJoins}
       order by e.id`,
     [limit],
