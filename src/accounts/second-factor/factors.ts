@@ -74,7 +74,11 @@ export async function removeTotp(
     db,
     async (tx) => {
       const account = await lockAccount(tx, accountId)
-      const isRemoved = await deleteTotpFactor(tx, accountId, isRequiredBySite(rule, account?.isAdmin === true))
+      const isRemoved = await deleteTotpFactor(
+        tx,
+        accountId,
+        isRequiredBySite(rule, account?.isAdmin === true),
+      )
       const left = await findFactors(tx, accountId)
       if (!hasFactor(left)) await deleteRecoveryCodes(tx, accountId)
       if (isRemoved) return 'removed'
