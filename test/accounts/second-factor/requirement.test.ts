@@ -108,7 +108,7 @@ describe('REQUIRE_SECOND_FACTOR=admins', () => {
       removals.push(() => remove('passkeys', { id }))
     }
     const responses = await whileLocked(account, removals)
-    expect(responses.map(({ statusCode }) => statusCode).toSorted()).toEqual([303, 409])
+    expect(responses.map(({ statusCode }) => String(statusCode)).toSorted()).toEqual(['303', '409'])
     const { rows } = await t.db.query('select has_second_factor($1) as left', [account.id])
     expect(rows).toEqual([{ left: true }])
   })
