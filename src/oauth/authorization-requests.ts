@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import { type Queryable, sweepOf } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
@@ -73,23 +74,34 @@ export async function insertAuthorizationRequest(
   )
 }
 
+const openRequest = `select r.account_id as "accountId", r.link, r.redirect_uri as "redirectUri", r.scopes,
+       r.resource_scope as "resourceScope", r.answered_at is not null as "isDecided",
+       json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
+                         'website', c.website) as application,
+       json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'scopes', c.scopes,
+                         'resourceScope', c.resource_scope) as registered
+  from authorization_request r
+  join application c on c.id = r.application_id and c.status = 'approved'
+ where r.id_hash = $1 and r.expires_at > now()`
+
 /** Finds a request, decided or not. Null when it is unknown or expired, or its application is not approved. */
 export async function findAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,
 ): Promise<AuthorizationRequest | null> {
-  const { rows } = await db.query<AuthorizationRequest>(
-    `select r.account_id as "accountId", r.link, r.redirect_uri as "redirectUri", r.scopes,
-            r.resource_scope as "resourceScope", r.answered_at is not null as "isDecided",
-            json_build_object('clientId', c.client_id, 'name', c.name, 'description', c.description,
-                              'website', c.website) as application,
-            json_build_object('redirectUri', c.redirect_uri, 'exactRedirect', c.exact_redirect, 'scopes', c.scopes,
-                              'resourceScope', c.resource_scope) as registered
-       from authorization_request r
-       join application c on c.id = r.application_id and c.status = 'approved'
-      where r.id_hash = $1 and r.expires_at > now()`,
-    [idHash],
-  )
+  const { rows } = await db.query<AuthorizationRequest>(openRequest, [idHash])
+  return rows[0] ?? null
+}
+
+/**
+ * Finds a request for its decision in the same transaction. Until then the registration of its application does not
+ * change: a change waits for the decision, or the decision for the change.
+ */
+export async function holdAuthorizationRequest(
+  tx: pg.PoolClient,
+  idHash: SecretHash,
+): Promise<AuthorizationRequest | null> {
+  const { rows } = await tx.query<AuthorizationRequest>(`${openRequest} for share of c`, [idHash])
   return rows[0] ?? null
 }
 

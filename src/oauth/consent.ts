@@ -20,6 +20,7 @@ import {
   type ConsentApplication,
   denyAuthorizationRequest,
   findAuthorizationRequest,
+  holdAuthorizationRequest,
 } from './authorization-requests.ts'
 import { LinkError, sendBack } from './authorize-request.ts'
 import { checkRedirectUri } from './redirect-uri.ts'
@@ -118,7 +119,6 @@ async function approve(
   session: Session,
 ): Promise<FastifyReply> {
   const { config, db } = context
-  await findOpenRequest(context, request, session)
   const code = makeSecret('code')
   const idHash = hashSecret(readForm(ConsentForm, request).request)
   const chosen = readChosen(request)
@@ -126,7 +126,10 @@ async function approve(
   const codeToStore = { hash: hashSecret(code), lifetimeSeconds: config.lifetimes.code }
   const decision = await transaction(
     db,
-    (tx) => approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore),
+    async (tx) => {
+      refuseClosed(await holdAuthorizationRequest(tx, idHash), session)
+      return approveAuthorizationRequest(tx, idHash, accountId, chosen, codeToStore)
+    },
     actorOf(request, accountId),
   )
   if (decision) return sendBack(reply, decision, config.authUrl, { code })
@@ -139,9 +142,11 @@ async function deny(
   reply: FastifyReply,
   session: Session,
 ): Promise<FastifyReply> {
-  await findOpenRequest(context, request, session)
   const idHash = hashSecret(readForm(ConsentForm, request).request)
-  const decision = await denyAuthorizationRequest(context.db, idHash, session.account.id)
+  const decision = await transaction(context.db, async (tx) => {
+    refuseClosed(await holdAuthorizationRequest(tx, idHash), session)
+    return denyAuthorizationRequest(tx, idHash, session.account.id)
+  })
   if (!decision) {
     await findOpenRequest(context, request, session)
     throw new Error('A request that is still open could not be denied.')
@@ -173,7 +178,12 @@ async function findOpenRequest(
   request: FastifyRequest,
   session: Session,
 ): Promise<AuthorizationRequest> {
-  const pending = await findAuthorizationRequest(db, hashSecret(readForm(ConsentForm, request).request))
+  const idHash = hashSecret(readForm(ConsentForm, request).request)
+  return refuseClosed(await findAuthorizationRequest(db, idHash), session)
+}
+
+/** Returns a request that this account can still decide. Throws a page with the reason for any other. */
+function refuseClosed(pending: AuthorizationRequest | null, session: Session): AuthorizationRequest {
   if (!pending) throw new LinkError('The request has expired. Start again from the application.')
   if (pending.accountId !== session.account.id) {
     throw new PageError(403, 'This request belongs to another account. Start again from the application.')

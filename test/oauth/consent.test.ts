@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest'
+import pg from 'pg'
+import { describe, expect, it, vi } from 'vitest'
 import { describeSubject } from '../../src/accounts/event-words.ts'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { findReturn } from '../../src/accounts/sign-in-memory.ts'
@@ -219,6 +220,34 @@ describe('POST /oauth2/auth', () => {
       const refused = await submitConsent(t, page, cookie, decision)
       expect([refused.statusCode, refused.headers.location]).toEqual([400, undefined])
       expect(refused.body).toContain('The application was changed in the meantime.')
+      expect(await grantsOf(account)).toEqual([])
+    }
+  })
+
+  it.each([
+    ['a scope', `scopes = array['account-profile:r']`],
+    ['the Redirect URL', `redirect_uri = 'https://elsewhere.example.com/callback'`],
+    ['its approval', `status = 'suspended'`],
+  ])('refuses a decision that waits for the loss of %s', async (_what, change) => {
+    for (const decision of ['approve', 'deny']) {
+      const { application, account, cookie, page } = await aQuestion()
+      const operator = new pg.Client(t.connection)
+      await operator.connect()
+      await operator.query('begin')
+      await operator.query(`update application set ${change} where id = $1`, [application.id])
+      let isDone = false
+      const response = submitConsent(t, page, cookie, decision).finally(() => {
+        isDone = true
+      })
+      await vi.waitFor(async () => {
+        const { rowCount } = await t.db.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+        expect(isDone || rowCount === 1).toBe(true)
+      }, 10_000)
+      await operator.query('commit')
+      await operator.end()
+      expect([(await response).statusCode, (await response).headers.location]).toEqual([400, undefined])
       expect(await grantsOf(account)).toEqual([])
     }
   })
