@@ -74,6 +74,7 @@ export const UpstreamBody = z
       description: 'Why packages.json could not be read at the last attempt',
       example: 'packages.json of the upstream is not JSON',
     }),
+    failed_at: Moment.nullable().meta({ description: 'The time of that attempt' }),
     created_at: Moment.meta({ description: 'When it was added' }),
   })
   .meta({ id: 'Upstream' })

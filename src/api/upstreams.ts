@@ -174,6 +174,7 @@ function describeUpstream(known: Upstream): z.input<typeof UpstreamBody> {
     position,
     checked_at: known.rootCheckedAt?.toISOString() ?? null,
     failure,
+    failed_at: known.failedAt?.toISOString() ?? null,
     created_at: known.createdAt.toISOString(),
   }
 }

@@ -218,6 +218,8 @@ interface RepositoryChange {
   baseUrl: string
 }
 
-function describe({ name, url, mode, allow, deny, exempt, minimumAgeHours, position, failure }: Upstream) {
-  return { name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours, position, failure }
+function describe({ minimumAgeHours, failedAt, ...upstream }: Upstream) {
+  const { name, url, mode, allow, deny, exempt, position, failure } = upstream
+  const settings = { name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours, position }
+  return { ...settings, failure, failed_at: failedAt }
 }

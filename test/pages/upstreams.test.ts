@@ -322,3 +322,22 @@ describe('the forms of vendors', () => {
     expect([refused.statusCode, refused.body.includes('value="No/Vendor"')]).toEqual([400, true])
   })
 })
+
+it('the time of the last failed attempt to read an upstream is shown until one succeeds', async () => {
+  const caller = await aCaller(t)
+  expect((await caller.call('POST', '/upstreams', draft())).statusCode).toBe(201)
+  const { open } = await onPage(caller.account as Parameters<typeof onPage>[0], caller.repository)
+  const read = async () => {
+    await t.db.query(`update upstream set root_checked_at = now() - interval '1 hour'`)
+    await t.db.query(`delete from upstream_document`)
+    await caller.ask('p2/some/package.json')
+    return (await caller.call('GET', '/upstreams')).json()[0]
+  }
+  expect(await read()).toMatchObject({ failure: null, failed_at: null })
+  upstream.fail('/packages.json', 500)
+  const { failure, failed_at } = await read()
+  expect(failure).toContain('status 500')
+  expect((await open()).body).toContain(`<time datetime="${failed_at}">`)
+  upstream.fail('/packages.json', null)
+  expect(await read()).toMatchObject({ failure: null, failed_at: null })
+})

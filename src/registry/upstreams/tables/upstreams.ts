@@ -32,12 +32,15 @@ export interface Upstream extends UpstreamSettings {
   rootCheckedAt: Date | null
   /** The reason why packages.json could not be read. Null when the last attempt succeeded. */
   failure: string | null
+  /** The time of that attempt. Null when it succeeded. */
+  failedAt: Date | null
   createdAt: Date
 }
 
 const columns = `u.id, u.repository_id as "repositoryId", u.name, u.url, u.mode, u.allow, u.deny, u.exempt,
   u.minimum_age_hours as "minimumAgeHours", u.position, u.root, u.root_last_modified as "rootLastModified",
-  u.root_checked_at as "rootCheckedAt", u.failure, u.created_at as "createdAt"`
+  u.root_checked_at as "rootCheckedAt", u.failure, case when u.failure is not null then u.root_failed_at end as "failedAt",
+  u.created_at as "createdAt"`
 
 /** Lists the upstreams of a repository in the order in which they are tried. */
 export async function listUpstreams(db: Queryable, repositoryId: string): Promise<Upstream[]> {
