@@ -9,7 +9,7 @@ import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/lo
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
 import type { ArchiveDigest } from '../tables/versions.ts'
-import { Consumer } from './arriving-archive.ts'
+import { Consumer, inTime, late } from './arriving-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
 import { findDifference, refuseDenied } from './judge-archive.ts'
@@ -27,7 +27,7 @@ import {
   type WantedArchive,
 } from './tables/mirrored-archives.ts'
 
-/** How long a request waits while another request fetches the archive. Composer waits 300 s. */
+/** How long a request waits for the first bytes, or while another request fetches the archive. Composer waits 300 s. */
 export const patienceMilliseconds = 240_000
 const pollMilliseconds = 100
 const extendMilliseconds = 20_000
@@ -64,13 +64,15 @@ export interface ArchiveMirrorContext {
   client: UpstreamClient
   archives: ArchiveStore
   maxArchiveBytes: number
+  /** How long a request waits. Only tests shorten it. */
+  patience?: number
   /** Counts a fetch by its outcome, and its bytes. */
   note?: (archive: MirroredArchive, outcome: 'fetched' | 'failed' | 'alarm', bytes: number) => void
 }
 
 /** Opens the archive mirror of a process. All processes together run one fetch of an archive at a time. */
 export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBaseLogger): ArchiveMirror {
-  const { db, client, archives, maxArchiveBytes, note = () => {} } = context
+  const { db, client, archives, maxArchiveBytes, patience = patienceMilliseconds, note = () => {} } = context
   const flights = new Map<string, Promise<unknown>>()
   const findArchive = shareStatements((wanted: WantedArchive[]) => findMirroredArchives(db, wanted))
   const takeTurn = shareStatements((ids: string[]) => takeFetchTurns(db, ids))
@@ -166,12 +168,19 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     })
   }
 
-  /** Starts a fetch, or joins the running one. Returns null when the archive is stored already. */
-  async function begin(archive: MirroredArchive, isDownload: boolean): Promise<Consumer | null> {
-    for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
+  /**
+   * Starts a fetch, or joins the running one. Returns null when the archive is stored already. Throws `UpstreamError`
+   * when it did not arrive until `deadline`.
+   */
+  async function begin(
+    archive: MirroredArchive,
+    isDownload: boolean,
+    deadline = Date.now() + patience,
+  ): Promise<Consumer | null> {
+    for (; Date.now() < deadline; await sleep(pollMilliseconds)) {
       const running = flights.get(archive.id)
       if (running) {
-        await running
+        await inTime(running, archive, deadline)
         return null
       }
       if (await takeTurn(archive.id)) {
@@ -187,7 +196,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       const state = await findFetchState(db, archive.id)
       if (state === null || state.isStored) return null
     }
-    throw new UpstreamError(`the archive of ${archive.packageName} did not arrive in time`)
+    throw late(archive)
   }
 
   async function find(wanted: WantedArchive, given?: MirroredArchive): Promise<MirroredArchive | null> {
@@ -212,8 +221,9 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       // Do not fetch packages that are now claimed or no longer approved. Stored archives stay, for lock files.
       if (archive.verdict !== 'upstream') return null
       try {
-        const consumer = await begin(archive, true)
-        if (consumer && (await consumer.hasBegun())) {
+        const deadline = Date.now() + patience
+        const consumer = await begin(archive, true, deadline)
+        if (consumer && (await consumer.hasBegun(archive, deadline))) {
           return { kind: 'arriving', body: consumer.body, size: consumer.size }
         }
         const received = await consumer?.flight

@@ -1,6 +1,8 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { ArchiveDigest } from '../tables/versions.ts'
+import { UpstreamError } from './client/upstream-error.ts'
 
 /** The number of bytes that are read at once. */
 const oneReadBytes = 256 * 1024
@@ -39,9 +41,18 @@ export class Consumer {
     this.body.on('error', () => {})
   }
 
-  /** Resolves with true when there are bytes to read, and with false when the whole archive was stored before that. */
-  async hasBegun(): Promise<boolean> {
-    return Promise.race([this.#begun.then(() => true), this.flight.then(() => false)])
+  /**
+   * Resolves with true when there are bytes to read, and with false when the whole archive was stored before that. When
+   * neither happens until the deadline, the client leaves, and the fetch continues without it.
+   */
+  async hasBegun(archive: { packageName: string }, deadline: number): Promise<boolean> {
+    const begun = Promise.race([this.#begun.then(() => true), this.flight.then(() => false)])
+    try {
+      return await inTime(begun, archive, deadline)
+    } catch (error) {
+      this.body.destroy()
+      throw error
+    }
   }
 
   /** Opens no file for the client any more. The fetch continues. */
@@ -106,4 +117,26 @@ export class Consumer {
       this.body.destroy(error as Error)
     }
   }
+}
+
+/** Returns what `work` returns. Throws `UpstreamError` when that takes longer than until the deadline. */
+export async function inTime<T>(
+  work: Promise<T>,
+  archive: { packageName: string },
+  deadline: number,
+): Promise<T> {
+  const ended = new AbortController()
+  const waiting = sleep(Math.max(0, deadline - Date.now()), null, ended).then(() => {
+    throw late(archive)
+  })
+  try {
+    return await Promise.race([work, waiting])
+  } finally {
+    ended.abort()
+  }
+}
+
+/** Returns the error for an archive for which a request has waited too long. */
+export function late({ packageName }: { packageName: string }): UpstreamError {
+  return new UpstreamError(`the archive of ${packageName} did not arrive in time`)
 }
