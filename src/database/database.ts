@@ -221,6 +221,11 @@ export function isReferenceGone(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === '23503'
 }
 
+/** Returns whether a transaction lost to another one: both waited for each other, or the other one took too long. */
+export function isLostToAnother(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && /^(?:40P01|55P03)$/.test(error.code ?? '')
+}
+
 /**
  * Returns whether a retry may help:
  * - the database cannot be reached, is shutting down, or has no connection left;

@@ -1,7 +1,7 @@
 import { fastifyCookie as cookie } from '@fastify/cookie'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
-import { isOutage, isReferenceGone } from '../database/database.ts'
+import { isLostToAnother, isOutage, isReferenceGone } from '../database/database.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
 import { PageError, PageRedirect } from './page-error.ts'
@@ -109,7 +109,10 @@ export async function showError(
   }
   request.log.error({ err: error, req: request }, 'a page failed')
   if (isOutage(error)) {
-    const message = 'The server cannot reach its database at the moment. Please try again in a few seconds.'
+    const reason = isLostToAnother(error)
+      ? 'Something else was changing the same data at the same moment.'
+      : 'The server cannot reach its database at the moment.'
+    const message = `${reason} Please try again in a few seconds.`
     return showPageError(new PageError(503, message, { 'retry-after': '5' }), reply)
   }
   return showPageError(

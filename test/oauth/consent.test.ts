@@ -252,6 +252,28 @@ describe('POST /oauth2/auth', () => {
     }
   })
 
+  it('says that something else was changing, when another transaction and the decision wait for each other', async () => {
+    const { application, account, cookie, page } = await aQuestion()
+    const other = new pg.Client(t.connection)
+    await other.connect()
+    // PostgreSQL ends the transaction that is the first to look for a deadlock.
+    await other.query(`begin; set local deadlock_timeout = '1min'`)
+    await other.query('select from authorization_request where account_id = $1 for update', [account.id])
+    const response = submitConsent(t, page, cookie, 'deny')
+    await vi.waitFor(async () => {
+      const { rowCount } = await t.db.query(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      )
+      expect(rowCount).toBe(1)
+    }, 10_000)
+    await other.query('select from application where id = $1 for update', [application.id])
+    await other.end()
+    const { statusCode, headers, body } = await response
+    expect([statusCode, headers['retry-after']]).toEqual([503, '5'])
+    expect(body).toContain('Something else was changing the same data at the same moment.')
+    expect(body).not.toContain('database')
+  })
+
   it('sends the browser to sign in as someone else, and back to the same request (2)', async () => {
     const { page, cookie, application } = await aQuestion()
     const { csrf_token, request } = hiddenFields(page)
