@@ -44,7 +44,14 @@ describe.skipIf(!hasBrowser)('the pages of registries in Chromium (chromium is n
         await page.getByRole('link', { name: 'Delete 1.0.0' }).click()
       }
       const question = javaScriptEnabled ? dialog : page
-      await question.getByRole('button', { name: 'Delete', exact: true }).click()
+      // A hasty Enter keeps the version. The next keys reach the button.
+      await question.locator('[data-cancel]:focus').waitFor()
+      await page.keyboard.press('Shift+Tab')
+      await question
+        .getByRole('button', { name: 'Delete', exact: true })
+        .and(page.locator(':focus'))
+        .waitFor()
+      await page.keyboard.press('Enter')
       await page.getByText('Version 1.0.0 deleted.').waitFor()
       await page.reload()
       expect(await page.getByText('Version 1.0.0 deleted.').count()).toBe(0)
