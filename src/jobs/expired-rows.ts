@@ -1,3 +1,4 @@
+import type { Config } from '../config.ts'
 import type { Queryable } from '../database/database.ts'
 import type { Job } from './job.ts'
 import { deleteExpiredJobs } from './job-rows.ts'
@@ -11,14 +12,14 @@ const sweepSeconds = 300
  * Deletes expired rows of a table, at most `limit`, and returns how many. Table files export such functions
  * (`deleteExpired…`); `server/jobs.ts` lists them. Locked rows are skipped: the next sweep deletes them.
  */
-export type DeleteExpired = (db: Queryable, limit: number) => Promise<number>
+export type DeleteExpired = (db: Queryable, limit: number, config: Config) => Promise<number>
 
 /** The job that runs all sweeps, one after another. When one sweep throws, the others still run. */
 export function sweepJob(sweeps: readonly DeleteExpired[]): Job {
   return {
     name: 'delete-expired-rows',
     everySeconds: sweepSeconds,
-    async run({ db, log }, _data, signal) {
+    async run({ config, db, log }, _data, signal) {
       let deleted = 0
       const errors: unknown[] = []
       for (const sweep of [deleteExpiredJobs, ...sweeps]) {
@@ -26,7 +27,7 @@ export function sweepJob(sweeps: readonly DeleteExpired[]): Job {
           let count: number
           do {
             signal.throwIfAborted()
-            count = await sweep(db, rowsPerStatement)
+            count = await sweep(db, rowsPerStatement, config)
             deleted += count
           } while (count >= rowsPerStatement)
         } catch (error) {

@@ -1,3 +1,4 @@
+import type { Config } from '../config.ts'
 import type { Queryable } from '../database/database.ts'
 
 /**
@@ -90,12 +91,20 @@ function deleteRemainingPairs(db: Queryable, limit: number): Promise<number> {
 const isDead = `(refresh_expires_at < now() - interval '30 days' and access_expires_at < now() - interval '30 days'
                  and sealed_successor is null and unnoted_exchange is null)`
 
+/** The time for which used codes are kept at least: the default lifetime of a refresh token, and 31 days. */
+const usedCodeSeconds = 211 * 86_400
+
 /**
- * Deletes codes and returns how many: unused ones a day after they expired, used ones after 211 days. By then, with the
- * default lifetimes, the pair that a code made has been dead for 30 days unless it was refreshed. A second use until then
- * ends all pairs that came from the code (OAUTH 85).
+ * Deletes codes and returns how many: unused ones a day after they expired, used ones after 211 days, or later if tokens
+ * live longer. By then the pair that a code made has been dead for 30 days unless it was refreshed. A second use until
+ * then ends all pairs that came from the code (OAUTH 85).
  */
-export async function deleteExpiredCodes(db: Queryable, limit: number): Promise<number> {
+export async function deleteExpiredCodes(
+  db: Queryable,
+  limit: number,
+  { lifetimes }: Pick<Config, 'lifetimes'>,
+): Promise<number> {
+  const tokenSeconds = Math.max(lifetimes.refreshToken, lifetimes.accessToken)
   const unused = await sweepInSteps(db, limit, {
     text: `with step as materialized (
              select code_hash, expires_at, redeemed_at
@@ -119,12 +128,12 @@ export async function deleteExpiredCodes(db: Queryable, limit: number): Promise<
     text: `with deleted as (
              delete from authorization_code
               where code_hash in (select code_hash from authorization_code
-                                   where expires_at < now() - interval '211 days'
+                                   where expires_at < now() - make_interval(secs => $2)
                                    limit $1 for update skip locked)
              returning 1
            )
            select count(*)::integer as seen, count(*)::integer as swept from deleted`,
-    values: [limit],
+    values: [limit, Math.max(usedCodeSeconds, tokenSeconds + 31 * 86_400)],
   })
   return unused + used
 }

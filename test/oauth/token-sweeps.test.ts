@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { Config } from '../../src/config.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
 import { noteExchangesJob } from '../../src/oauth/exchange-events.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../src/oauth/token-sweeps.ts'
@@ -11,13 +12,13 @@ const never = new AbortController().signal
 
 describe('the sweeps of tokens', () => {
   const t = useApp()
-  const sweep = async (limit = 2000) => {
+  const sweep = async (limit = 2000, config: Pick<Config, 'lifetimes'> = t.config) => {
     // No pair is deleted before the event of its exchange is written.
     await noteExchangesJob.run({ config: t.config, db: t.db, log: openLog('silent') }, undefined, never)
     return [
       await wipeSeals(t.db, limit),
       await deleteExpiredPairs(t.db, limit),
-      await deleteExpiredCodes(t.db, limit),
+      await deleteExpiredCodes(t.db, limit, config),
     ]
   }
   const count = async (condition: string) =>
@@ -53,11 +54,13 @@ describe('the sweeps of tokens', () => {
     await sweep()
     expect(await count('authorization_code where redeemed_at is null')).toBe(0)
     expect((await exchange(used)).json().error).toBe('invalid_grant')
-    const { rowCount } = await t.db.query('select from authorization_code where code_hash = $1', [
-      hashSecret(used),
-    ])
-    expect(rowCount).toBe(1)
+    const isKept = async () =>
+      (await t.db.query('select from authorization_code where code_hash = $1', [hashSecret(used)])).rowCount
+    expect(await isKept()).toBe(1)
     await pass(t.db, 212 * day)
+    const { lifetimes } = t.config
+    await sweep(2000, { lifetimes: { ...lifetimes, refreshToken: 365 * day } })
+    expect(await isKept()).toBe(1)
     await sweep()
     expect([await count('token_pair'), await count('authorization_code')]).toEqual([0, 0])
   })
