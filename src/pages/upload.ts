@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import { transaction } from '../database/database.ts'
+import { limitConcurrency } from '../domain/time-slices.ts'
 import { requireUploadRate } from '../http/client-errors.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
@@ -24,7 +25,6 @@ import {
   lockUploads,
   maxUploads,
 } from '../registry/tables/browser-uploads.ts'
-import { limitConcurrency } from '../registry/time-slices.ts'
 import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import { type ManifestSummary, readManifest } from './manifest.ts'

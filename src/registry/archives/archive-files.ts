@@ -2,7 +2,7 @@ import { promisify } from 'node:util'
 import { crc32, inflateRaw } from 'node:zlib'
 import { LRUCache } from 'lru-cache'
 import { fromRandomAccessReaderPromise } from 'yauzl'
-import { limitConcurrency, makePause } from '../time-slices.ts'
+import { limitConcurrency, makePause } from '../../domain/time-slices.ts'
 import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
 import type { ArchiveStore } from './archive-store.ts'
 import {

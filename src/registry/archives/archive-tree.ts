@@ -1,4 +1,4 @@
-import { makePause } from '../time-slices.ts'
+import { makePause } from '../../domain/time-slices.ts'
 import { type ArchiveEntry, archiveRefusal, entryRefusal, quoted } from './archive-entry.ts'
 import { isUnmarked } from './zip-entry.ts'
 

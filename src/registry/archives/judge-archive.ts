@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { fromRandomAccessReaderPromise, type ZipFile } from 'yauzl'
-import { makePause } from '../time-slices.ts'
+import { makePause } from '../../domain/time-slices.ts'
 import {
   type ArchiveEntry,
   archiveRefusal,

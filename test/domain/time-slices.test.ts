@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { limitConcurrency } from '../../src/registry/time-slices.ts'
+import { limitConcurrency } from '../../src/domain/time-slices.ts'
 
 describe('limitConcurrency', () => {
   it('runs at most the given number of tasks at once, in the order of their calls, also after failures', async () => {
