@@ -158,4 +158,19 @@ describe('filter.json with upstreams', () => {
     await ask('p2/mal/ware.json')
     expect((await ask('filter.json')).json()).toEqual({ filter: { malware: { 'mal/ware': '1.1.0' } } })
   })
+
+  it('flags no version of a package that has become our own', async () => {
+    const { ask, push } = await aMirror('flagged')
+    upstream.offer('mal/own', ['1.0.0'], {
+      document: { filter: { malware: [{ constraint: '*', reason: 'steals', id: 'x' }] } },
+    })
+    await ask('p2/mal/own.json')
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: { 'mal/own': '*' } } })
+    await t.db.query(
+      `insert into vendor_claim (group_id, vendor, exceptions, by_hand)
+       select group_id, 'mal', '{mal/*}', true from repository join upstream u on u.repository_id = repository.id on conflict do nothing`,
+    )
+    expect((await push('1.0.0', { name: 'mal/own' })).statusCode).toBe(201)
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: {} } })
+  })
 })
