@@ -1,6 +1,10 @@
--- Trigger function: a new email is not verified, even if the statement does not set email_verified_at to null.
+-- Trigger function: a new email is not verified, even if the statement does not set email_verified_at to null. The link
+-- for a new password that was sent to the old email stops working, because the person may have lost that mailbox.
 create or replace function forget_email_verification() returns trigger language plpgsql as $$
 begin
+  if old.email_verified_at is not null then
+    delete from password_reset where account_id = new.id;
+  end if;
   new.email_verified_at := null;
   return new;
 end

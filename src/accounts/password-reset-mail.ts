@@ -37,8 +37,10 @@ export const requestPasswordResetJob: Job<{ login: string; actor: Actor }> = {
 export const passwordResetMail: MailKind<{ accountId: string }> = {
   name: 'password-reset',
   async compose({ config, db }, { accountId }) {
+    if (!(await findAddressee(db, 'id = $1', accountId))) return null
+    const token = await replaceResetToken(db, accountId)
+    // Read the email after the link was made. A later change of the email ends the link.
     const found = await findAddressee(db, 'id = $1', accountId)
-    const token = found && (await replaceResetToken(db, accountId))
     if (!found || !token) return null
     return {
       to: personOf(found),

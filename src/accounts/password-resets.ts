@@ -47,18 +47,17 @@ export function resetUrl({ baseUrl }: { baseUrl: string }, token: string): strin
   return `${baseUrl}/password-reset?token=${token}`
 }
 
+const accountOfLink = `select a.id, a.username
+       from password_reset r join account a on a.id = r.account_id
+      where r.token_hash = $1 and r.expires_at > now() and a.disabled_at is null
+        and r.credential_hash = sha256(convert_to(a.password_hash, 'UTF8'))`
+
 /** Returns the account of a link that still works. Null for other links. */
 export async function findResetAccount(
   db: Queryable,
   token: string,
 ): Promise<{ id: string; username: string } | null> {
-  const { rows } = await db.query<{ id: string; username: string }>(
-    `select a.id, a.username
-       from password_reset r join account a on a.id = r.account_id
-      where r.token_hash = $1 and r.expires_at > now() and a.disabled_at is null
-        and r.credential_hash = sha256(convert_to(a.password_hash, 'UTF8'))`,
-    [hashSecret(token)],
-  )
+  const { rows } = await db.query<{ id: string; username: string }>(accountOfLink, [hashSecret(token)])
   return rows[0] ?? null
 }
 
@@ -73,7 +72,10 @@ export async function spendResetToken(
   return transaction(
     db,
     async (tx) => {
-      const account = await findResetAccount(tx, token)
+      // Lock the account before the link, like a change of the email does.
+      const text = `${accountOfLink} for no key update of a`
+      const { rows } = await tx.query<{ id: string }>(text, [hashSecret(token)])
+      const [account] = rows
       if (!account) return false
       // Of two racing requests only one deletes the row.
       const { rowCount } = await tx.query(

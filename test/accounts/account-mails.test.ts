@@ -1,11 +1,15 @@
-import { beforeEach, describe, expect, it } from 'vitest'
+import pg from 'pg'
+import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { disableAccount, resetPassword } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount } from '../../src/accounts/accounts.ts'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { passwordResetMail } from '../../src/accounts/password-reset-mail.ts'
+import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { noteExpiringTokensJob } from '../../src/accounts/token-expiry-notices.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
 import { enqueue } from '../../src/jobs/job.ts'
 import { runDueJobs } from '../../src/jobs/run-jobs.ts'
+import { openLog } from '../../src/server/log.ts'
 import {
   aName,
   anAccount,
@@ -159,6 +163,43 @@ describe('a password reset by mail', () => {
     expect(requested).toHaveLength(2)
     expect(requested[0]).toMatchObject({ via: 'browser', ip: '127.0.0.1' })
     expect(await subjectsTo(email)).toContain('Your password was changed (svc.example.com)')
+  })
+
+  it('does not work after the email was changed: the link is in the mailbox that the person left', async () => {
+    const { id, username, email } = await aVerifiedAccount()
+    await request(username)
+    const [mail] = (await mailsTo(email)).filter(({ link }) => link.includes('password-reset'))
+    const url = `/password-reset?token=${mail?.token}`
+    expect((await open(t, url)).statusCode).toBe(200)
+    await changeAccount(t.db, id, { displayName: 'Ann', email: email.toUpperCase() })
+    await changeAccount(t.db, id, { email: `${aName('new')}@example.com` })
+    expect((await open(t, url)).statusCode).toBe(410)
+    const { csrf_token, cookie } = await formOf('/login')
+    const fields = { csrf_token, token: mail?.token ?? '', new_password: chosen, repeated_password: chosen }
+    expect((await post(t.app, '/password-reset', cookie, fields)).statusCode).toBe(410)
+    expect(await signIn(t.app, { username })).toContain('svc')
+  })
+
+  it('is not sent to an email that is changed while the mail is made', async () => {
+    const { id } = await aVerifiedAccount()
+    // The mail waits here for the row of an earlier link.
+    await makeResetToken(t.db, commandActor, id)
+    const context = { config: t.config, db: t.db, log: openLog('silent') }
+    const change = new pg.Client(t.connection)
+    await change.connect()
+    await change.query('begin')
+    await change.query('update account set email = $2 where id = $1', [id, `${aName('new')}@example.com`])
+    await change.query('delete from password_reset where account_id = $1', [id])
+    const composed = passwordResetMail.compose(context, { accountId: id })
+    await vi.waitFor(async () => {
+      const { rowCount } = await t.db.query(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      )
+      expect(rowCount).toBe(1)
+    }, 10_000)
+    await change.query('commit')
+    await change.end()
+    expect(await composed).toBeNull()
   })
 
   it('gets the same response, the same limits and one queued job, whether the account exists or not', async () => {
