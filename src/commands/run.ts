@@ -12,6 +12,7 @@ import { cleanLine, cleanText } from '../domain/plain-text.ts'
 import { findGroup, type Group } from '../repositories/groups.ts'
 import { findRepositoryByPath, type Repository } from '../repositories/repositories.ts'
 import { explainFailure } from '../server/failure.ts'
+import { stopSignals } from '../server/stop-signals.ts'
 import { resolveHelp } from './help.ts'
 import type { JsonOptions, ListOptions } from './options.ts'
 
@@ -146,39 +147,45 @@ function nothing(what: string): Error {
 /** Like `withDatabase`, but migrates nothing. */
 export async function withBareDatabase<T>(work: Work<T>): Promise<T> {
   const config = readConfig(process.env)
-  const { db, close, abandon } = await openForCommand(config)
-  const interruption = awaitInterruption(abandon)
+  const start = new AbortController()
+  const opening = openForCommand(config, start.signal)
+  const opened = opening.catch(() => null)
+  const interruption = awaitInterruption(async () => {
+    start.abort()
+    await (await opened)?.abandon()
+  })
   try {
+    const { db } = await opening
     return await work(db, config)
   } finally {
-    await interruption.endWith(close)
+    await interruption.endWith(async () => (await opened)?.close())
   }
 }
 
 /**
- * Runs `abandon` and exits the process on SIGINT, on SIGTERM, and when the output cannot be written. Otherwise the
- * PostgreSQL that a command has started would continue without the command. A second signal ends the process at once.
+ * Runs `abandon` and exits the process on a signal, and when the output cannot be written. Otherwise the PostgreSQL that
+ * a command starts or has started would continue without the command. A second signal exits the process at once.
  * `endWith` closes the database when the work has ended. After an interruption it never resolves: the process exits soon.
  */
 function awaitInterruption(abandon: () => Promise<void>) {
   let isInterrupted = false
   const end = (code: number) => {
-    if (isInterrupted) return
+    if (isInterrupted) process.exit(code)
     isInterrupted = true
-    forgetSignals()
     void abandon().finally(() => process.exit(code))
   }
   const onSignal = (signal: NodeJS.Signals) => end(128 + constants.signals[signal])
-  const onBroken = () => end(1)
-  const forgetSignals = () => process.off('SIGINT', onSignal).off('SIGTERM', onSignal)
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal)
+  const onBroken = () => {
+    if (!isInterrupted) end(1)
+  }
+  for (const signal of stopSignals) process.on(signal, onSignal)
   process.stdout.on('error', onBroken)
   return {
     async endWith(close: () => Promise<void>): Promise<void> {
       if (!isInterrupted) await close()
       // The interruption may have come while the database was closed.
       if (isInterrupted) await new Promise(() => {})
-      forgetSignals()
+      for (const signal of stopSignals) process.off(signal, onSignal)
       process.stdout.off('error', onBroken)
     },
   }

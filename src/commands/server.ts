@@ -13,7 +13,9 @@ import { printResult, withBareDatabase, withDatabase } from './run.ts'
 /** `svc serve`: what `npm start` runs. */
 export function serveCommand(): Command {
   return new Command('serve')
-    .description('Run the server until SIGTERM or SIGINT. All configuration comes from the environment.')
+    .description(
+      'Run the server until SIGTERM, SIGINT or SIGHUP. All configuration comes from the environment.',
+    )
     .action(async () => {
       // Load the server's modules only here: the other commands of this file need few of them.
       const { serve } = await import('../server/serve.ts')

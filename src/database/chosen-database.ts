@@ -23,22 +23,32 @@ export interface ChosenDatabase {
   abandon: () => Promise<void>
 }
 
-/** Opens the database for the server. The server holds the embedded PostgreSQL until `close`. */
-export async function openForServer(config: Config, log: FastifyBaseLogger): Promise<ChosenDatabase> {
+/**
+ * Opens the database for the server. The server holds the embedded PostgreSQL until `close`. The signal ends the start of
+ * PostgreSQL.
+ */
+export async function openForServer(
+  config: Config,
+  log: FastifyBaseLogger,
+  signal: AbortSignal,
+): Promise<ChosenDatabase> {
   await prepareDataDir(config.dataDir)
   if (config.databaseUrl !== null)
     return openUrl(config, config.databaseUrl, (error) => logBroken(log, error))
-  const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, log, purpose: 'server' })
+  const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, log, purpose: 'server', signal })
   return openHeld(postgres, (error) => logBroken(log, error))
 }
 
-/** Opens the database for a command. Uses the embedded PostgreSQL of a running server, or starts one for the command. */
-export async function openForCommand(config: Config): Promise<ChosenDatabase> {
+/**
+ * Opens the database for a command. Uses the embedded PostgreSQL of a running server, or starts one for the command. The
+ * signal ends this start.
+ */
+export async function openForCommand(config: Config, signal: AbortSignal): Promise<ChosenDatabase> {
   if (config.databaseUrl !== null) return openUrl(config, config.databaseUrl, ignore)
   const running = await findEmbeddedPostgres(config.dataDir)
   if (running === null) {
     await prepareDataDir(config.dataDir)
-    const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, purpose: 'command' })
+    const postgres = await startEmbeddedPostgres({ dataDir: config.dataDir, purpose: 'command', signal })
     return openHeld(postgres, ignore)
   }
   const db = openDatabase(running, ignore)

@@ -17,16 +17,17 @@ import { type Demo, makeDemo } from './demo.ts'
 import { describeWalk } from './demo-walk.ts'
 import { letConnectionsEnd } from './drain.ts'
 import { openLog } from './log.ts'
+import { stopSignals } from './stop-signals.ts'
 
 /** The maximum duration of a stop. Running requests get half of it, and the database gets the rest. */
 const maxStopSeconds = 20
 /**
  * Signals that close-with-grace does not handle. It cannot distinguish npm's copy of a Ctrl-C from a second Ctrl-C, so
- * SIGTERM and SIGINT have a separate listener. A listener for SIGHUP would break nohup, and one for SIGSEGV and similar
- * signals would hide a crash.
+ * `stopSignals` have a separate listener. A listener for SIGSEGV and similar signals would hide a crash.
  */
 const signalsLeftAlone: NonNullable<closeWithGrace.Options['skip']> = [
-  ...(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2'] as const),
+  ...stopSignals,
+  ...(['SIGQUIT', 'SIGUSR2'] as const),
   ...(['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV'] as const),
 ]
 /**
@@ -34,19 +35,25 @@ const signalsLeftAlone: NonNullable<closeWithGrace.Options['skip']> = [
  */
 const sameSignalSeconds = 1
 
-/** Runs the server until SIGTERM or SIGINT, then stops it cleanly. Throws when it cannot start or continue. */
+/** Runs the server until one of `stopSignals`, then stops it cleanly. Throws when it cannot start or continue. */
 export async function serve(config: Config): Promise<void> {
   const log = openLog(config.logLevel)
   const stop = stopOnSignals(log)
   try {
-    await run(config, log, stop.requested)
+    await run(config, log, stop.signal)
   } finally {
     stop.end()
   }
 }
 
-async function run(config: Config, log: FastifyBaseLogger, stopRequested: Promise<void>): Promise<void> {
-  const database = await openForServer(config, log)
+async function run(config: Config, log: FastifyBaseLogger, stop: AbortSignal): Promise<void> {
+  const stopRequested = new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve()))
+  const database = await openForServer(config, log, stop).catch((error: unknown) => {
+    if (stop.aborted) return null
+    throw error
+  })
+  // The stop was requested while PostgreSQL was starting.
+  if (database === null) return
   try {
     await prepare(database, config, log)
     const app = await buildApp({ config, db: database.db }, log)
@@ -148,14 +155,11 @@ async function listen(app: FastifyInstance, { host, port }: Config): Promise<voi
 }
 
 /**
- * Resolves `requested` on SIGTERM or SIGINT. The process exits with code 1 on an uncaught error, on a second signal,
+ * Aborts `signal` on one of `stopSignals`. The process exits with code 1 on an uncaught error, on a second signal,
  * and when a stop takes too long, also during a start. Call `end` when the server has stopped.
  */
-function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end: () => void } {
-  let request = () => {}
-  const requested = new Promise<void>((resolve) => {
-    request = resolve
-  })
+function stopOnSignals(log: FastifyBaseLogger): { signal: AbortSignal; end: () => void } {
+  const requested = new AbortController()
   const options = { delay: maxStopSeconds * 1000, logger: false as const, skip: signalsLeftAlone }
   const grace = closeWithGrace(options, async ({ err }) => {
     if (err) {
@@ -163,7 +167,7 @@ function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end:
       log.fatal(err, 'unexpected error: the process exits at once')
       process.exit(1)
     }
-    request()
+    requested.abort()
     // The caller of `serve` exits the process after the stop. This listener only sets the time limit.
     await new Promise(() => {})
   })
@@ -173,9 +177,8 @@ function stopOnSignals(log: FastifyBaseLogger): { requested: Promise<void>; end:
     first ??= Date.now()
     if (Date.now() - first > sameSignalSeconds * 1000) process.exit(1)
   }
-  process.on('SIGINT', onSignal)
-  process.on('SIGTERM', onSignal)
-  return { requested, end: grace.uninstall }
+  for (const signal of stopSignals) process.on(signal, onSignal)
+  return { signal: requested.signal, end: grace.uninstall }
 }
 
 function say(text: string): void {

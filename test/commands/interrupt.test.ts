@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { chown, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { clusterPaths } from '../../src/database/embedded-postgres/cluster.ts'
 import { readPostmaster } from '../../src/database/embedded-postgres/postmaster.ts'
-import { paste, program } from '../support/program.ts'
+import { paste, program, startServer } from '../support/program.ts'
 
 let dataDir: string
 
@@ -19,6 +19,8 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, maxRetries: 10, retryDelay: 200 })
 })
 
+const environment = () => ({ PATH: process.env['PATH'], DATA_DIR: dataDir })
+
 it('a command whose output nobody reads stops the PostgreSQL that it started', async () => {
   const line = `DATA_DIR="${dataDir}" "${process.execPath}" "${program}" account list > /dev/full`
   const { code, stderr } = await paste(line, '/tmp')
@@ -29,6 +31,7 @@ it('a command whose output nobody reads stops the PostgreSQL that it started', a
 it.each([
   ['SIGINT', 130],
   ['SIGTERM', 143],
+  ['SIGHUP', 129],
 ] as const)(
   'a command that gets %s in the middle stops the PostgreSQL that it started',
   async (signal, code) => {
@@ -37,7 +40,7 @@ it.each([
     const sql = `do $$ begin raise warning 'until ${signal}'; perform pg_sleep(600); end $$;`
     await writeFile(join(migrations, '1000_sleep.sql'), sql)
     const child = spawn(process.execPath, [program, 'migrate'], {
-      env: { PATH: process.env['PATH'], DATA_DIR: dataDir },
+      env: environment(),
       stdio: 'ignore',
     })
     const ended = once(child, 'exit')
@@ -48,3 +51,43 @@ it.each([
     expect(await readPostmaster(cluster)).toBeNull()
   },
 )
+
+describe('while PostgreSQL starts', () => {
+  let restored: string[] = []
+  beforeAll(async () => {
+    // PostgreSQL waits for this command before it is ready.
+    const { cluster } = clusterPaths(dataDir)
+    restored = [join(cluster, 'recovery.signal'), join(cluster, 'postgresql.auto.conf')]
+    const [signalFile = '', settings = ''] = restored
+    await writeFile(signalFile, '')
+    await writeFile(settings, `restore_command = 'sleep 600'\n`)
+    const { uid, gid } = await stat(cluster)
+    for (const path of restored) await chown(path, uid, gid)
+  })
+  afterAll(() => Promise.all(restored.map((path) => rm(path, { force: true }))))
+
+  it.each([
+    ['migrate', 'SIGINT', 130],
+    ['migrate', 'SIGHUP', 129],
+    ['serve', 'SIGTERM', 0],
+    ['serve', 'SIGHUP', 0],
+  ] as const)('svc %s that gets %s stops it', async (command, signal, code) => {
+    const child = spawn(process.execPath, [program, command], { env: environment(), stdio: 'ignore' })
+    const ended = once(child, 'exit')
+    const { cluster } = clusterPaths(dataDir)
+    await expect.poll(() => readPostmaster(cluster)).toMatchObject({ running: true, ready: false })
+    child.kill(signal)
+    expect(await ended).toEqual([code, null])
+    expect(await readPostmaster(cluster)).toBeNull()
+  })
+})
+
+it('a server that exits at once tells its PostgreSQL to stop', async () => {
+  const exit = join(dataDir, 'exit.cjs')
+  await writeFile(exit, `process.on('SIGUSR2', () => process.exit(7))`)
+  await rm(join(dataDir, 'migrations'), { recursive: true })
+  const server = await startServer({ DATA_DIR: dataDir, NODE_OPTIONS: `--require ${exit}` })
+  server.process.kill('SIGUSR2')
+  expect((await server.outcome).code).toBe(7)
+  await expect.poll(() => readPostmaster(clusterPaths(dataDir).cluster)).toBeNull()
+})

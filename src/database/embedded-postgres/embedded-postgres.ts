@@ -9,6 +9,7 @@ import {
   readPostmaster,
   type Settings,
   startPostmaster,
+  stopOnExit,
   stopPostmaster,
 } from './postmaster.ts'
 import { chooseRunAs, findClusterOwner } from './run-as.ts'
@@ -48,6 +49,8 @@ export interface EmbeddedPostgresOptions {
   purpose?: Purpose
   /** How long to wait until another process releases the cluster. */
   patienceSeconds?: number
+  /** Ends a start: `startEmbeddedPostgres` stops the PostgreSQL that it is starting, and throws. */
+  signal?: AbortSignal
   /** PostgreSQL's own parameters, for tests. */
   settings?: Settings
 }
@@ -87,10 +90,10 @@ const alreadyRunning = /lock file "postmaster\.pid"|pre-existing shared memory b
 /**
  * Starts the PostgreSQL of a DATA_DIR and holds it. Creates a missing cluster, and adopts the server that a killed svc
  * left running. Throws when another svc holds the cluster. An advisory lock in PostgreSQL itself decides who holds it:
- * the lock ends with the connection of its holder.
+ * the lock ends with the connection of its holder. If this process exits without `stop`, it tells PostgreSQL to stop.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
-  const { dataDir, patienceSeconds = 5 } = options
+  const { dataDir, patienceSeconds = 5, signal } = options
   const paths = clusterPaths(dataDir)
   let deadline = Number.POSITIVE_INFINITY
   for (;;) {
@@ -101,6 +104,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     const limit = attempt.holder === null ? deadline + transitionSeconds * 1000 : deadline
     if (Date.now() >= limit) throw attempt.problem ?? inUse(dataDir, attempt.holder)
     await sleep(100)
+    signal?.throwIfAborted()
   }
 }
 
@@ -153,7 +157,7 @@ async function tryStart(
 /** Returns the running server of a cluster. Starts one when there is none. */
 async function findOrStart(
   paths: ClusterPaths,
-  { log, settings = {} }: EmbeddedPostgresOptions,
+  { log, settings = {}, signal }: EmbeddedPostgresOptions,
 ): Promise<Postmaster | Refusal> {
   const owner = await findClusterOwner(paths.cluster)
   const seen = await readPostmaster(paths.cluster)
@@ -165,8 +169,9 @@ async function findOrStart(
     log?.info(`creating a PostgreSQL cluster in ${paths.folder}`)
     await createCluster(paths, { native, runAs, sync: settings['fsync'] !== 'off' })
   }
+  signal?.throwIfAborted()
   try {
-    return await startPostmaster(paths, { native, runAs, settings })
+    return await startPostmaster(paths, { native, runAs, settings, signal })
   } catch (problem) {
     if (alreadyRunning.test(String(problem))) return { holder: null, problem }
     throw problem
@@ -212,8 +217,10 @@ function hold(
   client: pg.Client,
 ): EmbeddedPostgres {
   let stopped: Promise<void> | null = null
+  const endExitStop = stopOnExit(postmaster.pid)
   const exited = new Promise<Error>((resolve) => {
     const report = (reason: string) => {
+      endExitStop()
       if (stopped !== null) return
       resolve(new Error(`The embedded PostgreSQL has stopped: ${reason}. See ${paths.log}.`))
     }
@@ -223,6 +230,7 @@ function hold(
   const stopAndLeave = async () => {
     // Keep the lock until PostgreSQL has stopped, so that no process adopts a server that is about to stop.
     await stopPostmaster(postmaster, fastShutdownSeconds)
+    endExitStop()
     await client.end().catch(() => {})
   }
   return {

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { chown, type FileHandle, mkdtemp, open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -31,6 +32,9 @@ const socketPrefix = '/tmp/svc-postgres-'
 
 /** A start that finds a larger log begins a new one. */
 const maxLogBytes = 10 * 1024 * 1024
+
+/** How long to wait for the fast shutdown of a PostgreSQL that is still starting. */
+const startingSeconds = 5
 
 /** Reads postmaster.pid. The server that it describes may have died. Null when there is no such file. */
 export async function readPostmaster(
@@ -66,11 +70,15 @@ async function isRunning({ pid, socketFolder, folder }: Postmaster): Promise<boo
   return /^[^\0]*\bpostgres\0/.test(command) && command.includes(socketFolder)
 }
 
-/** Starts PostgreSQL in its own session, so that Ctrl-C does not end it, and returns it when it is ready. */
+/**
+ * Starts PostgreSQL in its own session, so that Ctrl-C does not end it, and returns it when it is ready. When the signal
+ * aborts, it stops PostgreSQL and throws.
+ */
 export async function startPostmaster(
   paths: ClusterPaths,
-  { native, runAs, settings }: { native: string; runAs: RunAs; settings: Settings },
+  start: { native: string; runAs: RunAs; settings: Settings; signal: AbortSignal | undefined },
 ): Promise<Postmaster> {
+  const { native, runAs, settings, signal } = start
   const leftover = await readPostmaster(paths.cluster)
   const lock = join(paths.cluster, 'postmaster.pid')
   // A crash of the machine may leave an empty lock file, and PostgreSQL then refuses to start. Do not remove a new
@@ -97,7 +105,8 @@ export async function startPostmaster(
       stdio: ['ignore', log.fd, log.fd],
     })
     child.unref()
-    const started = await waitUntilReady(child, paths, logStart)
+    const endExitStop = stopOnExit(child.pid)
+    const started = await waitUntilReady(child, paths, { logStart, signal }).finally(endExitStop)
     if (leftover !== null) await removeSocketFolder(leftover.socketFolder)
     return started
   } catch (error) {
@@ -108,11 +117,14 @@ export async function startPostmaster(
   }
 }
 
-/** Waits without a limit. Recovery may take long, and after a kill it would start from the beginning. */
+/**
+ * Waits without a limit. Recovery may take long, and after a kill it would start from the beginning. When the signal
+ * aborts, stops PostgreSQL and throws.
+ */
 async function waitUntilReady(
   child: ChildProcess,
   paths: ClusterPaths,
-  logStart: number,
+  { logStart, signal }: { logStart: number; signal: AbortSignal | undefined },
 ): Promise<Postmaster> {
   const ended: string[] = []
   child.on('error', (error) => ended.push(error.message))
@@ -120,11 +132,31 @@ async function waitUntilReady(
   while (ended.length === 0) {
     const seen = await readPostmaster(paths.cluster)
     if (seen?.pid === child.pid && seen?.ready) return seen
+    if (signal?.aborted) {
+      if (seen !== null && seen.pid === child.pid) await stopPostmaster(seen, startingSeconds)
+      else if (child.kill('SIGINT')) await once(child, 'exit')
+      throw signal.reason
+    }
     await sleep(10)
   }
   const written = (await readFile(paths.log)).subarray(logStart).toString('utf8')
   const tail = written.trim().split('\n').slice(-20).join('\n')
   throw new Error(`The embedded PostgreSQL did not start (${ended[0]}). From ${paths.log}:\n${tail}`)
+}
+
+/**
+ * Tells PostgreSQL to stop when this process exits, for example at a second Ctrl-C. Returns a function that ends this.
+ */
+export function stopOnExit(pid: number | undefined): () => void {
+  const stop = () => {
+    try {
+      if (pid !== undefined) process.kill(pid, 'SIGINT')
+    } catch {
+      // It has ended.
+    }
+  }
+  process.once('exit', stop)
+  return () => void process.off('exit', stop)
 }
 
 /** Stops PostgreSQL: fast shutdown, and after `fastSeconds` an immediate one (the next start recovers). */
