@@ -141,7 +141,15 @@ export async function failJob(
             failed_at = case when attempts >= $4 then now() end,
             run_at = now() + least($5 * 2 ^ least(attempts - 1, 30) * (1 + random() / 4), $6) * interval '1 second'
       where id = $1 and attempts = $2 and is_running`,
-    [id, attempts, message.slice(0, 2000), retry.attempts, retry.delaySeconds, maxDelaySeconds],
+    // PostgreSQL refuses a zero byte, which the response of a mail server can contain.
+    [
+      id,
+      attempts,
+      message.replaceAll('\0', '').slice(0, 2000),
+      retry.attempts,
+      retry.delaySeconds,
+      maxDelaySeconds,
+    ],
   )
 }
 

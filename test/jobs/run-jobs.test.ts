@@ -118,6 +118,19 @@ describe('a job', () => {
     expect(kinds).toEqual([{ ok: true }])
   })
 
+  it('is retried after its delay, whatever text its error has', async () => {
+    const job: Job = {
+      name: 'broken',
+      retry: { attempts: 3, delaySeconds: 100 },
+      async run() {
+        throw new Error('451 a\0b')
+      },
+    }
+    await enqueue(t.db, job, {})
+    await runDueJobs({ config, db: t.db }, [job], log)
+    expect(await rows()).toMatchObject([{ is_running: false, attempts: 1, last_error: '451 ab' }])
+  })
+
   it('is retried with a growing delay, logged once for each attempt, and stays visible when it failed', async () => {
     let runs = 0
     const job: Job = {
