@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
+import { cleanLine, shortenText } from '../../domain/plain-text.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
@@ -200,7 +201,9 @@ export function openUpstreamQueries(
         ({ providersUrl }) => providersUrl && metadataUrlOf(providersUrl, name, false),
         ({ providers }) =>
           Array.isArray(providers)
-            ? providers.filter(isJsonObject).filter((one) => typeof one['name'] === 'string')
+            ? providers
+                .filter(isJsonObject)
+                .filter((one) => typeof one['name'] === 'string' && jsonForPhp(one) !== null)
             : [],
       )
       return foreignOnly(repositoryId, providers as (JsonObject & { name: string })[])
@@ -210,7 +213,9 @@ export function openUpstreamQueries(
 
 function readResult({ name, description, virtual }: JsonObject): UpstreamResult[] {
   if (typeof name !== 'string' || virtual === true) return []
-  return [{ name, description: typeof description === 'string' ? description.slice(0, 500) : '' }]
+  if (typeof description !== 'string') return [{ name, description: '' }]
+  // A first cut bounds the work.
+  return [{ name, description: shortenText(cleanLine(description.slice(0, 2000)), 500) }]
 }
 
 /** Returns whether an advisory has the keys that `composer audit` needs. */

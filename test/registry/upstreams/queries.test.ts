@@ -141,6 +141,21 @@ describe('search, list and providers with upstreams', () => {
     )
   })
 
+  it('contain nothing that PHP cannot read, and no control characters', async () => {
+    const { ask } = await aMirror('php')
+    const found = (description: string) => ({ name: 'psr/cut', description })
+    const describe = async (description: string) => {
+      upstream.put('/search.json?q=cut&type=', { results: [found(description)] })
+      return (await ask('search.json?q=cut')).json().results[0].description
+    }
+    expect(await describe(`${'x'.repeat(499)}😀😀`)).toBe(`${'x'.repeat(499)}😀…`)
+    expect(await describe('one\ud83d \u001b[31mline\nof text')).toBe('one line of text')
+    upstream.put('/providers/psr/cut-implementation.json', { providers: [found('\ud83d'), found('good')] })
+    expect((await ask('providers/psr/cut-implementation.json')).json()).toEqual({
+      providers: [found('good')],
+    })
+  })
+
   it('continue to work while an upstream fails', async () => {
     const { ask } = await aMirror('works')
     upstream.fail('/search.json?q=secret&type=', 500)
