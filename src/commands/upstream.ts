@@ -194,6 +194,15 @@ function withoutEmpty(patterns: string[] | undefined): string[] | undefined {
   return patterns?.filter((pattern) => pattern !== '')
 }
 
+/** Writes a warning when the command has succeeded. A command that fails writes only its error. */
+function warnOfUnusedKinds(kinds: string[]): void {
+  process.once('exit', (code) => {
+    if (code !== 0) return
+    const what = 'UPSTREAM_AUTH_FILE contains kinds of credentials that svc does not use'
+    process.stderr.write(`svc: Warning: ${what}: ${kinds.join(', ')}.\n`)
+  })
+}
+
 /** Opens the database and a client for upstreams, runs the work on a repository, and closes both. */
 export async function withRepository<T>(
   path: string,
@@ -201,7 +210,7 @@ export async function withRepository<T>(
 ): Promise<T> {
   return withDatabase(async (db, config) => {
     const { id: repositoryId } = await theRepository(db, path)
-    const client = openUpstreamClient(config)
+    const client = openUpstreamClient(config, { onUnusedKinds: warnOfUnusedKinds })
     try {
       const change = { repositoryId, path, author: commandLine, baseUrl: config.baseUrl }
       return await work(db, change, client, config)

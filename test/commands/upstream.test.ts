@@ -1,5 +1,8 @@
-import { describe, expect, it } from 'vitest'
+import { rm, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { useCommands } from '../support/commands.ts'
+import { makeDataDir } from '../support/postgres.ts'
 import { runSvc } from '../support/program.ts'
 import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 
@@ -44,6 +47,25 @@ describe('svc upstream', () => {
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).code).toBe(0)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).stderr).toBe('svc: upstream not found\n')
   })
+})
+
+it('a command warns of credentials that svc does not use, unless it fails', async () => {
+  await commands.json('account', 'create', 'eve')
+  await commands.json('group', 'create', 'kinds', '--owner', 'eve')
+  await commands.json('repository', 'create', 'kinds/php')
+  const file = join(await makeDataDir(), 'auth.json')
+  onTestFinished(() => rm(dirname(file), { recursive: true }))
+  await writeFile(file, JSON.stringify({ 'custom-headers': {}, 'forgejo-token': { x: { token: 'secret' } } }))
+  const settings = { ...commands.environment, ...upstreamsHere, UPSTREAM_AUTH_FILE: file }
+  const add = async (url: string) => {
+    const { code, stderr } = await runSvc(['upstream', 'add', 'kinds/php', url, '--name', 'public'], settings)
+    return [code, stderr]
+  }
+  expect(await add('http://127.0.0.1:1')).toEqual([1, expect.stringMatching(/^svc: .*\n$/)])
+  expect(await add(upstream.url)).toEqual([
+    0,
+    'svc: Warning: UPSTREAM_AUTH_FILE contains kinds of credentials that svc does not use: forgejo-token.\n',
+  ])
 })
 
 describe('svc vendor', () => {
