@@ -49,19 +49,23 @@ export async function insertSignIn(
   return secrets
 }
 
-/** Returns a sign-in of this browser at this provider, and deletes it. Null when it is unknown, expired or was used. */
+/**
+ * Returns a sign-in of this browser at this provider, and deletes it; `ageSeconds` ago it began. Null when it is unknown,
+ * expired or was used.
+ */
 export async function takeSignIn(
   db: Queryable,
   browser: string,
   provider: string,
   state: string,
-): Promise<(ProviderSignIn & SignInSecrets) | null> {
-  const { rows } = await db.query<Omit<ProviderSignIn & SignInSecrets, 'state'>>(
+): Promise<(ProviderSignIn & SignInSecrets & { ageSeconds: number }) | null> {
+  const { rows } = await db.query<Omit<ProviderSignIn & SignInSecrets, 'state'> & { ageSeconds: number }>(
     `delete from provider_sign_in
       where state_hash = $1 and browser_hash = $2 and provider = $3 and expires_at > now()
      returning provider, nonce, code_verifier as "codeVerifier", return_id as "returnId",
-               account_id as "accountId", is_confirmation as "isConfirmation"`,
-    [hashSecret(state), hashSecret(browser), provider],
+               account_id as "accountId", is_confirmation as "isConfirmation",
+               $4 - extract(epoch from expires_at - now())::float8 as "ageSeconds"`,
+    [hashSecret(state), hashSecret(browser), provider, signInLifetimeSeconds],
   )
   return rows[0] ? { ...rows[0], state } : null
 }

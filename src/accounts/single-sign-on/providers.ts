@@ -6,6 +6,8 @@ import { type ProvenPerson, readPerson } from './person.ts'
 
 /** The time limit of a request to a provider, including its body. */
 const timeoutSeconds = 5
+/** How much clocks may differ. */
+const toleranceSeconds = 30
 /** A longer response is refused. */
 const maxResponseBytes = 1024 * 1024
 /** How long the provider's metadata is used before it is read again. */
@@ -36,8 +38,11 @@ export interface Provider {
    * Returns the URL at the provider to which the browser goes. With `asksAgain`, the person must sign in there again.
    */
   authorizationUrl(redirectUri: string, secrets: SignInSecrets, asksAgain?: boolean): Promise<string>
-  /** Exchanges the code of a callback. Returns the person in the provider's signed ID token. */
-  provePerson(callbackUrl: string, secrets: SignInSecrets): Promise<ProvenPerson>
+  /**
+   * Exchanges the code of a callback. Returns the person in the provider's signed ID token. With `askedAgo`, throws when
+   * the token says that the person signed in at the provider more than so many seconds ago.
+   */
+  provePerson(callbackUrl: string, secrets: SignInSecrets, askedAgo?: number): Promise<ProvenPerson>
 }
 
 /**
@@ -99,8 +104,8 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
         if (!isSecureUrl(url.href)) throw new oidc.ClientError('the authorization endpoint is not secure')
         return url.href
       }),
-    provePerson: (callbackUrl, { state, nonce, codeVerifier }) =>
-      ask(async () => {
+    provePerson: async (callbackUrl, { state, nonce, codeVerifier }, askedAgo = Number.POSITIVE_INFINITY) => {
+      const { person, signedInAgo } = await ask(async () => {
         const known = await client()
         const tokens = await oidc.authorizationCodeGrant(known, new URL(callbackUrl), {
           expectedState: state,
@@ -114,8 +119,22 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
         }
         const hasUserInfo = known.serverMetadata().userinfo_endpoint !== undefined
         const userInfo = hasUserInfo ? await oidc.fetchUserInfo(known, tokens.access_token, idToken.sub) : {}
-        return readPerson(settings, { issuer: idToken.iss, subject: idToken.sub }, idToken, userInfo)
-      }),
+        const { iss: issuer, sub: subject, iat, auth_time: signedInAt } = idToken
+        return {
+          person: readPerson(settings, { issuer, subject }, idToken, userInfo),
+          // Both times are of the provider's clock. Not every provider sends the second one.
+          signedInAgo: typeof signedInAt === 'number' ? iat - signedInAt : 0,
+        }
+      })
+      // The URL with `prompt=login` is in the hands of the browser, so the provider may not have seen it.
+      if (signedInAgo > askedAgo + toleranceSeconds) {
+        throw new ProviderError(
+          403,
+          `${settings.label} did not ask you to sign in again, so nothing was confirmed. Sign out there, then try again.`,
+        )
+      }
+      return person
+    },
   }
 }
 
@@ -124,7 +143,7 @@ async function discover(settings: ProviderSettings): Promise<oidc.Configuration>
   return oidc.discovery(
     new URL(settings.issuer),
     settings.clientId,
-    { [oidc.clockTolerance]: 30 },
+    { [oidc.clockTolerance]: toleranceSeconds },
     authenticate(settings.clientSecret),
     {
       timeout: timeoutSeconds,

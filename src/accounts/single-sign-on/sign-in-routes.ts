@@ -67,7 +67,8 @@ export async function providerSignInRoutes(
       if (!browser || !signIn) return refuseCallback(context, request, reply, provider)
       const { returnId, accountId, isConfirmation } = signIn
       try {
-        const person = await provider.provePerson(`${context.config.baseUrl}${request.url}`, signIn)
+        const url = `${context.config.baseUrl}${request.url}`
+        const person = await provider.provePerson(url, signIn, isConfirmation ? signIn.ageSeconds : undefined)
         if (accountId !== null && isConfirmation) {
           return await confirm(context, request, reply, provider, person, { accountId, returnId })
         }

@@ -65,6 +65,30 @@ describe('an ID token', () => {
     expect(await usernameOf(browser)).toBeNull()
   })
 
+  it('of a person who did not sign in again confirms no sensitive act', async () => {
+    const username = aName('eve')
+    liar.tell({ claims: { sub: username }, userInfo: { sub: username, preferred_username: username } })
+    const browser = new Walker(t)
+    await signInAtLiar(browser)
+    await t.db.query(
+      `update session set proved_at = now() - interval '1 hour'
+        where account_id = (select id from account where username = $1)`,
+      [username],
+    )
+    const confirm = async (auth_time: number | undefined) => {
+      liar.tell({ claims: { sub: username, auth_time }, userInfo: { sub: username } })
+      const start = await browser.open('/login/oidc/liar/confirm')
+      return browser.open(await browser.signInThere(start, 'eve'))
+    }
+    const isConfirmed = async () => (await browser.open('/login/oidc/acme/link')).statusCode === 200
+    const refused = await confirm(Math.floor(Date.now() / 1000) - 3600)
+    expect(refused.statusCode).toBe(403)
+    expect(refused.body).toContain('Liar did not ask you to sign in again')
+    expect(await isConfirmed()).toBe(false)
+    expect((await confirm(Math.floor(Date.now() / 1000))).statusCode).toBe(303)
+    expect(await isConfirmed()).toBe(true)
+  })
+
   it('of an earlier sign-in is refused', async () => {
     liar.tell({ userInfo: { preferred_username: aName('eve') } })
     await signInAtLiar(new Walker(t))
