@@ -63,6 +63,23 @@ describe('svc import', () => {
     })
   })
 
+  it('publishes a version now whose date no document can have', async () => {
+    const keys = { 'published-time': null }
+    upstream.offer('acme/dated', [
+      { ...keys, version: '1.0.0', time: '-200000-01-01T00:00:00Z' },
+      { ...keys, version: '1.1.0', time: '-000001-11-30T00:00:00Z' },
+    ])
+    const words = ['import', upstream.url, 'acme/dated', '--into', 'acme/php', '--json']
+    const { stdout, stderr } = await svc(...words)
+    expect(stderr).toBe('')
+    expect(JSON.parse(stdout)).toMatchObject({ imported: 2 })
+    const { rows } = await commands.db.query(
+      `select published_at > now() - interval '1 hour' as is_now
+         from package_version v join package p on p.id = v.package_id where p.name = 'acme/dated'`,
+    )
+    expect(rows).toEqual([{ is_now: true }, { is_now: true }])
+  })
+
   it('refuses an archive that is not what the registry says', async () => {
     upstream.put('/archives/acme/wrong.zip', aPackageZip('acme/wrong'))
     const dist = {

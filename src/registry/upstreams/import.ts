@@ -238,8 +238,11 @@ async function receive(
   throw new UpstreamError(`its archive has the SHA-1 ${received.sha1}, but the registry announces ${shasum}`)
 }
 
-/** Returns the publication date in the other registry. Null when it is invalid or in the future. */
+/**
+ * Returns the publication date in the other registry. Null when it is invalid, before 1970, or in the future. Neither
+ * PostgreSQL nor PHP can read every date of JavaScript.
+ */
 function pastDate(text: unknown): Date | null {
   const date = typeof text === 'string' ? new Date(text) : null
-  return date && !Number.isNaN(date.getTime()) && date.getTime() < Date.now() ? date : null
+  return date && date.getTime() >= 0 && date.getTime() < Date.now() ? date : null
 }
