@@ -8,6 +8,7 @@ import { leaveNotice } from '../../http/notice.ts'
 import { page } from '../../http/pages.ts'
 import type { Session } from '../sessions.ts'
 import { confirmPassword } from '../sign-in.ts'
+import { findConfirmationWays } from '../single-sign-on/identities.ts'
 import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '../visitor.ts'
 import { type FactorContext, refuseFactor } from './check-factor.ts'
 import {
@@ -32,6 +33,8 @@ const factorPage = page<{
   /** Whether browsers allow passkeys on this host. */
   allowsPasskeys: boolean
   requirement: FactorRequirement
+  /** False for an account that was created by a sign-in with a provider. */
+  hasPassword: boolean
   /** Whether the person must add a second factor before they can open other pages. */
   mustEnrol: boolean
   returnId: string
@@ -142,13 +145,19 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
   })
 }
 
-/** Checks the password, and then the code of the app or a recovery code. Returns the refusal, or null. */
-async function refuseRemoval(context: AppContext, request: FastifyRequest, { account }: Session) {
+/**
+ * Checks the password, and then the code of the app or a recovery code. Returns the refusal, or null. A person without a
+ * password confirms the session instead.
+ */
+async function refuseRemoval(context: AppContext, request: FastifyRequest, session: Session) {
+  const { account } = session
   const { current_password: password, code } = readForm(RemoveForm, request)
-  const checked = await confirmPassword(context.db, account.id, password)
-  if ('problem' in checked) {
-    return checked.status === 403 ? { ...checked, problem: 'Your current password is wrong.' } : checked
-  }
+  if ((await findConfirmationWays(context.db, account.id)).hasPassword) {
+    const checked = await confirmPassword(context.db, account.id, password)
+    if ('problem' in checked) {
+      return checked.status === 403 ? { ...checked, problem: 'Your current password is wrong.' } : checked
+    }
+  } else await requireConfirmation(context, request, session, factorHome)
   const isCode = /^[\d\s]*$/.test(code)
   const typed = { code: isCode ? code : '', recoveryCode: isCode ? '' : code }
   return refuseFactor(checking(context, request), actorOf(request, account.id), account.id, typed)
@@ -172,6 +181,7 @@ export async function showFactors(
     passkeys: await listPasskeys(db, session.account.id),
     allowsPasskeys: allowsPasskeys(config),
     requirement: await findRequirement(db, session.account, config.requireSecondFactor),
+    hasPassword: (await findConfirmationWays(db, session.account.id)).hasPassword,
     mustEnrol: session.lacksFactor,
     returnId,
     problem,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { listIdentityEvents } from '../../../src/accounts/identity-events.ts'
+import { nobodysHash } from '../../../src/accounts/passwords.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { authorizeLink } from '../../support/browse.ts'
@@ -118,6 +119,25 @@ describe('the page of the second factor', () => {
       ).toBe(0)
       expect(await actionsOf(person.id)).toContain('second-factor-removed totp')
     }
+  })
+})
+
+describe('a person without a password', () => {
+  it('removes the app with a code, after confirming the session', async () => {
+    const { id, cookie, secret } = await aPersonWithTotp(t)
+    await t.db.query('update account set password_hash = $2 where id = $1', [id, nobodysHash])
+    const age = (interval: string) =>
+      t.db.query('update session set proved_at = now() - $2::interval where account_id = $1', [id, interval])
+    const page = await t.app.inject({ url: '/settings/second-factor', headers: { cookie } })
+    expect(page.body).not.toContain('current_password')
+    const remove = (code: string) =>
+      post(t.app, '/settings/second-factor/totp/remove', cookie, { csrf_token: csrfTokenIn(page), code })
+    await age('1 hour')
+    expect((await remove(codeOf(secret))).headers.location).toMatch(/^\/settings\/confirm-access/)
+    await age('1 minute')
+    expect((await remove('000000')).statusCode).toBe(403)
+    expect((await remove(codeOf(secret))).statusCode).toBe(303)
+    expect(await actionsOf(id)).toContain('second-factor-removed totp')
   })
 })
 
