@@ -33,20 +33,21 @@ const ConfirmQuery = z.object({ return: text, form: text })
 const ConfirmForm = ConfirmQuery.extend({ current_password: text, code: text, credential: text })
 
 /**
- * `/settings/confirm-access`: asks for a password, a code or a provider when the last proof is older than 15 minutes.
+ * `/settings/confirm-access`: asks for a password, a code or a provider when the last proof is older than 15 minutes. It
+ * is also open to a person who must set up a second factor, because that needs a recent proof.
  */
 export async function confirmAccessRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
   const { config, db } = context
 
   app.get('/settings/confirm-access', async (request, reply) => {
-    const session = await readSession(context, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply)
     const { return: returnId, form } = readQuery(ConfirmQuery, request)
     return show(reply, session, { returnId, isForm: form !== '', problem: null })
   })
 
   app.post('/settings/confirm-access', async (request, reply) => {
-    const session = await readSession(context, request)
+    const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, '/settings/confirm-access')
     const { return: returnId, form, ...typed } = readForm(ConfirmForm, request)
     const refused = await refuseProof(request, session, typed)

@@ -121,7 +121,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     async (request: ProviderRequest, reply) => {
       const provider = theProvider(context, request)
       const { return: returnId } = readQuery(ReturnQuery, request)
-      const session = await readSession(context, request)
+      const session = await readSession(context, request, { mayLackFactor: true })
       if (!session) return redirectToSignIn(context, request, reply, '/')
       const about = { returnId, accountId: session.account.id, isConfirmation: true }
       return startProviderSignIn(context, request, reply, provider, about)

@@ -203,7 +203,7 @@ async function confirm(
   person: ProvenPerson,
   { accountId, returnId }: { accountId: string; returnId: string },
 ): Promise<FastifyReply> {
-  const session = await readSession(context, request)
+  const session = await readSession(context, request, { mayLackFactor: true })
   const { linked } = await findAccountsOfPerson(context.db, person)
   if (session?.account.id !== accountId || linked?.id !== accountId) {
     const { label } = provider.settings

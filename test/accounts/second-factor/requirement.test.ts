@@ -62,6 +62,26 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
     expect(response.headers.location).toContain('error=login_required')
   })
 
+  it('lets a person whose sign-in is older than 15 minutes confirm it, and then set up a factor', async () => {
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    await t.db.query(`update session set proved_at = now() - interval '1 hour' where account_id = $1`, [
+      account.id,
+    ])
+    const get = (url: string) => t.app.inject({ url, headers: { cookie } })
+    const csrf_token = csrfTokenIn(await get('/settings/second-factor'))
+    const start = () => post(t.app, '/settings/second-factor/totp', cookie, { csrf_token })
+    const asked = String((await start()).headers.location)
+    expect(asked).toMatch(/^\/settings\/confirm-access/)
+    const question = await get(asked)
+    expect(question.statusCode).toBe(200)
+    const returnId = /name="return" value="([^"]+)"/.exec(question.body)?.[1] ?? ''
+    const fields = { csrf_token, current_password: password, return: returnId }
+    const confirmed = await post(t.app, '/settings/confirm-access', cookie, fields)
+    expect(confirmed.headers.location).toBe('/settings/second-factor')
+    expect((await start()).headers.location).toBe('/settings/second-factor/totp')
+  })
+
   it('keeps the last factor, and lets people sign out without one', async () => {
     const account = await anAccount(t.db)
     const cookie = await signIn(t.app, account)

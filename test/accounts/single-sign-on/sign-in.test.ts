@@ -377,6 +377,26 @@ describe('a person without a password', () => {
     expect((await browser.open('/login/oidc/strict/link')).statusCode).toBe(200)
   })
 
+  it('confirms it too, before a second factor that a group requires is set up', async () => {
+    const { eve, browser } = await anOldSession()
+    await t.db.query(
+      `with strict as (
+         insert into repository_group (name, requires_second_factor) values ($2, true) returning id
+       )
+       insert into group_member (group_id, account_id, role)
+       select strict.id, a.id, 'developer' from strict, account a where a.username = $1`,
+      [eve.subject, aName('strict')],
+    )
+    const csrf_token = csrfTokenIn(await browser.open('/settings/second-factor'))
+    const setUp = () => browser.post('/settings/second-factor/totp', { csrf_token })
+    const question = await browser.open(String((await setUp()).headers.location))
+    const [, link = ''] = /href="(\/login\/oidc\/acme\/confirm[^"]*)"/.exec(question.body) ?? []
+    const start = await browser.open(link.replaceAll('&amp;', '&'))
+    const end = await browser.open(await browser.signInThere(start, eve.subject))
+    expect(end.headers.location).toBe('/settings/second-factor')
+    expect((await setUp()).headers.location).toBe('/settings/second-factor/totp')
+  })
+
   it('is not confirmed by another person of the provider', async () => {
     const { browser } = await anOldSession()
     const start = await browser.open('/login/oidc/acme/confirm')
