@@ -90,10 +90,12 @@ const ownPath = /^\/(?![/\\])[!-~]*$/
 
 /**
  * Stores the path of a page until its visitor has signed in, and returns an id for it. A path that is too long is
- * stored without its query. Null when there is no path to store. The sign-in then redirects to the home page.
+ * stored without its query, and so is the link of an invitation: its token is a secret, and the browser keeps it in a
+ * cookie. Null when there is no path to store. The sign-in then redirects to the home page.
  */
 export async function rememberPage(db: Queryable, network: string, path: string): Promise<string | null> {
-  const kept = path.length <= maxPathCharacters ? path : path.replace(/\?.*/s, '')
+  const isStorable = path.length <= maxPathCharacters && !/[?&]token=/.test(path)
+  const kept = isStorable ? path : path.replace(/\?.*/s, '')
   return kept.length <= maxPathCharacters ? insertReturn(db, network, kept) : null
 }
 

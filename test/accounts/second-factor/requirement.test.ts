@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { describe, expect, it, vi } from 'vitest'
+import { invite } from '../../../src/accounts/invite.ts'
+import { commandActor } from '../../../src/database/database.ts'
 import {
   aGroup,
   aGroupMember,
@@ -80,6 +82,25 @@ describe('REQUIRE_SECOND_FACTOR=all', () => {
     const confirmed = await post(t.app, '/settings/confirm-access', cookie, fields)
     expect(confirmed.headers.location).toBe('/settings/second-factor')
     expect((await start()).headers.location).toBe('/settings/second-factor/totp')
+  })
+
+  it('returns to an invitation, whose token is not stored', async () => {
+    const group = await aGroup(t.db)
+    const about = { email: null, target: { groupId: group.id, role: 'developer' } } as const
+    const { url } = await invite(t.db, t.config, commandActor, about)
+    const { pathname, search } = new URL(String(url))
+    const account = await anAccount(t.db)
+    const cookie = await signIn(t.app, account)
+    const led = await t.app.inject({ url: pathname + search, headers: { cookie } })
+    expect(led.headers.location).toMatch(/^\/settings\/second-factor\?return=/)
+    const { rows } = await t.db.query(`select path from sign_in_return where path like '/invitations%'`)
+    expect(rows).toEqual([{ path: '/invitations' }])
+    await enrol(t, account, cookie)
+    const page = await t.app.inject({
+      url: '/invitations',
+      headers: { cookie: `${cookie}; ${cookiesOf(led)}` },
+    })
+    expect(page.body).toContain(group.name)
   })
 
   it('keeps the last factor, and lets people sign out without one', async () => {
