@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,6 +17,7 @@ import { databaseUrl, freePort, runSvc } from '../support/program.ts'
 import { aPackageZip, aPublisher } from '../support/registry-actors.ts'
 import { has } from '../support/requires.ts'
 import { credentials, startFaultyStore, startSwift } from '../support/swift.ts'
+import { upstreamsHere, useUpstream } from '../support/upstream.ts'
 import { aZip } from '../support/zip.ts'
 
 describe.runIf(has('swift-proxy-server'))('archives in object storage', async () => {
@@ -31,6 +33,7 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
   const folder = await mkdtemp(join(tmpdir(), 'svc-test-bucket-'))
   const databases: string[] = []
   const t = useApp(environment)
+  const upstream = useUpstream()
   const proxied = useApp({
     ...environment,
     ARCHIVE_DELIVERY: 'proxy',
@@ -220,13 +223,31 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
       sha256: string
     }
     await caller.call('DELETE', '/packages/acme/raced?purge=true')
-    const archives = await openArchiveStore(t.config)
     const other = await aCaller(t)
-    // Like garbage collection: take the lock, then remove the archive. The publication waits, and finds no archive.
+    const pushed = await whileCollected(sha256, () => other.push('1.0.0', { name: 'acme/raced', payload }))
+    expect(pushed.statusCode).toBe(201)
+    expect(await (await openArchiveStore(t.config)).stat(sha256)).not.toBeNull()
+  })
+
+  it('stores an archive of an import again that a collection removed just before its version was stored', async () => {
+    upstream.offer('acme/brought', ['1.0.0'])
+    const { repository } = await aCaller(t)
+    const into = ['import', upstream.url, 'acme/brought', '--into', repository.path, '--json']
+    const sha256 = createHash('sha256')
+      .update(upstream.read('/archives/acme/brought/1.0.0.zip') ?? '')
+      .digest('hex')
+    const { stdout } = await whileCollected(sha256, () => runSvc(into, { ...here(t), ...upstreamsHere }))
+    expect(JSON.parse(stdout)).toMatchObject({ imported: 1 })
+    expect(await (await openArchiveStore(t.config)).stat(sha256)).not.toBeNull()
+  })
+
+  /** Starts a publication, and removes its archive like garbage collection before its version is stored. */
+  async function whileCollected<Result>(sha256: string, publish: () => Promise<Result>): Promise<Result> {
+    const archives = await openArchiveStore(t.config)
     const tx = await t.db.connect()
     await tx.query('begin')
     await tx.query('select pg_advisory_xact_lock(7382002)')
-    const pushing = other.push('1.0.0', { name: 'acme/raced', payload })
+    const publishing = publish()
     for (let waiting = 0; waiting === 0; ) {
       const { rows } = await t.db.query(
         `select count(*)::int as n from pg_stat_activity where datname = current_database() and wait_event = 'advisory'`,
@@ -236,9 +257,8 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     await archives.remove(sha256, new Date(Date.now() + 60_000))
     await tx.query('commit')
     tx.release()
-    expect((await pushing).statusCode).toBe(201)
-    expect(await archives.stat(sha256)).not.toBeNull()
-  })
+    return publishing
+  }
 
   it('is verified and collected like a folder', async () => {
     const archives = await openArchiveStore(t.config)

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts'
 import { judgeArchive } from '../archives/judge-archive.ts'
-import { discardArchive, receiveArchive } from '../archives/local-store.ts'
+import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { readComposerJson, refuseMissingAutoload } from '../manifest/composer-json.ts'
 import { compareNormalized, type PublishedVersion, readVersion } from '../manifest/composer-version.ts'
@@ -199,6 +199,7 @@ async function importVersion(
       baseUrl,
       publishedAt: pastDate(published),
     })
+    await keepNamedArchive(archives, received)
     return { outcome: outcome === 'published' ? 'imported' : 'already there', reason: null }
   } catch (error) {
     if (error instanceof UpstreamError) return { outcome: 'refused', reason: error.message }
