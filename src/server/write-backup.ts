@@ -63,7 +63,8 @@ async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<void> {
   const pending = await pendingMigrations(db, schema)
   if (pending.length > 0)
     throw new Error(`The database lacks migrations (${pending.join(', ')}): run svc migrate.`)
-  const known = new Set(schema.builtIn.map(({ name }) => name))
+  // An operator may have given a file a number of the built-in schema.
+  const known = new Set([...schema.builtIn, ...schema.operators].map(({ name }) => name))
   const applied = await listAppliedMigrations(db)
   const texts = await listFunctionTexts(db)
   const newer = [

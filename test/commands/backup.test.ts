@@ -197,6 +197,7 @@ describe('svc backup and svc restore', () => {
     const sql = `create table report (id bigint generated always as identity primary key, text text);
 insert into report (text) values ('kept');`
     await writeFile(join(environment.MIGRATIONS_DIR, '1000_report.sql'), sql)
+    await writeFile(join(environment.MIGRATIONS_DIR, '0100_low_number.sql'), 'create table low (id bigint)')
     expect((await runSvc(['migrate'], environment)).code).toBe(0)
     await db.query(`insert into report (text) values ('later')`)
     const file = join(folder, 'b.tar')
