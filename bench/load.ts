@@ -53,7 +53,7 @@ export function startLoadProcess(): LoadProcess {
   }
 }
 
-/** Runs a load in a process of its own. */
+/** Runs a load in a separate process. */
 export async function runLoad(load: Load): Promise<LoadResult> {
   const { run, stop } = startLoadProcess()
   return run(load).finally(stop)

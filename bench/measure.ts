@@ -11,7 +11,7 @@ export interface Measured extends LoadResult {
   postgresMicros: number | null
 }
 
-/** Runs a load against a server, by default in a process of its own, and measures the server's processor time. */
+/** Runs a load against a server, by default in a separate process, and measures the server's processor time. */
 export async function measure(
   server: Listener & { postmasterPid?: number },
   load: Omit<Load, 'port'>,

@@ -1,5 +1,5 @@
--- Trigger function: a new email is not verified, even if the statement does not set email_verified_at to null. The link
--- for a new password that was sent to the old email stops working, because the person may have lost that mailbox.
+-- Trigger function: a new email is not verified, even if the statement does not set email_verified_at to null. Every
+-- link for a new password stops working, because it may have been sent to the old email, a mailbox that the person lost.
 create or replace function forget_email_verification() returns trigger language plpgsql as $$
 begin
   if old.email_verified_at is not null then

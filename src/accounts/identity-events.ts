@@ -224,7 +224,7 @@ export async function insertSignInLock(
 
 /**
  * Writes at most `limit` events that are not logged yet to the log. Returns their ids. Because of the limit in the
- * statement, PostgreSQL uses the index of the events, also without statistics. It would read the whole table.
+ * statement, PostgreSQL uses the index of the events, also without statistics. Otherwise it would read the whole table.
  */
 export async function logIdentityEvents(
   tx: pg.PoolClient,

@@ -27,13 +27,16 @@ export async function makeResetToken(db: pg.Pool, actor: Actor, accountId: strin
   )
 }
 
-/** Creates a token for an account. An earlier token stops working. Null for a disabled account. */
+/**
+ * Creates a token for an account. An earlier token stops working. Null for a disabled account. The lock makes it wait for a
+ * change of the email, which ends all tokens.
+ */
 export async function replaceResetToken(db: Queryable, accountId: string): Promise<string | null> {
   const token = makeOpaqueId()
   const { rowCount } = await db.query(
     `insert into password_reset (account_id, token_hash, credential_hash, expires_at)
      select id, $2, sha256(convert_to(password_hash, 'UTF8')), now() + make_interval(secs => $3)
-       from account where id = $1 and disabled_at is null
+       from account where id = $1 and disabled_at is null for no key update
          on conflict (account_id) do update
         set token_hash = excluded.token_hash, credential_hash = excluded.credential_hash,
             expires_at = excluded.expires_at`,

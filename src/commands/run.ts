@@ -12,7 +12,7 @@ import { cleanLine, cleanText } from '../domain/plain-text.ts'
 import { findGroup, type Group } from '../repositories/groups.ts'
 import { findRepositoryByPath, type Repository } from '../repositories/repositories.ts'
 import { explainFailure } from '../server/failure.ts'
-import { stopSignals } from '../server/stop-signals.ts'
+import { sameSignalSeconds, stopSignals } from '../server/stop-signals.ts'
 import { resolveHelp } from './help.ts'
 import type { JsonOptions, ListOptions } from './options.ts'
 
@@ -133,14 +133,14 @@ async function withServerUrls(db: pg.Pool, config: Config): Promise<Config> {
  */
 export async function withExistingDatabase<T>(work: Work<T>): Promise<T> {
   const config = readConfig(process.env)
-  if (!(await hasDatabase(config))) throw nothing(`There is no database in ${config.dataDir}`)
+  if (!(await hasDatabase(config))) throw noDatabase(`There is no database in ${config.dataDir}`)
   return withBareDatabase(async (db) => {
-    if (!(await isMigrated(db))) throw nothing('The database is empty')
+    if (!(await isMigrated(db))) throw noDatabase('The database is empty')
     return work(db, await withServerUrls(db, config))
   })
 }
 
-function nothing(what: string): Error {
+function noDatabase(what: string): Error {
   return new Error(`${what}. Set DATA_DIR or DATABASE_URL as for the server.`)
 }
 
@@ -164,17 +164,22 @@ export async function withBareDatabase<T>(work: Work<T>): Promise<T> {
 
 /**
  * Runs `abandon` and exits the process on a signal, and when the output cannot be written. Otherwise the PostgreSQL that
- * a command starts or has started would continue without the command. A second signal exits the process at once.
+ * a command starts or has started would continue without the command. A later signal exits the process at once.
  * `endWith` closes the database when the work has ended. After an interruption it never resolves: the process exits soon.
  */
 function awaitInterruption(abandon: () => Promise<void>) {
   let isInterrupted = false
+  let interruptedAt = 0
   const end = (code: number) => {
-    if (isInterrupted) process.exit(code)
     isInterrupted = true
+    interruptedAt = Date.now()
     void abandon().finally(() => process.exit(code))
   }
-  const onSignal = (signal: NodeJS.Signals) => end(128 + constants.signals[signal])
+  const onSignal = (signal: NodeJS.Signals) => {
+    const code = 128 + constants.signals[signal]
+    if (!isInterrupted) end(code)
+    else if (Date.now() - interruptedAt > sameSignalSeconds * 1000) process.exit(code)
+  }
   const onBroken = () => {
     if (!isInterrupted) end(1)
   }

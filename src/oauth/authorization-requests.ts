@@ -95,7 +95,7 @@ export async function findAuthorizationRequest(
 
 /**
  * Finds a request for its decision in the same transaction. Until then the registration of its application does not
- * change: a change waits for the decision, or the decision for the change.
+ * change: a change waits for the decision. If the change was first, the decision waits for it and sees it.
  */
 export async function holdAuthorizationRequest(
   tx: pg.PoolClient,

@@ -17,7 +17,7 @@ import { type Demo, makeDemo } from './demo.ts'
 import { describeWalk } from './demo-walk.ts'
 import { letConnectionsEnd } from './drain.ts'
 import { openLog } from './log.ts'
-import { stopSignals } from './stop-signals.ts'
+import { sameSignalSeconds, stopSignals } from './stop-signals.ts'
 
 /** The maximum duration of a stop. Running requests get half of it, and the database gets the rest. */
 const maxStopSeconds = 20
@@ -30,10 +30,6 @@ const signalsLeftAlone: NonNullable<closeWithGrace.Options['skip']> = [
   ...(['SIGQUIT', 'SIGUSR2'] as const),
   ...(['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV'] as const),
 ]
-/**
- * The terminal sends a Ctrl-C to npm and to svc, and npm forwards it to svc. Signals within this time are one Ctrl-C.
- */
-const sameSignalSeconds = 1
 
 /** Runs the server until one of `stopSignals`, then stops it cleanly. Throws when it cannot start or continue. */
 export async function serve(config: Config): Promise<void> {

@@ -3,3 +3,8 @@
  * and the embedded PostgreSQL would continue.
  */
 export const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/**
+ * The terminal sends a Ctrl-C to npm and to svc, and npm forwards it to svc. Signals within this time are one Ctrl-C.
+ */
+export const sameSignalSeconds = 1

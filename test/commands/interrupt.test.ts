@@ -29,15 +29,17 @@ it('a command whose output nobody reads stops the PostgreSQL that it started', a
 })
 
 it.each([
-  ['SIGINT', 130],
-  ['SIGTERM', 143],
-  ['SIGHUP', 129],
+  ['SIGINT', 130, 'once'],
+  // npx sends its copy of a Ctrl-C.
+  ['SIGINT', 130, 'twice'],
+  ['SIGTERM', 143, 'once'],
+  ['SIGHUP', 129, 'once'],
 ] as const)(
-  'a command that gets %s in the middle stops the PostgreSQL that it started',
-  async (signal, code) => {
+  'a command that gets %s in the middle exits with %i and stops the PostgreSQL that it started (%s)',
+  async (signal, code, times) => {
     const migrations = join(dataDir, 'migrations')
     await mkdir(migrations, { recursive: true })
-    const sql = `do $$ begin raise warning 'until ${signal}'; perform pg_sleep(600); end $$;`
+    const sql = `do $$ begin raise warning 'until ${signal} ${times}'; perform pg_sleep(600); end $$;`
     await writeFile(join(migrations, '1000_sleep.sql'), sql)
     const child = spawn(process.execPath, [program, 'migrate'], {
       env: environment(),
@@ -45,8 +47,9 @@ it.each([
     })
     const ended = once(child, 'exit')
     const { cluster, log } = clusterPaths(dataDir)
-    await expect.poll(() => readFile(log, 'utf8').catch(() => '')).toContain(`until ${signal}`)
+    await expect.poll(() => readFile(log, 'utf8').catch(() => '')).toContain(`until ${signal} ${times}`)
     child.kill(signal)
+    if (times === 'twice') setTimeout(() => child.kill(signal), 20)
     expect(await ended).toEqual([code, null])
     expect(await readPostmaster(cluster)).toBeNull()
   },

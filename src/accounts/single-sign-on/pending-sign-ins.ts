@@ -50,7 +50,7 @@ export async function insertSignIn(
 }
 
 /**
- * Returns a sign-in of this browser at this provider, and deletes it; `ageSeconds` ago it began. Null when it is unknown,
+ * Returns a sign-in of this browser at this provider, and deletes it. `ageSeconds` is the time since it began. Null when it is unknown,
  * expired or was used.
  */
 export async function takeSignIn(

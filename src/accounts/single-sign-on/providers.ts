@@ -39,10 +39,10 @@ export interface Provider {
    */
   authorizationUrl(redirectUri: string, secrets: SignInSecrets, asksAgain?: boolean): Promise<string>
   /**
-   * Exchanges the code of a callback. Returns the person in the provider's signed ID token. With `askedAgo`, throws when
-   * the token says that the person signed in at the provider more than so many seconds ago.
+   * Exchanges the code of a callback. Returns the person in the provider's signed ID token. With `askedSecondsAgo`, throws when
+   * the token says that the person signed in at the provider more than so many seconds ago. Clocks may differ by 30 s.
    */
-  provePerson(callbackUrl: string, secrets: SignInSecrets, askedAgo?: number): Promise<ProvenPerson>
+  provePerson(callbackUrl: string, secrets: SignInSecrets, askedSecondsAgo?: number): Promise<ProvenPerson>
 }
 
 /**
@@ -104,8 +104,12 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
         if (!isSecureUrl(url.href)) throw new oidc.ClientError('the authorization endpoint is not secure')
         return url.href
       }),
-    provePerson: async (callbackUrl, { state, nonce, codeVerifier }, askedAgo = Number.POSITIVE_INFINITY) => {
-      const { person, signedInAgo } = await ask(async () => {
+    provePerson: async (
+      callbackUrl,
+      { state, nonce, codeVerifier },
+      askedSecondsAgo = Number.POSITIVE_INFINITY,
+    ) => {
+      const { person, signedInSecondsAgo } = await ask(async () => {
         const known = await client()
         const tokens = await oidc.authorizationCodeGrant(known, new URL(callbackUrl), {
           expectedState: state,
@@ -123,11 +127,11 @@ function openProvider(settings: ProviderSettings, log: FastifyBaseLogger): Provi
         return {
           person: readPerson(settings, { issuer, subject }, idToken, userInfo),
           // Both times are of the provider's clock. Not every provider sends the second one.
-          signedInAgo: typeof signedInAt === 'number' ? iat - signedInAt : 0,
+          signedInSecondsAgo: typeof signedInAt === 'number' ? iat - signedInAt : 0,
         }
       })
       // The URL with `prompt=login` is in the hands of the browser, so the provider may not have seen it.
-      if (signedInAgo > askedAgo + toleranceSeconds) {
+      if (signedInSecondsAgo > askedSecondsAgo + toleranceSeconds) {
         throw new ProviderError(
           403,
           `${settings.label} did not ask you to sign in again, so nothing was confirmed. Sign out there, then try again.`,

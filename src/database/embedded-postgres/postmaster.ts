@@ -134,7 +134,11 @@ async function waitUntilReady(
     if (seen?.pid === child.pid && seen?.ready) return seen
     if (signal?.aborted) {
       if (seen !== null && seen.pid === child.pid) await stopPostmaster(seen, startingSeconds)
-      else if (child.kill('SIGINT')) await once(child, 'exit')
+      else if (child.kill('SIGINT')) {
+        // Nothing else may keep this process running.
+        child.ref()
+        await once(child, 'exit')
+      }
       throw signal.reason
     }
     await sleep(10)

@@ -64,7 +64,7 @@ export interface ArchiveMirrorContext {
   client: UpstreamClient
   archives: ArchiveStore
   maxArchiveBytes: number
-  /** How long a request waits. Only tests shorten it. */
+  /** How many milliseconds a request waits. Only tests shorten it. */
   patience?: number
   /** Counts a fetch by its outcome, and its bytes. */
   note?: (archive: MirroredArchive, outcome: 'fetched' | 'failed' | 'alarm', bytes: number) => void
