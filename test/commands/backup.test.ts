@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { readConfig } from '../../src/config.ts'
+import type { Queryable } from '../../src/database/database.ts'
 import { startEmbeddedPostgres } from '../../src/database/embedded-postgres/embedded-postgres.ts'
 import { builtInMigrations } from '../../src/database/migrate.ts'
 import { collectGarbage } from '../../src/registry/archives/collect-garbage.ts'
@@ -78,7 +79,7 @@ async function aBackup(): Promise<string> {
 }
 
 /** All rows of all tables, as text. */
-async function contentOf(db: pg.Pool): Promise<Record<string, string[]>> {
+async function contentOf(db: Queryable): Promise<Record<string, string[]>> {
   const { rows: names } = await db.query<{ name: string }>(
     `select c.relname as name from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' order by 1`,
   )
@@ -332,7 +333,9 @@ describe('svc backup', () => {
     expect(await contentOf(db)).toEqual({})
     await db.end()
     const postgres = await startEmbeddedPostgres({ dataDir, settings: fastSettings })
-    const embedded = new pg.Pool(postgres.connection)
+    // The end of a pool does not wait until its connections are closed.
+    const embedded = new pg.Client(postgres.connection)
+    await embedded.connect()
     expect(await contentOf(embedded)).toEqual({})
     await embedded.end()
     await postgres.stop()
