@@ -4,7 +4,7 @@ import { freePort } from '../test/support/program.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
 import { aProject, timeComposer, warmUp } from './composer-run.ts'
 import { inTurn, median, medianRatio } from './median.ts'
-import { type StaticFile, startNginx } from './nginx.ts'
+import { checkPasswords, nginxAuthorization, type StaticFile, startNginx } from './nginx.ts'
 import { aRegistry, claimPackages, growPackage, type Registry } from './seed.ts'
 import type { Server } from './server.ts'
 import { figure, ratio, table } from './table.ts'
@@ -20,8 +20,8 @@ const commands = [
 ] as const
 
 /**
- * Measures the real Composer with svc, and with an nginx that serves the same files without a permission check. Returns
- * a Markdown table.
+ * Measures the real Composer with svc, and with an nginx that serves the same files. It checks a password file, but no
+ * permission. Returns a Markdown table.
  */
 export async function measureComposer(server: Server, folder: string, rounds: number): Promise<string> {
   if (!hasComposerClient) return 'composer: skipped, because Composer is not installed'
@@ -29,13 +29,15 @@ export async function measureComposer(server: Server, folder: string, rounds: nu
   const registryUrl = server.baseUrl + registry.path
   const port = await freePort()
   const mirrorUrl = `http://127.0.0.1:${port}/`
-  const nginx = await startNginx(join(folder, 'mirror'), await mirror(server, registry, mirrorUrl), port)
+  const nginx = await startNginx(join(folder, 'mirror'), await mirror(server, registry, mirrorUrl), port, {
+    http: checkPasswords,
+  })
   const projects = [
-    await aProject(registryUrl, registry, names),
-    nginx && (await aProject(mirrorUrl, registry, names)),
+    await aProject(registryUrl, registry.authorization, names),
+    nginx && (await aProject(mirrorUrl, nginxAuthorization, names)),
   ]
   try {
-    await warmUp(server, registry, names[0] ?? '')
+    await warmUp(server, registry, { names, rounds: 150 })
     const rows = commands.map(({ title }): string[] => [title])
     const seconds = commands.map(() => projects.map((): number[] => []))
     for (let round = 0; round < rounds; round += 1) {

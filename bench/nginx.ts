@@ -16,16 +16,28 @@ export interface StaticFile {
  * Parts of the nginx configuration. `http` is added to the block `http`. `server` replaces the location of the files.
  */
 export interface NginxParts {
-  http: string
-  server: string
+  http?: string
+  server?: string
 }
+
+/** The location of the files. */
+export const filesLocation = 'location / { gzip_static on; }'
+
+/** With this part of the block `http`, nginx requires `nginxAuthorization` and checks it with a password file. */
+export const checkPasswords = 'auth_basic bench; auth_basic_user_file passwords;'
+
+/** The credentials of the password file, as an Authorization header. */
+export const nginxAuthorization = `Basic ${Buffer.from('bench:yardstick').toString('base64')}`
+
+/** The hash is of the kind that `htpasswd` writes unless told otherwise. */
+const passwordFile = 'bench:$apr1$svcbench$P36ogOMF8ZSrFgwEcHAtP1\n'
 
 /** Starts nginx with one worker process, because svc is one process too. Null when nginx is not installed. */
 export async function startNginx(
   folder: string,
   files: readonly StaticFile[],
   port: number,
-  parts: NginxParts = { http: '', server: 'location / { gzip_static on; }' },
+  parts: NginxParts = {},
 ): Promise<Listener | null> {
   if (spawnSync('nginx', ['-v']).error) return null
   for (const { path, bytes, lastModified } of files) {
@@ -37,6 +49,7 @@ export async function startNginx(
     }
   }
   await mkdir(join(folder, 'root'), { recursive: true })
+  await writeFile(join(folder, 'passwords'), passwordFile)
   const configuration = join(folder, 'nginx.conf')
   await writeFile(configuration, configurationOf(folder, port, parts))
   return startListener(['-c', configuration, '-p', folder], port, {
@@ -45,7 +58,11 @@ export async function startNginx(
   })
 }
 
-function configurationOf(folder: string, port: number, { http, server }: NginxParts): string {
+function configurationOf(
+  folder: string,
+  port: number,
+  { http = '', server = filesLocation }: NginxParts,
+): string {
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
   return `
     daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/error.log crit;

@@ -3,12 +3,19 @@ import { readConfig } from '../src/config.ts'
 import { commandLine } from '../src/registry/tables/events.ts'
 import { openUpstreamClient } from '../src/registry/upstreams/client/fetch.ts'
 import { addUpstream } from '../src/registry/upstreams/configure.ts'
-import { hasComposerClient } from '../test/support/composer-project.ts'
+import { type ComposerProject, hasComposerClient } from '../test/support/composer-project.ts'
 import { freePort } from '../test/support/program.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
-import { aProject, timeComposer, warmUp } from './composer-run.ts'
+import { aProject, type TimedCommand, timeComposer, warmUp } from './composer-run.ts'
 import { inTurn, median, medianRatio } from './median.ts'
-import { type StaticFile, startNginx } from './nginx.ts'
+import {
+  checkPasswords,
+  filesLocation,
+  type NginxParts,
+  nginxAuthorization,
+  type StaticFile,
+  startNginx,
+} from './nginx.ts'
 import { aRegistry, type Registry } from './seed.ts'
 import { type Server, startRelay } from './server.ts'
 import { figure, ratio, table } from './table.ts'
@@ -20,76 +27,100 @@ const environment = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1'
 /** The round trip to an upstream on the internet, in milliseconds. */
 const farMilliseconds = 20
 
+/** How many times svc mirrors all packages before Composer is timed, so that Node has compiled that code. */
+const earlierMirrors = 20
+
 /**
- * Measures the real Composer with packages of an upstream. It requests them through svc, and directly from the
- * upstream, which is an nginx on this machine. The last rows are for the same nginx behind a relay that delays it.
+ * Measures the real Composer with packages of an upstream, which is an nginx on this machine. The first update through
+ * svc is compared with an update from the upstream itself. Everything after it is compared with an nginx that checks a
+ * password file, because svc checks a token. The last rows are for upstreams behind a relay that delays them.
  */
 export async function measureUpstream(server: Server, folder: string, rounds: number): Promise<string> {
   if (!hasComposerClient) return 'upstream: skipped, because Composer is not installed'
   const near = await measureOne(server, join(folder, 'near'), rounds, 0)
   const far = await measureOne(server, join(folder, 'far'), rounds, farMilliseconds)
   if (!near || !far) return 'upstream: skipped, because nginx is not installed'
-  const row = (title: string, [ofSvc, direct]: [number[], number[]]) => {
-    return [title, figure(median(ofSvc)), figure(median(direct)), ratio(medianRatio(ofSvc, direct))]
+  const row = (title: string, [ofSvc, ofNginx]: [number[], number[]]) => {
+    return [title, figure(median(ofSvc)), figure(median(ofNginx)), ratio(medianRatio(ofSvc, ofNginx))]
   }
   const rows = [
     ...titles.map((title, i) => row(title, near[i] ?? [[], []])),
     ...titles.map((title, i) => row(`${title}, upstream ${farMilliseconds} ms away`, far[i] ?? [[], []])),
   ]
-  return table(['upstream, 60 mirrored packages', 'seconds', 'the upstream itself', 'ratio'], rows)
+  return table(['upstream, 60 mirrored packages', 'seconds', 'with nginx', 'ratio'], rows)
 }
 
 const titles = ['update, nothing mirrored yet', 'update, cold', 'update, warm', 'install from the lock, cold']
 
-/** Returns the seconds of each row, through svc and directly. Null without nginx. */
+/** Returns the seconds of each row, through svc and with nginx. Null without nginx. */
 async function measureOne(
   server: Server,
   folder: string,
   rounds: number,
   roundTripMs: number,
 ): Promise<[number[], number[]][] | null> {
+  const upstream = await startUpstream(join(folder, 'upstream'), roundTripMs)
+  const guarded = await startUpstream(join(folder, 'guarded'), roundTripMs, { http: checkPasswords })
+  if (!upstream || !guarded) return null
+  const seconds = titles.map((): [number[], number[]] => [[], []])
+  try {
+    for (let round = 0; round < earlierMirrors; round += 1) {
+      await warmUp(server, await aMirror(server, upstream.url), { names, rounds: 1 })
+    }
+    // The first round only warms up svc. It is not counted.
+    for (let round = 0; round <= rounds; round += 1) {
+      // A new repository has no mirrored packages yet.
+      const registry = await aMirror(server, upstream.url)
+      const ofSvc = await aProject(server.baseUrl + registry.path, registry.authorization, names)
+      const ofUpstream = await aProject(upstream.url, null, names)
+      const ofGuarded = await aProject(guarded.url, nginxAuthorization, names)
+      const sides: [number, ComposerProject, ComposerProject][] = [
+        [0, ofSvc, ofSvc],
+        [1, ofUpstream, ofGuarded],
+      ]
+      for (const [side, first, later] of inTurn(sides, round)) {
+        const note = async (row: number, project: ComposerProject, ...timed: TimedCommand) => {
+          const taken = await timeComposer(project, ...timed)
+          if (round > 0) seconds[row]?.[side]?.push(taken)
+        }
+        await note(0, first, 'update', ['cache', 'vendor'])
+        if (round === 0 && side === 0) await warmUp(server, registry, { names, rounds: 150 })
+        await note(1, later, 'update', ['cache', 'vendor'])
+        await note(2, later, 'update', [])
+        await note(3, later, 'install', ['cache', 'vendor'])
+      }
+      for (const project of [ofSvc, ofUpstream, ofGuarded]) await project.remove()
+    }
+    return seconds
+  } finally {
+    await upstream.stop()
+    await guarded.stop()
+  }
+}
+
+/** Starts an nginx with the packages, behind a relay if a round trip takes time. Null when nginx is not installed. */
+async function startUpstream(
+  folder: string,
+  roundTripMs: number,
+  { http = '' }: NginxParts = {},
+): Promise<{ url: string; stop: () => Promise<void> } | null> {
   const port = await freePort()
   const publicPort = roundTripMs === 0 ? port : await freePort()
-  const upstreamUrl = `http://127.0.0.1:${publicPort}`
-  const nginx = await startNginx(folder, staticFiles(upstreamUrl), port, {
-    http: '',
+  const url = `http://127.0.0.1:${publicPort}`
+  const nginx = await startNginx(folder, staticFiles(url), port, {
+    http,
     // Composer sends the same requests to both: after an update it asks for advisories.
-    server: `location / { gzip_static on; }
+    server: `${filesLocation}
       location = /security-advisories { default_type application/json; return 200 '{"advisories":{}}'; }`,
   })
   if (!nginx) return null
   const relay = roundTripMs === 0 ? null : await startRelay(folder, port, publicPort, roundTripMs)
-  const seconds = titles.map((): [number[], number[]] => [[], []])
-  try {
-    // The first round only warms up svc. It is not counted.
-    for (let round = 0; round <= rounds; round += 1) {
-      // A new repository has no mirrored packages yet.
-      const registry = await aMirror(server, upstreamUrl)
-      const projects = [
-        await aProject(server.baseUrl + registry.path, registry, names),
-        await aProject(upstreamUrl, null, names),
-      ]
-      for (const [side, project] of inTurn([...projects.entries()], round)) {
-        const note = async (
-          row: number,
-          command: 'update' | 'install',
-          ...forget: ('cache' | 'vendor')[]
-        ) => {
-          const taken = await timeComposer(project, command, forget)
-          if (round > 0) seconds[row]?.[side]?.push(taken)
-        }
-        await note(0, 'update', 'cache', 'vendor')
-        if (round === 0 && side === 0) await warmUp(server, registry, names[0] ?? '')
-        await note(1, 'update', 'cache', 'vendor')
-        await note(2, 'update')
-        await note(3, 'install', 'cache', 'vendor')
-        await project.remove()
-      }
-    }
-    return seconds
-  } finally {
-    await relay?.stop()
-    await nginx.stop()
+  return {
+    url,
+    async stop() {
+      await relay?.stop()
+      await nginx.stop()
+    },
   }
 }
 
