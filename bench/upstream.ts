@@ -8,14 +8,7 @@ import { freePort } from '../test/support/program.ts'
 import { aPackageZip } from '../test/support/registry-actors.ts'
 import { aProject, type TimedCommand, timeComposer, warmUp } from './composer-run.ts'
 import { inTurn, median, medianRatio } from './median.ts'
-import {
-  checkPasswords,
-  filesLocation,
-  type NginxParts,
-  nginxAuthorization,
-  type StaticFile,
-  startNginx,
-} from './nginx.ts'
+import { checkPasswords, filesLocation, nginxAuthorization, type StaticFile, startNginx } from './nginx.ts'
 import { aRegistry, type Registry } from './seed.ts'
 import { type Server, startRelay } from './server.ts'
 import { figure, ratio, table } from './table.ts'
@@ -60,7 +53,7 @@ async function measureOne(
   roundTripMs: number,
 ): Promise<[number[], number[]][] | null> {
   const upstream = await startUpstream(join(folder, 'upstream'), roundTripMs)
-  const guarded = await startUpstream(join(folder, 'guarded'), roundTripMs, { http: checkPasswords })
+  const guarded = await startUpstream(join(folder, 'guarded'), roundTripMs, checkPasswords)
   if (!upstream || !guarded) return null
   const seconds = titles.map((): [number[], number[]] => [[], []])
   try {
@@ -98,11 +91,14 @@ async function measureOne(
   }
 }
 
-/** Starts an nginx with the packages, behind a relay if a round trip takes time. Null when nginx is not installed. */
+/**
+ * Starts an nginx with the packages, behind a relay if a round trip takes time. `http` is a part of its configuration.
+ * Null when nginx is not installed.
+ */
 async function startUpstream(
   folder: string,
   roundTripMs: number,
-  { http = '' }: NginxParts = {},
+  http = '',
 ): Promise<{ url: string; stop: () => Promise<void> } | null> {
   const port = await freePort()
   const publicPort = roundTripMs === 0 ? port : await freePort()
