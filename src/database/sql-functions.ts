@@ -35,8 +35,7 @@ function inDependencyOrder(files: SqlFile[]): SqlFile[] {
     if (dependents.includes(file)) {
       throw new Error(`These SQL functions use each other: ${dependents.map(objectName).join(', ')}.`)
     }
-    const withoutComments = file.sql.replace(/--.*/g, '')
-    for (const word of new Set(withoutComments.match(/\w+/g))) {
+    for (const word of wordsOf(file)) {
       const used = byObject.get(word)
       if (used && used !== file) add(used, [...dependents, file])
     }
@@ -44,6 +43,10 @@ function inDependencyOrder(files: SqlFile[]): SqlFile[] {
   }
   for (const file of files) add(file, [])
   return [...ordered]
+}
+
+function wordsOf({ sql }: SqlFile): Set<string> {
+  return new Set(sql.replace(/--.*/g, '').match(/\w+/g))
 }
 
 function objectName({ name }: SqlFile): string {
@@ -74,8 +77,9 @@ export function isNewText({ name, checksum }: SqlFile, texts: FunctionTexts): bo
 }
 
 /**
- * Replaces all functions and views, and records the new texts. Unchanged ones are replaced too, because a migration or
- * another file may have dropped them. A text is skipped when this database already has a newer one.
+ * Replaces functions and views, and records the new texts. Unchanged ones are replaced too, because a migration or
+ * another file may have dropped them. A text is skipped when this database already has a newer one. An unchanged view
+ * stays, because the replacement of a view waits for all statements that read it, and they may wait for another view.
  */
 export async function applyFunctions(
   client: pg.Client,
@@ -90,9 +94,14 @@ export async function applyFunctions(
        primary key (name, checksum)
      )`,
   )
+  const views = await listViews(client)
+  const changed = new Set<string>()
   for (const file of files) {
     const isNew = isNewText(file, texts)
     if (!isNew && texts.get(file.name)?.at(-1) !== file.checksum) continue
+    const isChanged = isNew || [...wordsOf(file)].some((word) => changed.has(word))
+    if (!isChanged && views.has(objectName(file))) continue
+    if (isChanged) changed.add(objectName(file))
     await runSqlFile(client, file)
     if (!isNew) continue
     await client.query('insert into applied_function (name, checksum) values ($1, $2)', [
@@ -100,4 +109,11 @@ export async function applyFunctions(
       file.checksum,
     ])
   }
+}
+
+async function listViews(db: Queryable): Promise<ReadonlySet<string>> {
+  const { rows } = await db.query<{ name: string }>(
+    `select relname as name from pg_class where relkind = 'v' and pg_table_is_visible(oid)`,
+  )
+  return new Set(rows.map(({ name }) => name))
 }

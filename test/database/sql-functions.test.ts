@@ -97,6 +97,27 @@ describe('SQL functions and views below migrations/functions', () => {
     expect(await ask('select price(1::bigint)')).toEqual(['5'])
   })
 
+  it('stay when nothing changed them, so a statement that reads a view stops no upgrade', async () => {
+    const reader = await database.db.connect()
+    try {
+      await reader.query('begin; select from a_first')
+      await write('functions/last.sql', 'create or replace view last as select 1 as n')
+      expect(await run()).toEqual(['functions/last.sql'])
+    } finally {
+      await reader.query('rollback')
+      reader.release()
+    }
+  })
+
+  it('are replaced when something that they use has changed', async () => {
+    await write(
+      'functions/dear_item.sql',
+      'drop view dear_item cascade; create view dear_item as select 2 * price(n) as cost from item',
+    )
+    expect(await run()).toEqual(['functions/dear_item.sql'])
+    expect(await ask('select cost from a_first')).toEqual(['10'])
+  })
+
   it('are applied once when ten processes start together', async () => {
     await write('functions/slow.sql', 'select pg_sleep(0.2); create view slow as select 1 as n')
     const pools = Array.from({ length: 10 }, () => openDatabase({ ...database.connection, max: 1 }, () => {}))
