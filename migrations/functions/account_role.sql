@@ -1,10 +1,9 @@
--- Returns the stronger of the account's roles in the group and in the repository. Null when it has neither.
--- It always returns one row. A call in `from` is inlined into the calling statement by PostgreSQL.
+-- Returns role_in_repository for callers that do not know the group. Returns no row when there is no repository.
+-- The registry_access of the previous release calls it too.
 create or replace function account_role(the_account_id bigint, the_repository_id bigint) returns table (role member_role)
 language sql stable parallel safe as $$
-  select greatest(
-    (select 'admin'::member_role from account where id = the_account_id and is_admin),
-    (select m.role from repository_member m where m.repository_id = the_repository_id and m.account_id = the_account_id),
-    (select m.role from counted_group_member m join repository r on r.group_id = m.group_id
-      where r.id = the_repository_id and m.account_id = the_account_id))
+  select own.role
+    from repository r
+   cross join lateral role_in_repository(the_account_id, r.group_id, r.id) own
+   where r.id = the_repository_id
 $$;

@@ -5,7 +5,7 @@ import type { Actor } from '../database/database.ts'
 import { shareStatements } from '../database/shared-statements.ts'
 import { type Act, isAtLeast, judge, scopeOf } from '../domain/permissions.ts'
 import { covers } from '../domain/scopes.ts'
-import { hashSecret, isToken, type SecretHash } from '../domain/secrets.ts'
+import { hashSecret, kindOfToken, type SecretHash } from '../domain/secrets.ts'
 import { actorOf, senderOf } from '../http/actor.ts'
 import type { LastUse } from '../jobs/last-use.ts'
 import { type Access, findAccess } from '../registry/access.ts'
@@ -200,7 +200,7 @@ export function readBearer(request: FastifyRequest): SecretHash {
   const token = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization)?.[1]
   if (token === undefined) throw unreadableCredentials('The Authorization header is malformed')
   if (hasSecondToken(request)) throw unreadableCredentials('The request carries more than one access token')
-  if (!isToken(token)) throw invalidToken()
+  if (!kindOfToken(token)) throw invalidToken()
   return hashSecret(token)
 }
 

@@ -41,10 +41,10 @@ export function kindOfSecret(secret: string): SecretKind | null {
 export const tokenKinds = ['access', 'personal', 'deploy'] as const satisfies SecretKind[]
 export type TokenKind = (typeof tokenKinds)[number]
 
-/** Returns whether a text is a well-formed token of a kind that the registry and the API accept. */
-export function isToken(text: string): boolean {
+/** Returns the kind of a well-formed token that the registry and the API accept. Null for any other text. */
+export function kindOfToken(text: string): TokenKind | null {
   const kind = kindOfSecret(text)
-  return tokenKinds.some((one) => one === kind)
+  return tokenKinds.find((one) => one === kind) ?? null
 }
 
 /** Returns the hash of a secret for storing. A slow hash is not needed, because every secret has 256 random bits. */

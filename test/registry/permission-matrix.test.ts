@@ -6,7 +6,7 @@ import {
   type Role,
   type Visibility,
 } from '../../src/domain/permissions.ts'
-import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
+import { hashSecret } from '../../src/domain/secrets.ts'
 import { type Access, findAccess } from '../../src/registry/access.ts'
 import {
   aDeployToken,
@@ -17,7 +17,7 @@ import {
   aRepository,
 } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
-import { anApplication, anAuthorization } from '../support/oauth-actors.ts'
+import { anAccessToken, anApplication, anAuthorization } from '../support/oauth-actors.ts'
 import { basic } from '../support/registry-actors.ts'
 
 /*
@@ -107,13 +107,7 @@ async function aSubject({ held, visibility }: Pick<Case, 'held' | 'visibility'>)
     const repositoryIds = repositories.map(({ id }) => id)
     const application = await anApplication(t.db, { scopes: grant.scopes })
     const authorization = await anAuthorization(t.db, account, application, { ...grant, repositories })
-    const access = makeSecret('access')
-    await t.db.query(
-      `insert into token_pair (authorization_id, access_hash, access_scopes, access_expires_at,
-                               refresh_hash, refresh_scopes, refresh_expires_at)
-       values ($1, $2, $3, now() + interval '1 hour', $4, $3, now() + interval '1 hour')`,
-      [authorization.id, hashSecret(access), grant.scopes, hashSecret(makeSecret('refresh'))],
-    )
+    const access = await anAccessToken(t.db, authorization)
     return [access, await aPersonalToken(t.db, account, { ...grant, repositoryIds })]
   }
 

@@ -76,6 +76,18 @@ export async function anAuthorization(
   return { id: (rows[0] as { id: string }).id, accountId: account.id, application, scopes }
 }
 
+/** Creates a token pair of the authorization. Returns the plain access token. */
+export async function anAccessToken(db: Queryable, { id, scopes }: AuthorizationActor): Promise<string> {
+  const access = makeSecret('access')
+  await db.query(
+    `insert into token_pair (authorization_id, access_hash, access_scopes, access_expires_at,
+                             refresh_hash, refresh_scopes, refresh_expires_at)
+     values ($1, $2, $3, now() + interval '1 hour', $4, $3, now() + interval '1 hour')`,
+    [id, hashSecret(access), scopes, hashSecret(makeSecret('refresh'))],
+  )
+  return access
+}
+
 /** Creates an unused code of the authorization. Returns the plain code. */
 export async function aCode(
   db: Queryable,

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
-import { type Access, accessValuesOf, forEachRequest, oneRow, type RegistryRequest } from '../access.ts'
+import type { RegistryRequest, WithAccess } from '../access.ts'
+import { forEachRequest, oneRow, type RequestValues } from '../for-each-request.ts'
 import { type FoundMirror, type MirrorTerms, selectMirror } from '../upstreams/tables/mirrored-documents.ts'
 import type { EncodedDocument } from './encodings.ts'
 
@@ -10,11 +11,8 @@ import type { EncodedDocument } from './encodings.ts'
  */
 const formats = { package: 1, root: 2 }
 
-/** SQL: made once, because the statement below runs for every pull. */
-const mirrorOfCall = selectMirror('a.repository_id', '$7', '$8')
-
 /** A document, with the access to it. Another statement reads the bytes, because most requests need none. */
-export interface FoundDocument extends Access {
+export interface FoundDocument extends WithAccess {
   /** The id of the package or repository that the document describes. Null when there is none. */
   subjectId: string | null
   /** The revision changes with every change of the document. Null when no document is stored. */
@@ -39,27 +37,24 @@ export interface WantedDocument {
  * Finds documents of packages, `p2/<name>.json` or `p2/<name>~dev.json`. Returns one result for each wanted document,
  * in their order.
  */
-export async function listPackageDocuments(
+export function listPackageDocuments(
   db: Queryable,
   wanted: readonly WantedDocument[],
 ): Promise<FoundPackageDocument[]> {
-  const { rows } = await db.query<FoundPackageDocument>({
-    name: 'list-package-documents',
-    text: selectPackageDocuments,
-    values: valuesOf(wanted),
-  })
-  return rows
+  return queryPackageDocuments(db, valuesOf(wanted))
 }
 
-const selectPackageDocuments = forEachRequest(
-  { package_name: 'text', is_dev: 'boolean' },
-  `select p.id as "subjectId", d.revision, d.last_modified as "lastModified",
-          p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
-                                                            and u.removed_at is null) as "mayMirror"
-     from ${oneRow}
-     left join package p on p.repository_id = a.repository_id and p.name = call.package_name
-     left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev`,
-)
+const queryPackageDocuments = forEachRequest<FoundPackageDocument>({
+  name: 'list-package-documents',
+  columns: { package_name: 'text', is_dev: 'boolean' },
+  query: `
+    select p.id as "subjectId", d.revision, d.last_modified as "lastModified",
+           p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
+                                                             and u.removed_at is null) as "mayMirror"
+      from ${oneRow}
+      left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+      left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev`,
+})
 
 /**
  * A document of a repository with upstreams. `verdict` is null for a package of the repository itself, and without
@@ -71,39 +66,36 @@ export type FoundAnyDocument = FoundDocument & (FoundMirror | { verdict: null })
  * Finds the same documents as `listPackageDocuments`, and those of upstreams. The statement takes half as long again, so it
  * is for repositories with upstreams, where it replaces two.
  */
-export async function listAnyDocuments(
+export function listAnyDocuments(
   db: Queryable,
   wanted: readonly WantedDocument[],
   { baseUrl, freshSeconds }: MirrorTerms,
 ): Promise<FoundAnyDocument[]> {
-  const { rows } = await db.query<FoundAnyDocument>({
-    name: 'list-any-documents',
-    text: selectAnyDocuments,
-    values: [...valuesOf(wanted), baseUrl, freshSeconds],
-  })
-  return rows
+  return queryAnyDocuments(db, { ...valuesOf(wanted), commonValues: [baseUrl, freshSeconds] })
 }
 
-const selectAnyDocuments = forEachRequest(
-  { package_name: 'text', is_dev: 'boolean' },
-  `select p.id as "subjectId", coalesce(d.revision, m.revision) as revision,
-          coalesce(d.last_modified, m."lastModified") as "lastModified", m.verdict, m."packageId", m."isBound",
-          m."upstreamIds", m."isDue", m."isFresh", m."isResting", m."isFound", m.failure, m."failedAt",
-          m."isUnusedToday"
-     from ${oneRow}
-     left join package p on p.repository_id = a.repository_id and p.name = call.package_name
-     left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev
-     left join lateral (${mirrorOfCall}
-         where p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
-                                                                 and u.removed_at is null)) m on true`,
-)
+const queryAnyDocuments = forEachRequest<FoundAnyDocument>({
+  name: 'list-any-documents',
+  commonValues: 2,
+  columns: { package_name: 'text', is_dev: 'boolean' },
+  query: `
+    select p.id as "subjectId", coalesce(d.revision, m.revision) as revision,
+           coalesce(d.last_modified, m."lastModified") as "lastModified", m.verdict, m."packageId", m."isBound",
+           m."upstreamIds", m."isDue", m."isFresh", m."isResting", m."isFound", m.failure, m."failedAt",
+           m."isUnusedToday"
+      from ${oneRow}
+      left join package p on p.repository_id = a.repository_id and p.name = call.package_name
+      left join package_document d on d.package_id = p.id and d.is_dev = call.is_dev
+      left join lateral (${selectMirror('a.repository_id', '$1', '$2')}
+          where p.id is null and exists (select from upstream u where u.repository_id = a.repository_id
+                                                                  and u.removed_at is null)) m on true`,
+})
 
-function valuesOf(wanted: readonly WantedDocument[]): unknown[] {
-  return [
-    ...accessValuesOf(wanted.map(({ target }) => target)),
-    wanted.map(({ packageName }) => packageName),
-    wanted.map(({ isDev }) => isDev),
-  ]
+function valuesOf(wanted: readonly WantedDocument[]): RequestValues {
+  return {
+    targets: wanted.map(({ target }) => target),
+    columns: [wanted.map(({ packageName }) => packageName), wanted.map(({ isDev }) => isDev)],
+  }
 }
 
 /** A repository's packages.json, and whether it is the current one. */
@@ -113,36 +105,32 @@ export interface FoundRoot extends FoundDocument {
 }
 
 /** Finds the packages.json of repositories. Returns one result for each target, in their order. */
-export async function listRootDocuments(
-  db: Queryable,
-  targets: readonly RegistryRequest[],
-): Promise<FoundRoot[]> {
-  const { rows } = await db.query<FoundRoot>({
-    name: 'list-root-documents',
-    text: forEachRequest(
-      {},
-      repositoryDocument(
-        'root_document',
-        ', (select revision from repository_listing where repository_id = r.id) as "listingRevision"',
-      ),
-    ),
-    values: accessValuesOf(targets),
-  })
-  return rows
+export function listRootDocuments(db: Queryable, targets: readonly RegistryRequest[]): Promise<FoundRoot[]> {
+  return queryRootDocuments(db, { targets })
 }
 
+const queryRootDocuments = forEachRequest<FoundRoot>({
+  name: 'list-root-documents',
+  columns: {},
+  query: repositoryDocument(
+    'root_document',
+    ', (select revision from repository_listing where repository_id = r.id) as "listingRevision"',
+  ),
+})
+
 /** Finds the filter.json of repositories. Returns one result for each target, in their order. */
-export async function listFilterDocuments(
+export function listFilterDocuments(
   db: Queryable,
   targets: readonly RegistryRequest[],
 ): Promise<FoundDocument[]> {
-  const { rows } = await db.query<FoundDocument>({
-    name: 'list-filter-documents',
-    text: forEachRequest({}, repositoryDocument('filter_document')),
-    values: accessValuesOf(targets),
-  })
-  return rows
+  return queryFilterDocuments(db, { targets })
 }
+
+const queryFilterDocuments = forEachRequest<FoundDocument>({
+  name: 'list-filter-documents',
+  columns: {},
+  query: repositoryDocument('filter_document'),
+})
 
 function repositoryDocument(table: string, moreColumns = ''): string {
   return `select r.id as "subjectId", d.revision,

@@ -22,7 +22,7 @@ export async function auditRoute(
     const target = readRegistryRequest(request)
     const names = readNames(request.body)
     const found = await findAdvisories(hotDb, target, names.slice(0, maxNames))
-    requireAccess(target, found, 'pull')
+    requireAccess(target, found.access, 'pull')
     // Throw, because Composer would treat missing names as packages without advisories.
     if (names.length > maxNames) {
       throw new RegistryError(

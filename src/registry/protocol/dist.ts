@@ -56,7 +56,7 @@ export async function distRoute(
     // Own archives are named by their SHA-256.
     if (reference.length !== 64 || type !== 'zip') return downloadMirrored(request, reply, wanted)
     const found = await findDownload(wanted)
-    const { repositoryId } = requireAccess(target, found, 'pull')
+    const { repositoryId } = requireAccess(target, found.access, 'pull')
     const { size, quarantineReason } = found
     if (found.mayMirror) return sendMirrored(request, reply, { repositoryId, ...wanted })
     const sha256 = reference
@@ -64,7 +64,7 @@ export async function distRoute(
     if (quarantineReason !== null) throw inQuarantine(packageName, version, quarantineReason)
 
     setArchiveHeaders(reply, sha256, `${packageName.replace('/', '-')}-${version}.zip`)
-    setArchiveCaching(reply, found.visibility)
+    setArchiveCaching(reply, found.access.visibility)
     return sendStored(request, reply, sha256, size)
   }
 
@@ -74,7 +74,7 @@ export async function distRoute(
     wanted: WantedDownload,
   ): Promise<FastifyReply> {
     const found = await findMirroredDownload(wanted)
-    const { repositoryId } = requireAccess(wanted.target, found, 'pull')
+    const { repositoryId } = requireAccess(wanted.target, found.access, 'pull')
     if (!found.mirrored) throw registryNotFound('archive not found')
     return sendMirrored(request, reply, { repositoryId, ...wanted }, found.mirrored)
   }

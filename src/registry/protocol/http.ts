@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
 import { isOutage, isReferenceGone } from '../../database/database.ts'
 import type { Visibility } from '../../domain/permissions.ts'
-import { hashSecret, isToken, kindOfSecret, type SecretHash } from '../../domain/secrets.ts'
+import { hashSecret, kindOfSecret, kindOfToken } from '../../domain/secrets.ts'
 import { senderOf } from '../../http/actor.ts'
 import { basicCredentialsOf } from '../../http/basic-credentials.ts'
 import { sendEarly } from '../../http/early-response.ts'
@@ -40,7 +40,7 @@ export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
   return {
     group,
     name,
-    tokenHash: readCredentials(request),
+    ...readCredentials(request),
     describeSender: senderOf(request),
     // A header contains no line break.
     key: `${request.headers.authorization ?? ''}\n${request.url}`,
@@ -65,31 +65,35 @@ export function acceptText(scope: FastifyInstance): void {
   )
 }
 
-/**
- * The credentials of the last request and the hash of their token. A client sends the same header with every request.
- */
-let lastHashed: { authorization: string; tokenHash: SecretHash } | undefined
+/** The token of a request. */
+type Presented = Pick<RegistryRequest, 'tokenHash' | 'tokenKind'>
+
+const noToken: Presented = { tokenHash: null, tokenKind: null }
+
+/** The credentials of the last request and their token. A client sends the same header with every request. */
+let lastRead: { authorization: string; presented: Presented } | undefined
 
 /** The fixed username of SPEC 4.4. */
 const username = 'svc'
 
 /**
- * Returns the hash of the request's token. The token is the password of HTTP Basic with the username `svc` (SPEC 5.5),
- * or a bearer token (Composer's `bearer` credentials). With a deploy token any username is valid. Null when there are
- * no credentials. Throws errcode 16, without a query, when the credentials cannot contain a token.
+ * Returns the token of a request. It is the password of HTTP Basic with the username `svc` (SPEC 5.5), or a bearer token
+ * (Composer's `bearer` credentials). With a deploy token any username is valid. Throws errcode 16, without a query, when
+ * the credentials cannot contain a token.
  */
-function readCredentials(request: FastifyRequest): SecretHash | null {
+function readCredentials(request: FastifyRequest): Presented {
   const { authorization } = request.headers
-  if (authorization === undefined) return null
-  if (authorization === lastHashed?.authorization) return lastHashed.tokenHash
+  if (authorization === undefined) return noToken
+  if (authorization === lastRead?.authorization) return lastRead.presented
   const token = /^bearer +([\w.~+/-]+=*)$/i.exec(authorization)?.[1] ?? passwordOf(request)
-  if (isToken(token)) {
-    lastHashed = { authorization, tokenHash: hashSecret(token) }
-    return lastHashed.tokenHash
-  }
-  throw badCredentials(
-    'The password must be an access token, a personal access token or a deploy token of svc.',
-  )
+  const tokenKind = kindOfToken(token)
+  if (!tokenKind)
+    throw badCredentials(
+      'The password must be an access token, a personal access token or a deploy token of svc.',
+    )
+  const presented = { tokenHash: hashSecret(token), tokenKind }
+  lastRead = { authorization, presented }
+  return presented
 }
 
 /** Returns errcode 16 with status 401. Composer prints the warning. */

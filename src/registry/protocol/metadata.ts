@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
+import type { Visibility } from '../../domain/permissions.ts'
 import { hasTag } from '../../http/conditional-requests.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import type { RegistryRequest } from '../access.ts'
@@ -76,25 +77,21 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const target = readRegistryRequest(request)
     const { found, repositoryId } = await findCurrentRoot(target)
     const emptyText = () => emptyRootText(registryUrl(config.baseUrl, `${target.group}/${target.name}`))
-    return sendDocument(
-      request,
-      reply,
-      found,
-      (encoding) => findRootBytes(db, repositoryId, encoding),
-      emptyText,
-    )
+    const read: ReadBytes = (encoding) => findRootBytes(db, repositoryId, encoding)
+    return sendDocument(request, reply, found, { visibility: found.access.visibility, read, emptyText })
   })
 
   app.get('/filter.json', async (request, reply) => {
     const target = readRegistryRequest(request)
     const found = await findFilter(target)
-    const { repositoryId } = requireAccess(target, found, 'pull')
+    const { repositoryId } = requireAccess(target, found.access, 'pull')
     const read = async (encoding: Encoding) => {
       const plain = await findFilterBytes(db, repositoryId)
       return plain && { ...plain, bytes: await compress(plain.bytes, encoding) }
     }
     // Never send 404. Composer treats a 404 as an error and installs nothing (COMPOSER A8).
-    return sendDocument(request, reply, found, read, () => emptyFilterText)
+    const { visibility } = found.access
+    return sendDocument(request, reply, found, { visibility, read, emptyText: () => emptyFilterText })
   })
 
   app.get('/p2/:vendor/:file', async (request, reply) => {
@@ -103,7 +100,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const path = `${target.group}/${target.name}`
     const known = withUpstreams.has(path) ? await findAny({ target, ...wanted }) : null
     const found = known ?? (await findPackage({ target, ...wanted }))
-    const { repositoryId, actor } = requireAccess(target, found, 'pull')
+    const { repositoryId, actor } = requireAccess(target, found.access, 'pull')
     if ('mayMirror' in found ? found.mayMirror : found.verdict !== null) {
       withUpstreams.set(path, true)
       const author = { accountId: actor?.accountId ?? null, token: actor, ip: request.ip }
@@ -113,7 +110,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     }
     const read = (encoding: Encoding) =>
       findPackageBytes(db, found.subjectId as string, encoding, wanted.isDev)
-    return sendDocument(request, reply, found, read)
+    return sendDocument(request, reply, found, { visibility: found.access.visibility, read })
   })
 
   /** Finds packages.json. If names were published after it was stored, it is rendered again first. */
@@ -123,7 +120,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     let found = await findRoot(target)
     const wanted = BigInt(found.listingRevision ?? 0)
     for (let attempt = 0; ; attempt += 1) {
-      const { repositoryId } = requireAccess(target, found, 'pull')
+      const { repositoryId } = requireAccess(target, found.access, 'pull')
       // A rendering that was already running may be too old for this request, but the next one is not.
       if (BigInt(found.revision ?? 0) >= wanted || attempt === 3) return { found, repositoryId }
       await refresh(repositoryId)
@@ -153,8 +150,7 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     const { packageId } = found
     const read = (encoding: Encoding) => findMirrorBytes({ packageId, isDev, encoding })
     // Shared caches must not store this response, because an administrator may deny the package at any moment.
-    const isPrivate = { ...found, visibility: 'private' as const }
-    if (found.warning === null) return sendDocument(request, reply, isPrivate, read)
+    if (found.warning === null) return sendDocument(request, reply, found, { visibility: 'private', read })
     const stored = await read('identity')
     if (!stored) return sendNoPackage(reply)
     // Send no validators, so that clients fetch the document again when the upstream works again.
@@ -165,22 +161,20 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   }
 
   /**
-   * Sends a stored document. When none is stored, sends the default text, or errcode 5 when there is no default text.
+   * Sends a stored document. When none is stored, sends the empty text, or errcode 5 when there is no such text.
    */
   async function sendDocument(
     request: FastifyRequest,
     reply: FastifyReply,
-    found: Pick<FoundDocument, 'revision' | 'lastModified' | 'visibility'>,
-    read: ReadBytes,
-    textOfNone?: () => string,
+    { revision, lastModified }: Pick<FoundDocument, 'revision' | 'lastModified'>,
+    { visibility, read, emptyText }: { visibility: Visibility; read: ReadBytes; emptyText?: () => string },
   ): Promise<FastifyReply> {
-    const { revision, lastModified, visibility } = found
-    if (revision === null && !textOfNone) return sendNoPackage(reply)
+    if (revision === null && !emptyText) return sendNoPackage(reply)
     setDocumentCaching(reply, visibility)
     const current = { revision: revision ?? '0', lastModified: lastModified.toUTCString() }
     if (isUnchanged(request, current)) return setValidators(reply, current).code(304).send()
-    if (revision === null && textOfNone) {
-      return sendBytes(reply, { ...current, bytes: Buffer.from(textOfNone()) }, 'identity')
+    if (revision === null && emptyText) {
+      return sendBytes(reply, { ...current, bytes: Buffer.from(emptyText()) }, 'identity')
     }
     const encoding = chooseEncoding(request.headers['accept-encoding'])
     // Revisions are unique among all documents. A read that begins after this check gets this revision or a later one.

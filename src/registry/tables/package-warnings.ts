@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
-import { type Access, accessColumns, accessTable, accessValues, type RegistryRequest } from '../access.ts'
+import { accessJson, accessTable, accessValues, type RegistryRequest, type WithAccess } from '../access.ts'
 import type { ChangedVersion } from './version-states.ts'
 
 /** The severity of an advisory. Null when its author gives none. */
@@ -80,7 +80,7 @@ export async function countAdvisories(db: Queryable, packageId: string): Promise
 }
 
 /** The result of an audit's statement, with the access to the repository. */
-export interface FoundAdvisories extends Access {
+export interface FoundAdvisories extends WithAccess {
   /** Those of the named packages that the repository has, each with its active advisories. */
   own: { name: string; advisories: Advisory[] }[]
   /** Those of the names that are bound to an upstream, and that this upstream may see. */
@@ -100,7 +100,7 @@ export async function findAdvisories(
     name: 'find-advisories',
     // Materialized, because PostgreSQL inlines package_origin only when its arguments contain no subquery.
     text: `with a as materialized (select * from ${accessTable})
-           select ${accessColumns}, own.packages as own, bound.packages as bound
+           select ${accessJson} as access, own.packages as own, bound.packages as bound
              from a
             cross join lateral (
               select coalesce(json_agg(json_build_object('name', p.name, 'advisories', advisories.list) order by p.name),

@@ -1,7 +1,8 @@
 import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
-import { type Access, accessValuesOf, forEachRequest, oneRow, type RegistryRequest } from '../access.ts'
+import type { RegistryRequest, WithAccess } from '../access.ts'
 import type { EntrySource } from '../documents/entry.ts'
+import { forEachRequest, oneRow } from '../for-each-request.ts'
 import { type PublishedVersion, versionSortKey } from '../manifest/composer-version.ts'
 import type { JsonObject } from '../manifest/manifest-json.ts'
 import { collectionLock } from './archives.ts'
@@ -201,7 +202,7 @@ export async function joinDifferences(
 }
 
 /** The archive of a version, with the access to its repository. */
-export interface FoundDownload extends Access {
+export interface FoundDownload extends WithAccess {
   /** Null when the version does not exist, is purged, or has another archive. */
   size: number | null
   /** The reason of the version's quarantine. Null when the version is not in quarantine. */
@@ -225,33 +226,29 @@ export interface WantedDownload {
  * Finds the archives of versions that are not purged, by their SHA-256. Deleted versions are included. Returns one result
  * for each wanted archive, in their order.
  */
-export async function listDownloads(
-  db: Queryable,
-  wanted: readonly WantedDownload[],
-): Promise<FoundDownload[]> {
-  const { rows } = await db.query<FoundDownload>({
-    name: 'list-downloads',
-    text: selectDownloads,
-    values: [
-      ...accessValuesOf(wanted.map(({ target }) => target)),
+export function listDownloads(db: Queryable, wanted: readonly WantedDownload[]): Promise<FoundDownload[]> {
+  return queryDownloads(db, {
+    targets: wanted.map(({ target }) => target),
+    columns: [
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ version }) => version),
       wanted.map(({ reference }) => reference),
     ],
   })
-  return rows
 }
 
-const selectDownloads = forEachRequest(
-  { package_name: 'text', version: 'text', sha256: 'text' },
+const queryDownloads = forEachRequest<FoundDownload>({
+  name: 'list-downloads',
+  columns: { package_name: 'text', version: 'text', sha256: 'text' },
   // Use no join with archive. PostgreSQL 18 would look the archive up by the hash of the call, even when there is
   // no version.
-  `select (select size from archive where sha256 = v.sha256)::float8 as size,
-          case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
-          v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
-                                      and m.name = call.package_name) as "mayMirror"
+  query: `
+    select (select size from archive where sha256 = v.sha256)::float8 as size,
+           case when v.quarantined_at is not null then coalesce(v.quarantine_reason, '') end as "quarantineReason",
+           v.id is null and exists (select from mirrored_package m where m.repository_id = a.repository_id
+                                       and m.name = call.package_name) as "mayMirror"
      from ${oneRow}
      left join package p on p.repository_id = a.repository_id and p.name = call.package_name
      left join package_version v on v.package_id = p.id and v.version = call.version
-           and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,
-)
+            and v.sha256 = decode(call.sha256, 'hex') and v.purged_at is null`,
+})

@@ -55,6 +55,7 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
       group,
       name,
       tokenHash: hashSecret(token),
+      tokenKind: 'personal',
       describeSender: () => ({ accountId: null, via: 'command', ip: null, userAgent: null, requestId: null }),
       key: 'one',
     }

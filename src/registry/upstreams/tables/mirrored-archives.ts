@@ -1,7 +1,8 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { byteaArray, forEachCall } from '../../../database/shared-statements.ts'
-import { type Access, accessValuesOf, forEachRequest, oneRow } from '../../access.ts'
+import type { WithAccess } from '../../access.ts'
+import { forEachRequest, oneRow } from '../../for-each-request.ts'
 import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../judge-document.ts'
@@ -116,34 +117,32 @@ export async function findLockedArchive(
 }
 
 /** The archive of an upstream, with the access to the repository. */
-export interface FoundMirroredDownload extends Access {
+export interface FoundMirroredDownload extends WithAccess {
   /** Null when no document of an upstream has contained the archive. */
   mirrored: MirroredArchive | null
 }
 
 /** Finds archives of upstreams. Returns one result for each wanted archive, in their order. */
-export async function listMirroredDownloads(
+export function listMirroredDownloads(
   db: Queryable,
   wanted: readonly WantedDownload[],
 ): Promise<FoundMirroredDownload[]> {
-  const { rows } = await db.query<FoundMirroredDownload>({
-    name: 'list-mirrored-downloads',
-    text: selectMirroredDownloads,
-    values: [
-      ...accessValuesOf(wanted.map(({ target }) => target)),
+  return queryMirroredDownloads(db, {
+    targets: wanted.map(({ target }) => target),
+    columns: [
       wanted.map(({ packageName }) => packageName),
       wanted.map(({ version }) => version),
       wanted.map(({ reference }) => reference),
       wanted.map(({ type }) => type),
     ],
   })
-  return rows
 }
 
-const selectMirroredDownloads = forEachRequest(
-  { package_name: 'text', version: 'text', reference: 'text', type: 'text' },
-  `select (${selectMirroredArchive('a.repository_id')}) as mirrored from ${oneRow}`,
-)
+const queryMirroredDownloads = forEachRequest<FoundMirroredDownload>({
+  name: 'list-mirrored-downloads',
+  columns: { package_name: 'text', version: 'text', reference: 'text', type: 'text' },
+  query: `select (${selectMirroredArchive('a.repository_id')}) as mirrored from ${oneRow}`,
+})
 
 /** A process loses its turn to fetch after this time, unless it extends its turn. */
 const turnSeconds = 60
