@@ -175,7 +175,7 @@ export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): 
     // Read the IP now: after a disconnect the socket no longer has it.
     const { ip } = request
     const describeSender = senderOf(request)
-    const access = await findAccess(db, { group, name, tokenHash: readBearer(request) })
+    const access = await findAccess(db, { group, name, token: { hash: readBearer(request) } })
     const { repositoryId, tokenKind, tokenId, authorizationId, accountId } = access
     if (tokenKind === null) throw invalidToken()
     const token = { kind: tokenKind, tokenId, authorizationId }

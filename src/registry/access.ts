@@ -11,14 +11,19 @@ import type { SecretHash, TokenKind } from '../domain/secrets.ts'
 import type { UsedToken } from '../jobs/last-use.ts'
 import { errcode, notAuthorized, RegistryError } from './errors.ts'
 
+/** The token that a request presents. */
+export interface RequestToken {
+  /** The kind that the prefix of the token names. */
+  kind: TokenKind
+  hash: SecretHash
+}
+
 /** The repository and the token of a request. */
 export interface RegistryRequest {
   group: string
   name: string
   /** Null without a token. */
-  tokenHash: SecretHash | null
-  /** The kind of the token, which its prefix names. Null without a token. */
-  tokenKind: TokenKind | null
+  token: RequestToken | null
   /** Describes the sender of the request, with the account of the token. */
   describeSender: (accountId: string | null) => Actor
   /** The same for requests of the same URL with the same credentials. They may share a read of the database. */
@@ -69,19 +74,15 @@ export const accessJson = `json_build_object(
   'tokenId', a.token_id::text, 'accountId', a.account_id::text, 'authorizationId', a.authorization_id::text,
   'scopes', a.scopes, 'resourceScope', a.resource_scope, 'repositoryIds', a.repository_ids::text[])`
 
-export function accessValues({
-  group,
-  name,
-  tokenHash,
-}: Pick<RegistryRequest, 'group' | 'name' | 'tokenHash'>): [string, string, SecretHash | null] {
-  return [group, name, tokenHash]
+/** The part of a request that decides its access. */
+type AccessTarget = Pick<RegistryRequest, 'group' | 'name'> & { token: Pick<RequestToken, 'hash'> | null }
+
+export function accessValues({ group, name, token }: AccessTarget): [string, string, SecretHash | null] {
+  return [group, name, token?.hash ?? null]
 }
 
 /** Reads only the access, for endpoints that read nothing else in the same statement. */
-export async function findAccess(
-  db: Queryable,
-  target: Pick<RegistryRequest, 'group' | 'name' | 'tokenHash'>,
-): Promise<Access> {
+export async function findAccess(db: Queryable, target: AccessTarget): Promise<Access> {
   const { rows } = await db.query<WithAccess>({
     name: 'find-access',
     text: `select ${accessJson} as access from ${accessTable}`,
@@ -100,8 +101,7 @@ export async function findAccess(
  */
 export function requireAccess(target: RegistryRequest, access: Access, act: Act): GrantedAccess {
   const actor = actorOf(access)
-  if (target.tokenHash && !actor)
-    throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
+  if (target.token && !actor) throw notAuthorized({ warning: 'The token is unknown, expired or revoked.' })
   const { repositoryId, visibility, role } = access
   const verdict =
     repositoryId === null ? 'hidden' : judge(actor && access, { id: repositoryId, visibility, role }, act)

@@ -45,7 +45,7 @@ export function forEachRequest<Found extends WithAccess>(about: RequestQuery): R
     const places = targets.map((target) => targets.findIndex((other) => hasSameAccess(other, target)))
     const checked = targets.filter((_target, i) => places[i] === i)
     const [first, second] = checked
-    const ofOne = first && !second && ofOneToken.get(first.tokenKind)
+    const ofOne = first && !second && ofOneToken.get(first.token?.kind ?? null)
     const values = [...commonValues, ...columns, places]
     const { rows } = await db.query<Found>(
       ofOne
@@ -89,8 +89,8 @@ function selectForOneToken(about: RequestQuery, kind: TokenKind | null): Stateme
   }
 }
 
-function valuesOfOneToken({ group, name, tokenKind, tokenHash }: RegistryRequest): unknown[] {
-  return tokenKind ? [group, name, tokenHash] : [group, name]
+function valuesOfOneToken({ group, name, token }: RegistryRequest): unknown[] {
+  return token ? [group, name, token.hash] : [group, name]
 }
 
 /** The statement for all other requests. Those of the same repository with the same token share a permission check. */
@@ -121,16 +121,16 @@ function valuesOfManyTokens(
   return [
     checked.map(({ group }) => group),
     checked.map(({ name }) => name),
-    checked.map(({ tokenHash }) => tokenHash),
+    checked.map(({ token }) => token?.hash ?? null),
     [...new Set(places)],
   ]
 }
 
 function hasSameAccess(one: RegistryRequest, other: RegistryRequest): boolean {
-  const [hash, otherHash] = [one.tokenHash, other.tokenHash]
+  const [token, otherToken] = [one.token, other.token]
   return (
     one.group === other.group &&
     one.name === other.name &&
-    (hash === otherHash || (hash !== null && otherHash !== null && hash.equals(otherHash)))
+    (token === otherToken || (token !== null && otherToken !== null && token.hash.equals(otherToken.hash)))
   )
 }

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import type { Queryable } from '../../src/database/database.ts'
-import { hashSecret, kindOfToken, makeSecret } from '../../src/domain/secrets.ts'
+import { hashSecret, kindOfToken, makeSecret, type TokenKind } from '../../src/domain/secrets.ts'
 import { findAccess, type RegistryRequest } from '../../src/registry/access.ts'
 import {
   listAnyDocuments,
@@ -24,8 +24,7 @@ function aRequest(path: string, token: string | null): RegistryRequest {
   return {
     group,
     name,
-    tokenHash: token === null ? null : hashSecret(token),
-    tokenKind: token === null ? null : kindOfToken(token),
+    token: token === null ? null : { kind: kindOfToken(token) as TokenKind, hash: hashSecret(token) },
     describeSender: () => ({ accountId: null, via: 'api', ip: null, userAgent: null, requestId: null }),
     key: '',
   }

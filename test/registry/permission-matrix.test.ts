@@ -126,7 +126,7 @@ describe.each(roleSets)('an account that is %j', (held) => {
         const one: Case = { held, visibility, scope, limit }
         const tokens = await tokensFor(one)
         for (const token of tokens) {
-          const access = await findAccess(t.db, { group, name, tokenHash: hashSecret(token) })
+          const access = await findAccess(t.db, { group, name, token: { hash: hashSecret(token) } })
           for (const act of Object.keys(rules) as Act[]) {
             const allowed = verdictOf(access, act) === 'allowed'
             expect(allowed, `${token.slice(0, 5)} ${JSON.stringify(one)} ${act}`).toBe(isAllowed(one, act))
@@ -169,7 +169,7 @@ describe.each(['read', 'publish'] as const)('a deploy token to %s', (right) => {
           : isPublic
             ? ['pull', ...(limit === 'another group' ? ['describe'] : [])]
             : []
-        const access = await findAccess(t.db, { group, name, tokenHash: hashSecret(token) })
+        const access = await findAccess(t.db, { group, name, token: { hash: hashSecret(token) } })
         for (const act of Object.keys(rules) as Act[]) {
           expect([limit, act, verdictOf(access, act) === 'allowed']).toEqual([
             limit,
@@ -194,7 +194,7 @@ describe('a request without credentials', () => {
   it.each(visibilities)('may do with a %s repository what anybody may', async (visibility) => {
     const { repository } = await aSubject({ held: {}, visibility })
     const [group = '', name = ''] = repository.path.split('/')
-    const access = await findAccess(t.db, { group, name, tokenHash: null })
+    const access = await findAccess(t.db, { group, name, token: null })
     for (const act of Object.keys(rules) as Act[]) {
       const held = { ...access, id: access.repositoryId as string }
       const allowed = judge(null, held, act) === 'allowed'

@@ -7,7 +7,7 @@ import { hashSecret, kindOfSecret, kindOfToken } from '../../domain/secrets.ts'
 import { senderOf } from '../../http/actor.ts'
 import { basicCredentialsOf } from '../../http/basic-credentials.ts'
 import { sendEarly } from '../../http/early-response.ts'
-import type { RegistryRequest, requireAccess } from '../access.ts'
+import type { RegistryRequest, RequestToken, requireAccess } from '../access.ts'
 import type { ArchiveStore } from '../archives/archive-store.ts'
 import type { DownloadCounter } from '../download-counter.ts'
 import { errcode, notAuthorized, RegistryError } from '../errors.ts'
@@ -40,7 +40,7 @@ export function readRegistryRequest(request: FastifyRequest): RegistryRequest {
   return {
     group,
     name,
-    ...readCredentials(request),
+    token: readCredentials(request),
     describeSender: senderOf(request),
     // A header contains no line break.
     key: `${request.headers.authorization ?? ''}\n${request.url}`,
@@ -65,13 +65,8 @@ export function acceptText(scope: FastifyInstance): void {
   )
 }
 
-/** The token of a request. */
-type Presented = Pick<RegistryRequest, 'tokenHash' | 'tokenKind'>
-
-const noToken: Presented = { tokenHash: null, tokenKind: null }
-
 /** The credentials of the last request and their token. A client sends the same header with every request. */
-let lastRead: { authorization: string; presented: Presented } | undefined
+let lastRead: { authorization: string; token: RequestToken } | undefined
 
 /** The fixed username of SPEC 4.4. */
 const username = 'svc'
@@ -81,19 +76,19 @@ const username = 'svc'
  * (Composer's `bearer` credentials). With a deploy token any username is valid. Throws errcode 16, without a query, when
  * the credentials cannot contain a token.
  */
-function readCredentials(request: FastifyRequest): Presented {
+function readCredentials(request: FastifyRequest): RequestToken | null {
   const { authorization } = request.headers
-  if (authorization === undefined) return noToken
-  if (authorization === lastRead?.authorization) return lastRead.presented
-  const token = /^bearer +([\w.~+/-]+=*)$/i.exec(authorization)?.[1] ?? passwordOf(request)
-  const tokenKind = kindOfToken(token)
-  if (!tokenKind)
+  if (authorization === undefined) return null
+  if (authorization === lastRead?.authorization) return lastRead.token
+  const text = /^bearer +([\w.~+/-]+=*)$/i.exec(authorization)?.[1] ?? passwordOf(request)
+  const kind = kindOfToken(text)
+  if (!kind)
     throw badCredentials(
       'The password must be an access token, a personal access token or a deploy token of svc.',
     )
-  const presented = { tokenHash: hashSecret(token), tokenKind }
-  lastRead = { authorization, presented }
-  return presented
+  const token = { kind, hash: hashSecret(text) }
+  lastRead = { authorization, token }
+  return token
 }
 
 /** Returns errcode 16 with status 401. Composer prints the warning. */

@@ -54,8 +54,7 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
     const target: RegistryRequest = {
       group,
       name,
-      tokenHash: hashSecret(token),
-      tokenKind: 'personal',
+      token: { kind: 'personal', hash: hashSecret(token) },
       describeSender: () => ({ accountId: null, via: 'command', ip: null, userAgent: null, requestId: null }),
       key: 'one',
     }
