@@ -192,7 +192,7 @@ async function listFiles(folder: string): Promise<string[]> {
   })
   const sqlFiles = names.filter((name) => name.endsWith('.sql')).sort()
   const odd = sqlFiles.find((name) => !fileName.test(name))
-  if (odd) throw new Error(`The migration ${join(folder, odd)} must be named like 0042_what_it_does.sql.`)
+  if (odd) throw new Error(`The migration ${join(folder, odd)} must be named like 1042_what_it_does.sql.`)
   return sqlFiles.map((name) => join(folder, name))
 }
 

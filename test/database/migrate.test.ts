@@ -208,7 +208,7 @@ describe('readSchema', () => {
 
   it('refuses a name without a number', async () => {
     await writeFile(join(folder, 'seed.sql'), 'select 1')
-    await expect(readSchema(folder)).rejects.toThrow('must be named like')
+    await expect(readSchema(folder)).rejects.toThrow('must be named like 1042_')
     await rm(join(folder, 'seed.sql'))
   })
 
