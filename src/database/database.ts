@@ -226,6 +226,12 @@ export function isLostToAnother(error: unknown): boolean {
   return error instanceof pg.DatabaseError && /^(?:40P01|55P03)$/.test(error.code ?? '')
 }
 
+/** Returns whether a limit of time ended the statement or transaction. The limits are those of `openDatabase`. */
+export function isTooSlow(error: unknown): boolean {
+  if (error instanceof pg.DatabaseError) return /^(?:57014|25P03)$/.test(error.code ?? '')
+  return error instanceof Error && error.message.includes('Query read timeout')
+}
+
 /**
  * Returns whether a retry may help:
  * - the database cannot be reached, is shutting down, or has no connection left;

@@ -1,7 +1,7 @@
 import { fastifyCookie as cookie } from '@fastify/cookie'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
-import { isLostToAnother, isOutage, isReferenceGone } from '../database/database.ts'
+import { isLostToAnother, isOutage, isReferenceGone, isTooSlow } from '../database/database.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
 import { PageError, PageRedirect } from './page-error.ts'
@@ -109,16 +109,20 @@ export async function showError(
   }
   request.log.error({ err: error, req: request }, 'a page failed')
   if (isOutage(error)) {
-    const reason = isLostToAnother(error)
-      ? 'Something else was changing the same data at the same moment.'
-      : 'The server cannot reach its database at the moment.'
-    const message = `${reason} Please try again in a few seconds.`
+    const message = `${reasonOf(error)} Please try again in a few seconds.`
     return showPageError(new PageError(503, message, { 'retry-after': '5' }), reply)
   }
   return showPageError(
     new PageError(500, 'The server has an internal error, and it was logged. Please try again.'),
     reply,
   )
+}
+
+/** Says why the database did not do its work. A retry may help. */
+function reasonOf(outage: Error): string {
+  if (isLostToAnother(outage)) return 'Something else was changing the same data at the same moment.'
+  if (isTooSlow(outage)) return 'The database needed too much time for this.'
+  return 'The server cannot reach its database at the moment.'
 }
 
 /**

@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest'
+import pg from 'pg'
+import { describe, expect, it, vi } from 'vitest'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
@@ -62,6 +63,30 @@ describe('GET /assets/…', () => {
       'x-content-type-options': 'nosniff',
     })
     expect(response.rawPayload.length).toBeLessThan(24_000)
+  })
+})
+
+describe('a page whose statement PostgreSQL ends', () => {
+  const t = useApp()
+
+  it('says that the database needed too much time', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const other = new pg.Client(t.connection)
+    await other.connect()
+    await other.query('begin; lock table repository')
+    const opened = t.app.inject({ url: '/', headers: { cookie } })
+    // A limit of time and this function end a statement with the same error code.
+    await vi.waitFor(async () => {
+      const { rows } = await other.query(
+        `select pg_cancel_backend(pid) from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'`,
+      )
+      expect(rows).toHaveLength(1)
+    }, 10_000)
+    const { statusCode, headers, body } = await opened
+    await other.end()
+    expect([statusCode, headers['retry-after']]).toEqual([503, '5'])
+    expect(body).toContain('The database needed too much time for this. Please try again in a few seconds.')
   })
 })
 
