@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { basename, dirname, resolve } from 'node:path'
+import { basename, dirname, posix, resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { projectRoot } from '../src/config.ts'
 
@@ -47,7 +47,30 @@ describe('src/', () => {
     const missing = [...folders].filter((path) => !map.includes(` ${basename(path)}/ `))
     expect(missing).toEqual([])
   })
+
+  it('loads the web framework for no command before `serve` runs', () => {
+    const loading = readdirSync(resolve(projectRoot, 'src/commands')).filter((name) =>
+      listLoadedPackages(`commands/${name}`).has('fastify'),
+    )
+    expect(loading).toEqual([])
+    expect(listLoadedPackages('server/app.ts')).toContain('fastify')
+  })
 })
+
+/** Lists the packages that a file of src/ loads by its imports and by those of the modules that it imports. */
+function listLoadedPackages(path: string, visited = new Set<string>()): Set<string> {
+  visited.add(path)
+  const text = readFileSync(resolve(projectRoot, 'src', path), 'utf8')
+  const packages = new Set<string>()
+  // An import of types loads nothing.
+  for (const [, name = ''] of text.matchAll(/^(?:import|export) (?!type\b)(?:[^'"]*? from )?'([^']+)'/gm)) {
+    const module = posix.join(dirname(path), name)
+    if (!name.startsWith('.')) packages.add(name)
+    else if (!visited.has(module))
+      for (const loaded of listLoadedPackages(module, visited)) packages.add(loaded)
+  }
+  return packages
+}
 
 /** Lists the TypeScript files below a folder, by their paths in it. */
 function listFiles(folder: string): string[] {

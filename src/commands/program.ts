@@ -33,13 +33,15 @@ const commands = new Map<string, (version: string) => Promise<Command>>([
 
 /**
  * Returns the command line of `svc`. It has only the command that is named by `word`, the first word of the arguments.
- * It has every command if there is no such command, and for `completion`, which lists them.
+ * It has every command if there is no such command, and for `completion`, which lists them. It has none for
+ * `--version`.
  */
 export async function makeProgram(version: string, word?: string): Promise<Command> {
   const named = word === undefined || word === 'completion' ? undefined : commands.get(word)
   const program = new Command('svc')
     .version(version, '--version', 'print the version')
     .description('An OAuth 2.0 authorization server and private Composer registries.')
+  if (word === '--version') return program
   const loaded = (named ? [named] : [...commands.values()]).map((load) => load(version))
   for (const command of await Promise.all(loaded)) program.addCommand(command)
   return program

@@ -7,6 +7,7 @@ import { type Config, projectRoot } from '../config.ts'
 import { revealText, shortenText } from '../domain/plain-text.ts'
 import { type Assets, serveAssets } from './assets.ts'
 import { settingsPages, trailTo } from './breadcrumbs.ts'
+import { formatDay, formatSize, formatTime } from './formats.ts'
 import { takeNotice } from './notice.ts'
 
 declare module 'fastify' {
@@ -79,31 +80,6 @@ export async function registerViews(
       version: release.version,
     },
   })
-}
-
-const days = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 'UTC' })
-const minutes = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' })
-
-/** Formats a day in UTC: `21 Nov 2026`. */
-export function formatDay(moment: Date): string {
-  return days.format(moment)
-}
-
-/** Formats a point in time to the minute: `21 Nov 2026, 03:25 UTC`. */
-export function formatTime(moment: Date): string {
-  return `${minutes.format(moment)} UTC`
-}
-
-const sizeUnits = ['kB', 'MB', 'GB', 'TB', 'PB']
-
-/** Formats a number of bytes: `12 kB`, `3.4 MB`, `271 GB`. */
-export function formatSize(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`
-  let amount = bytes / 1000
-  let unit = 0
-  // 999.5 of a unit would be shown as 1000 of it.
-  for (; amount >= 999.5 && unit < sizeUnits.length - 1; unit += 1) amount /= 1000
-  return `${amount.toFixed(amount < 10 ? 1 : 0)} ${sizeUnits[unit]}`
 }
 
 /**

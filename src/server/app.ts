@@ -41,8 +41,8 @@ import { openMirror } from '../registry/upstreams/mirror.ts'
 import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
 import { jobs } from './jobs.ts'
-import { logResponsesOnly } from './log.ts'
 import { measureRequests } from './metrics.ts'
+import { logResponsesOnly } from './response-log.ts'
 import { countUpstreams } from './upstream-metrics.ts'
 
 /** The maximum time that a stop waits for running requests. */

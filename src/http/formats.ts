@@ -1,0 +1,27 @@
+// To make a formatter takes longer than most commands need for their work, so each is made at its first use.
+let days: Intl.DateTimeFormat | undefined
+let minutes: Intl.DateTimeFormat | undefined
+
+/** Formats a day in UTC: `21 Nov 2026`. */
+export function formatDay(moment: Date): string {
+  days ??= new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 'UTC' })
+  return days.format(moment)
+}
+
+/** Formats a point in time to the minute: `21 Nov 2026, 03:25 UTC`. */
+export function formatTime(moment: Date): string {
+  minutes ??= new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' })
+  return `${minutes.format(moment)} UTC`
+}
+
+const sizeUnits = ['kB', 'MB', 'GB', 'TB', 'PB']
+
+/** Formats a number of bytes: `12 kB`, `3.4 MB`, `271 GB`. */
+export function formatSize(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`
+  let amount = bytes / 1000
+  let unit = 0
+  // 999.5 of a unit would be shown as 1000 of it.
+  for (; amount >= 999.5 && unit < sizeUnits.length - 1; unit += 1) amount /= 1000
+  return `${amount.toFixed(amount < 10 ? 1 : 0)} ${sizeUnits[unit]}`
+}
