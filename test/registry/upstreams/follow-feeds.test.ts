@@ -143,6 +143,26 @@ describe('the job that follows change feeds', () => {
   })
 })
 
+describe('an upstream that is removed and releases its names', () => {
+  const other = useUpstream()
+
+  it('flags no version any more, also when another upstream takes the name over', async () => {
+    upstream.offer('released/lib', ['1.1.0', '1.0.0'])
+    other.offer('released/lib', ['1.1.0', '1.0.0'])
+    const { versions, ask, call } = await aMirror()
+    await versions('released/lib')
+    upstream.put('/filter.json', { filter: { malware: { 'released/lib': '1.1.0' } } })
+    await run(followFeeds)
+    expect(await versions('released/lib')).toEqual(['1.0.0'])
+
+    await call('DELETE', '/upstreams/public?release=true')
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: {} } })
+    await call('POST', '/upstreams', { url: other.url, name: 'other' })
+    expect(await versions('released/lib')).toEqual(['1.1.0', '1.0.0'])
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: {} } })
+  })
+})
+
 describe('the job that renders due documents', () => {
   it('shows a version when it reaches the minimum age, with a newer Last-Modified and no request upstream', async () => {
     upstream.offer('due/lib', [{ version: '1.0.0', 'published-time': undefined }])

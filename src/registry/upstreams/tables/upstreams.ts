@@ -185,7 +185,8 @@ export async function changeUpstream(
 
 /**
  * Removes an upstream. Unless `releasesNames` is set, its names stay bound to it, so that no other upstream can take
- * them over. False when there is no such upstream. Call `lockUpstream` first.
+ * them over. With the names it also releases the versions that it flagged as malware. False when there is no such
+ * upstream. Call `lockUpstream` first.
  */
 export async function markUpstreamRemoved(
   db: Queryable,
@@ -198,13 +199,16 @@ export async function markUpstreamRemoved(
        update upstream set removed_at = now()
         where repository_id = $1 and name = $2 and removed_at is null returning id
      ), released as (
-       update mirrored_package m set upstream_id = null from removed where $3 and m.upstream_id = removed.id returning m.id
+       update mirrored_package m set upstream_id = null, flags = '[]', summary = null
+         from removed where $3 and m.upstream_id = removed.id returning m.id
      ), hidden as (
        delete from mirrored_document d using released where d.package_id = released.id
      )
      select from removed`,
     [repositoryId, name, releasesNames],
   )
+  // Use a separate statement, because it must see the change.
+  if (releasesNames) await db.query('select render_filter_document($1)', [repositoryId])
   return rowCount === 1
 }
 
