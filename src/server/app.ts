@@ -7,6 +7,7 @@ import Fastify, {
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
+  LogController,
 } from 'fastify'
 import { accounts } from '../accounts/plugin.ts'
 import { readSession } from '../accounts/visitor.ts'
@@ -42,7 +43,6 @@ import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
 import { jobs } from './jobs.ts'
 import { measureRequests } from './metrics.ts'
-import { logResponsesOnly } from './response-log.ts'
 import { countUpstreams } from './upstream-metrics.ts'
 
 /** The maximum time that a stop waits for running requests. */
@@ -159,6 +159,21 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     noteArchive: metrics.noteArchive,
   })
   return app
+}
+
+/**
+ * Makes Fastify log each request once, after its response. Another line when the request arrives would cost a second
+ * write and contain nothing more.
+ */
+function logResponsesOnly(): LogController {
+  return Object.assign(new LogController(), {
+    incomingRequest() {},
+    requestCompleted(error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
+      const completed = { req: request, res: reply, milliseconds: Math.round(reply.elapsedTime * 100) / 100 }
+      if (error) reply.log.error({ ...completed, err: error }, 'the response could not be sent')
+      else reply.log.info(completed, 'request completed')
+    },
+  })
 }
 
 /** Runs background jobs while the process listens. On a stop, jobs and running requests get the same time to finish. */
