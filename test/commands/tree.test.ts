@@ -52,13 +52,14 @@ describe('the tree of commands', () => {
     }
   })
 
-  it('loads a command alone under its name, and all for the completion scripts and for other words', async () => {
+  it('loads a command alone under its name, none for --version, and all for completion scripts and other words', async () => {
     const names = program.commands.map((command) => command.name())
     const loadedFor = async (word?: string) =>
       (await makeProgram('1.2.3', word)).commands.map((command) => command.name())
     for (const name of names) {
       expect(await loadedFor(name)).toEqual(name === 'completion' ? names : [name])
     }
+    expect(await loadedFor('--version')).toEqual([])
     for (const word of [undefined, 'help', '--help', 'frobnicate', 'constructor', '__proto__']) {
       expect([word, await loadedFor(word)]).toEqual([word, names])
     }
