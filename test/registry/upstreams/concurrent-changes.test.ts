@@ -1,7 +1,11 @@
 import type { ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
+import { enqueue } from '../../../src/jobs/job.ts'
+import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
 import { commandLine } from '../../../src/registry/tables/events.ts'
 import { claimVendorByHand } from '../../../src/registry/upstreams/claims.ts'
+import { followFeeds } from '../../../src/registry/upstreams/follow-feeds.ts'
+import { openLog } from '../../../src/server/log.ts'
 import { aRepository } from '../../support/actors.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -9,7 +13,7 @@ import { expand } from '../../support/registry-actors.ts'
 import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
 
 const t = useApp(upstreamsHere)
-const upstream = useUpstream()
+const upstream = useUpstream({ filter: { metadata: true, 'summary-url': '/filter.json' } })
 const other = useUpstream()
 
 async function aMirror(settings: object = {}) {
@@ -187,5 +191,34 @@ describe('a name that becomes our own while svc stores a document that replaces 
     const entries = expand((await ask(`p2/${name}.json`)).body, name)
     expect(entries).toMatchObject([{ version: '1.1.0' }])
     expect(entries[0]?.['replace']).toEqual({ 'race/other': '*' })
+  })
+})
+
+describe('an upstream that releases its names while svc stores its malware summary', () => {
+  it('flags no version any more', async () => {
+    upstream.offer('race/flagged', ['1.1.0', '1.0.0'])
+    upstream.put('/filter.json', { filter: { malware: { 'race/flagged': '1.1.0' } } })
+    const { call, ask, repository, versions } = await aMirror()
+    await versions('race/flagged')
+    const readSummary = async () => {
+      await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
+      await enqueue(t.db, followFeeds, undefined)
+      await runDueJobs({ config: t.config, db: t.db }, [followFeeds], openLog('silent'))
+    }
+    await readSummary()
+    expect(await versions('race/flagged')).toEqual(['1.0.0'])
+
+    upstream.put('/filter.json', { filter: { malware: { 'race/flagged': '1.0.0' } } })
+    const { isHeld, release } = hold('/filter.json')
+    const isRead = readSummary()
+    await isHeld
+    await whileStoring(
+      { sql: 'select from repository where id = $1 for no key update', values: [repository.id] },
+      () => call('DELETE', '/upstreams/first?release=true'),
+      () => Promise.all([release(), isRead]),
+    )
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: {} } })
+    const { rows } = await t.db.query(`select summary from mirrored_package where name = 'race/flagged'`)
+    expect(rows).toEqual([{ summary: null }])
   })
 })

@@ -147,19 +147,33 @@ describe('an upstream that is removed and releases its names', () => {
   const other = useUpstream()
 
   it('flags no version any more, also when another upstream takes the name over', async () => {
-    upstream.offer('released/lib', ['1.1.0', '1.0.0'])
+    const malware = [{ constraint: '1.2.0', reason: 'steals', id: 'x', url: 'https://x.example' }]
+    upstream.offer('released/lib', ['1.2.0', '1.1.0', '1.0.0'], { document: { filter: { malware } } })
     other.offer('released/lib', ['1.1.0', '1.0.0'])
     const { versions, ask, call } = await aMirror()
     await versions('released/lib')
     upstream.put('/filter.json', { filter: { malware: { 'released/lib': '1.1.0' } } })
     await run(followFeeds)
     expect(await versions('released/lib')).toEqual(['1.0.0'])
+    const flagged = (await ask('filter.json')).json().filter.malware['released/lib']
+    expect(flagged.split(' || ').toSorted()).toEqual(['1.1.0', '1.2.0'])
 
     await call('DELETE', '/upstreams/public?release=true')
     expect((await ask('filter.json')).json()).toEqual({ filter: { malware: {} } })
     await call('POST', '/upstreams', { url: other.url, name: 'other' })
     expect(await versions('released/lib')).toEqual(['1.1.0', '1.0.0'])
     expect((await ask('filter.json')).json()).toEqual({ filter: { malware: {} } })
+  })
+
+  it('does not render filter.json when it flagged nothing', async () => {
+    other.offer('released/clean', ['1.0.0'])
+    const { versions, call, repository } = await aMirror({ url: other.url })
+    await versions('released/clean')
+    expect((await call('DELETE', '/upstreams/public?release=true')).statusCode).toBe(204)
+    const { rowCount } = await t.db.query('select from filter_document where repository_id = $1', [
+      repository.id,
+    ])
+    expect(rowCount).toBe(0)
   })
 })
 

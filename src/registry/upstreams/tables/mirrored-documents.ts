@@ -162,7 +162,7 @@ export async function noteUse(db: Queryable, packageId: string): Promise<void> {
 
 /**
  * Stores the versions that an upstream's summary flags as malware. Renders the affected filter.json and marks changed
- * documents as due.
+ * documents as due. Does nothing when the upstream was removed.
  */
 export async function saveSummaryFlags(
   tx: pg.PoolClient,
@@ -170,11 +170,12 @@ export async function saveSummaryFlags(
   flags: readonly (readonly [string, string])[],
 ): Promise<void> {
   const { rows } = await tx.query<{ repositoryId: string }>(
-    `with said as (
+    `with active as materialized (
+       select id from upstream where id = $1 and removed_at is null for share
+     ), said as (
        select m.id, f.constraints
-         from mirrored_package m
+         from active join mirrored_package m on m.upstream_id = active.id
          left join unnest($2::text[], $3::text[]) as f (name, constraints) on f.name = m.name
-        where m.upstream_id = $1
      ), changed as (
        update mirrored_package m set summary = s.constraints
          from said s where m.id = s.id and m.summary is distinct from s.constraints

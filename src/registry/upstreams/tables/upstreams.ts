@@ -184,17 +184,16 @@ export async function changeUpstream(
 }
 
 /**
- * Removes an upstream. Unless `releasesNames` is set, its names stay bound to it, so that no other upstream can take
- * them over. With the names it also releases the versions that it flagged as malware. False when there is no such
- * upstream. Call `lockUpstream` first.
+ * Removes an upstream. Its names stay bound to it, so that no other upstream can take them over. `releasesNames` unbinds
+ * them, and clears the upstream's malware flags. False when there is no such upstream. Call `lockUpstream` first.
  */
 export async function markUpstreamRemoved(
-  db: Queryable,
+  tx: pg.PoolClient,
   repositoryId: string,
   name: string,
   { releasesNames }: { releasesNames: boolean },
 ): Promise<boolean> {
-  const { rowCount } = await db.query(
+  const { rows } = await tx.query<{ hadFlags: boolean }>(
     `with removed as (
        update upstream set removed_at = now()
         where repository_id = $1 and name = $2 and removed_at is null returning id
@@ -204,12 +203,15 @@ export async function markUpstreamRemoved(
      ), hidden as (
        delete from mirrored_document d using released where d.package_id = released.id
      )
-     select from removed`,
+     -- This reads the flags as they were before the statement.
+     select $3 and exists (select from mirrored_package m
+                            where m.upstream_id = removed.id and (m.flags <> '[]' or m.summary is not null)) as "hadFlags"
+       from removed`,
     [repositoryId, name, releasesNames],
   )
   // Use a separate statement, because it must see the change.
-  if (releasesNames) await db.query('select render_filter_document($1)', [repositoryId])
-  return rowCount === 1
+  if (rows[0]?.hadFlags) await tx.query('select render_filter_document($1)', [repositoryId])
+  return rows.length === 1
 }
 
 /** Stores the current packages.json of an upstream. */
