@@ -48,12 +48,14 @@ describe('src/', () => {
     expect(missing).toEqual([])
   })
 
-  it('loads the web framework for no command before `serve` runs', () => {
-    const loading = readdirSync(resolve(projectRoot, 'src/commands')).filter((name) =>
-      listLoadedPackages(`commands/${name}`).has('fastify'),
-    )
-    expect(loading).toEqual([])
-    expect(listLoadedPackages('server/app.ts')).toContain('fastify')
+  it('loads neither Fastify nor its views for a command, except for a running `serve`', () => {
+    const loadsThem = (path: string) => {
+      const packages = listLoadedPackages(path)
+      return packages.has('fastify') || packages.has('@fastify/view')
+    }
+    const commands = readdirSync(resolve(projectRoot, 'src/commands')).map((name) => `commands/${name}`)
+    expect(commands.filter(loadsThem)).toEqual([])
+    expect(loadsThem('server/serve.ts')).toBe(true)
   })
 })
 

@@ -226,10 +226,12 @@ export function isLostToAnother(error: unknown): boolean {
   return error instanceof pg.DatabaseError && /^(?:40P01|55P03)$/.test(error.code ?? '')
 }
 
-/** Returns whether a limit of time ended the statement or transaction. The limits are those of `openDatabase`. */
+/**
+ * Returns whether PostgreSQL ended the statement because of its timeout. The timeout of the client means something else:
+ * PostgreSQL did not respond at all, because its own timeout is shorter.
+ */
 export function isTooSlow(error: unknown): boolean {
-  if (error instanceof pg.DatabaseError) return /^(?:57014|25P03)$/.test(error.code ?? '')
-  return error instanceof Error && error.message.includes('Query read timeout')
+  return error instanceof pg.DatabaseError && error.code === '57014'
 }
 
 /**

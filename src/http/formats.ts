@@ -1,4 +1,4 @@
-// To make a formatter takes longer than most commands need for their work, so each is made at its first use.
+// Creating a formatter is slow, so each one is created at its first use.
 let days: Intl.DateTimeFormat | undefined
 let minutes: Intl.DateTimeFormat | undefined
 

@@ -75,16 +75,19 @@ describe('a page whose statement PostgreSQL ends', () => {
     await other.connect()
     await other.query('begin; lock table repository')
     const opened = t.app.inject({ url: '/', headers: { cookie } })
-    // A limit of time and this function end a statement with the same error code.
-    await vi.waitFor(async () => {
-      const { rows } = await other.query(
-        `select pg_cancel_backend(pid) from pg_stat_activity
-          where datname = current_database() and wait_event_type = 'Lock'`,
-      )
-      expect(rows).toHaveLength(1)
-    }, 10_000)
+    try {
+      // The timeout and this function end a statement with the same error code.
+      await vi.waitFor(async () => {
+        const { rows } = await other.query(
+          `select pg_cancel_backend(pid) from pg_stat_activity
+            where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+        expect(rows).toHaveLength(1)
+      }, 10_000)
+    } finally {
+      await other.end()
+    }
     const { statusCode, headers, body } = await opened
-    await other.end()
     expect([statusCode, headers['retry-after']]).toEqual([503, '5'])
     expect(body).toContain('The database needed too much time for this. Please try again in a few seconds.')
   })
