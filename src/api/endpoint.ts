@@ -53,8 +53,8 @@ export const ErrorBody = z
 export const NoContent = z.undefined().meta({ description: 'Done. The response has no body.' })
 
 /**
- * Returns the route options of an endpoint. The guard runs before the input is validated, so a request without
- * permission gets no details about its input.
+ * Returns the route options of an endpoint. The guard runs before the body is read, so a request without permission gets
+ * no details about its input.
  */
 export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, { tag, ...schema }: Schema) {
   const forPeople = { personalToken: [guard.scope] }
@@ -64,7 +64,7 @@ export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, {
     : `Requires the scope \`${guard.scope}\`.`
   const description = [schema.description, required].filter(Boolean).join(' ')
   return {
-    preValidation: guard.preValidation,
+    onRequest: guard.onRequest,
     schema: {
       ...schema,
       tags: [tag],

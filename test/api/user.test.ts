@@ -133,6 +133,22 @@ describe('GET /api/user', () => {
 describe('PATCH /api/user', () => {
   const t = useApp()
 
+  it.each([
+    ['malformed JSON', 'application/json', '{'],
+    ['a form', 'application/x-www-form-urlencoded', 'name=x'],
+    ['too many bytes', 'application/json', JSON.stringify({ name: 'x'.repeat(100_000) })],
+  ])('requires credentials before it reads the body: %s', async (_what, type, payload) => {
+    const response = await t.app.inject({
+      method: 'PATCH',
+      url: '/api/user',
+      headers: { 'content-type': type },
+      payload,
+    })
+    expect(response.statusCode).toBe(401)
+    expect(response.headers['www-authenticate']).toBe('Bearer realm="svc"')
+    expect(response.json()).toEqual({ errcode: 16, errmsg: 'not authorized' })
+  })
+
   async function anEditor(scopes = ['account-profile:rw']) {
     const account = await anAccount(t.db, { displayName: 'Before' })
     const token = await aPersonalToken(t.db, account, { scopes })
