@@ -19,7 +19,6 @@ export async function changesRoute(app: FastifyInstance, { db, requireAccess }: 
     const since = sinceOf(request)
     // Use a separate statement, so that the response time is the same for a hidden and a missing repository.
     const { repositoryId } = requireAccess(target, await findAccess(db, target), 'pull')
-    reply.header('cache-control', 'private, no-cache')
     if (since !== null) return sendRegistryJson(reply, 200, await listChanges(db, repositoryId, since))
     return sendRegistryJson(reply, 400, {
       errcode: errcode.invalidArgument,

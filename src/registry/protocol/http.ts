@@ -108,9 +108,12 @@ function passwordOf(request: FastifyRequest): string {
 /** Composer prints the text of a response only with exactly this type, without a charset (COMPOSER A5). */
 export const jsonType = 'application/json'
 
-/** Sends JSON in the registry's content type. */
+/** Sends JSON in the registry's content type. No shared cache may store it. */
 export function sendRegistryJson(reply: FastifyReply, status: number, body: object): FastifyReply {
-  return reply.code(status).header('content-type', jsonType).send(encodeJson(body))
+  return reply
+    .code(status)
+    .headers({ 'content-type': jsonType, 'cache-control': 'private, no-cache' })
+    .send(encodeJson(body))
 }
 
 /** Returns a Buffer, because Fastify appends a charset to the content type of a string. */

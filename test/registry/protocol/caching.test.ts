@@ -40,6 +40,14 @@ describe('Cache-Control', () => {
     const free = await open.ask('p2/acme/none.json')
     expect([free.statusCode, free.headers['cache-control']]).toEqual([404, 'private, no-cache'])
   })
+
+  it.each(['search.json', 'list.json', 'providers/acme/lib.json', 'metadata/changes.json'])(
+    'lets no shared cache store %s, not even of a public registry',
+    async (path) => {
+      const { ask } = await aRegistry('public')
+      expect((await ask(path)).headers['cache-control']).toBe('private, no-cache')
+    },
+  )
 })
 
 describe('ETag', () => {
