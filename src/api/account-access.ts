@@ -30,9 +30,11 @@ const Factors = z
   })
   .meta({ id: 'Factors', description: 'The second factors of an account' })
 
-const Export = z
-  .record(z.string(), z.unknown())
-  .meta({ id: 'AccountExport', description: 'Everything that is stored about an account, without secrets' })
+const Export = z.record(z.string(), z.unknown()).meta({
+  id: 'AccountExport',
+  description:
+    'Everything that is stored about an account, without secrets. At most the latest 10,000 events',
+})
 
 const NewPassword = z
   .strictObject({

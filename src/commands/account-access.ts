@@ -53,7 +53,7 @@ export function withdrawCommand(): Command {
     'Withdraw the authorization of one application: all its tokens for the account stop at once.'
   return onAccount('withdraw', description)
     .argument('<client_id>', 'an application of the account, as svc account show prints it')
-    .addHelpText('after', '\nExample:\n  svc account withdraw ann 0f3c5a2e9b7d4c1a')
+    .addHelpText('after', '\nExample:\n  svc account withdraw ann k2ma5aoyw2c473cwlop7')
     .action(async (username: string, clientId: string, options: JsonOptions) => {
       await withDatabase(async (db) => {
         const { id } = await theAccount(db, username)

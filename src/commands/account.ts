@@ -160,7 +160,8 @@ function showCommand(): Command {
 }
 
 function exportCommand(): Command {
-  const description = 'Print all that is stored about an account, without secrets, as one JSON document.'
+  const description =
+    'Print all that is stored about an account, without secrets, as one JSON document with at most the latest 10,000 events.'
   return onAccount('export', description).action(async (username: string) => {
     const exported = await withDatabase(async (db) => exportAccount(db, (await theAccount(db, username)).id))
     if (!exported) throw new Error(`There is no account ${JSON.stringify(username)}.`)

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { resourceScopes } from '../domain/permissions.ts'
 import { isScope, scopeDefinitions } from '../domain/scopes.ts'
 
-/** Returns `--json`, an option of every command. */
+/** Returns `--json`, an option of every command except `serve` and `completion`. */
 export function jsonOption(): Option {
   return new Option('--json', 'print one JSON object')
 }
@@ -19,7 +19,7 @@ export function resourceScopeOption(description: string): Option {
   return new Option('--resource-scope <extent>', description).choices(resourceScopes)
 }
 
-/** The options of every command: `--json`. */
+/** The options of every command that prints a result: `--json`. */
 export interface JsonOptions {
   json?: boolean
 }

@@ -48,7 +48,9 @@ function addCommand(): Command {
     .option('--name <name>', 'its name in the repository (default: its host)')
     .addHelpText(
       'after',
-      '\nPatterns are Composer’s, with an optional constraint: symfony/* or symfony/*:^6.\n' +
+      '\nBy default it offers all packages without approval (automatic), and svc asks it last.\n' +
+        'A repository has at most 50 upstreams, with at most 500 patterns of each kind.\n' +
+        'Patterns are Composer’s, with an optional constraint: symfony/* or symfony/*:^6.\n' +
         'Example:\n  svc upstream add acme/php https://repo.packagist.org --minimum-age 72',
     )
     .action(async (path: string, url: string, options: SettingOptions & { name?: string }) => {
@@ -85,7 +87,9 @@ function listCommand(): Command {
 
 function setCommand(): Command {
   return withSettings(new Command('set'))
-    .description('Change settings of an upstream. A list of patterns replaces the old one; "" empties it.')
+    .description(
+      'Change the given settings of an upstream. A list of patterns replaces the old one; "" empties it.',
+    )
     .argument('<path>', '<group>/<name>, such as acme/php')
     .argument('<upstream>', 'its name in the repository')
     .action(async (path: string, name: string, options: SettingOptions) => {
@@ -162,7 +166,7 @@ function prefetchCommand(): Command {
 function withSettings(command: Command): Command {
   return command
     .addOption(new Option('--mode <mode>', 'which packages it offers').choices(upstreamModes))
-    .option('--allow <patterns...>', 'offer only these (default: all)')
+    .option('--allow <patterns...>', 'offer only these')
     .option('--deny <patterns...>', 'never offer these')
     .option('--exempt <patterns...>', 'the minimum age does not apply to these')
     .option(
@@ -172,7 +176,7 @@ function withSettings(command: Command): Command {
     )
     .option(
       '--position <number>',
-      'svc asks upstreams with a lower position first (default: last)',
+      'svc asks upstreams with a lower position first',
       wholeNumber('positions', 1, 1000),
     )
     .addOption(jsonOption())
