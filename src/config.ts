@@ -210,25 +210,27 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''))
   const read = Environment.safeParse(given)
   const { providers, mistakes: providerMistakes } = readProviders(given)
+  const ownUrls = read.success ? [baseUrlOf(read.data), read.data.AUTH_URL ?? baseUrlOf(read.data)] : []
+  const archiveStore = readArchiveStore(given, ownUrls)
   const mistakes = [
     ...(read.error?.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`) ?? []),
     ...providerMistakes,
   ]
-  if (!read.success) throw new Error(describeMistakes(mistakes))
-  const env = read.data
-  const baseUrl = env.BASE_URL ?? `http://${urlHost(env.HOST)}:${env.PORT}`
-  const archiveStore = readArchiveStore(env, [baseUrl, env.AUTH_URL ?? baseUrl])
-  if (env.PASSWORD_SIGN_IN === 'off' && providers.length === 0 && providerMistakes.length === 0) {
+  if (given['PASSWORD_SIGN_IN'] === 'off' && providers.length === 0 && providerMistakes.length === 0) {
     mistakes.push('PASSWORD_SIGN_IN can be off only with a provider: set OIDC_<NAME>_ISSUER')
   }
   if (typeof archiveStore === 'string') mistakes.push(`ARCHIVE_STORE ${archiveStore}`)
-  if (env.SMTP_URL !== undefined && env.MAIL_FROM === undefined) {
+  if (given['SMTP_URL'] !== undefined && given['MAIL_FROM'] === undefined) {
     mistakes.push('MAIL_FROM must be set with SMTP_URL: it is the sender of the mails')
   }
-  if (env.SIGN_UP === 'open' && env.SMTP_URL === undefined) {
+  if (given['SIGN_UP'] === 'open' && given['SMTP_URL'] === undefined) {
     mistakes.push('SIGN_UP=open needs SMTP_URL: people who sign up must open a link in a mail')
   }
-  if (typeof archiveStore === 'string' || mistakes.length > 0) throw new Error(describeMistakes(mistakes))
+  if (!read.success || typeof archiveStore === 'string' || mistakes.length > 0) {
+    throw new Error(`The configuration cannot be used:\n  ${mistakes.join('\n  ')}`)
+  }
+  const env = read.data
+  const baseUrl = baseUrlOf(env)
   return Object.freeze({
     databaseUrl: env.DATABASE_URL ?? null,
     preparesStatements: env.DATABASE_PREPARE === 'true',
@@ -271,24 +273,25 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   })
 }
 
-function describeMistakes(mistakes: readonly string[]): string {
-  return `The configuration cannot be used:\n  ${mistakes.join('\n  ')}`
+function baseUrlOf({ BASE_URL, HOST, PORT }: z.output<typeof Environment>): string {
+  return BASE_URL ?? `http://${urlHost(HOST)}:${PORT}`
 }
 
+/** Reads the bucket of the archives. Returns null without one, and a string that says what is wrong with it. */
 function readArchiveStore(
-  env: z.output<typeof Environment>,
+  given: NodeJS.ProcessEnv,
   ownUrls: readonly string[],
 ): BucketSettings | null | string {
-  if (env.ARCHIVE_STORE === undefined) return null
-  const bucket = readBucket(env.ARCHIVE_STORE, {
-    accessKeyId: env.AWS_ACCESS_KEY_ID,
-    secretAccessKey: env.AWS_SECRET_ACCESS_KEY,
-    sessionToken: env.AWS_SESSION_TOKEN,
+  if (given['ARCHIVE_STORE'] === undefined) return null
+  const bucket = readBucket(given['ARCHIVE_STORE'], {
+    accessKeyId: given['AWS_ACCESS_KEY_ID'],
+    secretAccessKey: given['AWS_SECRET_ACCESS_KEY'],
+    sessionToken: given['AWS_SESSION_TOKEN'],
   })
   if (typeof bucket === 'string') return bucket
   if (ownUrls.some((url) => new URL(url).origin === bucketOrigin(bucket))) {
     return `must not be on the host and port of BASE_URL or AUTH_URL (${bucketOrigin(bucket)}): Composer would send the credentials for svc to the store`
   }
-  if (env.ACCEL_REDIRECT_PREFIX === undefined) return bucket
+  if (given['ACCEL_REDIRECT_PREFIX'] === undefined) return bucket
   return 'cannot be combined with ACCEL_REDIRECT_PREFIX: nginx cannot read the files of a bucket'
 }

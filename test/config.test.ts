@@ -200,6 +200,10 @@ describe('readConfig', () => {
 
   it('reports all contradictions between settings together', () => {
     const environment = { SMTP_URL: 'smtp://mail.test', PASSWORD_SIGN_IN: 'off', ARCHIVE_STORE: 'disk' }
-    expect(() => readConfig(environment)).toThrow(/PASSWORD_SIGN_IN.*\n.*ARCHIVE_STORE.*\n.*MAIL_FROM/)
+    const contradictions = /PASSWORD_SIGN_IN.*\n.*ARCHIVE_STORE.*\n.*MAIL_FROM/
+    expect(() => readConfig(environment)).toThrow(contradictions)
+    const mistaken = () => readConfig({ ...environment, PORT: 'x', BASE_URL: 'svc' })
+    expect(mistaken).toThrow(/BASE_URL.*\n.*PORT/)
+    expect(mistaken).toThrow(contradictions)
   })
 })
