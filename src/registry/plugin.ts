@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type pg from 'pg'
 import type { AppContext } from '../context.ts'
-import { openSidePool } from '../database/database.ts'
 import { readBasicCredentials } from '../http/basic-credentials.ts'
 import { refuseOtherMethods } from '../http/unmatched-requests.ts'
 import type { LastUse } from '../jobs/last-use.ts'
@@ -38,34 +38,21 @@ const everyRoute = [
 ]
 
 /**
- * Connections for searches, which read up to thousands of packages each. More searches wait. Each connection plans a
- * statement once: otherwise PostgreSQL would plan each search of a small repository again, because most packages are in
- * large ones.
- */
-const searchConnections = { max: 2, plansOnce: true }
-
-/**
  * Serves the Composer registries of all repositories. This is everything below {registry_url}, with one error format
  * (DESIGN §7).
  */
 export async function registry(
   app: FastifyInstance,
   given: AppContext &
-    Pick<RegistryContext, 'hotDb' | 'changes' | 'readmes' | 'mirror'> & {
+    Pick<RegistryContext, 'hotDb' | 'changes' | 'searchDb' | 'readmes' | 'mirror'> & {
+      countingDb: pg.Pool
       lastUse: LastUse
       upstreamClient: UpstreamClient
       noteArchive: NonNullable<ArchiveMirrorContext['note']>
     },
 ): Promise<void> {
-  // Use a separate connection, so that counting never delays a pull.
-  const noteBroken = (error: Error) => app.log.warn({ err: error }, 'a database connection broke')
-  const countingDb = openSidePool(given.db, { max: 1 }, noteBroken)
-  const searchDb = openSidePool(given.db, searchConnections, noteBroken)
-  const downloads = openDownloadCounter(countingDb, app.log)
-  app.addHook('onClose', async () => {
-    await downloads.flush()
-    await Promise.all([countingDb.end(), searchDb.end()])
-  })
+  const downloads = openDownloadCounter(given.countingDb, app.log)
+  app.addHook('onClose', () => downloads.flush())
   const archives = await openArchiveStore(given.config)
   const { maxArchiveBytes } = given.config
   const archiveMirror = openArchiveMirror(
@@ -80,7 +67,6 @@ export async function registry(
     ...given,
     archives,
     archiveMirror,
-    searchDb,
     upstreamQueries: openUpstreamQueries({ db: given.hotDb, client: given.upstreamClient }, app.log),
     downloads,
     requireAccess(target, access, act) {

@@ -9,13 +9,13 @@ import Fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify'
+import type pg from 'pg'
 import { accounts } from '../accounts/plugin.ts'
 import { readSession } from '../accounts/visitor.ts'
 import { sendApiError } from '../api/errors.ts'
 import { api, noSuchApiEndpoint } from '../api/plugin.ts'
 import type { Config } from '../config.ts'
 import type { AppContext } from '../context.ts'
-import { openSidePool } from '../database/database.ts'
 import { handleClientError, requestTimeoutMilliseconds } from '../http/client-errors.ts'
 import { inviteAdmittedBodies, PatientResponse } from '../http/expect-continue.ts'
 import { pageNotFound } from '../http/page-error.ts'
@@ -43,22 +43,11 @@ import { drainOnClose } from './drain.ts'
 import { healthRoutes } from './health.ts'
 import { jobs } from './jobs.ts'
 import { measureRequests } from './metrics.ts'
+import { openServerPools } from './pools.ts'
 import { countUpstreams } from './upstream-metrics.ts'
 
 /** The maximum time that a stop waits for running requests. */
 const drainSeconds = 10
-
-/**
- * The maximum number of connections that publish and change packages. They may wait long for the lock of a package, so
- * they have a separate pool. The connections for everything else stay free.
- */
-const maxChanges = 5
-
-/**
- * Connections for pulls and for the token endpoints. Pages, the API and uploads must never use them up. Two stay open, so
- * that the first request after a pause neither connects nor plans its statement.
- */
-const hotConnections = { max: 8, min: 2, plansOnce: true }
 
 /** Builds the whole server without listening. Tests call `inject` on it; `serve` makes it listen. */
 export async function buildApp(context: AppContext, log: FastifyBaseLogger): Promise<FastifyInstance> {
@@ -94,10 +83,11 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(context.db, log)
   app.addHook('onClose', lastUse.flush)
-  const noteBroken = (error: Error) => log.warn({ err: error }, 'a database connection broke')
-  const hotDb = openSidePool(context.db, hotConnections, noteBroken)
-  app.addHook('onClose', () => hotDb.end())
-  const metrics = countUpstreams(measureRequests(app, context, [context.db, hotDb]))
+  const sidePools = openServerPools(context.db, log)
+  const { hotDb, changes } = sidePools
+  const pools: pg.Pool[] = Object.values(sidePools)
+  app.addHook('onClose', async () => void (await Promise.all(pools.map((pool) => pool.end()))))
+  const metrics = countUpstreams(measureRequests(app, context, [context.db, ...pools]))
   inviteAdmittedBodies(app)
   if (context.config.baseUrl.startsWith('https:')) requireHttps(app)
   await registerViews(app, { ...context, findVisitor: (request) => readSession(context, request) })
@@ -111,8 +101,6 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   await app.register(accounts, context)
   await app.register(oauthPages, context)
   await app.register(oauth, { ...context, db: hotDb, lastUse })
-  const changes = openSidePool(context.db, { max: maxChanges }, noteBroken)
-  app.addHook('onClose', () => changes.end())
   const readmes = openReadmeRenderer()
   app.addHook('onClose', readmes.close)
   const upstreamClient = openUpstreamClient(context.config, {
@@ -150,8 +138,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
   })
   await app.register(registry, {
     ...context,
-    changes,
-    hotDb,
+    ...sidePools,
     lastUse,
     readmes,
     mirror,

@@ -15,7 +15,7 @@ export interface UpstreamMetrics {
 export function countUpstreams(registry: Registry): UpstreamMetrics {
   const requests = new Counter({
     name: 'svc_upstream_requests_total',
-    help: 'Requests to upstreams, by host, kind (document or archive) and outcome.',
+    help: 'Documents and archives that clients made svc request from upstreams, by host, kind and outcome.',
     labelNames: ['upstream', 'kind', 'outcome'],
     registers: [registry],
   })

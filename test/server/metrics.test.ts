@@ -66,6 +66,21 @@ describe('GET /metrics (DESIGN §4)', () => {
     expect(all.get('process_resident_memory_bytes')).toBeGreaterThan(1e6)
   })
 
+  it('shows requests that wait for a connection of their own pool, such as searches', async () => {
+    const { ask } = await aPublisher(t)
+    const other = await t.db.connect()
+    try {
+      await other.query('begin; lock table package in access exclusive mode')
+      const searches = Array.from({ length: 3 }, (_, number) => ask(`search.json?q=x${number}`))
+      const waiting = async () => (await samples()).get('svc_database_connections{state="waiting"}')
+      await expect.poll(waiting).toBe(1)
+      await other.query('rollback')
+      expect((await Promise.all(searches)).map(({ statusCode }) => statusCode)).toEqual([200, 200, 200])
+    } finally {
+      other.release()
+    }
+  })
+
   it('shows the background jobs by name and state, and when they last succeeded', async () => {
     await t.db.query(
       `insert into job (name, is_running, failed_at)
