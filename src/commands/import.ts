@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import { cleanLine } from '../domain/plain-text.ts'
-import { openOwnStore } from '../registry/archives/store-owner.ts'
+import { openStoreOfServer } from '../registry/archives/store-owner.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { UpstreamError } from '../registry/upstreams/client/upstream-error.ts'
 import { type Imported, importPackages } from '../registry/upstreams/import.ts'
@@ -40,7 +40,7 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
     throw new Error(`${wrong} is not a valid pattern: use vendor/*, vendor/package or vendor/*:^6.`)
   const isDryRun = options.dryRun ?? false
   const items = await withRepository(options.into, async (db, { repositoryId }, client, config) => {
-    const archives = await openOwnStore(db, config)
+    const archives = await openStoreOfServer(db, config)
     const readmes = openReadmeRenderer()
     const tell = (imported: Imported) =>
       void (options.json || process.stdout.write(`${describe(imported)}\n`))

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { Command, Option } from 'commander'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
-import { openOwnStore } from '../registry/archives/store-owner.ts'
+import { openStoreOfServer } from '../registry/archives/store-owner.ts'
 import { commandLine } from '../registry/tables/events.ts'
 import { openArchiveMirror } from '../registry/upstreams/archive-mirror.ts'
 import { openUpstreamClient, type UpstreamClient } from '../registry/upstreams/client/fetch.ts'
@@ -143,7 +143,7 @@ function prefetchCommand(): Command {
       })
       const items = await withRepository(path, async (db, { repositoryId }, client, config) => {
         const log = openLog('silent')
-        const archives = await openOwnStore(db, config)
+        const archives = await openStoreOfServer(db, config)
         const archiveMirror = openArchiveMirror(
           { db, client, archives, maxArchiveBytes: config.maxArchiveBytes },
           log,

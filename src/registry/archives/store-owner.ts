@@ -39,6 +39,26 @@ export async function openOwnStore(db: Queryable, settings: StoreSettings): Prom
 }
 
 /**
+ * Opens the archive store of this database for a command that adds archives. Throws when the newest archive is missing:
+ * the command probably lacks the server's settings, and the server would not find what the command adds.
+ */
+export async function openStoreOfServer(db: Queryable, settings: StoreSettings): Promise<ArchiveStore> {
+  const store = await openArchiveStore(settings)
+  if (await lacksNewestArchive(db, store)) {
+    throw new Error(
+      `The newest archive of this database is missing in ${store.place}. Use the same DATA_DIR and ARCHIVE_STORE as the server. If they are the same, run svc verify-archives.`,
+    )
+  }
+  return openOwnStore(db, settings)
+}
+
+/** Returns whether the newest archive is missing. The volume is then probably not mounted. */
+export async function lacksNewestArchive(db: Queryable, store: ArchiveStore): Promise<boolean> {
+  const newest = await findNewestArchive(db)
+  return newest !== null && (await store.stat(newest)) === null
+}
+
+/**
  * Throws when the database is empty and the store has the id of another database. Call it before the first migration.
  */
 export async function refuseEmptyDatabase(db: pg.Pool, settings: StoreSettings): Promise<void> {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
 import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
-import { openOwnStore } from '../../../src/registry/archives/store-owner.ts'
+import { openOwnStore, openStoreOfServer } from '../../../src/registry/archives/store-owner.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { databaseUrl, runSvc } from '../../support/program.ts'
@@ -41,6 +41,17 @@ describe('an archive volume', () => {
     const newest = (await push('2.0.0', { manifest: { description: 'newest' } })).json() as { sha256: string }
     await rm(join(dataDir, 'archives', newest.sha256.slice(0, 2), `${newest.sha256}.zip`))
     await openOwnStore(t.db, t.config)
+    expect(existsSync(idPath)).toBe(true)
+  })
+
+  it('without the newest archive is refused by commands that add archives, and does not get an id', async () => {
+    await (await aCaller(t)).push('1.0.0')
+    const elsewhere = await anEmptyFolder()
+    await expect(openStoreOfServer(t.db, { ...t.config, dataDir: elsewhere })).rejects.toThrow(
+      `The newest archive of this database is missing in ${elsewhere}. Use the same DATA_DIR and ARCHIVE_STORE as the server.`,
+    )
+    expect(existsSync(join(elsewhere, 'archives', 'database-id'))).toBe(false)
+    await openStoreOfServer(t.db, t.config)
     expect(existsSync(idPath)).toBe(true)
   })
 
