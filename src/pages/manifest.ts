@@ -9,9 +9,12 @@ export interface ManifestSummary {
   authors: string[]
   homepage: string | null
   source: string | null
+  requires: Link[]
   /** Requirements and similar links. Empty ones are left out. */
-  links: { title: string; entries: [name: string, constraint: string][] }[]
+  links: { title: string; entries: Link[] }[]
 }
+
+type Link = [name: string, constraint: string]
 
 const linkTitles = {
   require: 'Requires',
@@ -25,10 +28,7 @@ const linkTitles = {
 /** Returns the parts of stored metadata that the page shows. Leaves out values of unexpected types. */
 export function readManifest(metadata: JsonObject): ManifestSummary {
   const { description, type, license, keywords, authors, homepage, support } = metadata
-  const links = Object.entries(linkTitles).map(([key, title]) => ({
-    title,
-    entries: isJsonObject(metadata[key]) ? Object.entries(metadata[key]).filter(isTextEntry) : [],
-  }))
+  const links = Object.entries(linkTitles).map(([key, title]) => ({ title, entries: linksOf(metadata[key]) }))
   return {
     description: textOf(description) ?? '',
     type: textOf(type) ?? 'library',
@@ -37,12 +37,14 @@ export function readManifest(metadata: JsonObject): ManifestSummary {
     authors: listOf(authors).flatMap((author) => (isJsonObject(author) && textOf(author['name'])) || []),
     homepage: webUrl(homepage),
     source: isJsonObject(support) ? webUrl(support['source']) : null,
+    requires: linksOf(metadata['require']),
     links: links.filter(({ entries }) => entries.length > 0),
   }
 }
 
-function isTextEntry(entry: [string, Json]): entry is [string, string] {
-  return typeof entry[1] === 'string'
+function linksOf(value: Json | undefined): Link[] {
+  if (!isJsonObject(value)) return []
+  return Object.entries(value).filter((entry): entry is Link => typeof entry[1] === 'string')
 }
 
 function textOf(value: Json | undefined): string | null {

@@ -35,9 +35,25 @@ describe('GET /<group>/<name>/packages/<vendor>/<package>', () => {
     const versions = [...body.matchAll(/<option value="([^"]+)"/g)].map(([, version]) => version)
     expect(versions).toEqual(['1.1.0', '1.0.0', '2.0.0-foo'])
     expect(body).toContain(`>${account.username}<`)
+    expect(body).toContain('<li>php <code>&gt;=8.2</code></li>')
+    expect(body).not.toContain('phpunit/phpunit')
     const dependencies = (await look('/-/dependencies')).body
     expect(dependencies).toContain('phpunit/phpunit')
     expect(dependencies).toContain('&gt;=8.2')
+  })
+
+  it('shows the first ten requirements, and where the others are', async () => {
+    const { push, account, repository } = await aPublisher(t)
+    const names = Array.from({ length: 12 }, (_, number) => `acme/part-${number + 1}`)
+    await push('1.0.0', { manifest: { require: Object.fromEntries(names.map((name) => [name, '*'])) } })
+    const cookie = await signIn(t.app, account)
+    const { body } = await t.app.inject({
+      url: `/${repository.path}/packages/acme/lib`,
+      headers: { cookie },
+    })
+    const shown = [...body.matchAll(/<li>(acme\/part-\d+) <code>\*<\/code>/g)].map(([, name]) => name)
+    expect(shown).toEqual(names.slice(0, 10))
+    expect(body).toContain('/-/dependencies?version=1.0.0">and 2 more</a>')
   })
 
   it('shows an older version, and how to require one that Composer knows by another name', async () => {
