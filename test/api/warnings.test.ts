@@ -56,6 +56,23 @@ describe('POST and DELETE …/advisories', () => {
     expect((await call('DELETE', `${lib}/advisories/${advisory_id}`)).statusCode).toBe(404)
   })
 
+  it('allow 500 advisories of a package, also when two are published at once', async () => {
+    const { call, repository } = await aPackage('1.0.0')
+    await t.db.query(
+      `insert into advisory (advisory_id, package_id, title, affected_versions)
+       select 'SVC-full-' || n, p.id, 'x', '*' from package p, generate_series(1, 499) n where p.repository_id = $1`,
+      [repository.id],
+    )
+    const made = await Promise.all([1, 2].map(() => call('POST', `${lib}/advisories`, leak)))
+    expect(made.filter(({ statusCode }) => statusCode === 201)).toHaveLength(1)
+    expect(made.find(({ statusCode }) => statusCode === 409)?.json()).toEqual({
+      errcode: 9,
+      errmsg: 'the package has 500 advisories, which is the maximum: withdraw one first',
+    })
+    await call('DELETE', `${lib}/advisories/SVC-full-1`)
+    expect((await call('POST', `${lib}/advisories`, leak)).statusCode).toBe(201)
+  })
+
   it('keep the advisories when a version is published after them', async () => {
     const { call, push, document } = await aPackage('1.0.0')
     await call('POST', `${lib}/advisories`, leak)

@@ -5,6 +5,7 @@ import { errcode, RegistryError } from '../errors.ts'
 import {
   type Advisory,
   type AdvisoryText,
+  countAdvisories,
   insertAdvisory,
   markQuarantined,
   markWithdrawn,
@@ -20,6 +21,9 @@ import {
   renderBothDocuments,
   type VersionChange,
 } from './change.ts'
+
+/** The maximum number of active advisories of a package. Its documents contain all of them. */
+const maxAdvisories = 500
 
 /**
  * Puts a version into quarantine (COMPOSER A8). The version disappears from the metadata, so that Composer does not
@@ -79,13 +83,19 @@ export async function setAbandoned(
   })
 }
 
-/** Publishes a security advisory for a package. `composer audit` and `composer update` see it at once. */
+/**
+ * Publishes a security advisory for a package. `composer audit` and `composer update` see it at once. Throws errcode 9
+ * when the package has too many.
+ */
 export async function publishAdvisory(
   pool: pg.Pool,
   change: PackageChange,
   text: AdvisoryText,
 ): Promise<Advisory> {
   const { advisory } = await changePackage(pool, change, async (tx, held) => {
+    if ((await countAdvisories(tx, held.id)) >= maxAdvisories) {
+      throw notNow(`the package has ${maxAdvisories} advisories, which is the maximum: withdraw one first`)
+    }
     const advisory = await insertAdvisory(tx, held.id, makeAdvisoryId(), text)
     await renderBothDocuments(tx, held, change.baseUrl)
     const details = { advisory_id: advisory.advisoryId, ...text }
