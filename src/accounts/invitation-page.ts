@@ -41,6 +41,8 @@ const invitationPage = page<{
   token: string
   /** Whether a new account can be made with it. */
   isForNewAccounts: boolean
+  /** Whether people get their accounts when they sign in with a provider. */
+  areAccountsFromProviders: boolean
   form: { username: string; display_name: string; email: string }
   problem: string | null
   minPasswordCharacters: number
@@ -176,6 +178,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
     return invitationPage(reply, await visitorOf(request, reply), {
       ...content,
       isForNewAccounts: invitation !== null && isForNewAccounts(invitation),
+      areAccountsFromProviders: config.signUp !== 'closed' && config.passwordSignIn !== 'on',
       minPasswordCharacters,
     })
   }

@@ -17,6 +17,19 @@ export interface MadeInvitation {
 }
 
 /**
+ * Says why people cannot create accounts with an invitation. Null when they can. Such an account has a password, so it
+ * needs sign-in with passwords.
+ */
+export function explainNoNewAccounts({
+  signUp,
+  passwordSignIn,
+}: Pick<Config, 'signUp' | 'passwordSignIn'>): string | null {
+  if (signUp === 'closed') return 'SIGN_UP is closed: only administrators can create accounts'
+  if (passwordSignIn === 'on') return null
+  return `PASSWORD_SIGN_IN is ${passwordSignIn}: people get an account when they sign in with a provider`
+}
+
+/**
  * Creates an invitation. The actor must be an administrator, or an admin of the group. An actor without an account is a
  * command. Throws the database's error for a malformed email.
  */

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../accounts/invitations.ts'
-import { countInvitation, invite } from '../accounts/invite.ts'
+import { countInvitation, explainNoNewAccounts, invite } from '../accounts/invite.ts'
 import type { Actor } from '../database/database.ts'
 import { roles } from '../domain/permissions.ts'
 import { rowId } from '../domain/row-id.ts'
@@ -112,7 +112,8 @@ export async function invitationEndpoints(app: ApiScope, context: ApiContext): P
     }),
     async (request, reply) => {
       const { accountId, actor } = mayManageAll.granted(request)
-      if (config.signUp === 'closed') throw conflict('SIGN_UP is closed: administrators make accounts')
+      const obstacle = explainNoNewAccounts(config)
+      if (obstacle !== null) throw conflict(obstacle)
       await refuseMany(accountId)
       const { email = null } = request.body
       const made = await invite(db, config, actor, { email, target: null })

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../accounts/invitations.ts'
-import { invite } from '../accounts/invite.ts'
+import { explainNoNewAccounts, invite } from '../accounts/invite.ts'
 import { commandActor } from '../database/database.ts'
 import { type Role, roles } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
@@ -45,9 +45,8 @@ async function inviteSomebody(
   { email, role, ...options }: InviteOptions,
 ): Promise<void> {
   const made = await withDatabase(async (db, config) => {
-    if (group === null && config.signUp === 'closed') {
-      throw new Error('SIGN_UP is closed: use svc account create.')
-    }
+    const obstacle = group === null ? explainNoNewAccounts(config) : null
+    if (obstacle !== null) throw new Error(`${obstacle}. To create an account now, use svc account create.`)
     const target = group !== null && role ? { groupId: (await theGroup(db, group)).id, role } : null
     return invite(db, config, commandActor, { email: email ?? null, target })
   })

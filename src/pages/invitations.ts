@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { type ListedInvitation, listInvitations, withdrawInvitation } from '../accounts/invitations.ts'
-import { countInvitation, invite } from '../accounts/invite.ts'
+import { countInvitation, explainNoNewAccounts, invite } from '../accounts/invite.ts'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
@@ -39,7 +39,8 @@ const invitationsPage = page<{
   roles: readonly Role[]
   hasMail: boolean
   /** Whether new accounts can be made with an invitation. */
-  isForNewAccounts: boolean
+  /** Why an invitation cannot create an account; null when it can. */
+  noNewAccounts: string | null
   form: { email: string; role: Role }
   problem: string | null
 }>('pages/invitations')
@@ -124,7 +125,7 @@ function invitationPages({ config, db }: AppContext) {
       next: found.length > invitationsPerPage ? (invitations.at(-1)?.id ?? null) : null,
       roles,
       hasMail: config.mail !== null,
-      isForNewAccounts: config.signUp !== 'closed',
+      noNewAccounts: explainNoNewAccounts(config),
     })
   }
 
@@ -139,9 +140,8 @@ function invitationPages({ config, db }: AppContext) {
       const { group } = place
       const refuse = (status: number, problem: string) =>
         list(reply.code(status), session, place, { after: '', form, problem })
-      if (group === null && config.signUp === 'closed') {
-        return refuse(403, 'SIGN_UP is closed: only administrators can create accounts.')
-      }
+      const obstacle = group === null ? explainNoNewAccounts(config) : null
+      if (obstacle !== null) return refuse(403, `${obstacle}.`)
       const blockedSeconds = await countInvitation(db, session.account.id)
       if (blockedSeconds > 0) {
         reply.header('retry-after', `${blockedSeconds}`)

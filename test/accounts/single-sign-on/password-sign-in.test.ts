@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
 import { commandActor } from '../../../src/database/database.ts'
 import {
+  aGroup,
   anAccount,
   aPersonalToken,
   cookiesOf,
@@ -10,7 +12,9 @@ import {
   post,
   signIn,
 } from '../../support/actors.ts'
+import { callApi } from '../../support/api-actors.ts'
 import { type TestApp, useApp } from '../../support/app.ts'
+import { open } from '../../support/browse.ts'
 import {
   problemOf,
   providerEnvironment,
@@ -64,6 +68,35 @@ describe('PASSWORD_SIGN_IN=admins', () => {
     const cookie = await signIn(t.app, root)
     const own = await t.app.inject({ url: '/settings/account', headers: { cookie } })
     expect(own.body).toContain('new_password')
+  })
+})
+
+describe('an invitation with PASSWORD_SIGN_IN=admins', () => {
+  const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'admins' })
+  const reason = 'PASSWORD_SIGN_IN is admins: people get an account when they sign in with a provider'
+
+  it('cannot be made without a group, because it could not create an account', async () => {
+    const root = await anAccount(t.db, { isAdmin: true })
+    const token = await aPersonalToken(t.db, root, { scopes: ['group-manage:rw'] })
+    const made = await callApi(t, token, 'POST', '/api/invitations', {})
+    expect([made.statusCode, made.json().errmsg]).toEqual([409, reason])
+    const cookie = await signIn(t.app, root)
+    const page = await open(t, '/admin/invitations', cookie)
+    expect(page.body).toContain(`${reason}.`)
+    const fields = { csrf_token: csrfTokenIn(await open(t, '/settings/account', cookie)) }
+    expect((await post(t.app, '/admin/invitations', cookie, fields)).statusCode).toBe(403)
+  })
+
+  it('to a group leads to the sign-in', async () => {
+    const group = await aGroup(t.db)
+    const { url } = await invite(t.db, t.config, commandActor, {
+      email: null,
+      target: { groupId: group.id, role: 'guest' },
+    })
+    const page = await t.app.inject(String(url).slice(t.config.baseUrl.length))
+    expect(page.body).toContain('You get an account when you sign in for the first time.')
+    expect(page.body).toContain('<a href="/login?page=/invitations">Sign in to accept the invitation</a>')
+    expect(page.body).not.toContain('Only administrators')
   })
 })
 
