@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import { z } from 'zod'
-import type { Guard } from './guards.ts'
+import { type Guard, requireBearer } from './guards.ts'
 
 /** The type of the scope of `/api`. Handlers get their input as their zod schema describes it. */
 export type ApiScope = FastifyInstance<
@@ -53,8 +53,9 @@ export const ErrorBody = z
 export const NoContent = z.undefined().meta({ description: 'Done. The response has no body.' })
 
 /**
- * Returns the route options of an endpoint. The guard runs before the body is read, so a request without permission gets
- * no details about its input.
+ * Returns the route options of an endpoint. A request without credentials is refused before its body is read. The guard
+ * runs after that, because a slow body may arrive after the token was revoked. It runs before the input is validated, so
+ * a request without permission gets no details about its input.
  */
 export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, { tag, ...schema }: Schema) {
   const forPeople = { personalToken: [guard.scope] }
@@ -64,7 +65,8 @@ export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, {
     : `Requires the scope \`${guard.scope}\`.`
   const description = [schema.description, required].filter(Boolean).join(' ')
   return {
-    onRequest: guard.onRequest,
+    onRequest: requireBearer,
+    preValidation: guard.preValidation,
     schema: {
       ...schema,
       tags: [tag],

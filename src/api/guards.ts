@@ -40,7 +40,7 @@ export interface Guard<Granted> {
   /** Whether the endpoint accepts personal access tokens only, and no tokens of applications or deploy tokens. */
   isForPeople?: true
   /** Throws the errors of RFC 6750, and 404 for everything that the token may not see. */
-  onRequest: (request: FastifyRequest) => Promise<void>
+  preValidation: (request: FastifyRequest) => Promise<void>
   /** Returns the result of the guard for a request that passed. */
   granted: (request: object) => Granted
 }
@@ -90,7 +90,7 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
   return makeGuard(scope, async (request) => {
     const { group = '' } = request.params as Record<string, string | undefined>
     const { ip } = request
-    await holders.onRequest(request)
+    await holders.preValidation(request)
     const { accountId, account, resourceScope, scopes, kind, tokenId, authorizationId } =
       holders.granted(request)
     // A deploy token does not belong to a person.
@@ -113,7 +113,7 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
 export function guardSite(context: ApiContext, scope: string): Guard<TokenHolder> {
   const holders = guardToken(context, scope)
   return makeGuard(scope, async (request) => {
-    await holders.onRequest(request)
+    await holders.preValidation(request)
     const holder = holders.granted(request)
     if (!holder.account?.isSiteAdmin || holder.resourceScope !== 'all') throw roleForbids()
     return holder
@@ -137,7 +137,7 @@ export function guardPerson(context: ApiContext, scope: string): Guard<PersonGra
   const holders = guardToken(context, scope)
   const guard = makeGuard(scope, async (request) => {
     const { ip } = request
-    await holders.onRequest(request)
+    await holders.preValidation(request)
     const { accountId, account, resourceScope, kind, tokenId, authorizationId } = holders.granted(request)
     if (kind !== 'personal' || accountId === null || account === null || resourceScope !== 'all') {
       throw roleForbids()
@@ -157,7 +157,7 @@ export function guardPerson(context: ApiContext, scope: string): Guard<PersonGra
 export function guardAdministrator(context: ApiContext, scope: string): Guard<PersonGrant> {
   const people = guardPerson(context, scope)
   const guard = makeGuard(scope, async (request) => {
-    await people.onRequest(request)
+    await people.preValidation(request)
     const person = people.granted(request)
     if (!person.isSiteAdmin) throw roleForbids()
     return person
@@ -204,6 +204,11 @@ export function readBearer(request: FastifyRequest): SecretHash {
   return hashSecret(token)
 }
 
+/** A hook that requires a token in the Authorization header, without asking the database whether it is valid. */
+export async function requireBearer(request: FastifyRequest): Promise<void> {
+  readBearer(request)
+}
+
 function makeGuard<Granted>(
   scope: string,
   check: (request: FastifyRequest) => Promise<Granted>,
@@ -212,7 +217,7 @@ function makeGuard<Granted>(
   const granted = Symbol('granted')
   return {
     scope,
-    async onRequest(request) {
+    async preValidation(request) {
       Reflect.set(request, granted, await check(request))
     },
     granted: (request) => Reflect.get(request, granted) as Granted,
@@ -225,10 +230,10 @@ function requireScope(granted: readonly string[], scope: string): void {
 
 /**
  * RFC 6750 §2 allows one token in a request. A token only in the query is ignored. Together with the header it is an
- * error. No endpoint accepts a form, so no body contains a token.
+ * error.
  */
-function hasSecondToken({ query }: FastifyRequest): boolean {
-  return typeof query === 'object' && query !== null && 'access_token' in query
+function hasSecondToken({ query, body }: FastifyRequest): boolean {
+  return [query, body].some((part) => typeof part === 'object' && part !== null && 'access_token' in part)
 }
 
 /** Returns the error for a token whose role does not allow the request, or that does not include the repository. */
