@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Config } from '../../config.ts'
 import type { Queryable } from '../../database/database.ts'
-import { findDatabaseId } from '../../database/installation.ts'
+import { findDatabaseId, findServerUrls } from '../../database/installation.ts'
 import { isMigrated } from '../../database/migrate.ts'
 import { findNewestArchive, isAnyArchiveKnown } from '../tables/archives.ts'
 import type { ArchiveStore } from './archive-store.ts'
@@ -39,23 +39,18 @@ export async function openOwnStore(db: Queryable, settings: StoreSettings): Prom
 }
 
 /**
- * Opens the archive store of this database for a command that adds archives. Throws when the newest archive is missing:
- * the command probably lacks the server's settings, and the server would not find what the command adds.
+ * Opens the archive store of this database for a command that adds archives. After the server's first start its store
+ * has an id, so one without an id is refused: the command lacks the server's settings, and the server would not find
+ * what it adds.
  */
 export async function openStoreOfServer(db: Queryable, settings: StoreSettings): Promise<ArchiveStore> {
   const store = await openArchiveStore(settings)
-  if (await lacksNewestArchive(db, store)) {
+  if ((await store.readOwner()) === null && (await findServerUrls(db)) !== null) {
     throw new Error(
-      `The newest archive of this database is missing in ${store.place}. Use the same DATA_DIR and ARCHIVE_STORE as the server. If they are the same, run svc verify-archives.`,
+      `The server does not store its archives in ${store.place}. Run the command with the server's DATA_DIR and ARCHIVE_STORE.`,
     )
   }
   return openOwnStore(db, settings)
-}
-
-/** Returns whether the newest archive is missing. The volume is then probably not mounted. */
-export async function lacksNewestArchive(db: Queryable, store: ArchiveStore): Promise<boolean> {
-  const newest = await findNewestArchive(db)
-  return newest !== null && (await store.stat(newest)) === null
 }
 
 /**

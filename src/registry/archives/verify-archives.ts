@@ -1,5 +1,5 @@
 import type { Queryable } from '../../database/database.ts'
-import { listArchivesAfter, type NamedArchive } from '../tables/archives.ts'
+import { findNewestArchive, listArchivesAfter, type NamedArchive } from '../tables/archives.ts'
 import { type ArchiveStore, isArchiveIntact } from './archive-store.ts'
 
 /** A problem with an archive. */
@@ -42,6 +42,12 @@ export async function verifyArchives(db: Queryable, store: ArchiveStore): Promis
   }
   const unnamed = Array.from(damaged, (sha256) => ({ sha256, problem: 'damaged' as const, versions: [] }))
   return { archives, problems: [...problems, ...unnamed] }
+}
+
+/** Returns whether the newest archive is missing. The volume is then probably not mounted. */
+export async function lacksNewestArchive(db: Queryable, store: ArchiveStore): Promise<boolean> {
+  const newest = await findNewestArchive(db)
+  return newest !== null && (await store.stat(newest)) === null
 }
 
 async function problemOf(

@@ -3,6 +3,7 @@ import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
+import { noteServerUrls } from '../../../src/database/installation.ts'
 import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
 import { openOwnStore, openStoreOfServer } from '../../../src/registry/archives/store-owner.ts'
 import { aCaller } from '../../support/api-actors.ts'
@@ -44,15 +45,16 @@ describe('an archive volume', () => {
     expect(existsSync(idPath)).toBe(true)
   })
 
-  it('without the newest archive is refused by commands that add archives, and does not get an id', async () => {
-    await (await aCaller(t)).push('1.0.0')
+  it('without an id is refused by commands that add archives, once a server has started', async () => {
+    await openStoreOfServer(t.db, { ...t.config, dataDir: await anEmptyFolder() })
+    await noteServerUrls(t.db, { baseUrl: t.config.baseUrl, authUrl: t.config.authUrl })
     const elsewhere = await anEmptyFolder()
     await expect(openStoreOfServer(t.db, { ...t.config, dataDir: elsewhere })).rejects.toThrow(
-      `The newest archive of this database is missing in ${elsewhere}. Use the same DATA_DIR and ARCHIVE_STORE as the server.`,
+      `The server does not store its archives in ${elsewhere}. Run the command with the server's DATA_DIR and ARCHIVE_STORE.`,
     )
     expect(existsSync(join(elsewhere, 'archives', 'database-id'))).toBe(false)
+    await openOwnStore(t.db, t.config)
     await openStoreOfServer(t.db, t.config)
-    expect(existsSync(idPath)).toBe(true)
   })
 
   it('of another database is refused with both ids', async () => {
