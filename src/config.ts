@@ -210,7 +210,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''))
   const read = Environment.safeParse(given)
   const { providers, mistakes: providerMistakes } = readProviders(given)
-  const ownUrls = read.success ? [baseUrlOf(read.data), read.data.AUTH_URL ?? baseUrlOf(read.data)] : []
+  const ownUrls = [read.success ? baseUrlOf(read.data) : given['BASE_URL'], given['AUTH_URL']]
   const archiveStore = readArchiveStore(given, ownUrls)
   const mistakes = [
     ...(read.error?.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`) ?? []),
@@ -280,7 +280,7 @@ function baseUrlOf({ BASE_URL, HOST, PORT }: z.output<typeof Environment>): stri
 /** Reads the bucket of the archives. Returns null without one, and a string that says what is wrong with it. */
 function readArchiveStore(
   given: NodeJS.ProcessEnv,
-  ownUrls: readonly string[],
+  ownUrls: readonly (string | undefined)[],
 ): BucketSettings | null | string {
   if (given['ARCHIVE_STORE'] === undefined) return null
   const bucket = readBucket(given['ARCHIVE_STORE'], {
@@ -289,7 +289,7 @@ function readArchiveStore(
     sessionToken: given['AWS_SESSION_TOKEN'],
   })
   if (typeof bucket === 'string') return bucket
-  if (ownUrls.some((url) => new URL(url).origin === bucketOrigin(bucket))) {
+  if (ownUrls.some((url = '') => URL.canParse(url) && new URL(url).origin === bucketOrigin(bucket))) {
     return `must not be on the host and port of BASE_URL or AUTH_URL (${bucketOrigin(bucket)}): Composer would send the credentials for svc to the store`
   }
   if (given['ACCEL_REDIRECT_PREFIX'] === undefined) return bucket

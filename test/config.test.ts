@@ -186,6 +186,9 @@ describe('readConfig', () => {
         '(https://svc.example.com)',
       )
       expect(told({ BASE_URL, ARCHIVE_STORE: store('https://svc.example.com:9000') })).toBeNull()
+      expect(() =>
+        readConfig({ ...keys, BASE_URL, ARCHIVE_STORE: store('https://svc.example.com'), PORT: 'x' }),
+      ).toThrow(reason)
     })
 
     it('needs credentials, and excludes files that nginx sends', () => {
