@@ -32,7 +32,9 @@ export const ApplicationBody = z
       .array(z.string())
       .meta({ description: 'The scopes that it may ask for', example: ['registry-package:r'] }),
     resource_scope: z.enum(resourceScopes).meta({ description: 'Which repositories it may ask for' }),
-    resource_server: z.boolean().meta({ description: 'Whether it may introspect the tokens of others' }),
+    resource_server: z.boolean().meta({
+      description: 'Whether it may also introspect access, personal and deploy tokens that are not its own',
+    }),
     created_at: Moment.meta({ description: 'When it was registered' }),
   })
   .meta({ id: 'Application' })

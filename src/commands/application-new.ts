@@ -46,7 +46,7 @@ export function newCommand(): Command {
     .addOption(resourceScopeOption('which resources it may access').makeOptionMandatory())
     .option('--description <text>', 'at most 350 characters')
     .option('--exact-redirect', 'allow only the Redirect URL, instead of any URL on its host')
-    .option('--resource-server', 'allow it to introspect every token except refresh tokens of others')
+    .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--pending', 'not approved yet: nobody can authorize it before svc application approve')
     .option('--apply', 'migrate at once')
     .addOption(jsonOption())

@@ -129,7 +129,7 @@ function setCommand(): Command {
     .addOption(resourceScopeOption('which resources it may access'))
     .option('--exact-redirect', 'allow only the Redirect URL itself')
     .option('--no-exact-redirect', 'allow any URL on the host of the Redirect URL')
-    .option('--resource-server', 'allow it to introspect every token except refresh tokens of others')
+    .option('--resource-server', 'let it introspect access, personal and deploy tokens of everybody')
     .option('--no-resource-server', 'allow it to introspect only its own tokens')
     .addOption(jsonOption())
     .addHelpText(

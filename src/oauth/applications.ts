@@ -23,7 +23,7 @@ export interface Application {
   status: ApplicationStatus
   /** The reason for its suspension or decline. Null when none was given. */
   statusReason: string | null
-  /** May introspect every token except refresh tokens of others, not only its own (RFC 7662). */
+  /** Whether it may also introspect access, personal and deploy tokens that are not its own (RFC 7662). */
   isResourceServer: boolean
   createdAt: Date
 }

@@ -15,7 +15,7 @@ export interface UpstreamMetrics {
 export function countUpstreams(registry: Registry): UpstreamMetrics {
   const requests = new Counter({
     name: 'svc_upstream_requests_total',
-    help: 'Documents and archives that clients made svc request from upstreams, by host, kind and outcome.',
+    help: 'Requests to upstreams for documents and archives, by host, kind and outcome, without those of jobs.',
     labelNames: ['upstream', 'kind', 'outcome'],
     registers: [registry],
   })
