@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest'
 import { type IdentityEvent, listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { invite } from '../../src/accounts/invite.ts'
 import { commandActor } from '../../src/database/database.ts'
-import { noteExchangesJob } from '../../src/oauth/exchange-events.ts'
 import { buildApp } from '../../src/server/app.ts'
 import { openLog } from '../../src/server/log.ts'
 import {
@@ -24,7 +23,7 @@ import { useApp } from '../support/app.ts'
 import { authorizeLink, open, submitConsent } from '../support/browse.ts'
 import { aPersonWithTotp, codeOf, halfSignIn } from '../support/factor-actors.ts'
 import { anApplication } from '../support/oauth-actors.ts'
-import { anAuthorizedApplication, pass } from '../support/token-client.ts'
+import { anAuthorizedApplication, noteEveryExchange, pass } from '../support/token-client.ts'
 
 const t = useApp()
 
@@ -228,8 +227,7 @@ const acts: [action: string, details: Record<string, unknown>, act: () => Promis
     async () => {
       const { account, tokens } = await anAuthorizedApplication(t)
       await tokens()
-      const signal = new AbortController().signal
-      await noteExchangesJob.run({ config: t.config, db: t.db, log: openLog('silent') }, undefined, signal)
+      await noteEveryExchange(t)
       return account
     },
   ],

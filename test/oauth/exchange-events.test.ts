@@ -6,21 +6,20 @@ import { type IdentityEvent, listIdentityEvents } from '../../src/accounts/ident
 import { logIdentityEventsJob } from '../../src/accounts/security-notices.ts'
 import { commandActor } from '../../src/database/database.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
-import type { Job } from '../../src/jobs/job.ts'
 import { noteExchangesJob } from '../../src/oauth/exchange-events.ts'
 import { deleteExpiredPairs } from '../../src/oauth/token-sweeps.ts'
 import { commandLine } from '../../src/registry/tables/events.ts'
 import { openLog } from '../../src/server/log.ts'
 import { useApp } from '../support/app.ts'
-import { anAuthorizedApplication, pass } from '../support/token-client.ts'
+import { anAuthorizedApplication, noteEveryExchange, pass } from '../support/token-client.ts'
 
 type Authorized = Awaited<ReturnType<typeof anAuthorizedApplication>>
 
 describe('the events of exchanged codes', () => {
   const t = useApp()
   const log = openLog('silent')
-  const run = (job: Job = noteExchangesJob) =>
-    job.run({ config: t.config, db: t.db, log }, undefined, new AbortController().signal)
+  const run = () =>
+    noteExchangesJob.run({ config: t.config, db: t.db, log }, undefined, new AbortController().signal)
 
   async function eventsOf({ application }: Pick<Authorized, 'application'>): Promise<IdentityEvent[]> {
     const filter = { applicationId: application.id, action: 'token-created' }
@@ -72,7 +71,7 @@ describe('the events of exchanged codes', () => {
     })
     expect(response.statusCode).toBe(200)
     expect(await eventsOf(client)).toEqual([])
-    await run()
+    await noteEveryExchange(t)
     const [event, ...others] = await eventsOf(client)
     expect(others).toEqual([])
     const { rows } = await t.db.query(
@@ -111,7 +110,7 @@ describe('the events of exchanged codes', () => {
     expect(await noteExchanges(t.db, 2)).toBe(2)
     expect(await eventsOf(client)).toHaveLength(2)
     await Promise.all([run(), run(), run()])
-    await run()
+    await noteEveryExchange(t)
     expect(await eventsOf(client)).toHaveLength(5)
   })
 
@@ -119,7 +118,7 @@ describe('the events of exchanged codes', () => {
     const client = await anAuthorizedApplication(t)
     const { refresh_token } = await client.tokens()
     await client.refresh(refresh_token)
-    await run()
+    await noteEveryExchange(t)
     expect(await eventsOf(client)).toHaveLength(1)
   })
 
@@ -134,7 +133,7 @@ describe('the events of exchanged codes', () => {
     await late.query('commit')
     late.release()
     await client.tokens()
-    await run()
+    await noteEveryExchange(t)
     expect((await eventsOf(client)).map(({ ip }) => ip ?? 'none').sort()).toEqual([
       '127.0.0.1',
       '127.0.0.1',
@@ -145,7 +144,7 @@ describe('the events of exchanged codes', () => {
   it('are written for processes of the previous release, without the request', async () => {
     const client = await anAuthorizedApplication(t)
     await exchangeAsBefore(t.db, client)
-    await run()
+    await noteEveryExchange(t)
     expect(await eventsOf(client)).toMatchObject([
       { actor: client.account.username, via: 'application', ip: null, userAgent: null, requestId: null },
     ])
@@ -155,7 +154,7 @@ describe('the events of exchanged codes', () => {
     const client = await anAuthorizedApplication(t)
     await client.tokens()
     await deleteAccount(t.db, commandActor, commandLine, client.account, 'refuse')
-    await run()
+    await noteEveryExchange(t)
     expect(await eventsOf(client)).toMatchObject([{ username: 'deleted account', actor: 'deleted account' }])
   })
 
@@ -165,7 +164,7 @@ describe('the events of exchanged codes', () => {
       await client.tokens()
       await t.db.query('select move_exchange_horizon()')
       await t.db.query(`update sweep_position set horizon_xid = $1 where name = 'noted_exchanges'`, [xid])
-      await run()
+      await noteEveryExchange(t)
     }
     expect(await eventsOf(client)).toHaveLength(2)
   })
@@ -175,7 +174,7 @@ describe('the events of exchanged codes', () => {
     await client.tokens()
     await pass(t.db, 300 * 86_400)
     await deleteExpiredPairs(t.db, 100)
-    await run()
+    await noteEveryExchange(t)
     expect(await eventsOf(client)).toHaveLength(1)
     await pass(t.db, 2 * 86_400)
     expect(await deleteExpiredPairs(t.db, 100)).toBeGreaterThan(0)
@@ -188,7 +187,7 @@ describe('the events of exchanged codes', () => {
       `${client.account.username}@example.com`,
     ])
     await client.tokens()
-    await run()
+    await noteEveryExchange(t)
     const lines: string[] = []
     const { config, db } = t
     const mail = { url: 'smtp://127.0.0.1:1', from: 'svc@example.com' } as unknown as NonNullable<

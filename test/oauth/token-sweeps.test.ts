@@ -1,20 +1,17 @@
 import { describe, expect, it } from 'vitest'
 import type { Config } from '../../src/config.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
-import { noteExchangesJob } from '../../src/oauth/exchange-events.ts'
 import { deleteExpiredCodes, deleteExpiredPairs, wipeSeals } from '../../src/oauth/token-sweeps.ts'
-import { openLog } from '../../src/server/log.ts'
 import { useApp } from '../support/app.ts'
-import { anAuthorizedApplication, pass, works } from '../support/token-client.ts'
+import { anAuthorizedApplication, noteEveryExchange, pass, works } from '../support/token-client.ts'
 
 const day = 86_400
-const never = new AbortController().signal
 
 describe('the sweeps of tokens', () => {
   const t = useApp()
   const sweep = async (limit = 2000, config: Pick<Config, 'lifetimes'> = t.config) => {
     // No pair is deleted before the event of its exchange is written.
-    await noteExchangesJob.run({ config: t.config, db: t.db, log: openLog('silent') }, undefined, never)
+    await noteEveryExchange(t)
     return [
       await wipeSeals(t.db, limit),
       await deleteExpiredPairs(t.db, limit),

@@ -1,7 +1,11 @@
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import type pg from 'pg'
+import { expect } from 'vitest'
+import { noteExchangesJob } from '../../src/oauth/exchange-events.ts'
 import type { TokenResponse } from '../../src/oauth/token.ts'
+import { openLog } from '../../src/server/log.ts'
 import { anAccount } from './actors.ts'
+import type { TestApp } from './app.ts'
 import { type ApplicationActor, aCode, anApplication, anAuthorization } from './oauth-actors.ts'
 
 interface Server {
@@ -90,4 +94,20 @@ export async function pass(db: pg.Pool, seconds: number): Promise<void> {
             refresh_expires_at = refresh_expires_at - $1::interval`,
     [`${seconds} seconds`],
   )
+}
+
+/**
+ * Runs the job that writes the events of exchanged codes until all are written. A run ends early when a transaction of
+ * another test file in the same PostgreSQL takes long.
+ */
+export async function noteEveryExchange({ config, db }: Pick<TestApp, 'config' | 'db'>): Promise<void> {
+  const isAnyLeft = async () => {
+    await noteExchangesJob.run(
+      { config, db, log: openLog('silent') },
+      undefined,
+      new AbortController().signal,
+    )
+    return (await db.query('select from token_pair where unnoted_exchange is not null limit 1')).rowCount
+  }
+  await expect.poll(isAnyLeft, { timeout: 30_000 }).toBe(0)
 }
