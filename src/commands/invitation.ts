@@ -46,7 +46,9 @@ async function inviteSomebody(
 ): Promise<void> {
   const made = await withDatabase(async (db, config) => {
     const obstacle = group === null ? explainNoNewAccounts(config) : null
-    if (obstacle !== null) throw new Error(`${obstacle}. To create an account now, use svc account create.`)
+    if (obstacle !== null) {
+      throw new Error(`${obstacle}.${config.signUp === 'closed' ? ' Use svc account create.' : ''}`)
+    }
     const target = group !== null && role ? { groupId: (await theGroup(db, group)).id, role } : null
     return invite(db, config, commandActor, { email: email ?? null, target })
   })

@@ -39,6 +39,7 @@ const invitationsPage = page<{
   roles: readonly Role[]
   hasMail: boolean
   /** Whether new accounts can be made with an invitation. */
+  isSignUpClosed: boolean
   /** Why an invitation cannot create an account; null when it can. */
   noNewAccounts: string | null
   form: { email: string; role: Role }
@@ -125,6 +126,7 @@ function invitationPages({ config, db }: AppContext) {
       next: found.length > invitationsPerPage ? (invitations.at(-1)?.id ?? null) : null,
       roles,
       hasMail: config.mail !== null,
+      isSignUpClosed: config.signUp === 'closed',
       noNewAccounts: explainNoNewAccounts(config),
     })
   }

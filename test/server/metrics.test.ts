@@ -77,7 +77,7 @@ describe('GET /metrics (DESIGN §4)', () => {
       await other.query('rollback')
       expect((await Promise.all(searches)).map(({ statusCode }) => statusCode)).toEqual([200, 200, 200])
     } finally {
-      other.release()
+      other.release(true)
     }
   })
 

@@ -83,6 +83,7 @@ describe('an invitation with PASSWORD_SIGN_IN=admins', () => {
     const cookie = await signIn(t.app, root)
     const page = await open(t, '/admin/invitations', cookie)
     expect(page.body).toContain(`${reason}.`)
+    expect(page.body).not.toContain('Create an account')
     const fields = { csrf_token: csrfTokenIn(await open(t, '/settings/account', cookie)) }
     expect((await post(t.app, '/admin/invitations', cookie, fields)).statusCode).toBe(403)
   })
