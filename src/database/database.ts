@@ -15,7 +15,8 @@ const applicationName = 'svc'
 
 /*
  * Limits that PostgreSQL itself enforces, in milliseconds. A statement ends on the server before its caller gives up
- * (`query_timeout` below). So a caller that got an error never has its change committed later.
+ * (`query_timeout` below), unless it waits for others of its transaction (`together`), which is not committed then. So a
+ * caller that got an error never has its change committed later.
  *
  * The limits are set by `SET` on every new connection, and by `SET LOCAL` in every transaction. They are not startup
  * parameters, because PgBouncer refuses connections with parameters that it does not know. In PgBouncer's transaction
@@ -58,6 +59,8 @@ export function openDatabase(
     idleTimeoutMillis: 60_000,
     // Without this limit, a connection that a failover has cut silently would wait until TCP gives up.
     query_timeout: 30_000,
+    // A connection sends a statement without waiting for the results of those before it (`together`).
+    pipeline: true,
     // Set the class in the options of the pool, so that side pools and separate connections use it too.
     ...(!preparesStatements && { Client: UnnamedClient }),
     ...connection,
@@ -183,6 +186,27 @@ export async function transaction<T>(
 }
 
 /**
+ * Waits for work on one transaction that was started together. The first statements of each are sent at once and run in
+ * their order, so they cost one round trip. Returns the results. If a statement fails, PostgreSQL refuses those after
+ * it. Throws the error of the failed one when all work has ended, so that no statement follows the rollback. Do not start
+ * two statements of the same name.
+ */
+export async function together<const Work extends readonly Promise<unknown>[]>(
+  work: Work,
+): Promise<{ -readonly [I in keyof Work]: Awaited<Work[I]> }> {
+  const errors = (await Promise.allSettled(work)).flatMap((ended) =>
+    ended.status === 'rejected' ? [ended.reason as unknown] : [],
+  )
+  if (errors.length > 0) throw errors.find((error) => !isRefusedAfterFailure(error)) ?? errors[0]
+  return Promise.all(work)
+}
+
+/** Returns whether PostgreSQL refused a statement because an earlier one of its transaction had failed. */
+function isRefusedAfterFailure(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === '25P02'
+}
+
+/**
  * Returns SQL that stores the actor for the running transaction. `transaction` sends it together with `begin`, so it
  * costs no round trip.
  */
@@ -196,7 +220,13 @@ export async function withOwnConnection<T>(
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
   const Client = (options.Client as typeof pg.Client | undefined) ?? pg.Client
-  const client = new Client({ ...options, password: options.password, query_timeout: undefined })
+  const client = new Client({
+    ...options,
+    password: options.password,
+    query_timeout: undefined,
+    // pg refuses COPY on connections that send statements without waiting.
+    pipeline: false,
+  })
   // Without a listener, pg would end the process when the connection breaks. The running statement fails anyway.
   client.on('error', () => {})
   await client.connect()

@@ -1,12 +1,14 @@
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import {
   brokenConstraint,
   isOutage,
   openDatabase,
   type Queryable,
+  together,
   transaction,
 } from '../../src/database/database.ts'
 import { useDatabase } from '../support/database.ts'
@@ -51,6 +53,59 @@ describe('transaction', () => {
     await expect(work).rejects.toThrow()
     expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
     await pool.end()
+  })
+})
+
+describe('statements of a transaction together', () => {
+  const database = useDatabase()
+
+  it('are sent without waiting for results, and run in their order', async () => {
+    const db = openDatabase(database.connection, () => {})
+    const lock = `select set_config('svc.test', 'first', true), pg_advisory_xact_lock(1)`
+    let work: Promise<unknown> = Promise.resolve()
+    await transaction(db, async (holder) => {
+      await holder.query(lock)
+      const sent = new Promise<void>((resolve, reject) => {
+        work = transaction(db, async (tx) => {
+          const { stream } = (tx as unknown as { connection: { stream: Socket } }).connection
+          const sentBytes = () => stream.bytesWritten - stream.writableLength
+          const first = tx.query(lock)
+          const ofFirst = sentBytes()
+          const second = tx.query(`select current_setting('svc.test') as word`)
+          const both = expect.poll(sentBytes).toBeGreaterThan(ofFirst)
+          both.then(() => resolve(), reject)
+          const [, { rows }] = await together([first, second])
+          return rows
+        })
+        work.catch(reject)
+      })
+      // The first statement still waits for the lock.
+      await sent
+    })
+    expect(await work).toEqual([{ word: 'first' }])
+    await db.end()
+  })
+
+  it.each<[string, (tx: pg.PoolClient) => Promise<unknown>[]]>([
+    ['before others', (tx) => [tx.query('select 1/0'), tx.query('select 1')]],
+    [
+      'while other work continues',
+      (tx) => [tx.query('select 1').then(() => tx.query('select 2')), tx.query('select 1/0')],
+    ],
+  ])('throw the error of the one that failed, %s', async (_case, start) => {
+    const work = transaction(database.db, (tx) => together(start(tx)))
+    await expect(work).rejects.toThrow('division by zero')
+  })
+
+  it('all end before the rollback', async () => {
+    const late = `insert into repository_group (name) values ('late')`
+    const work = transaction(database.db, (tx) =>
+      together([tx.query('select 1/0'), sleep(50).then(() => tx.query(late))]),
+    )
+    await expect(work).rejects.toThrow('division by zero')
+    await sleep(100)
+    const { rowCount } = await database.db.query(`select from repository_group where name = 'late'`)
+    expect(rowCount).toBe(0)
   })
 })
 

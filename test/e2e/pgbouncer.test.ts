@@ -8,6 +8,7 @@ import { type PgBouncer, startPgBouncer } from '../support/pgbouncer.ts'
 import { type Environment, runSvc, type Server, startServer, stopServer } from '../support/program.ts'
 import { aRemoteUser, type IssuedTokens } from '../support/remote-user.ts'
 import { has } from '../support/requires.ts'
+import { useUpstream } from '../support/upstream.ts'
 
 describe.skipIf(!has('pgbouncer'))(
   'behind PgBouncer in transaction mode, with DATABASE_PREPARE=false',
@@ -15,6 +16,7 @@ describe.skipIf(!has('pgbouncer'))(
     // The database is empty: the servers migrate it through PgBouncer.
     const database = useDatabase('template1')
     const servers: Server[] = []
+    const upstream = useUpstream()
     let folder: string
     let pooler: PgBouncer
     let environment: Environment
@@ -22,7 +24,13 @@ describe.skipIf(!has('pgbouncer'))(
     beforeAll(async () => {
       folder = await mkdtemp(join(tmpdir(), 'svc-test-pgbouncer-data-'))
       pooler = await startPgBouncer(database.connection)
-      environment = { DATABASE_URL: pooler.url, DATABASE_PREPARE: 'false', DATA_DIR: join(folder, 'data') }
+      environment = {
+        DATABASE_URL: pooler.url,
+        DATABASE_PREPARE: 'false',
+        DATA_DIR: join(folder, 'data'),
+        UPSTREAM_HTTP: 'true',
+        UPSTREAM_PRIVATE_HOSTS: '127.0.0.1',
+      }
       servers.push(...(await Promise.all([startServer(environment), startServer(environment)])))
     })
     afterAll(async () => {
@@ -60,6 +68,16 @@ describe.skipIf(!has('pgbouncer'))(
         return [refreshed, used, revoked, refused].map(({ status }) => status).concat(pushed)
       })
       expect(await Promise.all(mixed)).toEqual(many.map(() => [200, 200, 200, 401, 201]))
+    })
+
+    it('packages of an upstream arrive, also when many are requested at once', async () => {
+      const names = Array.from({ length: 40 }, (_, i) => `psr/lib${i}`)
+      for (const name of names) upstream.offer(name, ['1.0.0', '1.1.0'])
+      const user = await aRemoteUser(database.db)
+      const added = await runSvc(['upstream', 'add', user.repository, upstream.url], environment)
+      expect(added).toMatchObject({ code: 0 })
+      const pulls = () => Promise.all(names.map((name, i) => user.pull(anyUrl(i), `p2/${name}.json`)))
+      expect([...statuses(await pulls()), ...statuses(await pulls())]).toEqual([200, 200])
     })
 
     it('no pool changes how the statements of another one are planned', async () => {

@@ -57,7 +57,7 @@ export function useAnotherProcess(t: TestApp): { readonly app: FastifyInstance }
   let app: FastifyInstance
   let db: pg.Pool
   beforeAll(async () => {
-    db = new pg.Pool(t.connection)
+    db = new pg.Pool({ ...t.connection, pipeline: true })
     app = await buildApp({ config: t.config, db }, openLog('silent', new PassThrough()))
     await app.ready()
   })

@@ -16,7 +16,8 @@ export function useDatabase(source = template): { readonly db: pg.Pool; readonly
   let db: pg.Pool
   beforeAll(async () => {
     await onServer(server, `create database ${connection.database} template ${source}`)
-    db = new pg.Pool(connection)
+    // Like those of the server (`openDatabase`), its connections send statements without waiting.
+    db = new pg.Pool({ ...connection, pipeline: true })
   })
   afterAll(async () => {
     await db.end()

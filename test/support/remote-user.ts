@@ -31,6 +31,8 @@ export async function aRemoteUser(db: Queryable) {
 
   return {
     account,
+    /** The path of the repository, `acme/php`. */
+    repository: repository.path,
     push: (url: string, version: string, name = 'acme/lib') =>
       fetch(`${url}${path}upload/${name}/${version}`, {
         method: 'PUT',

@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { gunzip, gzip, gzipSync } from 'node:zlib'
 import type pg from 'pg'
-import { transaction } from '../../database/database.ts'
+import { together, transaction } from '../../database/database.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import { encodeDocument } from '../documents/encodings.ts'
 import { commandLine, insertEventList, type NewEvent } from '../tables/events.ts'
@@ -13,7 +13,7 @@ import {
 } from './judge-document.ts'
 import { offer, replacedNames } from './offer.ts'
 import { setGone } from './tables/mirrored-documents.ts'
-import { bindPackages, listOwnNames } from './tables/mirrored-packages.ts'
+import { type BoundPackage, bindPackages, listOwnNames } from './tables/mirrored-packages.ts'
 import {
   describeMirrors,
   findMirrorContent,
@@ -43,7 +43,8 @@ export interface CheckedDocument {
 }
 
 /**
- * Stores and renders documents in one transaction, so that concurrent checks share its statements and its commit.
+ * Stores and renders documents in one transaction, so that concurrent checks share its statements and its commit. What
+ * does not need the result of another statement is sent together.
  * Returns a value for each document, in their order. The value is false when a racing request has bound the name to
  * another upstream, or has removed the upstream.
  */
@@ -56,42 +57,59 @@ export async function storeDocuments(
     const bindings = await bindPackages(tx, documents)
     const active = documents.flatMap((document, i) => {
       const bound = bindings[i]
-      return bound ? [{ document, bound }] : []
+      return bound ? [{ document, bound, isOurs: bound.upstreamId === document.upstream.id }] : []
     })
-    const before = await saveContents(
-      tx,
-      active.map(({ document }) => ({
-        ...document,
-        upstreamId: document.upstream.id,
-        replaces: [...new Set(replacedNames(document.content).map(vendorOf))],
-      })),
-    )
-    const sources: MirrorSource[] = []
-    const announced = new Set<string>()
-    const events: NewEvent[] = []
-    for (const [i, { document, bound }] of active.entries()) {
-      const { upstream, packageName, isDev, content, dropped } = document
-      const { id: packageId, upstreamId, isNew } = bound
-      if (upstreamId !== upstream.id) continue
-      sources.push({ packageId, isDev, content })
-      const about = { repositoryId: upstream.repositoryId, packageName, version: null }
-      if (isNew && !announced.has(packageId)) {
-        announced.add(packageId)
-        const details = { upstream: upstream.name }
-        events.push({ ...about, action: 'mirror-package', details })
-      }
-      const { droppedBefore } = before[i] as (typeof before)[number]
-      if (dropped.some((reason) => !droppedBefore.includes(reason))) {
-        const details = { upstream: upstream.name, versions: dropped.slice(0, 50), count: dropped.length }
-        events.push({ ...about, action: 'drop-versions', details })
-      }
-    }
-    if (events.length > 0) await insertEventList(tx, commandLine, events)
+    const sources = active
+      .filter(({ isOurs }) => isOurs)
+      .map(({ document: { isDev, content }, bound: { id } }) => ({ packageId: id, isDev, content }))
     const mainIds = sources.filter(({ isDev }) => !isDev).map(({ packageId }) => packageId)
-    await setGone(tx, mainIds, false)
-    await renderAll(tx, sources, baseUrl)
+    await together([
+      saveActive(tx, active),
+      setGone(tx, mainIds, false),
+      // After `setGone`, because the rules say whether a package is gone.
+      renderAll(tx, sources, baseUrl),
+    ])
     return documents.map(({ upstream }, i) => bindings[i]?.upstreamId === upstream.id)
   })
+}
+
+/** A document of an upstream that was not removed. */
+interface ActiveDocument {
+  document: CheckedDocument
+  bound: BoundPackage
+  /** Whether the name is bound to the upstream of the document. */
+  isOurs: boolean
+}
+
+/** Stores the contents of documents, and events for new packages and for versions that are newly left out. */
+async function saveActive(tx: pg.PoolClient, active: readonly ActiveDocument[]): Promise<void> {
+  const before = await saveContents(
+    tx,
+    active.map(({ document }) => ({
+      ...document,
+      upstreamId: document.upstream.id,
+      replaces: [...new Set(replacedNames(document.content).map(vendorOf))],
+    })),
+  )
+  const announced = new Set<string>()
+  const events: NewEvent[] = []
+  for (const [i, { document, bound, isOurs }] of active.entries()) {
+    const { upstream, packageName, dropped } = document
+    const { id: packageId, isNew } = bound
+    if (!isOurs) continue
+    const about = { repositoryId: upstream.repositoryId, packageName, version: null }
+    if (isNew && !announced.has(packageId)) {
+      announced.add(packageId)
+      const details = { upstream: upstream.name }
+      events.push({ ...about, action: 'mirror-package', details })
+    }
+    const { droppedBefore } = before[i] as (typeof before)[number]
+    if (dropped.some((reason) => !droppedBefore.includes(reason))) {
+      const details = { upstream: upstream.name, versions: dropped.slice(0, 50), count: dropped.length }
+      events.push({ ...about, action: 'drop-versions', details })
+    }
+  }
+  if (events.length > 0) await insertEventList(tx, commandLine, events)
 }
 
 /** Renders a document from the stored content of its upstream. Returns false when there is no content. */
@@ -130,9 +148,17 @@ async function renderAll(
   sources: readonly MirrorSource[],
   baseUrl: string,
 ): Promise<void> {
-  const rules = await listMirrorRules(tx, sources)
   const archives = sources.flatMap(({ packageId, content }) => namedDists(packageId, content))
-  await noteArchives(tx, archives)
+  const [rules] = await together([
+    listMirrorRules(tx, sources),
+    noteArchives(tx, archives),
+    describeMirrors(
+      tx,
+      sources
+        .filter(({ isDev }) => !isDev)
+        .map(({ packageId, content }) => ({ packageId, ...aboutPackage(content) })),
+    ),
+  ])
   const ownNames = await listOwnOfAll(tx, sources, rules)
   const firstSeen = await listSeen(tx, sources, rules)
   const rendered = await Promise.all(
@@ -150,12 +176,7 @@ async function renderAll(
       return { packageId, isDev, baseUrl, dueAt, ...(await encodeDocument(Buffer.from(text))) }
     }),
   )
-  await describeMirrors(
-    tx,
-    sources
-      .filter(({ isDev }) => !isDev)
-      .map(({ packageId, content }) => ({ packageId, ...aboutPackage(content) })),
-  )
+  // `describeMirrors` may lock the repository. It comes first, because a rename locks the repository before its documents.
   await saveMirrors(tx, rendered)
 }
 
