@@ -376,8 +376,8 @@ describe('a process', () => {
     await eventually(() => expect(claims().length).toBeGreaterThanOrEqual(20))
     await running.stop(5)
     await db.end()
-    // One statement stores the schedules, and at most one in five claims reads them.
-    expect(texts.length).toBeLessThanOrEqual(1 + claims().length + Math.ceil(claims().length / 5))
+    // One statement stores the schedules. Every fifth poll reads them before its claim, and the stop may come in between.
+    expect(texts.length).toBeLessThanOrEqual(1 + claims().length + Math.floor(claims().length / 5) + 1)
   })
 
   it('survives an outage of the database, also while a job ends', async () => {
