@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
-import { brokenConstraint } from '../database/database.ts'
+import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import { isPlainText } from '../domain/plain-text.ts'
 import { actorOf } from '../http/actor.ts'

@@ -1,7 +1,8 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../context.ts'
-import { type Actor, brokenConstraint, transaction } from '../database/database.ts'
+import { type Actor, transaction } from '../database/database.ts'
+import { brokenConstraint } from '../database/errors.ts'
 import { enforcedScopes } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import {

@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod'
 import { LastAdministratorError } from '../accounts/account-lifecycle.ts'
-import { brokenConstraint, isOutage, isReferenceGone } from '../database/database.ts'
+import { brokenConstraint, isOutage, isReferenceGone } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import { PageError } from '../http/page-error.ts'
 import { errcode, RegistryError } from '../registry/errors.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { brokenConstraint } from '../database/database.ts'
+import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import { roles, visibilities } from '../domain/permissions.ts'
 import { plainText } from '../domain/plain-text.ts'

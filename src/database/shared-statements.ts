@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { isOutage } from './database.ts'
+import { isOutage } from './errors.ts'
 
 /**
  * The default number of statements of one kind that run at once. While they run, new calls are gathered for the next

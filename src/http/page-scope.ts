@@ -1,7 +1,7 @@
 import { fastifyCookie as cookie } from '@fastify/cookie'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
-import { isLostToAnother, isOutage, isReferenceGone, isTooSlow } from '../database/database.ts'
+import { isLostToAnother, isOutage, isReferenceGone, isTooSlow } from '../database/errors.ts'
 import { checkForgery } from './csrf.ts'
 import { acceptForms, FormError } from './forms.ts'
 import { PageError, PageRedirect } from './page-error.ts'

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { AppContext } from '../context.ts'
-import { brokenConstraint, type Queryable } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
+import { brokenConstraint } from '../database/errors.ts'
 import { FailedForGood, type Job } from './job.ts'
 import {
   type ClaimedJob,

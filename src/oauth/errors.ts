@@ -1,5 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { isOutage } from '../database/database.ts'
+import { isOutage } from '../database/errors.ts'
 
 /** The status of each error of RFC 6749 §5.2, and of the errors of §4.1.2.1 that these endpoints use. */
 const statuses = {

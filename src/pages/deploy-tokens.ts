@@ -11,7 +11,7 @@ import {
 import { lifetimesInDays, readExpiry, tomorrow } from '../accounts/personal-token-form.ts'
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../accounts/visitor.ts'
-import { brokenConstraint } from '../database/database.ts'
+import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import type { DeployRight } from '../domain/permissions.ts'
 import { isPlainText } from '../domain/plain-text.ts'

@@ -5,7 +5,7 @@ import { countInvitation, explainNoNewAccounts, invite } from '../accounts/invit
 import type { Session } from '../accounts/sessions.ts'
 import { readSession, redirectToSignIn } from '../accounts/visitor.ts'
 import type { AppContext } from '../context.ts'
-import { brokenConstraint } from '../database/database.ts'
+import { brokenConstraint } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 import { type Role, roles } from '../domain/permissions.ts'
 import { rowId } from '../domain/row-id.ts'
@@ -38,7 +38,7 @@ const invitationsPage = page<{
   next: string | null
   roles: readonly Role[]
   hasMail: boolean
-  /** Whether new accounts can be made with an invitation. */
+  /** Whether only administrators create accounts (SIGN_UP=closed). */
   isSignUpClosed: boolean
   /** Why an invitation cannot create an account; null when it can. */
   noNewAccounts: string | null

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { isOutage } from '../database/database.ts'
+import { isOutage } from '../database/errors.ts'
 import { describeRule } from '../database/rules.ts'
 
 /** Returns the message of a fatal error: one line, or a list of mistakes. It never contains a stack. */

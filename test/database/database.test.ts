@@ -3,14 +3,8 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { describe, expect, it } from 'vitest'
-import {
-  brokenConstraint,
-  isOutage,
-  openDatabase,
-  type Queryable,
-  together,
-  transaction,
-} from '../../src/database/database.ts'
+import { openDatabase, type Queryable, together, transaction } from '../../src/database/database.ts'
+import { brokenConstraint, isOutage } from '../../src/database/errors.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('transaction', () => {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { brokenConstraint } from '../../src/database/database.ts'
+import { brokenConstraint } from '../../src/database/errors.ts'
 import { hashSecret, makeSecret } from '../../src/domain/secrets.ts'
 import {
   findApplicationByClientId,

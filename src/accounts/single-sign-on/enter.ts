@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
-import { type Actor, brokenConstraint, transaction } from '../../database/database.ts'
+import { type Actor, transaction } from '../../database/database.ts'
+import { brokenConstraint } from '../../database/errors.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {

@@ -3,7 +3,7 @@ import { type AccountDetails, findAccountDetails } from '../../accounts/accounts
 import type { Session } from '../../accounts/sessions.ts'
 import { readSession, requireConfirmation } from '../../accounts/visitor.ts'
 import type { AppContext } from '../../context.ts'
-import { brokenConstraint } from '../../database/database.ts'
+import { brokenConstraint } from '../../database/errors.ts'
 import { UnwritableMigration } from '../../database/operator-migrations.ts'
 import { describeRule } from '../../database/rules.ts'
 import { leaveNotice } from '../../http/notice.ts'

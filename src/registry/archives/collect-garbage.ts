@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises'
 import type pg from 'pg'
-import { brokenConstraint, type Queryable } from '../../database/database.ts'
+import type { Queryable } from '../../database/database.ts'
+import { brokenConstraint } from '../../database/errors.ts'
 import { unlessBackupRuns } from '../../database/installation.ts'
 import type { Job } from '../../jobs/job.ts'
 import {

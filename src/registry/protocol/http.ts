@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type pg from 'pg'
 import type { AppContext } from '../../context.ts'
-import { isOutage, isReferenceGone } from '../../database/database.ts'
+import { isOutage, isReferenceGone } from '../../database/errors.ts'
 import type { Visibility } from '../../domain/permissions.ts'
 import { hashSecret, kindOfSecret, kindOfToken } from '../../domain/secrets.ts'
 import { senderOf } from '../../http/actor.ts'

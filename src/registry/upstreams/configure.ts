@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import { brokenConstraint, transaction } from '../../database/database.ts'
+import { transaction } from '../../database/database.ts'
+import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
