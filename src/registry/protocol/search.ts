@@ -8,7 +8,7 @@ import {
 } from '../tables/matching-packages.ts'
 import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
-const maxQueryLength = 200
+const maxQueryCharacters = 200
 
 /** Search, list and providers (COMPOSER A2). */
 export async function searchRoutes(
@@ -56,10 +56,17 @@ export async function searchRoutes(
   }
 }
 
-/** Returns a query parameter, or the first one when it is repeated. Returns '' when it is absent or invalid. */
+/**
+ * Returns a query parameter, or the first one when it is repeated. Returns '' when it is absent or invalid. A long value
+ * is cut between characters: half of a surrogate pair cannot be encoded for an upstream.
+ */
 function queryOf(request: FastifyRequest, name: string): string {
   const value = [(request.query as Record<string, string | string[] | undefined>)[name]].flat()[0] ?? ''
-  return value.includes('\0') ? '' : value.slice(0, maxQueryLength)
+  if (value.includes('\0')) return ''
+  // A character has at most two UTF-16 units.
+  return Array.from(value.slice(0, 2 * maxQueryCharacters))
+    .slice(0, maxQueryCharacters)
+    .join('')
 }
 
 /** Returns the Link header for the next part of a list (RFC 8288). */

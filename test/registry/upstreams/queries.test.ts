@@ -141,6 +141,20 @@ describe('search, list and providers with upstreams', () => {
     )
   })
 
+  it('cut a long query between characters', async () => {
+    const { ask } = await aMirror('cuts')
+    const smile = encodeURIComponent('😀')
+    for (const letters of [199, 200, 398, 399]) {
+      const query = `${'a'.repeat(letters)}${smile}${smile}`
+      expect((await ask(`search.json?q=${query}&type=${query}`)).statusCode).toBe(200)
+      expect((await ask(`list.json?filter=${query}&vendor=${query}`)).statusCode).toBe(200)
+    }
+    const cut = `${'a'.repeat(199)}${smile}`
+    expect(upstream.requests).toContain(`GET /search.json?q=${cut}&type=${cut}`)
+    await ask(`search.json?q=${smile.repeat(300)}`)
+    expect(upstream.requests).toContain(`GET /search.json?q=${smile.repeat(200)}&type=`)
+  })
+
   it('contain nothing that PHP cannot read, and no control characters', async () => {
     const { ask } = await aMirror('php')
     const found = (description: string) => ({ name: 'psr/cut', description })
