@@ -19,16 +19,21 @@ export interface AdminContext extends AppContext {
 }
 
 /**
- * Responds with 404 on every URL of the scope to everybody but site administrators, before a body is read. Returns a
- * function that returns the session of an accepted request.
+ * Responds with 404 on every URL of the scope to everybody but site administrators, before a body is read. A POST is
+ * judged again after its body has arrived. Returns a function that returns the session of an accepted request.
  */
 export function onlyAdministrators(scope: FastifyInstance, context: AppContext): SessionOf {
   const sessions = new WeakMap<FastifyRequest, Session>()
-  scope.addHook('onRequest', async (request) => {
+  const judge = async (request: FastifyRequest) => {
     const session = await readSession(context, request)
     if (!session?.account.isAdmin) throw pageNotFound()
     await requireConfirmation(context, request, session, pageOf(request))
     sessions.set(request, session)
+  }
+  scope.addHook('onRequest', judge)
+  // A slow body may arrive after the administrator was disabled or lost the role.
+  scope.addHook('preHandler', async (request) => {
+    if (request.method === 'POST') await judge(request)
   })
   return (request) => {
     const session = sessions.get(request)
