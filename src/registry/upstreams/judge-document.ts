@@ -66,7 +66,7 @@ const removedKeys = ['source', 'notification-url', 'transport-options', 'install
  * Composer cannot read would break every project that requires the package. So it is left out, and `dropped` has the
  * reason. Returns null when the document does not contain the package. For an upstream that has all versions in one
  * list, `part` keeps only development versions, or only the others. Throws `UpstreamError` for a document that is too
- * large.
+ * large, or that is not Composer metadata, such as a JSON error with status 200.
  */
 export function judgeDocument(
   document: JsonObject,
@@ -74,11 +74,12 @@ export function judgeDocument(
   part: 'dev' | 'main' | 'all' = 'all',
 ): { content: UpstreamContent; dropped: string[] } | null {
   const { packages, minified, ...extra } = document
-  if (!isJsonObject(packages) || !Object.hasOwn(packages, packageName)) return null
+  const all = entriesOf(packages, packageName)
+  if (all === null) return null
   for (const [key, value] of Object.entries(extra)) {
     if (jsonForPhp([key, value]) === null) delete extra[key]
   }
-  const listed = versionList(packages[packageName]) as Json[]
+  const listed = versionList(all) as Json[]
   if (listed.length > maxVersions)
     throw new UpstreamError(`the metadata of ${packageName} has more than ${maxVersions} versions`)
   const versions: UpstreamVersion[] = []
@@ -97,6 +98,21 @@ export function judgeDocument(
   if (versions.length * constraintCharacters(extra) > maxComparedCharacters)
     throw new UpstreamError(`the metadata of ${packageName} has too many advisories and flags`)
   return { content: { versions, extra }, dropped }
+}
+
+/**
+ * Returns `packages.<name>` of a document. Null when the document has packages, but not this one. PHP writes an empty
+ * object as `[]`.
+ */
+function entriesOf(packages: Json | undefined, packageName: string): Json[] | JsonObject | null {
+  const isList = Array.isArray(packages)
+  if (!isList && !isJsonObject(packages))
+    throw new UpstreamError(`the metadata of ${packageName} has no packages`)
+  const listed = !isList && Object.hasOwn(packages, packageName) ? packages[packageName] : null
+  // Composer tests the name with `isset`, so null means that the package is missing.
+  if (listed === null || listed === undefined) return null
+  if (typeof listed === 'object') return listed
+  throw new UpstreamError(`the metadata of ${packageName} has no list of versions`)
 }
 
 /** A value of an entry. The entries of a minified document share it, so it is checked only once. */

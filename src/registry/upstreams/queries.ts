@@ -70,6 +70,9 @@ export function openUpstreamQueries(
         const form = new URLSearchParams(old.map((name): [string, string] => ['packages[]', name])).toString()
         const fetched = await client.fetchDocument(url, { form, milliseconds: advisoryMilliseconds })
         const said = fetched.kind === 'found' ? parseObject(fetched.text, 'the advisories')['advisories'] : {}
+        // An error in JSON with status 200 must not mean "no advisories". PHP writes an empty object as `[]`.
+        if (!isJsonObject(said) && !Array.isArray(said))
+          throw new UpstreamError('the advisories have another format')
         for (const name of old) {
           const found = isJsonObject(said) ? said[name] : undefined
           const readable = Array.isArray(found) ? found.filter(isJsonObject).filter(isAdvisory) : []

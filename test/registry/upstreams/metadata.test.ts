@@ -219,6 +219,10 @@ describe('p2 of a mirrored package', () => {
       'HTML',
       (_: unknown, response: { end: (text: string) => void }) => response.end('<html>Maintenance</html>'),
     ],
+    [
+      'JSON',
+      (_: unknown, response: { end: (text: string) => void }) => response.end('{"error":"overloaded"}'),
+    ],
   ])('survives an upstream that sends %s, with a warning', async (kind, fault) => {
     const { ask } = await aMirror()
     const name = `outage/a${kind.toLowerCase()}`
@@ -259,6 +263,38 @@ describe('p2 of a mirrored package', () => {
     upstream.fail('/p2/never/seen.json', null)
     await age('never/seen')
     expect((await ask('p2/never/seen.json')).statusCode).toBe(200)
+  })
+
+  it.each([
+    { error: 'overloaded' },
+    {},
+    { packages: null },
+    { packages: 'none' },
+    { packages: { 'odd/json': 'overloaded' } },
+  ])('is 503 for %j with status 200, and svc asks no other upstream', async (body) => {
+    const other = `/other${Date.now()}`
+    upstream.put(`${other}/packages.json`, { 'metadata-url': `${other}/p2/%package%.json` })
+    const { ask, call } = await aMirror()
+    await call('POST', '/upstreams', { url: upstream.url + other, name: 'second' })
+    upstream.put('/p2/odd/json.json', body)
+    const failed = await ask('p2/odd/json.json')
+    expect([failed.statusCode, failed.json().errcode]).toEqual([503, 14])
+    expect(Number(failed.headers['retry-after'])).toBeGreaterThan(0)
+    expect(upstream.requests.filter((request) => request.includes(`${other}/p2/`))).toEqual([])
+    upstream.offer('odd/json', ['1.0.0'])
+    await age('odd/json')
+    expect((await ask('p2/odd/json.json')).statusCode).toBe(200)
+  })
+
+  it.each([
+    { packages: {} },
+    { packages: [] },
+    { packages: { 'other/name': [] } },
+    { packages: { 'odd/none': null } },
+  ])('is 404 for the metadata %j, which has other packages only', async (body) => {
+    const { versions } = await aMirror()
+    upstream.put('/p2/odd/none.json', body)
+    expect(await versions('odd/none')).toBe(404)
   })
 
   it('is 404 for a name that no upstream has, and svc remembers that', async () => {
@@ -504,5 +540,17 @@ describe('an upstream without metadata-url', () => {
     })
     const { versions } = await aMirror({ url: `${upstream.url}/satis` })
     expect(await versions('in/cluded')).toEqual(['2.0.0'])
+  })
+
+  it('is 503 and not 404 while an include is a JSON error with status 200', async () => {
+    upstream.put('/broken/include/all.json', { packages: { 'in/broken': [entry('in/broken', '2.0.0')] } })
+    upstream.put('/broken/packages.json', { packages: [], includes: { 'include/all.json': {} } })
+    const { versions } = await aMirror({ url: `${upstream.url}/broken` })
+    const good = upstream.read('/broken/include/all.json') as Buffer
+    upstream.put('/broken/include/all.json', { error: 'overloaded' })
+    expect(await versions('in/broken')).toBe(503)
+    upstream.put('/broken/include/all.json', good)
+    await age('in/broken')
+    expect(await versions('in/broken')).toEqual(['2.0.0'])
   })
 })

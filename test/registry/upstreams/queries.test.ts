@@ -68,6 +68,8 @@ describe('POST security-advisories with upstreams', () => {
     await ask('p2/pub/other.json')
     upstream.fail('/advisories', 500)
     expect((await audit('pub/other')).statusCode).toBe(503)
+    upstream.fail('/advisories', (_, response) => response.end('{"error":"overloaded"}'))
+    expect((await audit('pub/other')).statusCode).toBe(503)
     expect((await audit('ours2/secret')).json()).toEqual({ advisories: { 'ours2/secret': [] } })
   })
 })

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { isPlainText } from '../../../domain/plain-text.ts'
-import type { JsonObject } from '../../manifest/manifest-json.ts'
+import { isJsonObject, type JsonObject } from '../../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../../manifest/package-name.ts'
 import { matchesGlob } from '../patterns.ts'
 import { UpstreamError } from './upstream-error.ts'
@@ -104,7 +104,7 @@ export async function readRoot(
     characters += content.length
     if (characters > maxCharacters)
       throw new UpstreamError('packages.json of the upstream is too large with its includes')
-    addPackages(packages, parseObject(content, path)['packages'])
+    addPackages(packages, readInclude(parseObject(content, path), path))
   }
   const isForComposer1 = ['provider-includes', 'providers-url', 'providers-lazy-url'].some(
     (key) => said[key as keyof typeof said] !== undefined,
@@ -144,6 +144,13 @@ export function parseObject(body: string, what: string): JsonObject {
   }
   if (typeof content === 'object' && content !== null && !Array.isArray(content)) return content as JsonObject
   throw new UpstreamError(`${what} of the upstream is not a JSON object`)
+}
+
+/** Returns the packages of an include. An error in JSON with status 200 must not mean that it has none. */
+function readInclude({ packages, includes }: JsonObject, path: string): unknown {
+  const hasPackages = isJsonObject(packages) || Array.isArray(packages)
+  if (hasPackages || (packages === undefined && includes !== undefined)) return packages
+  throw new UpstreamError(`${path} of the upstream has no packages`)
 }
 
 function addPackages(all: Map<string, unknown>, packages: unknown): void {
