@@ -39,20 +39,25 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
   if (wrong !== undefined)
     throw new Error(`${wrong} is not a valid pattern: use vendor/*, vendor/package or vendor/*:^6.`)
   const isDryRun = options.dryRun ?? false
-  const items = await withRepository(options.into, async (db, { repositoryId }, client, config) => {
+  const items: Imported[] = []
+  let failure: unknown = null
+  await withRepository(options.into, async (db, { repositoryId }, client, config) => {
     const archives = await openStoreOfServer(db, config)
     const readmes = openReadmeRenderer()
-    const tell = (imported: Imported) =>
-      void (options.json || process.stdout.write(`${describe(imported)}\n`))
+    const tell = (imported: Imported) => {
+      items.push(imported)
+      if (!options.json) process.stdout.write(`${describe(imported)}\n`)
+    }
     const { baseUrl, maxArchiveBytes } = config
     const mapsVTags = options.mapVTags ?? false
     const wish = { repositoryId, baseUrl, url, patterns, mapsVTags, isDryRun, maxArchiveBytes }
     try {
-      return await importPackages({ db, client, archives, readmes, tell }, wish)
+      await importPackages({ db, client, archives, readmes, tell }, wish)
     } catch (error) {
-      throw error instanceof UpstreamError
-        ? new Error(`The registry cannot be read: ${error.message}.`)
-        : error
+      failure =
+        error instanceof UpstreamError ? new Error(`The registry cannot be read: ${error.message}.`) : error
+      // An import that has begun also prints its results when it fails.
+      if (items.length === 0) throw failure
     } finally {
       await readmes.close()
     }
@@ -65,8 +70,13 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
   }
   const text = `${isDryRun ? 'Would import' : 'Imported'} ${counts.imported}, already there ${counts.already_there}, refused ${counts.refused}.`
   printResult(options, { ...counts, dry_run: isDryRun, items }, text)
+  if (failure !== null) throw failure
+  const unread = new Set(items.filter(({ version }) => version === null).map(({ name }) => name)).size
+  if (unread > 0)
+    throw new Error(`The metadata of ${unread} packages could not be read. Run the import again.`)
 }
 
 function describe({ name, version, outcome, reason }: Imported): string {
-  return cleanLine(`${name} ${version}: ${outcome}${reason === null ? '' : ` (${reason})`}`)
+  const what = version === null ? name : `${name} ${version}`
+  return cleanLine(`${what}: ${outcome}${reason === null ? '' : ` (${reason})`}`)
 }

@@ -12,6 +12,7 @@ import { aZip } from '../support/zip.ts'
 
 const commands = useCommands()
 const upstream = useUpstream({ 'available-packages': ['acme/lib', 'acme/other'] })
+const flawed = useUpstream()
 const parted = useUpstream({ list: '/list.json' })
 let dataDir: string
 
@@ -91,6 +92,55 @@ describe('svc import', () => {
     upstream.offer('acme/wrong', [{ version: '1.0.0', dist }])
     const { items } = (await svc('import', upstream.url, 'acme/wrong', '--into', 'acme/php', '--json')).json()
     expect(items).toMatchObject([{ outcome: 'refused', reason: expect.stringContaining('SHA-1') }])
+  })
+})
+
+describe('svc import from a registry that fails for some packages', () => {
+  /** Imports all of these packages. */
+  const importAll = async (...names: string[]) => {
+    flawed.put('/packages.json', { 'metadata-url': '/p2/%package%.json', 'available-packages': names })
+    const { code, stdout, stderr } = await svc('import', flawed.url, '--into', 'acme/php', '--json')
+    return { code, ...JSON.parse(stdout), ...JSON.parse(stderr || '{}') }
+  }
+
+  it('refuses these, with the reason, and imports the others', async () => {
+    flawed.fail('/p2/flaw/error.json', 500)
+    flawed.fail('/p2/flaw/error~dev.json', 500)
+    flawed.put('/p2/flaw/html.json', '<h1>Maintenance</h1>')
+    flawed.fail('/p2/flaw/half~dev.json', 503)
+    flawed.offer('flaw/half', ['1.0.0'])
+    flawed.offer('flaw/intact', ['1.0.0'])
+    const names = ['flaw/error', 'flaw/half', 'flaw/html', 'flaw/intact']
+    const { code, error, imported, refused, items } = await importAll(...names)
+    expect([code, imported, refused]).toEqual([1, 2, 3])
+    expect(error).toBe('The metadata of 3 packages could not be read. Run the import again.')
+    const failed = { version: null, outcome: 'refused' }
+    const dev = 'its development versions cannot be read'
+    expect(items).toEqual([
+      { ...failed, name: 'flaw/error', reason: `${flawed.host} responded with status 500` },
+      { ...failed, name: 'flaw/half', reason: `${dev}: ${flawed.host} responded with status 503` },
+      { name: 'flaw/half', version: '1.0.0', outcome: 'imported', reason: null },
+      { ...failed, name: 'flaw/html', reason: 'the metadata of flaw/html of the upstream is not JSON' },
+      { name: 'flaw/intact', version: '1.0.0', outcome: 'imported', reason: null },
+    ])
+    const plain = await svc('import', flawed.url, 'flaw/error', '--into', 'acme/php')
+    expect(plain.stdout).toBe(
+      `flaw/error: refused (${flawed.host} responded with status 500)\nImported 0, already there 0, refused 1.\n`,
+    )
+  })
+
+  it('ends with the results so far when it responds no more', async () => {
+    const gone = Array.from({ length: 12 }, (_, i) => `gone/p${10 + i}`)
+    for (const name of gone) {
+      for (const suffix of ['', '~dev']) {
+        flawed.fail(`/p2/${name}${suffix}.json`, (request) => request.socket.destroy())
+      }
+    }
+    flawed.offer('begun/lib', ['1.0.0'])
+    const { code, error, imported, refused } = await importAll('begun/lib', ...gone)
+    expect([code, imported, refused]).toEqual([1, 1, 10])
+    expect(error).toContain('10 packages in a row got no response. 2 packages were not tried')
+    expect(flawed.requests).not.toContain('GET /p2/gone/p20.json')
   })
 })
 

@@ -4,27 +4,25 @@ import { judgeArchive } from '../archives/judge-archive.ts'
 import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { readComposerJson, refuseMissingAutoload } from '../manifest/composer-json.ts'
-import { compareNormalized, type PublishedVersion, readVersion } from '../manifest/composer-version.ts'
-import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
+import { type PublishedVersion, readVersion } from '../manifest/composer-version.ts'
 import { publishVersion } from '../publish.ts'
 import type { ReadmeRenderer } from '../readmes/render-readme.ts'
 import { commandLine } from '../tables/events.ts'
 import { findTakenVersion } from '../tables/versions.ts'
-import { textOf } from './check-document.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
-import { metadataUrlOf, parseObject, readRoot, rootUrlOf, type UpstreamRoot } from './client/upstream-root.ts'
-import { judgeDocument, type UpstreamVersion } from './judge-document.ts'
+import type { UpstreamVersion } from './judge-document.ts'
+import { namesOf, openRegistry, readPackage } from './other-registry.ts'
 import { matchesVersion } from './patterns.ts'
 
-/** Bounds for a list of packages in parts. svc sends 10,000 names a part. Packagist has about 500,000 names. */
-const maxListParts = 1000
-const maxNames = 1_000_000
+/** After so many packages in a row without any response, the other registry is down. */
+const maxUnreachable = 10
 
 /** The result for a version of the other registry. */
 export interface Imported {
   name: string
-  version: string
+  /** Null for the result of a whole package, or of its development versions, whose metadata cannot be read. */
+  version: string | null
   outcome: 'imported' | 'already there' | 'refused'
   reason: string | null
 }
@@ -52,119 +50,30 @@ interface ImportContext {
 
 /**
  * Copies packages of another Composer registry into this repository, the oldest versions first, with their publication
- * dates. It skips existing versions, so an interrupted import can be repeated and continues where it stopped. Throws
- * `UpstreamError` when the registry itself cannot be read, and other errors when the archive store fails.
+ * dates. It skips existing versions, so an interrupted import can be repeated and continues where it stopped. A package
+ * whose metadata cannot be read is refused, and the others continue. `tell` gets every result. Throws `UpstreamError`
+ * when the registry itself cannot be read, or responds no more. Throws other errors when the archive store fails.
  */
-export async function importPackages(context: ImportContext, wish: ImportWish): Promise<Imported[]> {
+export async function importPackages(context: ImportContext, wish: ImportWish): Promise<void> {
   const { client, tell } = context
-  const { root, packages } = await readRoot(wish.url, await textOf(client, rootUrlOf(wish.url)), (url) =>
-    textOf(client, url),
-  )
-  const names = await namesOf(client, root, [...packages.keys()], wish.patterns)
-  const done: Imported[] = []
-  const note = (imported: Imported) => {
-    done.push(imported)
-    tell(imported)
-  }
-  for (const name of names) {
-    for (const version of await versionsOf(client, root, packages, name, note)) {
+  const registry = await openRegistry(client, wish.url)
+  const names = await namesOf(registry, wish.patterns)
+  let unreachable = 0
+  for (const [index, name] of names.entries()) {
+    const { versions, refused, isUnreachable } = await readPackage(registry, name)
+    for (const { version, reason } of refused) tell({ name, version, outcome: 'refused', reason })
+    unreachable = isUnreachable ? unreachable + 1 : 0
+    if (unreachable === maxUnreachable) {
+      throw new UpstreamError(
+        `${unreachable} packages in a row got no response. ${names.length - index - 1} packages were not tried`,
+      )
+    }
+    for (const version of versions) {
       if (wish.patterns.length > 0 && !wish.patterns.some((p) => matchesVersion(p, name, version.normalized)))
         continue
-      note({ name, version: version.version, ...(await importVersion(context, wish, name, version)) })
+      tell({ name, version: version.version, ...(await importVersion(context, wish, name, version)) })
     }
   }
-  return done
-}
-
-/**
- * Returns the names to import: the listed names of the registry that match the patterns, or all of them without
- * patterns. If no pattern contains `*`, it returns the names in the patterns.
- */
-async function namesOf(
-  client: UpstreamClient,
-  root: UpstreamRoot,
-  inline: readonly string[],
-  patterns: readonly string[],
-): Promise<string[]> {
-  const exact = patterns.map((pattern) => pattern.split(':')[0] ?? '').filter((name) => !name.includes('*'))
-  const needsList = patterns.length === 0 || patterns.some((pattern) => pattern.split(':')[0]?.includes('*'))
-  const listed = root.names ?? (inline.length > 0 ? inline : null)
-  if (!needsList) return [...new Set(exact)]
-  if (listed === null && root.listUrl === null) {
-    throw new UpstreamError('the registry does not list its packages: give their names')
-  }
-  const all = listed ?? (await listedNames(client, root.listUrl as string))
-  return all
-    .filter((name) => patterns.length === 0 || patterns.some((p) => matchesVersionName(p, name)))
-    .sort()
-}
-
-function matchesVersionName(pattern: string, name: string): boolean {
-  return matchesVersion(pattern.split(':')[0] ?? '', name, '')
-}
-
-/**
- * Returns the names of a list, from all its parts. Throws `UpstreamError` when a part cannot be read, or when the list
- * is too long: an import of only some names would look complete.
- */
-async function listedNames(client: UpstreamClient, listUrl: string): Promise<string[]> {
-  const names = new Set<string>()
-  let url: string | null = listUrl
-  for (let part = 1; url !== null; part += 1) {
-    if (part > maxListParts)
-      throw new UpstreamError(`the list of packages has more than ${maxListParts} parts`)
-    const fetched = await client.fetchDocument(url)
-    if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
-    const { packageNames } = parseObject(fetched.text, 'the list of packages')
-    if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has another format')
-    for (const given of packageNames) {
-      const name = typeof given === 'string' ? toLowerAscii(given) : ''
-      if (isPackageName(name)) names.add(name)
-    }
-    if (names.size > maxNames) throw new UpstreamError(`the list of packages has more than ${maxNames} names`)
-    url = fetched.next === null ? null : nextPart(url, fetched.next)
-  }
-  return [...names]
-}
-
-/** Resolves the link to the next part. The registry must not choose other hosts for the requests of svc. */
-function nextPart(url: string, link: string): string {
-  const next = URL.canParse(link, url) ? new URL(link, url) : null
-  if (!next) throw new UpstreamError('the list of packages continues at an invalid URL')
-  if (next.origin === new URL(url).origin) return next.href
-  throw new UpstreamError(
-    `the list of packages continues at another origin, ${next.origin}: import from that one`,
-  )
-}
-
-async function versionsOf(
-  client: UpstreamClient,
-  root: UpstreamRoot,
-  packages: ReadonlyMap<string, unknown>,
-  name: string,
-  note: (imported: Imported) => void,
-): Promise<UpstreamVersion[]> {
-  const documents =
-    root.metadataUrl === null
-      ? [{ packages: { [name]: packages.get(name) } } as Parameters<typeof judgeDocument>[0]]
-      : await Promise.all(
-          [false, true].map((isDev) => document(client, root.metadataUrl as string, name, isDev)),
-        )
-  const versions: UpstreamVersion[] = []
-  for (const one of documents) {
-    const judged = one && judgeDocument(one, name)
-    for (const reason of judged?.dropped ?? []) {
-      const [version = ''] = reason.split(':')
-      note({ name, version, outcome: 'refused', reason })
-    }
-    versions.push(...(judged?.content.versions ?? []))
-  }
-  return versions.sort((a, b) => compareNormalized(a.normalized, b.normalized))
-}
-
-async function document(client: UpstreamClient, template: string, name: string, isDev: boolean) {
-  const fetched = await client.fetchDocument(metadataUrlOf(template, name, isDev))
-  return fetched.kind === 'found' ? parseObject(fetched.text, `the metadata of ${name}`) : null
 }
 
 async function importVersion(

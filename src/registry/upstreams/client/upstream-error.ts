@@ -10,12 +10,18 @@ export class UpstreamError extends Error {
   readonly status: number | null
   /** The seconds of the Retry-After header. Null when there was none. */
   readonly retryAfter: number | null
+  /** Whether the request got no response because the upstream could not be reached. */
+  readonly isUnreachable: boolean
 
-  constructor(message: string, about: { status?: number; retryAfter?: number | null } = {}) {
+  constructor(
+    message: string,
+    about: { status?: number; retryAfter?: number | null; isUnreachable?: boolean } = {},
+  ) {
     // Parts of the message come from upstreams. It is stored, logged and shown in terminals.
     super(cleanLine(message.slice(0, 1000)))
     this.status = about.status ?? null
     this.retryAfter = about.retryAfter ?? null
+    this.isUnreachable = about.isUnreachable ?? false
   }
 }
 
@@ -34,13 +40,14 @@ export function toUpstreamError(error: unknown, url: string): UpstreamError {
   if (error instanceof UpstreamError) return error
   const host = URL.canParse(url) ? new URL(url).host : 'the upstream'
   const cause = error instanceof Error && error.cause instanceof PrivateHostError ? error.cause : error
-  if (cause instanceof PrivateHostError) return new UpstreamError(cause.message)
+  const isUnreachable = true
+  if (cause instanceof PrivateHostError) return new UpstreamError(cause.message, { isUnreachable })
   const { name = '', code = '' } = (error ?? {}) as { name?: string; code?: string }
   if (name === 'TimeoutError' || /TIMEOUT/.test(code))
-    return new UpstreamError(`${host} did not respond in time`)
+    return new UpstreamError(`${host} did not respond in time`, { isUnreachable })
   if (/^Z_|^ERR__?ERROR|^ERR_/.test(code))
     return new UpstreamError(`${host} sent a body that cannot be decoded`)
-  return new UpstreamError(`${host} cannot be reached${code ? ` (${code})` : ''}`)
+  return new UpstreamError(`${host} cannot be reached${code ? ` (${code})` : ''}`, { isUnreachable })
 }
 
 /**

@@ -1,0 +1,150 @@
+import { compareNormalized } from '../manifest/composer-version.ts'
+import type { Json } from '../manifest/manifest-json.ts'
+import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
+import { textOf } from './check-document.ts'
+import type { UpstreamClient } from './client/fetch.ts'
+import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
+import {
+  type InlinePackages,
+  metadataUrlOf,
+  parseObject,
+  readRoot,
+  rootUrlOf,
+  type UpstreamRoot,
+} from './client/upstream-root.ts'
+import { judgeDocument, type UpstreamVersion } from './judge-document.ts'
+import { matchesVersion } from './patterns.ts'
+
+/** Bounds for a list of packages in parts. svc sends 10,000 names a part. Packagist has about 500,000 names. */
+const maxListParts = 1000
+const maxNames = 1_000_000
+
+/** Another Composer registry, from which packages are imported. */
+export interface OtherRegistry {
+  client: UpstreamClient
+  root: UpstreamRoot
+  /** The packages of a registry without metadata-url. */
+  packages: InlinePackages
+}
+
+/** A package of another registry. */
+export interface ReadPackage {
+  /** Its valid versions, the oldest first. */
+  versions: UpstreamVersion[]
+  /** The reasons for versions that are left out. The version is null when a whole document cannot be read. */
+  refused: { version: string | null; reason: string }[]
+  /** Whether the registry did not respond to any request. */
+  isUnreachable: boolean
+}
+
+/** Reads packages.json of another registry. Throws `UpstreamError` when it cannot be used. */
+export async function openRegistry(client: UpstreamClient, url: string): Promise<OtherRegistry> {
+  const text = await textOf(client, rootUrlOf(url))
+  const { root, packages } = await readRoot(url, text, (include) => textOf(client, include))
+  return { client, root, packages }
+}
+
+/**
+ * Returns the names to import: the listed names of the registry that match the patterns, or all of them without
+ * patterns. If no pattern contains `*`, it returns the names in the patterns.
+ */
+export async function namesOf(
+  { client, root, packages }: OtherRegistry,
+  patterns: readonly string[],
+): Promise<string[]> {
+  const exact = patterns.map((pattern) => pattern.split(':')[0] ?? '').filter((name) => !name.includes('*'))
+  const needsList = patterns.length === 0 || patterns.some((pattern) => pattern.split(':')[0]?.includes('*'))
+  const listed = root.names ?? (packages.size > 0 ? [...packages.keys()] : null)
+  if (!needsList) return [...new Set(exact)]
+  if (listed === null && root.listUrl === null) {
+    throw new UpstreamError('the registry does not list its packages: give their names')
+  }
+  const all = listed ?? (await listedNames(client, root.listUrl as string))
+  return all
+    .filter((name) => patterns.length === 0 || patterns.some((p) => matchesVersionName(p, name)))
+    .sort()
+}
+
+function matchesVersionName(pattern: string, name: string): boolean {
+  return matchesVersion(pattern.split(':')[0] ?? '', name, '')
+}
+
+/**
+ * Returns the names of a list, from all its parts. Throws `UpstreamError` when a part cannot be read, or when the list
+ * is too long: an import of only some names would look complete.
+ */
+async function listedNames(client: UpstreamClient, listUrl: string): Promise<string[]> {
+  const names = new Set<string>()
+  let url: string | null = listUrl
+  for (let part = 1; url !== null; part += 1) {
+    if (part > maxListParts)
+      throw new UpstreamError(`the list of packages has more than ${maxListParts} parts`)
+    const fetched = await client.fetchDocument(url)
+    if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
+    const { packageNames } = parseObject(fetched.text, 'the list of packages')
+    if (!Array.isArray(packageNames)) throw new UpstreamError('the list of packages has another format')
+    for (const given of packageNames) {
+      const name = typeof given === 'string' ? toLowerAscii(given) : ''
+      if (isPackageName(name)) names.add(name)
+    }
+    if (names.size > maxNames) throw new UpstreamError(`the list of packages has more than ${maxNames} names`)
+    url = fetched.next === null ? null : nextPart(url, fetched.next)
+  }
+  return [...names]
+}
+
+/** Resolves the link to the next part. The registry must not choose other hosts for the requests of svc. */
+function nextPart(url: string, link: string): string {
+  const next = URL.canParse(link, url) ? new URL(link, url) : null
+  if (!next) throw new UpstreamError('the list of packages continues at an invalid URL')
+  if (next.origin === new URL(url).origin) return next.href
+  throw new UpstreamError(
+    `the list of packages continues at another origin, ${next.origin}: import from that one`,
+  )
+}
+
+/**
+ * Reads the versions of a package. A registry with metadata-url has two documents of it. When one cannot be read, the
+ * result has the versions of the other.
+ */
+export async function readPackage(registry: OtherRegistry, name: string): Promise<ReadPackage> {
+  const isSplit = registry.root.metadataUrl !== null
+  const parts = await Promise.all(
+    (isSplit ? [false, true] : [false]).map((isDev) => readPart(registry, name, isDev)),
+  )
+  return {
+    versions: parts
+      .flatMap(({ versions }) => versions)
+      .sort((a, b) => compareNormalized(a.normalized, b.normalized)),
+    // When no document can be read, one reason is enough.
+    refused: parts.every(isUnread) ? (parts[0]?.refused ?? []) : parts.flatMap(({ refused }) => refused),
+    isUnreachable: parts.every(({ isUnreachable }) => isUnreachable),
+  }
+}
+
+function isUnread({ refused }: ReadPackage): boolean {
+  return refused.some(({ version }) => version === null)
+}
+
+async function readPart(registry: OtherRegistry, name: string, isDev: boolean): Promise<ReadPackage> {
+  try {
+    const document = await findDocument(registry, name, isDev)
+    const judged = document && judgeDocument(document, name)
+    const dropped = judged?.dropped ?? []
+    return {
+      versions: judged?.content.versions ?? [],
+      refused: dropped.map((reason) => ({ version: reason.split(':')[0] ?? '', reason })),
+      isUnreachable: false,
+    }
+  } catch (error) {
+    if (!(error instanceof UpstreamError) || error instanceof ClosedClientError) throw error
+    const reason = isDev ? `its development versions cannot be read: ${error.message}` : error.message
+    return { versions: [], refused: [{ version: null, reason }], isUnreachable: error.isUnreachable }
+  }
+}
+
+async function findDocument({ client, root, packages }: OtherRegistry, name: string, isDev: boolean) {
+  if (root.metadataUrl === null) return { packages: { [name]: packages.get(name) as Json } }
+  const fetched = await client.fetchDocument(metadataUrlOf(root.metadataUrl, name, isDev))
+  return fetched.kind === 'found' ? parseObject(fetched.text, `the metadata of ${name}`) : null
+}
