@@ -280,6 +280,33 @@ describe('an archive of an upstream', () => {
     expect((await dist()).statusCode).toBe(200)
   })
 
+  it('stays served to lock files after its upstream released the name, unless svc knows that it is bad', async () => {
+    const { dist, ask, call, path, name } = await aMirroredPackage('ar/released')
+    upstream.offer(name, ['1.3.0', '1.2.0', '1.1.0', '1.0.0'])
+    await t.db.query(`update upstream_document set checked_at = checked_at - interval '1 hour'`)
+    const entries = async () => expand((await ask(`p2/${name}.json`)).body, name)
+    await expect.poll(entries).toHaveLength(4)
+    const archives = (await entries()).map(({ version, dist }) => {
+      const { url } = dist as { url: string }
+      return [version, url.slice(`http://svc.test${path}`.length)] as const
+    })
+    const distPaths = new Map(archives)
+    const get = async (version: string) => (await ask(distPaths.get(version) ?? '')).statusCode
+    for (const version of ['1.0.0', '1.1.0', '1.2.0']) expect(await get(version)).toBe(200)
+    await call('PATCH', '/upstreams/public', { deny: [`${name}:1.1.0`] })
+    await t.db.query(`update mirrored_package set summary = '1.2.0' where name = $1`, [name])
+    expect((await call('DELETE', '/upstreams/public?release=true')).statusCode).toBe(204)
+
+    expect((await dist()).rawPayload.equals(aPackageZip(name))).toBe(true)
+    expect((await ask(distPaths.get('1.0.0') ?? '', { method: 'HEAD' })).statusCode).toBe(200)
+    expect([await get('1.1.0'), await get('1.2.0')]).toEqual([410, 410])
+    // Another upstream may have another package of this name.
+    const before = upstream.requests.length
+    await call('POST', '/upstreams', { url: upstream.url, name: 'other' })
+    expect(await get('1.3.0')).toBe(404)
+    expect(upstream.requests.slice(before).filter((request) => request.includes('.zip'))).toEqual([])
+  })
+
   it('is never fetched from a URL that no document contains', async () => {
     const { ask, name } = await aMirroredPackage('ar/row')
     for (const file of [

@@ -6,7 +6,7 @@ import { forEachRequest, oneRow } from '../../for-each-request.ts'
 import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
 import type { MalwareFlag } from '../judge-document.ts'
-import type { OriginVerdict } from './mirrored-packages.ts'
+import { allFlags, type OriginVerdict } from './mirrored-packages.ts'
 
 /** The parts of this registry's URL of an upstream's archive. */
 export interface WantedArchive {
@@ -46,18 +46,18 @@ export interface MirroredArchive {
 
 const columns = `ma.id::text, m.repository_id::text as "repositoryId", m.name as "packageName", ma.version, ma.normalized, ma.type, ma.url,
   u.name as "upstreamName", u.url as "upstreamUrl", ma.shasum, encode(ma.sha256, 'hex') as sha256, c.size::float8 as size,
-  ma.is_stored as "isStored", ma.alarm, o.verdict, u.deny,
-  m.flags || case when m.summary is null then '[]'::jsonb
-    else jsonb_build_array(jsonb_build_object('constraint', m.summary, 'reason', 'flagged as malware')) end as flags,
+  ma.is_stored as "isStored", ma.alarm, case when m.upstream_id is null then 'denied' else o.verdict end as verdict, u.deny,
+  case when m.upstream_id is null then m.released_flags else ${allFlags} end as flags,
   coalesce(ma.used_on = current_date and ma.was_downloaded, false) as "isUsedToday"`
 
 /**
  * SQL: the tables of `columns`, with one archive for each package. `condition` and `order` choose the archive. Because of
  * the limit, PostgreSQL uses the index of the archives. It may have made the plan when the table was empty.
+ * An archive of a released name is judged by the last rules of the upstream that released it, and is not fetched.
  */
 function tablesOf(condition: string, order = ''): string {
   return `mirrored_package m
-  join upstream u on u.id = m.upstream_id
+  join upstream u on u.id = coalesce(m.upstream_id, m.released_from)
  cross join lateral (select * from mirrored_archive ma
                       where ma.package_id = m.id and ${condition} ${order} limit 1) ma
   join package_origin(m.repository_id, m.name) o on true

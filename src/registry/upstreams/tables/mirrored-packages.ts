@@ -5,6 +5,10 @@ import type { UpstreamMode } from './upstreams.ts'
 /** The reason why a package may or may not come from an upstream. The SQL function `package_origin` decides. */
 export type OriginVerdict = 'own' | 'claimed' | 'denied' | 'unapproved' | 'upstream'
 
+/** SQL: the malware flags of a mirrored package `m`, with those of the summary of its upstream. */
+export const allFlags = `m.flags || case when m.summary is null then '[]'::jsonb
+    else jsonb_build_array(jsonb_build_object('constraint', m.summary, 'reason', 'flagged as malware')) end`
+
 /** Where a package comes from. */
 export interface Origin {
   verdict: OriginVerdict

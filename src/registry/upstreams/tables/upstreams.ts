@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import type { UpstreamRoot } from '../client/upstream-root.ts'
+import { allFlags } from './mirrored-packages.ts'
 
 /** Which packages an upstream offers: all, only approved ones, or none. */
 export const upstreamModes = ['automatic', 'approved', 'off'] as const
@@ -185,7 +186,8 @@ export async function changeUpstream(
 
 /**
  * Removes an upstream. Its names stay bound to it, so that no other upstream can take them over. `releasesNames` unbinds
- * them, and clears the upstream's malware flags. False when there is no such upstream. Call `lockUpstream` first.
+ * them. Then the upstream's malware flags apply only to their stored archives. False when there is no such upstream. Call
+ * `lockUpstream` first.
  */
 export async function markUpstreamRemoved(
   tx: pg.PoolClient,
@@ -198,7 +200,8 @@ export async function markUpstreamRemoved(
        update upstream set removed_at = now()
         where repository_id = $1 and name = $2 and removed_at is null returning id
      ), released as (
-       update mirrored_package m set upstream_id = null, flags = '[]', summary = null
+       update mirrored_package m
+          set upstream_id = null, released_from = m.upstream_id, released_flags = ${allFlags}, flags = '[]', summary = null
          from removed where $3 and m.upstream_id = removed.id returning m.id
      ), hidden as (
        delete from mirrored_document d using released where d.package_id = released.id
