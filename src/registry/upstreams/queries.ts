@@ -154,7 +154,9 @@ export function openUpstreamQueries(
     },
 
     async search(repositoryId, words, type) {
-      const upstreams = await upstreamsFor(repositoryId, words)
+      // The type is sent too, so it may contain no name of ours either.
+      const said = words.length === 0 || type === null ? words : [...words, type.toLowerCase()]
+      const upstreams = await upstreamsFor(repositoryId, said)
       if (upstreams.length === 0) return []
       const results = await askAll(
         upstreams,

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { aGroup, aRepository } from '../../support/actors.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
@@ -12,8 +13,8 @@ const upstream = useUpstream({
 })
 
 /** A repository with its own package, and an upstream. */
-async function aMirror(vendor: string) {
-  const caller = await aCaller(t)
+async function aMirror(vendor: string, about: Parameters<typeof aCaller>[1] = {}) {
+  const caller = await aCaller(t, about)
   await caller.call('POST', '/upstreams', { url: upstream.url })
   await caller.push('1.0.0', { name: `${vendor}/secret` })
   const audit = (...names: string[]) =>
@@ -141,6 +142,42 @@ describe('search, list and providers with upstreams', () => {
         expect.stringContaining('providers/exc/open-lib'),
       ]),
     )
+  })
+
+  it('send no name of a package of the group upstream that matches an exception', async () => {
+    const group = await aGroup(t.db)
+    const repository = await aRepository(t.db, { group })
+    const { ask, push, audit } = await aMirror('patched', { repository })
+    await t.db.query(
+      `update vendor_claim set exceptions = '{patched/*}' where vendor = 'patched' and group_id = $1`,
+      [group.id],
+    )
+    const sibling = await aRepository(t.db, { group })
+    await t.db.query(`insert into package (repository_id, name) values ($1, 'patched/sib.ling')`, [
+      sibling.id,
+    ])
+    expect((await push('1.0.0', { name: 'patched/gone' })).statusCode).toBe(201)
+    const gone = 'update package_version v set deleted_at = now()'
+    await t.db.query(`${gone} from package p where p.id = v.package_id and p.name = 'patched/gone'`)
+    const names = ['patched/secret', 'patched/sib.ling', 'patched/gone']
+    for (const name of names) {
+      for (const query of [name, `x ${name}`, `${name}:1.0`, `patched/free,${name}`, `"${name}`, `${name}-x`])
+        await ask(`search.json?q=${encodeURIComponent(query)}`)
+      await ask(`search.json?q=free&type=${encodeURIComponent(name)}`)
+      await ask(`list.json?filter=${encodeURIComponent(name)}`)
+      await ask(`providers/${name}.json`)
+    }
+    await ask('p2/patched/secret.json')
+    await audit('patched/secret', 'patched/gone')
+    await ask('search.json?q=patched/secrets')
+    await ask('search.json?q=patched/sibxling')
+    await ask('providers/patched/free.json')
+    const sent = upstream.requests.map((request) => decodeURIComponent(request))
+    expect(sent.filter((request) => request.includes('patched'))).toEqual([
+      'GET /search.json?q=patched/secrets&type=',
+      'GET /search.json?q=patched/sibxling&type=',
+      'GET /providers/patched/free.json',
+    ])
   })
 
   it('cut a long query between characters', async () => {

@@ -68,10 +68,15 @@ export async function releaseVendor(
   return rows[0]?.outcome ?? null
 }
 
+/** SQL: whether a word contains a name or vendor. A longer one such as `acme-labs` contains `acme`. */
+function contains(word: string, name: string): string {
+  return `${word} ~ ('(^|[^a-z0-9])' || replace(${name}, '.', '\\.') || '($|[^a-z0-9])')`
+}
+
 /**
  * Returns whether words contain a vendor that the repository's group has claimed, or whether a pattern with `*` matches
- * one. A longer name such as `acme-labs` contains the vendor `acme`. A word that is an exception of the claim contains
- * none.
+ * one. A word that is an exception of the claim contains none, unless it contains a package of the group: exceptions are
+ * for names that upstreams serve, and those of the group stay private.
  */
 export async function mentionClaimedVendor(
   db: Queryable,
@@ -81,13 +86,20 @@ export async function mentionClaimedVendor(
 ): Promise<boolean> {
   const { rows } = await db.query<{ isMentioned: boolean }>({
     name: 'mention-claimed-vendor',
+    // A name that begins with the vendor and `/` is below the vendor and `0`, the next character.
     text: `select exists (
              select from vendor_claim c join repository r on r.group_id = c.group_id
               where r.id = $1
                 and (matches_pattern(c.vendor, $3)
                      or exists (select from unnest($2::text[]) as word
-                                 where word ~ ('(^|[^a-z0-9])' || replace(c.vendor, '.', '\\.') || '($|[^a-z0-9])')
-                                   and not matches_pattern(word, c.exceptions)))) as "isMentioned"`,
+                                 where ${contains('word', 'c.vendor')}
+                                   and (not matches_pattern(word, c.exceptions)
+                                        or exists (select from package p join repository o on o.id = p.repository_id
+                                                    where o.group_id = c.group_id
+                                                      and p.name collate "C" > c.vendor || '/'
+                                                      and p.name collate "C" < c.vendor || '0'
+                                                      and strpos(word, p.name) > 0
+                                                      and ${contains('word', 'p.name')}))))) as "isMentioned"`,
     values: [repositoryId, words, patterns],
   })
   return rows[0]?.isMentioned === true
