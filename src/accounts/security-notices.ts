@@ -7,6 +7,7 @@ import { type MailKind, queueMail } from '../mail/mail-queue.ts'
 import { verificationMail } from './email-verifications.ts'
 import { describeBrowser, describeSubject } from './event-words.ts'
 import { findIdentityEvent, type IdentityEvent, logIdentityEvents } from './identity-events.ts'
+import { mayUsePassword, nobodysHash } from './passwords.ts'
 
 const eventsPerTransaction = 500
 
@@ -131,11 +132,46 @@ export const securityNotice: MailKind<{ eventId: string }> = {
         ...(event.userAgent === null ? [] : ([['Browser', describeBrowser(event.userAgent)]] as const)),
       ],
       link: { label: 'See what happened in your account', url: `${config.baseUrl}/settings/security` },
-      advice: [
-        'If this was you, there is nothing to do. If not, change your password, end the sessions that you do not know, and tell an administrator of the server.',
-      ],
+      advice: adviseOn(event.action, config, to),
     } satisfies Mail
   },
+}
+
+/** Something to do, and the page where it is done. */
+type Step = readonly [what: string, path: string]
+
+const endSessions: Step = ['End the sessions that you do not know', '/settings/sessions']
+const changePassword: Step = [
+  'Change your password, which ends all other sessions',
+  '/settings/account#password',
+]
+/** For somebody who no longer knows the password. */
+const resetPassword: Step = ['Set a new password, which ends all sessions', '/password-reset']
+
+/** How an action is undone. A new password undoes none of them. */
+const remedies: Record<string, Step> = {
+  'sign-in': endSessions,
+  'token-created': ['Revoke the token', '/settings/tokens'],
+  'second-factor-added': ['Remove the second factor', '/settings/second-factor'],
+  'second-factor-removed': ['Add a second factor again', '/settings/second-factor'],
+  'recovery-codes-created': ['Make new recovery codes', '/settings/second-factor#recovery'],
+  'recovery-code-used': ['Make new recovery codes', '/settings/second-factor#recovery'],
+  'identity-linked': ['Unlink the provider', '/settings/account#identities'],
+  'identity-unlinked': ['Link your own account at the provider again', '/settings/account#identities'],
+  'consent-given': ['Withdraw the authorization', '/settings/authorizations'],
+  'email-changed': ['Change the email address back', '/settings/account#sign-in'],
+}
+
+/** Returns what to do if somebody else did something in the account, one step in each line. */
+function adviseOn(action: string, config: Config, { hasPassword, isAdmin }: Addressee): string[] {
+  const byPassword = action === 'password-changed' ? resetPassword : changePassword
+  const last = hasPassword && mayUsePassword(config, isAdmin) ? byPassword : endSessions
+  const first = remedies[action] ?? last
+  const steps = [...new Set([first, last])].map(([what, path]) => `${what}: ${config.baseUrl}${path}`)
+  return [
+    'If this was you, there is nothing to do. If not:',
+    ...[...steps, 'Tell an administrator of the server.'].map((step, index) => `${index + 1}. ${step}`),
+  ]
 }
 
 /** Describes an actor who is not the person. Somebody who uses a link from a mail is not signed in. */
@@ -148,16 +184,19 @@ interface Addressee {
   username: string
   displayName: string
   email: string
+  hasPassword: boolean
+  isAdmin: boolean
 }
 
 /** The account's verified email, or the former one for a changed email. Null when nobody can get the mail. */
 async function findAddressee(db: Queryable, event: IdentityEvent): Promise<Addressee | null> {
   const former = event.action === 'email-changed' ? event.details['from'] : null
   const { rows } = await db.query<Addressee>(
-    `select a.username, a.display_name as "displayName", coalesce($2, a.email) as email
+    `select a.username, a.display_name as "displayName", coalesce($2, a.email) as email,
+            a.password_hash <> $3 as "hasPassword", a.is_admin as "isAdmin"
        from identity_event e join account a on a.id = e.account_id
       where e.id = $1 and ($2::text is not null or a.email_verified_at is not null)`,
-    [event.id, typeof former === 'string' ? former : null],
+    [event.id, typeof former === 'string' ? former : null, nobodysHash],
   )
   return rows[0] ?? null
 }

@@ -5,6 +5,7 @@ import { changeAccount } from '../../src/accounts/accounts.ts'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { passwordResetMail } from '../../src/accounts/password-reset-mail.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
+import { insertAccountOfPerson } from '../../src/accounts/single-sign-on/identities.ts'
 import { noteExpiringTokensJob } from '../../src/accounts/token-expiry-notices.ts'
 import { commandActor, transaction } from '../../src/database/database.ts'
 import { enqueue } from '../../src/jobs/job.ts'
@@ -327,6 +328,52 @@ describe('security notices', () => {
     expect(new Set(await subjectsTo(account.email))).toEqual(new Set(subjects))
   })
 
+  const steps = (mail?: ReceivedMail) => mail?.text.match(/^\d\. .*$/gm)
+  const changePassword =
+    'Change your password, which ends all other sessions: https://svc.example.com/settings/account#password'
+  const tell = 'Tell an administrator of the server.'
+
+  it.each<[string, string, string, object?]>([
+    ['sign-in', 'End the sessions that you do not know', '/settings/sessions', { new_browser: true }],
+    ['token-created', 'Revoke the token', '/settings/tokens'],
+    ['second-factor-added', 'Remove the second factor', '/settings/second-factor'],
+    ['second-factor-removed', 'Add a second factor again', '/settings/second-factor'],
+    ['recovery-codes-created', 'Make new recovery codes', '/settings/second-factor#recovery'],
+    ['recovery-code-used', 'Make new recovery codes', '/settings/second-factor#recovery'],
+    ['identity-linked', 'Unlink the provider', '/settings/account#identities'],
+    ['identity-unlinked', 'Link your own account at the provider again', '/settings/account#identities'],
+    ['consent-given', 'Withdraw the authorization', '/settings/authorizations', { scopes: [] }],
+  ])(
+    'say how somebody undoes %s, which a new password does not',
+    async (action, what, path, details = {}) => {
+      const { id, username, email } = await aVerifiedAccount()
+      await t.db.query('select note_identity_event($1, $2, null, $3)', [action, id, JSON.stringify(details)])
+      const [mail] = await mailsTo(email)
+      const undo = `1. ${what}: https://svc.example.com${path}`
+      expect(steps(mail)).toEqual([undo, `2. ${changePassword}`, `3. ${tell}`])
+      expect(mail?.html).toContain(undo)
+      const page = await open(t, path.replace(/#.*/, ''), await signIn(t.app, { username }))
+      expect(page.statusCode).toBe(200)
+    },
+  )
+
+  it('of a changed password say how to get another one; without a password there is none to change', async () => {
+    const { id, email } = await aVerifiedAccount()
+    await resetPassword(t.db, commandActor, id, chosen)
+    const reset = 'Set a new password, which ends all sessions: https://svc.example.com/password-reset'
+    expect(steps((await mailsTo(email))[0])).toEqual([`1. ${reset}`, `2. ${tell}`])
+    server.received.length = 0
+    const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com` }
+    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), commandActor)
+    for (const action of ['sign-in', 'identity-linked']) {
+      await t.db.query('select note_identity_event($1, $2, null, $3)', [action, sso, '{"new_browser":true}'])
+    }
+    const [signedIn, linked] = await mailsTo(person.email)
+    const sessions = 'End the sessions that you do not know: https://svc.example.com/settings/sessions'
+    expect(steps(signedIn)).toEqual([`1. ${sessions}`, `2. ${tell}`])
+    expect(steps(linked)?.slice(1)).toEqual([`2. ${sessions}`, `3. ${tell}`])
+  })
+
   it('are sent for an application once, and again after a withdrawal or with more scopes', async () => {
     const account = await aVerifiedAccount()
     const { id: applicationId } = await anApplication(t.db, { name: 'Build Bot' })
@@ -355,6 +402,9 @@ describe('security notices', () => {
     await changeAccount(t.db, id, { email: second })
     expect(await subjectsTo(email)).toEqual(['Your email address was changed (svc.example.com)'])
     expect(server.received.map(({ text }) => text).join()).toContain(`${email} → ${second}`)
+    const [notice] = server.received.filter(({ recipients }) => recipients.includes(email))
+    const undo = 'Change the email address back: https://svc.example.com/settings/account#sign-in'
+    expect(steps(notice)).toEqual([`1. ${undo}`, `2. ${changePassword}`, `3. ${tell}`])
     await changeAccount(t.db, id, { email: third })
     expect((await mailsTo(email)).length).toBe(1)
     expect(await subjectsTo(second)).toEqual(['Verify your email address for svc.example.com'])
