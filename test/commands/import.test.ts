@@ -238,14 +238,10 @@ describe('svc upstream prefetch', () => {
       lock,
       JSON.stringify({
         packages: [{ name: 'psr/log', version: '2.0.0', dist }],
-        'packages-dev': [{ name: 'not/there', version: '1.0.0' }],
       }),
     )
     const { items } = (await svc('upstream', 'prefetch', 'acme/mirror', '--lock', lock, '--json')).json()
-    expect(items).toMatchObject([
-      { name: 'psr/log', outcome: 'fetched' },
-      { name: 'not/there', outcome: 'own' },
-    ])
+    expect(items).toMatchObject([{ name: 'psr/log', outcome: 'fetched' }])
     const again = (await svc('upstream', 'prefetch', 'acme/mirror', '--lock', lock, '--json')).json()
     expect(again.items[0].outcome).toBe('known')
     await writeFile(lock, 'nonsense')
@@ -253,5 +249,56 @@ describe('svc upstream prefetch', () => {
     expect((await svc('upstream', 'prefetch', 'acme/mirror', '--lock', '/none.lock')).stderr).toBe(
       'svc: The lock file /none.lock cannot be read (ENOENT).\n',
     )
+  })
+  it('fails for each package that it cannot get, with the reason', async () => {
+    upstream.put('/packages.json', { packages: [], 'metadata-url': '/p2/%package%.json' })
+    await commands.json('repository', 'create', 'acme/lock')
+    const allow = ['--allow', 'psr/*', 'evil/*', 'meta/*', '--deny', 'evil/*']
+    await svc('upstream', 'add', 'acme/lock', upstream.url, '--name', 'first', ...allow)
+    await svc('upstream', 'add', 'acme/lock', parted.url, '--mode', 'approved', '--deny', 'evil/*')
+    upstream.offer('acme/lib', ['1.0.0'])
+    upstream.offer('acme/sibling', ['1.0.0'])
+    await svc('import', upstream.url, 'acme/lib', '--into', 'acme/lock')
+    await svc('import', upstream.url, 'acme/sibling', '--into', 'acme/php')
+    await svc('vendor', 'claim', 'acme', 'claimed')
+    upstream.offer('psr/cache', ['1.0.0'])
+    upstream.offer('meta/all', [{ version: '1.0.0', type: 'metapackage', dist: null }])
+    const dist = { type: 'zip', url: 'https://api.github.com/x', reference: 'a'.repeat(40) }
+    const locked = (name: string, version: string, keys: object = { dist }) => ({ name, version, ...keys })
+    const lock = join(dataDir, 'reasons.lock')
+    const packages = [
+      locked('acme/lib', 'v1.0.0'),
+      locked('acme/lib', '2.0.0'),
+      locked('acme/sibling', '1.0.0'),
+      locked('claimed/lib', '1.0.0'),
+      locked('evil/lib', '1.0.0'),
+      locked('vetted/lib', '1.0.0'),
+      locked('psr/none', '1.0.0'),
+      locked('psr/cache', '1.0.0'),
+      locked('psr/cache', '9.0.0', { dist: { ...dist, reference: null } }),
+      locked('meta/all', '1.0.0', {}),
+      locked('psr/local', 'dev-main', { dist: { ...dist, type: 'path' } }),
+    ]
+    await writeFile(lock, JSON.stringify({ packages }))
+    const { code, stdout, stderr } = await svc('upstream', 'prefetch', 'acme/lock', '--lock', lock, '--json')
+    const outcomes = JSON.parse(stdout).items.map((item: Record<string, string>) =>
+      Object.values(item).join('; '),
+    )
+    const noVersion = 'the upstream has no such version with this reference'
+    expect(outcomes).toEqual([
+      'acme/lib; v1.0.0; own; this repository publishes it',
+      'acme/lib; 2.0.0; failed; this repository has the package, but not this version',
+      'acme/sibling; 1.0.0; own; another repository of the group has it',
+      'claimed/lib; 1.0.0; failed; its vendor belongs to the group, and this repository does not have it',
+      'evil/lib; 1.0.0; failed; no upstream may offer it',
+      'vetted/lib; 1.0.0; failed; it is not approved',
+      'psr/none; 1.0.0; failed; no upstream has it',
+      `psr/cache; 1.0.0; failed; ${noVersion}`,
+      `psr/cache; 9.0.0; failed; ${noVersion}`,
+      'meta/all; 1.0.0; skipped; the lock file names no archive of it',
+      'psr/local; dev-main; skipped; it is a folder of the project',
+    ])
+    expect([code, JSON.parse(stderr).error]).toEqual([1, '7 archives could not be fetched.'])
+    expect(upstream.requests.filter((request) => request.includes('psr/local'))).toEqual([])
   })
 })

@@ -51,6 +51,24 @@ export async function listOwnNames(
   return new Set(rows.map(({ name }) => name))
 }
 
+/** Returns where a package of a repository comes from, and whether another repository of its group has the package. */
+export async function findOrigin(
+  db: Queryable,
+  repositoryId: string,
+  name: string,
+): Promise<{ verdict: OriginVerdict; isInGroup: boolean }> {
+  const { rows } = await db.query<{ verdict: OriginVerdict; isInGroup: boolean }>(
+    `select o.verdict,
+            exists (select from repository r
+                      join repository other on other.group_id = r.group_id
+                      join package p on p.repository_id = other.id and p.name = $2
+                     where r.id = $1) as "isInGroup"
+       from package_origin($1, $2) o`,
+    [repositoryId, name],
+  )
+  return rows[0] ?? { verdict: 'denied', isInGroup: false }
+}
+
 /** A mirrored package and the upstream that its name is bound to. */
 export interface BoundPackage {
   id: string
