@@ -9,7 +9,7 @@ import type { EncodedDocument } from './encodings.ts'
  * The versions of the document formats that this release renders. When you change the content of a document, raise its
  * number, so that stored documents are rendered again.
  */
-const formats = { package: 1, root: 2 }
+const formats = { package: 1, root: 3 }
 
 /** A document, with the access to it. Another statement reads the bytes, because most requests need none. */
 export interface FoundDocument extends WithAccess {

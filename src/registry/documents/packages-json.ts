@@ -29,13 +29,16 @@ export function rootText(
   return JSON.stringify({
     packages: [],
     'metadata-url': `${registryUrl}p2/%package%.json`,
-    // With upstreams, Composer must request every name.
-    ...(hasUpstreams ? {} : availability(names, vendors)),
+    // With upstreams, Composer must request every name. The changes do not contain the packages of upstreams. A mirror
+    // that followed them would take those packages for unchanged.
+    ...(!hasUpstreams && {
+      ...availability(names, vendors),
+      'metadata-changes-url': `${registryUrl}metadata/changes.json`,
+    }),
     'notify-batch': `${registryUrl}downloads`,
     search: `${registryUrl}search.json?q=%query%&type=%type%`,
     list: `${registryUrl}list.json`,
     'providers-api': `${registryUrl}providers/%package%.json`,
-    'metadata-changes-url': `${registryUrl}metadata/changes.json`,
     'security-advisories': { metadata: true, 'api-url': `${registryUrl}security-advisories` },
     // The filter is always present. Composer caches packages.json for up to ten minutes, and would miss a filter that
     // the first quarantine adds. The summary saves a request for each locked package.

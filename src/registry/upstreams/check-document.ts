@@ -169,12 +169,20 @@ function judged(read: ReturnType<typeof judgeDocument>, lastModified: string | n
   return read === null ? { kind: 'missing' } : { kind: 'found', ...read, lastModified }
 }
 
-/** Returns the upstream with a fresh packages.json. */
-async function freshRoot(context: CheckContext, upstream: Upstream, packageName: string): Promise<Upstream> {
+/**
+ * Returns the upstream with a fresh packages.json. With a package name, a list of names that does not contain it is read
+ * again earlier.
+ */
+export async function freshRoot(
+  context: CheckContext,
+  upstream: Upstream,
+  packageName: string | null,
+): Promise<Upstream> {
   const { root, rootCheckedAt } = upstream
   const age = Date.now() - (rootCheckedAt?.getTime() ?? 0)
   // A list of names may have grown since it was read.
-  const isEnough = root !== null && (root.metadataUrl === null || mayKnow(root, packageName))
+  const isEnough =
+    root !== null && (root.metadataUrl === null || packageName === null || mayKnow(root, packageName))
   if (age < (isEnough ? rootMilliseconds : context.freshSeconds * 1000) && root !== null) return upstream
   try {
     const running = context.roots.get(upstream.id)

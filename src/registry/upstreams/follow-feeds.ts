@@ -5,7 +5,7 @@ import { quarantineList } from '../documents/packages-json.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
-import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
+import { type CheckContext, checkContextOf, checkDocument, freshRoot } from './check-document.ts'
 import { openUpstreamClient, type UpstreamClient } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import { parseObject } from './client/upstream-root.ts'
@@ -105,10 +105,18 @@ export const releaseUnusedArchives: Job = {
   },
 }
 
-/** Follows the change feed. When that fails, the documents of the upstream are checked one by one again. */
-async function followOrStop({ db, client }: CheckContext, upstream: Upstream): Promise<void> {
+/**
+ * Follows the change feed. When that fails, or when the upstream no longer has a feed, its documents are checked one by
+ * one again.
+ */
+async function followOrStop(context: CheckContext, upstream: Upstream): Promise<void> {
+  const { db, client } = context
+  if (!upstream.root?.changesUrl) return stopFeed(db, upstream.id)
   try {
-    await followFeed(db, client, upstream)
+    // No document may need a check, and only a check reads packages.json otherwise.
+    const { root } = await freshRoot(context, upstream, null)
+    if (root?.changesUrl) await followFeed(db, client, upstream.id, root.changesUrl)
+    else await stopFeed(db, upstream.id)
   } catch (error) {
     if (!(error instanceof ClosedClientError)) await stopFeed(db, upstream.id)
     throw error
@@ -119,11 +127,14 @@ async function followOrStop({ db, client }: CheckContext, upstream: Upstream): P
  * Reads the changes since the last run. The first run only gets a timestamp. The action `resync` marks all documents as
  * stale.
  */
-async function followFeed(db: pg.Pool, client: UpstreamClient, upstream: Upstream): Promise<void> {
-  const url = upstream.root?.changesUrl
-  if (!url) return
+async function followFeed(
+  db: pg.Pool,
+  client: UpstreamClient,
+  upstreamId: string,
+  url: string,
+): Promise<void> {
   // Use less than the interval of the schedule, because the schedule has jitter.
-  const turn = await takeFeedTurn(db, upstream.id, feedSeconds / 2)
+  const turn = await takeFeedTurn(db, upstreamId, feedSeconds / 2)
   if (!turn) return
   const since = turn.since ?? (await firstTimestamp(client, url))
   const changes = parseObject(await feedText(client, withSince(url, since)), 'the change feed')
@@ -132,10 +143,10 @@ async function followFeed(db: pg.Pool, client: UpstreamClient, upstream: Upstrea
     throw new UpstreamError('the change feed has another format')
   const named = actions.filter(isJsonObject)
   const isResync = named.some(({ type }) => type === 'resync')
-  if (isResync) await markAllStale(db, upstream.id)
+  if (isResync) await markAllStale(db, upstreamId)
   const documents = named.flatMap(documentOf)
-  if (documents.length > 0) await markStale(db, upstream.id, documents)
-  await saveFeedPosition(db, upstream.id, String(timestamp), { isRestart: turn.since === null || isResync })
+  if (documents.length > 0) await markStale(db, upstreamId, documents)
+  await saveFeedPosition(db, upstreamId, String(timestamp), { isRestart: turn.since === null || isResync })
 }
 
 /**

@@ -271,7 +271,7 @@ export async function saveFeedPosition(
   )
 }
 
-/** Stores that the change feed could not be read. After that, documents are checked one by one again. */
+/** Stores that no change feed is followed. After that, documents are checked one by one again. */
 export async function stopFeed(db: Queryable, id: string): Promise<void> {
-  await db.query('update upstream set feed_from = null where id = $1', [id])
+  await db.query('update upstream set feed_from = null where id = $1 and feed_from is not null', [id])
 }
