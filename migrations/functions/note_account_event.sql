@@ -17,7 +17,10 @@ begin
     perform note_identity_event('password-changed', new.id, null, '{}');
   end if;
   if new.email is distinct from old.email then
-    perform note_identity_event('email-changed', new.id, null, jsonb_build_object('from', old.email, 'to', new.email));
+    -- The former address gets a notice if it was verified.
+    perform note_identity_event('email-changed', new.id, null,
+                                jsonb_build_object('from', old.email, 'to', new.email,
+                                                   'from_was_verified', old.email_verified_at is not null));
   end if;
   if new.email_verified_at is not null and old.email_verified_at is null then
     perform note_identity_event('email-verified', new.id, null, jsonb_build_object('email', new.email));

@@ -75,10 +75,11 @@ async function listNoticedEvents(db: Queryable, eventIds: readonly string[]): Pr
        from identity_event e join account a on a.id = e.account_id
       where e.id = any($1)
         and case e.action
-              when 'email-changed' then exists (
+              -- Events of earlier releases do not tell whether the former email was verified.
+              when 'email-changed' then coalesce((e.details ->> 'from_was_verified')::boolean, exists (
                 select from identity_event v
                  where v.account_id = e.account_id and v.action = 'email-verified' and v.id < e.id
-                   and (v.details ->> 'email') = (e.details ->> 'from'))
+                   and (v.details ->> 'email') = (e.details ->> 'from')))
               when 'sign-in' then a.email_verified_at is not null and e.details ? 'new_browser'
               when 'consent-given' then a.email_verified_at is not null and not exists (
                 select from identity_event c

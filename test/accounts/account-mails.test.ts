@@ -2,7 +2,7 @@ import pg from 'pg'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { disableAccount, resetPassword } from '../../src/accounts/account-lifecycle.ts'
 import { changeAccount } from '../../src/accounts/accounts.ts'
-import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
+import { listIdentityEvents, sweepIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { passwordResetMail } from '../../src/accounts/password-reset-mail.ts'
 import { makeResetToken } from '../../src/accounts/password-resets.ts'
 import { insertAccountOfPerson } from '../../src/accounts/single-sign-on/identities.ts'
@@ -409,6 +409,31 @@ describe('security notices', () => {
     expect((await mailsTo(email)).length).toBe(1)
     expect(await subjectsTo(second)).toEqual(['Verify your email address for svc.example.com'])
     expect(await subjectsTo(third)).toEqual(['Verify your email address for svc.example.com'])
+  })
+
+  it('of a changed email go to a verified previous email without an event of its verification', async () => {
+    const person = { username: aName('sso'), displayName: '', email: `${aName('sso')}@example.com` }
+    const sso = await transaction(t.db, (tx) => insertAccountOfPerson(tx, person), commandActor)
+    const { id, email } = await aVerifiedAccount()
+    await sweepIdentityEvents(t.db, { retentionDays: 0, ipDays: 1 }, 10_000)
+    for (const account of [sso, id])
+      await changeAccount(t.db, account, { email: `${aName('x')}@example.com` })
+    const notice = 'Your email address was changed (svc.example.com)'
+    expect(await subjectsTo(person.email)).toEqual([notice])
+    expect(await subjectsTo(email)).toEqual([notice])
+  })
+
+  it('of an email that an earlier release changed go to it if an event shows its verification', async () => {
+    const verified = await aVerifiedAccount()
+    const address = `${aName('ann')}@example.com`
+    const unverified = { ...(await anAccount(t.db, { email: address })), email: address }
+    for (const { id, email } of [verified, unverified]) {
+      const details = JSON.stringify({ from: email, to: 'new@example.com' })
+      await t.db.query(`select note_identity_event('email-changed', $1, null, $2)`, [id, details])
+    }
+    const notice = 'Your email address was changed (svc.example.com)'
+    expect(await subjectsTo(verified.email)).toEqual([notice])
+    expect(await subjectsTo(address)).not.toContain(notice)
   })
 
   it('go to verified addresses only, and are not sent without an event', async () => {

@@ -136,7 +136,7 @@ describe('identity events', () => {
       ['account-deleted', 'command'],
     ])
     expect(events[0]).toMatchObject({ username: 'deleted account', details: { username } })
-    expect(events[4]?.details).toEqual({ from: null, to: email })
+    expect(events[4]?.details).toEqual({ from: null, to: email, from_was_verified: false })
   })
 
   it('are rolled back with the change that they describe', async () => {
