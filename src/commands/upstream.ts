@@ -9,6 +9,7 @@ import { openUpstreamClient, type UpstreamClient } from '../registry/upstreams/c
 import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
 import { openMirror } from '../registry/upstreams/mirror.ts'
 import { prefetchLock } from '../registry/upstreams/prefetch.ts'
+import { listRemovedUpstreams, type RemovedUpstream } from '../registry/upstreams/tables/removed-upstreams.ts'
 import {
   listUpstreams,
   type Upstream,
@@ -66,9 +67,11 @@ function listCommand(): Command {
   return withListOptions(new Command('list'))
     .description('List the upstreams of a repository, in the order in which svc asks them.')
     .argument('<path>', '<group>/<name>, such as acme/php')
-    .action((path: string, options: ListOptions) =>
+    .option('--removed', 'list removed upstreams whose packages no other upstream may serve')
+    .action((path: string, options: ListOptions & { removed?: boolean }) =>
       withDatabase(async (db) => {
         const { id } = await theRepository(db, path)
+        if (options.removed) return printRemoved(db, id, path, options)
         await printList<Upstream>(options, {
           // A repository has at most 50 upstreams.
           list: async ({ after, limit }) => {
@@ -83,6 +86,16 @@ function listCommand(): Command {
         })
       }),
     )
+}
+
+function printRemoved(db: pg.Pool, repositoryId: string, path: string, options: ListOptions): Promise<void> {
+  return printList<RemovedUpstream>(options, {
+    list: (part) => listRemovedUpstreams(db, repositoryId, part),
+    keyOf: ({ id }) => id,
+    describe: ({ name, url, removedAt, packages }) => ({ name, url, removed_at: removedAt, packages }),
+    line: ({ name, url, packages }) => `${name}  ${url}  packages: ${packages}`,
+    none: `${path} has no removed upstreams that keep packages.`,
+  })
 }
 
 function setCommand(): Command {
@@ -106,6 +119,11 @@ function removeCommand(): Command {
     .argument('<path>', '<group>/<name>, such as acme/php')
     .argument('<upstream>', 'its name in the repository')
     .option('--release', 'let other upstreams serve the packages that it has served')
+    .addHelpText(
+      'after',
+      '\nTo undo it, add the same URL again: the new upstream gets the packages of the removed one.\n' +
+        'With --release, <upstream> may also be the name or URL of an upstream that is removed already.',
+    )
     .addOption(jsonOption())
     .action(async (path: string, name: string, options: { release?: boolean } & JsonOptions) => {
       await withRepository(path, (db, change) =>

@@ -46,6 +46,16 @@ describe('svc upstream', () => {
     expect(approved.json()).toEqual({ path: 'acme/php', approved: ['monolog/monolog', 'psr/log'] })
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).code).toBe(0)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).stderr).toBe('svc: upstream not found\n')
+    const releasing = ['upstream', 'remove', 'acme/php', 'public', '--release']
+    expect((await svc(...releasing)).stderr).toBe('svc: upstream not found\n')
+    await commands.db.query(
+      `update mirrored_package set upstream_id = (select id from upstream) where name = 'psr/log'`,
+    )
+    const removed = async () =>
+      (await svc('upstream', 'list', 'acme/php', '--removed', '--json')).json().items
+    expect(await removed()).toMatchObject([{ name: 'public', url: upstream.url, packages: 1 }])
+    expect((await svc(...releasing)).code).toBe(0)
+    expect(await removed()).toEqual([])
   })
 })
 

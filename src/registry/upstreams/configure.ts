@@ -13,11 +13,17 @@ import { readRoot, rootUrlOf } from './client/upstream-root.ts'
 import { isPattern, maxPatterns } from './patterns.ts'
 import { approveNames, requestName } from './tables/mirrored-packages.ts'
 import {
+  lockRemovedUpstreams,
+  lockUpstreamUrl,
+  markUpstreamRemoved,
+  releaseNames,
+  takeOverNames,
+} from './tables/removed-upstreams.ts'
+import {
   changeUpstream,
   insertUpstream,
   listUpstreams,
   lockUpstream,
-  markUpstreamRemoved,
   type Upstream,
   type UpstreamSettings,
 } from './tables/upstreams.ts'
@@ -38,7 +44,8 @@ export interface WantedUpstream extends Partial<UpstreamSettings> {
 const maxUpstreams = 50
 
 /**
- * Adds an upstream to a repository, after reading its packages.json. Throws errcode 3 for settings that break a rule, 6
+ * Adds an upstream to a repository, after reading its packages.json. It takes over the names that are bound to a removed
+ * upstream with the same URL. Throws errcode 3 for settings that break a rule, 6
  * for a name that is taken, and 9 with the reason when the upstream cannot be used.
  */
 export async function addUpstream(
@@ -62,6 +69,7 @@ export async function addUpstream(
         position = null,
       } = wanted
       const settings = { allow, deny, exempt, minimumAgeHours, mode, position }
+      await lockUpstreamUrl(tx, repositoryId, url)
       const added = await insertUpstream(tx, {
         ...settings,
         repositoryId,
@@ -73,8 +81,10 @@ export async function addUpstream(
       if ((await listUpstreams(tx, repositoryId)).length > maxUpstreams) {
         throw invalid(`a repository can have at most ${maxUpstreams} upstreams`)
       }
+      const names = await takeOverNames(tx, added)
       await noteListingChange(tx, repositoryId)
-      const details = { upstream: name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours }
+      const about = { upstream: name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours }
+      const details = { ...about, ...(names > 0 && { packages_taken_over: names }) }
       await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'add-upstream', details })
       return added
     }),
@@ -106,7 +116,8 @@ export async function setUpstream(
 
 /**
  * Removes an upstream from a repository. Its packages stay bound to it, so that no other upstream can take over their
- * names. `releasesNames` unbinds them. Throws errcode 5 when there is no such upstream.
+ * names. `releasesNames` unbinds them. It also unbinds those of upstreams that were removed before, by their name or URL.
+ * Throws errcode 5 when there is no such upstream, or none that has names.
  */
 export async function removeUpstream(
   pool: pg.Pool,
@@ -116,8 +127,13 @@ export async function removeUpstream(
 ): Promise<void> {
   await transaction(pool, async (tx) => {
     await lockUpstream(tx, repositoryId, name)
-    const isRemoved = await markUpstreamRemoved(tx, repositoryId, name, { releasesNames })
-    if (!isRemoved) throw noUpstream()
+    const removed = await markUpstreamRemoved(tx, repositoryId, name)
+    if (removed === null && !releasesNames) throw noUpstream()
+    if (releasesNames) {
+      const ids = removed === null ? await lockRemovedUpstreams(tx, repositoryId, name) : [removed]
+      const released = await releaseNames(tx, repositoryId, ids)
+      if (removed === null && released === 0) throw noUpstream()
+    }
     await noteListingChange(tx, repositoryId)
     const details = { upstream: name, released: releasesNames }
     await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'remove-upstream', details })

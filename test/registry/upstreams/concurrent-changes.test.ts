@@ -73,6 +73,50 @@ describe('an upstream that is removed while svc reads a document of it', () => {
   })
 })
 
+describe('an upstream that is removed', () => {
+  it('gives its names to exactly one of several upstreams with its URL that are added at once', async () => {
+    const names = Array.from({ length: 20 }, (_, i) => `race/again${i}`)
+    for (const name of names) upstream.offer(name, ['1.0.0'])
+    const { call, versions, repository } = await aMirror()
+    await Promise.all(names.map((name) => versions(name)))
+    expect((await call('DELETE', '/upstreams/first')).statusCode).toBe(204)
+    const added = await Promise.all([
+      call('DELETE', '/upstreams/first?release=true'),
+      ...['a', 'b', 'c', 'd'].map((name) => call('POST', '/upstreams', { url: upstream.url, name })),
+    ])
+    expect(added.slice(1).map(({ statusCode }) => statusCode)).toEqual(Array(4).fill(201))
+    const { rows } = await t.db.query<{ removed: number; owners: number }>(
+      `select count(*) filter (where u.removed_at is not null)::int as removed,
+              count(distinct coalesce(m.upstream_id, 0))::int as owners
+         from mirrored_package m left join upstream u on u.id = m.upstream_id where m.repository_id = $1`,
+      [repository.id],
+    )
+    expect(rows).toEqual([{ removed: 0, owners: 1 }])
+    expect(await Promise.all(names.map((name) => versions(name)))).toEqual(names.map(() => ['1.0.0']))
+  })
+
+  it('gives its names to an upstream with its URL that is added before the removal is committed', async () => {
+    upstream.offer('race/removal', ['1.0.0'])
+    const { call, versions, repository, add } = await aMirror()
+    await versions('race/removal')
+    const tx = await t.db.connect()
+    await tx.query('begin')
+    await tx.query('update upstream set removed_at = now() where repository_id = $1', [repository.id])
+    const added = add({ url: upstream.url, name: 'second' })
+    const waits = `select count(*)::int as count from pg_stat_activity
+                    where datname = current_database() and wait_event_type = 'Lock'`
+    await Promise.race([
+      added,
+      expect.poll(async () => (await t.db.query(waits)).rows).toEqual([{ count: 1 }]),
+    ])
+    await tx.query('commit')
+    tx.release()
+    await added
+    expect(await versions('race/removal')).toEqual(['1.0.0'])
+    expect((await call('GET', '/upstreams')).json()).toMatchObject([{ name: 'second' }])
+  })
+})
+
 /**
  * Lets svc store a document, but stops it: another transaction runs `lock`, and `store` waits for it. Then runs
  * `change`, and lets svc continue.

@@ -207,6 +207,61 @@ describe('the order of upstreams', () => {
     expect(await versions('re/leased')).toEqual(['2.0.0'])
   })
 
+  it('starts again for names that an administrator releases after their upstream was removed', async () => {
+    upstream.offer('re/leased-later', ['1.0.0'])
+    other.offer('re/leased-later', ['2.0.0'])
+    for (const which of ['first', encodeURIComponent(upstream.url)]) {
+      const { versions, call } = await aMirror(...both())
+      const release = async () => (await call('DELETE', `/upstreams/${which}?release=true`)).statusCode
+      expect(await versions('re/leased-later')).toEqual(['1.0.0'])
+      expect((await call('DELETE', '/upstreams/first')).statusCode).toBe(204)
+      expect(await versions('re/leased-later')).toBe(404)
+      expect(await release()).toBe(204)
+      expect(await versions('re/leased-later')).toEqual(['2.0.0'])
+      expect(await release(), 'no name is left').toBe(404)
+    }
+  })
+
+  it('is as before when a removed upstream is added again, whatever its name and rules are', async () => {
+    upstream.offer('ag/ain', ['1.1.0', '1.0.0'])
+    upstream.offer('ag/ain', ['dev-main'], { isDev: true })
+    other.offer('ag/ain', ['99.0.0'])
+    const { versions, call, ask } = await aMirror(...both())
+    const lastModified = async () =>
+      Date.parse(String((await ask('p2/ag/ain.json')).headers['last-modified']))
+    expect(await versions('ag/ain')).toEqual(['1.1.0', '1.0.0'])
+    expect(await versions('ag/ain~dev')).toEqual([])
+    const before = await lastModified()
+    expect((await call('DELETE', '/upstreams/first')).statusCode).toBe(204)
+    expect(await versions('ag/ain')).toBe(404)
+    const added = await call('POST', '/upstreams', {
+      url: upstream.url,
+      name: 'back',
+      deny: ['ag/ain:1.1.0'],
+    })
+    expect(added.statusCode).toBe(201)
+    expect(await versions('ag/ain')).toEqual(['1.0.0'])
+    expect(await lastModified()).toBeGreaterThan(before)
+    const [event] = (await call('GET', '/events')).json()
+    expect(event).toMatchObject({ action: 'add-upstream', details: { packages_taken_over: 1 } })
+
+    upstream.offer('ag/ain', ['1.2.0', '1.0.0'])
+    await t.db.query(`update upstream_document set is_stale = true where name = 'ag/ain'`)
+    await expect.poll(() => versions('ag/ain')).toEqual(['1.2.0', '1.0.0'])
+    expect(other.requests.filter((request) => request.includes('ag/ain'))).toEqual([])
+  })
+
+  it('is not changed by a new upstream with another URL, or in another repository', async () => {
+    upstream.offer('st/ays', ['1.0.0'])
+    other.offer('st/ays', ['99.0.0'])
+    const { versions, call } = await aMirror({ url: upstream.url, name: 'first' })
+    await versions('st/ays')
+    await call('DELETE', '/upstreams/first')
+    await call('POST', '/upstreams', { url: other.url, name: 'first' })
+    await aMirror({ url: upstream.url, name: 'first' })
+    expect(await versions('st/ays')).toBe(404)
+  })
+
   it('is kept while the first upstream fails, because the second could belong to an attacker', async () => {
     upstream.fail('/p2/fail/ing.json', 500)
     other.offer('fail/ing', ['99.0.0'])

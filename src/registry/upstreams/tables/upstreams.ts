@@ -1,7 +1,6 @@
 import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import type { UpstreamRoot } from '../client/upstream-root.ts'
-import { allFlags } from './mirrored-packages.ts'
 
 /** Which packages an upstream offers: all, only approved ones, or none. */
 export const upstreamModes = ['automatic', 'approved', 'off'] as const
@@ -182,39 +181,6 @@ export async function changeUpstream(
     ],
   )
   return rows[0] ?? null
-}
-
-/**
- * Removes an upstream. Its names stay bound to it, so that no other upstream can take them over. `releasesNames` unbinds
- * them. Then the upstream's malware flags apply only to their stored archives. False when there is no such upstream. Call
- * `lockUpstream` first.
- */
-export async function markUpstreamRemoved(
-  tx: pg.PoolClient,
-  repositoryId: string,
-  name: string,
-  { releasesNames }: { releasesNames: boolean },
-): Promise<boolean> {
-  const { rows } = await tx.query<{ hadFlags: boolean }>(
-    `with removed as (
-       update upstream set removed_at = now()
-        where repository_id = $1 and name = $2 and removed_at is null returning id
-     ), released as (
-       update mirrored_package m
-          set upstream_id = null, released_from = m.upstream_id, released_flags = ${allFlags}, flags = '[]', summary = null
-         from removed where $3 and m.upstream_id = removed.id returning m.id
-     ), hidden as (
-       delete from mirrored_document d using released where d.package_id = released.id
-     )
-     -- This reads the flags as they were before the statement.
-     select $3 and exists (select from mirrored_package m
-                            where m.upstream_id = removed.id and (m.flags <> '[]' or m.summary is not null)) as "hadFlags"
-       from removed`,
-    [repositoryId, name, releasesNames],
-  )
-  // Use a separate statement, because it must see the change.
-  if (rows[0]?.hadFlags) await tx.query('select render_filter_document($1)', [repositoryId])
-  return rows.length === 1
 }
 
 /** Stores the current packages.json of an upstream. */
