@@ -213,7 +213,15 @@ export interface AccountChanges {
   isAdmin?: boolean
 }
 
-/** Changes an account. Throws with the rule that a value breaks, such as `username_is_taken` or `email_is_taken`. */
+/** Ends the reservation of a former username, so that another account can get it. */
+export async function releaseUsername(tx: pg.PoolClient, username: string): Promise<void> {
+  await tx.query('delete from reserved_username where username = $1', [username])
+}
+
+/**
+ * Changes an account. A former username is reserved for 90 days. Throws with the rule that a value breaks, such as
+ * `username_is_taken` or `email_is_taken`.
+ */
 export async function changeAccount(db: Queryable, id: string, changes: AccountChanges): Promise<void> {
   const { username, displayName, email, isAdmin } = changes
   await db.query(

@@ -128,7 +128,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       tag,
       summary: 'Change the settings of a group, or rename it',
       description:
-        'A new name changes the URLs of its repositories. Clients and lock files need the new URLs.',
+        'A new name changes the URLs of its repositories. Clients and lock files need the new URLs. No other group can have the old name for 90 days.',
       params: GroupPath,
       body: GroupUpdate,
       response: { 200: Settings },
@@ -155,6 +155,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       operationId: 'deleteGroup',
       tag,
       summary: 'Permanently delete a group, for site administrators only',
+      description: 'No other group can have its name for 90 days.',
       params: GroupPath,
       querystring: DeletionQuery,
       response: { 204: NoContent },

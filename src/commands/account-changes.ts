@@ -1,6 +1,6 @@
 import { Argument, type Command, Option } from 'commander'
 import { chooseHeir, deleteAccount, disableAccount, enableAccount } from '../accounts/account-lifecycle.ts'
-import { type AccountChanges, changeAccount } from '../accounts/accounts.ts'
+import { type AccountChanges, changeAccount, releaseUsername } from '../accounts/accounts.ts'
 import { unlinkAccount } from '../accounts/single-sign-on/enter.ts'
 import { listIdentities } from '../accounts/single-sign-on/identities.ts'
 import { commandActor, transaction } from '../database/database.ts'
@@ -32,10 +32,13 @@ export function setEmailCommand(): Command {
 
 /** `svc account rename` */
 export function renameCommand(): Command {
-  return onAccount('rename', 'Change the username of an account. Its tokens, roles and packages stay.')
+  const description =
+    'Change the username of an account. Its tokens, roles and packages stay. No other account can have its old username for 90 days.'
+  return onAccount('rename', description)
     .argument('<new username>', 'lower-case letters and digits, with single . _ or - between them')
-    .action(async (username: string, newUsername: string, options: JsonOptions) => {
-      await change(username, { username: newUsername })
+    .option('--force', 'take the username also if another account had it less than 90 days ago')
+    .action(async (username: string, newUsername: string, options: { force?: boolean } & JsonOptions) => {
+      await change(username, { username: newUsername }, options)
       printResult(options, { username: newUsername }, `Account ${username} is now ${newUsername}.`)
     })
 }
@@ -126,9 +129,20 @@ export function deleteCommand(): Command {
     })
 }
 
-function change(username: string, changes: AccountChanges): Promise<void> {
+function change(
+  username: string,
+  changes: AccountChanges,
+  { force = false }: { force?: boolean } = {},
+): Promise<void> {
   return withDatabase(async (db) => {
     const { id } = await theAccount(db, username)
-    await transaction(db, (tx) => changeAccount(tx, id, changes), commandActor)
+    await transaction(
+      db,
+      async (tx) => {
+        if (force && changes.username !== undefined) await releaseUsername(tx, changes.username)
+        await changeAccount(tx, id, changes)
+      },
+      commandActor,
+    )
   })
 }

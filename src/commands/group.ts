@@ -6,6 +6,8 @@ import { type ListedGroup, listGroups } from '../repositories/groups.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
 
+const reservedName = 'take the name also if another group had it less than 90 days ago'
+
 /** `svc group …` */
 export function groupCommand(): Command {
   return new Command('group')
@@ -22,10 +24,14 @@ function createCommand(): Command {
     .description('Create a group. Its owner becomes its first admin.')
     .argument('<group>', 'lower-case letters and digits, with single . _ or - between them')
     .requiredOption('--owner <username>', 'the account that owns it')
+    .option('--force', reservedName)
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc group create acme --owner ann')
-    .action(async (group: string, options: { owner: string } & JsonOptions) => {
-      await withDatabase(async (db) => addGroup(db, commandLine, group, await theAccount(db, options.owner)))
+    .action(async (group: string, options: { owner: string; force?: boolean } & JsonOptions) => {
+      const force = options.force ?? false
+      await withDatabase(async (db) =>
+        addGroup(db, commandLine, group, await theAccount(db, options.owner), { force }),
+      )
       printResult(
         options,
         { group, owner: options.owner },
@@ -84,15 +90,17 @@ function setCommand(): Command {
 function renameCommand(): Command {
   return new Command('rename')
     .description(
-      'Rename a group. The URLs of its repositories change: clients and lock files need the new URLs.',
+      'Rename a group. The URLs of its repositories change: clients and lock files need the new URLs. No other group can have its old name for 90 days.',
     )
     .argument('<group>', 'the name of the group')
     .argument('<new name>', 'lower-case letters and digits, with single . _ or - between them')
+    .option('--force', reservedName)
     .addOption(jsonOption())
     .addHelpText('after', '\nExample:\n  svc group rename acme acme-labs')
-    .action(async (name: string, newName: string, options: JsonOptions) => {
+    .action(async (name: string, newName: string, options: { force?: boolean } & JsonOptions) => {
+      const force = options.force ?? false
       await withDatabase(async (db, { baseUrl }) => {
-        await changeGroupName(db, commandLine, await theGroup(db, name), newName)
+        await changeGroupName(db, commandLine, await theGroup(db, name), newName, { force })
         await rerenderDocuments(db, baseUrl)
       })
       printResult(options, { group: newName }, `Group ${name} is now ${newName}.`)
@@ -102,7 +110,7 @@ function renameCommand(): Command {
 function deleteCommand(): Command {
   return new Command('delete')
     .description(
-      'Delete a group that has no repositories. With --force it also deletes its repositories, permanently.',
+      'Delete a group that has no repositories. With --force it also deletes its repositories, permanently. No other group can have its name for 90 days.',
     )
     .argument('<group>', 'the name of the group')
     .option('--force', 'delete its repositories and all packages in them too')

@@ -2,7 +2,7 @@
 const sentences: Record<string, string> = {
   username_is_taken: 'This username is taken.',
   username_is_reserved:
-    'This username belonged to an account that was deleted less than 90 days ago. Choose another.',
+    'This username belonged to another account, which was renamed or deleted less than 90 days ago. Choose another.',
   username_is_well_formed:
     'A username has at most 39 characters: lower-case letters and digits, with single . _ or - between them.',
   display_name_max_100_characters: 'A name has at most 100 characters.',
@@ -15,6 +15,8 @@ const sentences: Record<string, string> = {
   application_website_is_plain_text: 'An application’s website must not contain control characters.',
   application_website_has_no_userinfo: 'An application’s website must not contain a username or password.',
   group_name_is_taken: 'A group with this name already exists.',
+  group_name_is_reserved:
+    'This name belonged to another group, which was renamed or deleted less than 90 days ago. Choose another.',
   group_name_is_well_formed:
     'A group’s name has at most 64 characters: lower-case letters and digits, with single . _ or - between them.',
   group_name_is_not_the_first_segment_of_another_url:

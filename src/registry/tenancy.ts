@@ -6,6 +6,7 @@ import {
   deleteGroup,
   type Group,
   insertGroup,
+  releaseGroupName,
   renameGroup,
   setFactorRequired,
 } from '../repositories/groups.ts'
@@ -24,16 +25,18 @@ import { renderOutdatedJob } from './documents/rerender.ts'
 import { type Author, insertEvent, type RegistryAction } from './tables/events.ts'
 
 /**
- * Creates a group. Its owner becomes its first admin. Writes the event. Throws with the constraint of a rule of group
- * names.
+ * Creates a group. Its owner becomes its first admin. With `force` the name may be reserved for another group. Writes
+ * the event. Throws with the constraint of a rule of group names.
  */
 export async function addGroup(
   db: pg.Pool,
   author: Author,
   name: string,
   owner: { id: string; username: string },
+  { force = false } = {},
 ): Promise<Group> {
   return transaction(db, async (tx) => {
+    if (force) await releaseGroupName(tx, name)
     const group = await insertGroup(tx, name, owner.id)
     await note(tx, author, { groupId: group.id }, 'create-group', {
       name,
@@ -110,15 +113,18 @@ export async function removeRepository(
 
 /**
  * Renames a group. The URLs of its repositories change too, so their stored documents are outdated until a job has
- * rendered them again. Throws with the constraint `group_name_is_taken` or another rule of group names.
+ * rendered them again. Its former name is reserved for 90 days. With `force` the new name may be reserved for another
+ * group. Throws with the constraint `group_name_is_taken` or another rule of group names.
  */
 export async function changeGroupName(
   db: pg.Pool,
   author: Author,
   group: Group,
   newName: string,
+  { force = false } = {},
 ): Promise<void> {
   await transaction(db, async (tx) => {
+    if (force) await releaseGroupName(tx, newName)
     await renameGroup(tx, group.id, newName)
     await markDocumentsOutdated(tx, await lockRepositoriesOf(tx, group.id))
     await enqueue(tx, renderOutdatedJob, undefined)
@@ -143,7 +149,8 @@ export async function requireFactorOfMembers(
 export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
 
 /**
- * Permanently deletes a group. With `force` it also deletes its repositories and everything in them. Writes the events.
+ * Permanently deletes a group. With `force` it also deletes its repositories and everything in them. Its name is
+ * reserved for 90 days. Writes the events.
  */
 export async function removeGroup(
   db: pg.Pool,

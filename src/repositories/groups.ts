@@ -50,7 +50,7 @@ export async function findVisibleGroup(
 
 /**
  * Creates a group. Its owner becomes its first admin. Throws with the constraint `group_name_is_taken`,
- * `group_name_is_well_formed` or `group_name_is_not_the_first_segment_of_another_url`.
+ * `group_name_is_reserved`, `group_name_is_well_formed` or `group_name_is_not_the_first_segment_of_another_url`.
  */
 export async function insertGroup(db: Queryable, name: string, ownerId: string): Promise<Group> {
   const { rows } = await db.query<Group>(
@@ -142,12 +142,17 @@ export async function countGroups(
   return rows[0] as { groups: number; repositories: number; packages: number }
 }
 
-/** Renames a group. Throws with the constraint of a broken rule, such as `group_name_is_taken`. */
+/** Ends the reservation of a former name of a group, so that another group can get the name. */
+export async function releaseGroupName(tx: pg.PoolClient, name: string): Promise<void> {
+  await tx.query('delete from reserved_group_name where name = $1', [name])
+}
+
+/** Renames a group. Its former name is reserved for 90 days. Throws with the constraint of a broken rule, such as `group_name_is_taken`. */
 export async function renameGroup(tx: pg.PoolClient, id: string, newName: string): Promise<void> {
   await tx.query('update repository_group set name = $2 where id = $1', [id, newName])
 }
 
-/** Deletes a group. It must have no repositories. */
+/** Deletes a group. It must have no repositories. Its name is reserved for 90 days. */
 export async function deleteGroup(tx: pg.PoolClient, id: string): Promise<void> {
   await tx.query('delete from repository_group where id = $1', [id])
 }

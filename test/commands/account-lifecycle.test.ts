@@ -268,12 +268,46 @@ describe('svc account delete', { timeout: 90_000 }, () => {
     expect(event?.username).toBe('deleted account')
 
     const reserved =
-      'This username belonged to an account that was deleted less than 90 days ago. Choose another.'
+      'This username belonged to another account, which was renamed or deleted less than 90 days ago. Choose another.'
     expect(await svc.fail('account', 'create', username)).toBe(`svc: ${reserved}`)
     const other = await anAccount(svc.db)
     expect(await svc.fail('account', 'rename', other.username, username)).toBe(`svc: ${reserved}`)
     await svc.db.query(`update reserved_username set reserved_until = now() - interval '1 second'`)
     expect(await svc.json('account', 'create', username)).toHaveProperty('password')
+  })
+
+  it('keeps the former username of a renamed account for it, and gives it to another one with --force', async () => {
+    const [person, other] = [await anAccount(svc.db), await anAccount(svc.db)]
+    const second = aName('second')
+    await svc.json('account', 'rename', person.username, second)
+    const reserved =
+      'This username belonged to another account, which was renamed or deleted less than 90 days ago. Choose another.'
+    expect(await svc.fail('account', 'rename', other.username, person.username)).toBe(`svc: ${reserved}`)
+    await svc.json('account', 'rename', second, person.username)
+    expect(await svc.fail('account', 'rename', other.username, second)).toBe(`svc: ${reserved}`)
+    expect(await svc.json('account', 'rename', other.username, second, '--force')).toEqual({
+      username: second,
+    })
+  })
+
+  it('reserves the 10 latest usernames of an account', async () => {
+    const { id, username } = await anAccount(svc.db)
+    const names = Array.from({ length: 12 }, () => aName('next'))
+    for (const name of names) await svc.db.query('update account set username = $2 where id = $1', [id, name])
+    for (const name of names.slice(1, 11)) {
+      const reserved = { constraint: 'username_is_reserved' }
+      await expect(anAccount(svc.db, { username: name })).rejects.toMatchObject(reserved)
+    }
+    for (const free of [username, ...names.slice(0, 1)]) await anAccount(svc.db, { username: free })
+  })
+
+  it('does not let another account take the username of one that is renamed at the same time', async () => {
+    for (let round = 0; round < 20; round += 1) {
+      const { id, username } = await anAccount(svc.db)
+      const rename = svc.db.query('update account set username = $2 where id = $1', [id, aName('renamed')])
+      const [, taken] = await Promise.allSettled([rename, anAccount(svc.db, { username })])
+      expect(taken.status).toBe('rejected')
+    }
   })
 
   it('does not let another account take the username during the deletion', async () => {

@@ -2,13 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { renderOutdatedJob, rerenderDocuments } from '../../src/registry/documents/rerender.ts'
 import { commandLine } from '../../src/registry/tables/events.ts'
 import {
+  addGroup,
   changeGroupName,
   changeRepositoryName,
   removeGroup,
   removeRepository,
 } from '../../src/registry/tenancy.ts'
 import { findGroup } from '../../src/repositories/groups.ts'
-import { aName, aRepository } from '../support/actors.ts'
+import { aGroup, aName, anAccount, aRepository } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
 
@@ -41,6 +42,64 @@ describe('a group', () => {
       repositories: [`${newName}/${name}`],
     })
     expect((await read(`${below}packages.json`)).statusCode).toBe(404)
+  })
+})
+
+describe('the name of a renamed or deleted group', () => {
+  const t = useApp()
+  const reserved = { constraint: 'group_name_is_reserved' }
+  const rename = (group: { id: string; name: string }, name: string, options = {}) =>
+    changeGroupName(t.db, commandLine, group, name, options)
+
+  it('is reserved for 90 days for the group itself', async () => {
+    const [group, other, owner] = [await aGroup(t.db), await aGroup(t.db), await anAccount(t.db)]
+    const second = aName('second')
+    await rename(group, second)
+    await expect(addGroup(t.db, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
+    await expect(rename(other, group.name)).rejects.toMatchObject(reserved)
+
+    await rename({ ...group, name: second }, group.name)
+    await expect(addGroup(t.db, commandLine, second, owner)).rejects.toMatchObject(reserved)
+    await removeGroup(t.db, commandLine, group)
+    await expect(addGroup(t.db, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
+    await expect(rename(other, second)).rejects.toMatchObject(reserved)
+
+    await t.db.query(
+      `update reserved_group_name set reserved_until = reserved_until - interval '90 days' where group_id = $1`,
+      [group.id],
+    )
+    await addGroup(t.db, commandLine, group.name, owner)
+    await rename(other, second)
+    // The reservations that are over were removed. That of the last rename remains.
+    const { rows } = await t.db.query('select name from reserved_group_name where group_id in ($1, $2)', [
+      group.id,
+      other.id,
+    ])
+    expect(rows).toEqual([{ name: other.name }])
+  })
+
+  it('is given to another group with force, whose former name it is then', async () => {
+    const [first, other, owner] = [await aGroup(t.db), await aGroup(t.db), await anAccount(t.db)]
+    await rename(first, aName('renamed'))
+    const made = await addGroup(t.db, commandLine, first.name, owner, { force: true })
+    await removeGroup(t.db, commandLine, made)
+    await expect(rename(first, first.name)).rejects.toMatchObject(reserved)
+    await rename(other, first.name, { force: true })
+    await expect(addGroup(t.db, commandLine, other.name, owner)).rejects.toMatchObject(reserved)
+  })
+
+  it('is not given to a group that is created during the rename or deletion', async () => {
+    const owner = await anAccount(t.db)
+    for (let round = 0; round < 20; round += 1) {
+      const group = await aGroup(t.db)
+      const end = round % 2 === 0 ? rename(group, aName('renamed')) : removeGroup(t.db, commandLine, group)
+      const [ended, ...made] = await Promise.allSettled([
+        end,
+        ...Array.from({ length: 4 }, () => addGroup(t.db, commandLine, group.name, owner)),
+      ])
+      expect(ended.status).toBe('fulfilled')
+      expect(made.map(({ status }) => status)).toEqual(made.map(() => 'rejected'))
+    }
   })
 })
 
