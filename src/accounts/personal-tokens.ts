@@ -116,6 +116,34 @@ export async function listExpiringTokens(
   return rows
 }
 
+/**
+ * Returns the names of the account's live tokens, at most 1000, that can use the administration under `/api` while the account is a site
+ * administrator, the newest first.
+ */
+export async function listAdministrationTokens(db: Queryable, accountId: string): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>(
+    `select name from personal_token
+      where account_id = $1 and revoked_at is null and expires_at > now() and resource_scope = 'all'
+        and scopes && '{group-manage:r,group-manage:rw}'
+      order by id desc limit 1000`,
+    [accountId],
+  )
+  return rows.map(({ name }) => name)
+}
+
+/** Returns a sentence about the tokens of `listAdministrationTokens`, with 10 of their names. Empty without tokens. */
+export function describeAdministrationTokens(names: readonly string[]): string {
+  if (names.length === 0) return ''
+  const some = names
+    .slice(0, 10)
+    .map((name) => `“${name}”`)
+    .join(', ')
+  const listed = `${some}${names.length > 10 ? ', …' : ''}`
+  return names.length === 1
+    ? `1 existing personal access token of the account gets access to the administration under /api: ${listed}.`
+    : `${names.length} existing personal access tokens of the account get access to the administration under /api: ${listed}.`
+}
+
 /** Returns whether the account has a token that works. */
 export async function hasLiveToken(db: Queryable, accountId: string): Promise<boolean> {
   const { rowCount } = await db.query(

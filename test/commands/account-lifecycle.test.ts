@@ -150,6 +150,15 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
       last_seen_at: null,
       disabled_at: null,
     })
+    await aPersonalToken(svc.db, { id }, { name: 'managing', scopes: ['group-manage:rw'] })
+    expect(await svc.json('account', 'set-admin', renamed, 'on')).toEqual({
+      username: renamed,
+      admin: true,
+      administration_tokens: ['managing'],
+    })
+    expect((await svc.run('account', 'set-admin', renamed, 'on')).stdout).toBe(
+      `${renamed} is a site administrator. 1 existing personal access token of the account gets access to the administration under /api: “managing”.\n`,
+    )
     await Promise.all([
       svc.json('account', 'set-email', renamed, 'none'),
       svc.json('account', 'set-admin', renamed, 'off'),

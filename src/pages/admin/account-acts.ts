@@ -8,6 +8,7 @@ import {
   revokeAllAccess,
 } from '../../accounts/account-lifecycle.ts'
 import { changeAccount } from '../../accounts/accounts.ts'
+import { describeAdministrationTokens, listAdministrationTokens } from '../../accounts/personal-tokens.ts'
 import { resetFactors } from '../../accounts/second-factor/factors.ts'
 import { deleteAllSessions } from '../../accounts/sessions.ts'
 import { type Actor, transaction } from '../../database/database.ts'
@@ -39,12 +40,13 @@ export async function accountActRoutes(app: FastifyInstance, context: AdminConte
 
   app.get<Route>('/admin/accounts/:username/ask', async (request, reply) => {
     const { act } = readQuery(ActForm, request)
-    const { username } = await accountOfPage(context, request.params.username)
+    const { id, username } = await accountOfPage(context, request.params.username)
     const { button, explanation } = questions[act]
+    const tokens = act === 'make-admin' ? await listAdministrationTokens(db, id) : []
     const url = `/admin/accounts/${username}`
     return confirmationPage(reply, sessionOf(request), {
       title: `${button}: ${username}?`,
-      explanation,
+      explanation: `${explanation} ${describeAdministrationTokens(tokens)}`.trim(),
       action: url,
       fields: { act },
       button,
