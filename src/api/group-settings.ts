@@ -241,7 +241,8 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       operationId: 'removeGroupMember',
       tag,
       summary: 'Remove a member from a group',
-      description: 'Roles on its repositories do not change.',
+      description:
+        'Roles on its repositories do not change. If groups of a sign-in provider give the account a role, it gets the role again at its next sign-in.',
       params: MemberPath,
       response: { 204: NoContent },
     }),

@@ -12,7 +12,7 @@ import { confirmationPage, page } from '../http/pages.ts'
 import { changeMember, type MemberChange } from '../registry/membership.ts'
 import { requireFactorOfMembers } from '../registry/tenancy.ts'
 import { isFactorRequired, type VisibleGroup } from '../repositories/groups.ts'
-import { listGroupMembers, listMembers } from '../repositories/members.ts'
+import { findGroupMember, listGroupMembers, listMembers } from '../repositories/members.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
 import type { PagesContext } from './permit.ts'
 import { authorOf, managedGroup, permittedRepository } from './permit.ts'
@@ -36,6 +36,8 @@ interface ShownMember {
   role: Role
   /** The role that this page can change. Null on a repository's page for members of the group. */
   ownRole: Role | null
+  /** The sign-in provider that made the account a member of the group. Null on the page of a repository. */
+  provider: string | null
 }
 
 interface MemberChoice {
@@ -101,9 +103,14 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       const place = await placeOf(request, session, 'manage')
       const { username } = readQuery(UsernameQuery, request)
       const back = membersUrl(request.params)
+      const provider = await providerOf(place, username)
       return confirmationPage(reply, session, {
         title: `Remove ${username} from ${place.path}?`,
-        explanation: 'The role ends at once, also for tokens and applications of this account.',
+        explanation: `The role ends at once, also for tokens and applications of this account.${
+          provider === null
+            ? ''
+            : ` The sign-in provider ${provider} gives a role again at the next sign-in, unless you remove the person from the group there first.`
+        }`,
         action: `${back}/remove`,
         fields: { username },
         button: 'Remove',
@@ -176,6 +183,12 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
     return outcome === 'unchanged' ? `${name} has no direct role in ${path}.` : null
   }
 
+  /** Returns the sign-in provider that made an account a member of the group. Null when a person did. */
+  async function providerOf({ target }: Place, name: string): Promise<string | null> {
+    if (!('groupId' in target)) return null
+    return (await findGroupMember(db, target.groupId, name))?.provider ?? null
+  }
+
   async function showMembers(
     reply: FastifyReply,
     session: Session,
@@ -206,7 +219,7 @@ export async function memberPageRoutes(app: FastifyInstance, context: PagesConte
       return found.map((member) => ({ ...member, ownRole: member.role }))
     }
     const found = await listMembers(db, target.repositoryId, part)
-    return found.map((member) => ({ ...member, ownRole: member.repositoryRole }))
+    return found.map((member) => ({ ...member, ownRole: member.repositoryRole, provider: null }))
   }
 }
 

@@ -206,7 +206,15 @@ export interface GroupMember {
   username: string
   displayName: string
   role: Role
+  /** The name of the sign-in provider whose groups made the account a member. Null when a person did. */
+  provider: string | null
 }
+
+const groupMemberColumns = `a.username, a.display_name as "displayName", m.role,
+  (select i.provider
+     from provider_membership p
+     join account_identity i on i.account_id = p.account_id and i.issuer = p.issuer
+    where p.group_id = m.group_id and p.account_id = m.account_id) as provider`
 
 /** Lists the members of a group by username; `after` is a username. */
 export async function listGroupMembers(
@@ -215,7 +223,7 @@ export async function listGroupMembers(
   { after, limit }: ListPart,
 ): Promise<GroupMember[]> {
   const { rows } = await db.query<GroupMember>(
-    `select a.username, a.display_name as "displayName", m.role
+    `select ${groupMemberColumns}
        from group_member m join account a on a.id = m.account_id
       where m.group_id = $1 and a.username > $2
       order by a.username limit $3`,
@@ -231,7 +239,7 @@ export async function findGroupMember(
   username: string,
 ): Promise<GroupMember | null> {
   const { rows } = await db.query<GroupMember>(
-    `select a.username, a.display_name as "displayName", m.role
+    `select ${groupMemberColumns}
        from group_member m join account a on a.id = m.account_id
       where m.group_id = $1 and a.username = $2`,
     [groupId, username],

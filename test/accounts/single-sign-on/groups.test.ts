@@ -105,6 +105,29 @@ describe('the groups of a provider', () => {
     expect(await rolesOf(ann)).toEqual({ [red]: 'admin' })
   })
 
+  it('give a removed membership again at the next sign-in, and the page of members says so before', async () => {
+    const [eve, bob, ann] = [aName('eve'), aName('bob'), await anAccount(t.db)]
+    const admin = await signInWith(eve, ['admins'])
+    await signInWith(bob, ['developers'])
+    await setByHand(ann.username, red, 'guest')
+    const url = `/${red}/-/members`
+    const page = await admin.open(url)
+    expect(page.body).toContain('If you remove them here, it gives them a role again at their next sign-in')
+    const headOf = (name: string) => page.body.split(`<h3 class="title">${name}`)[1]?.split('</div>')[0]
+    expect(headOf(bob)).toContain('from acme')
+    expect(headOf(ann.username)).not.toContain('from acme')
+
+    const ask = async (username: string) => (await admin.open(`${url}/remove?username=${username}`)).body
+    const warning = 'The sign-in provider acme gives a role again at the next sign-in'
+    expect(await ask(bob)).toContain(warning)
+    expect(await ask(ann.username)).not.toContain(warning)
+    const form = { csrf_token: csrfTokenIn(page), username: bob }
+    expect((await admin.post(`${url}/remove`, form)).statusCode).toBe(303)
+    expect(await rolesOf(bob)).toEqual({})
+    await signInWith(bob, ['developers'])
+    expect(await rolesOf(bob)).toEqual({ [red]: 'developer' })
+  })
+
   it('are applied once when one person signs in twice at the same time', async () => {
     const eve = aName('eve')
     await signInWith(eve, [])
