@@ -121,7 +121,7 @@ async function insertReturn(db: Queryable, network: string, path: string): Promi
   if (path === '/' || !ownPath.test(path)) return null
   const id = makeOpaqueId()
   await db.query(
-    `with ${surplusOf('sign_in_return', 'id_hash', '$3', maxReturnsPerNetwork - 1)}
+    `with ${surplusOf('sign_in_return', 'id_hash', 'network = $3', maxReturnsPerNetwork - 1)}
      insert into sign_in_return (id_hash, path, network, expires_at)
      values ($1, $2, $3, now() + make_interval(secs => $4))`,
     [hashSecret(id), path, network, returnLifetimeSeconds],

@@ -268,12 +268,13 @@ export function sweepOf(
 }
 
 /**
- * Returns an SQL expression for the `with` of an insertion that anyone can cause. It deletes the oldest rows of the
- * network, so that `kept` rows remain before the insertion. `network` is the placeholder of the network's value.
+ * Returns an SQL expression for the `with` of an insertion that anyone can cause. It deletes the oldest rows of an owner,
+ * so that `kept` rows remain before the insertion. `condition` selects the rows of the owner, such as `network = $1`, and
+ * needs an index. One insertion deletes at most 1000 rows.
  */
-export function surplusOf(table: string, key: string, network: `$${number}`, kept: number): string {
+export function surplusOf(table: string, key: string, condition: string, kept: number): string {
   return `surplus as (
     delete from ${table} where ${key} in (
-      select ${key} from ${table} where network = ${network} order by expires_at desc offset ${kept}
+      select ${key} from ${table} where ${condition} order by expires_at desc offset ${kept} limit 1000
          for update skip locked))`
 }

@@ -13,7 +13,7 @@ import { readSession, redirectToSignIn } from '../visitor.ts'
 import { limitOf, noteFailedFactor, refuseFactor, tooManyFactors } from './check-factor.ts'
 import { type FactorSummary, findFactors } from './factors.ts'
 import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
-import { wrongPasskey } from './passkey-sign-in.ts'
+import { expiredPasskey, wrongPasskey } from './passkey-sign-in.ts'
 import type { ChallengeOwner } from './passkeys.ts'
 
 const confirmPage = page<{
@@ -83,7 +83,12 @@ export async function confirmAccessRoutes(app: FastifyInstance, context: AppCont
     const limits = [limitOf(id)]
     const blockedSeconds = await countAttempt(db, limits)
     if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
-    if ((await finishUse(context, credential, ownerOf(session))) !== null) {
+    const used = await finishUse(context, credential, ownerOf(session))
+    if (used === 'expired') {
+      await takeBackAttempt(db, limits)
+      return expiredPasskey
+    }
+    if (used !== 'rejected') {
       await takeBackAttempt(db, limits, limits)
       return null
     }

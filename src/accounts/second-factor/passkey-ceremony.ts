@@ -97,8 +97,8 @@ export async function finishRegistration(
   owner: ChallengeOwner,
 ): Promise<NewPasskey | null> {
   const response = readJson(RegistrationResponse, sent)
-  const challenge = response && (await spendChallengeOf(db, response, owner))
-  if (!challenge) return null
+  const challenge = response && challengeOf(response)
+  if (!challenge || !(await spendChallenge(db, challenge, owner))) return null
   const { verifyRegistrationResponse } = await loadLibrary()
   const { verified, registrationInfo } = await orUnverified(() =>
     verifyRegistrationResponse({
@@ -140,21 +140,26 @@ export async function startUse(
   return JSON.stringify(options)
 }
 
-/** Checks and stores the use of a passkey. Returns its account. Null when it is not valid, or a copy of the passkey. */
+/** The result of the use of a passkey. `expired`: its challenge expired, was used before, or belongs to another action. */
+export type PasskeyUse = { accountId: string } | 'rejected' | 'expired'
+
+/** Checks and stores the use of a passkey. Rejects it when it is not valid, or a copy of the passkey. */
 export async function finishUse(
   { config, db }: CeremonyContext,
   sent: string,
   owner: ChallengeOwner,
-): Promise<string | null> {
+): Promise<PasskeyUse> {
   const response = readJson(AuthenticationResponse, sent)
-  const challenge = response && (await spendChallengeOf(db, response, owner))
-  const passkey = challenge ? await findPasskey(db, response.id) : null
-  if (!response || !challenge || !passkey) return null
+  const challenge = response && challengeOf(response)
+  if (!response || !challenge) return 'rejected'
+  if (!(await spendChallenge(db, challenge, owner))) return 'expired'
+  const passkey = await findPasskey(db, response.id)
+  if (!passkey) return 'rejected'
   const { accountId } = passkey
-  if (owner.accountId !== null && owner.accountId !== accountId) return null
+  if (owner.accountId !== null && owner.accountId !== accountId) return 'rejected'
   const { userHandle } = response.response
   const handle = Buffer.from(userHandleOf(accountId)).toString('base64url')
-  if (userHandle ? userHandle !== handle : owner.accountId === null) return null
+  if (userHandle ? userHandle !== handle : owner.accountId === null) return 'rejected'
   const { verifyAuthenticationResponse } = await loadLibrary()
   const { verified, authenticationInfo } = await orUnverified(() =>
     verifyAuthenticationResponse({
@@ -170,18 +175,15 @@ export async function finishUse(
       },
     }),
   )
-  if (!verified || !authenticationInfo) return null
-  return (await notePasskeyUse(db, passkey.id, authenticationInfo.newCounter)) ? accountId : null
+  if (!verified || !authenticationInfo) return 'rejected'
+  const isNewer = await notePasskeyUse(db, passkey.id, authenticationInfo.newCounter)
+  return isNewer ? { accountId } : 'rejected'
 }
 
-/** Uses up the challenge that a response signed, and returns it. Null when it belongs to another browser or action. */
-async function spendChallengeOf(
-  db: Queryable,
-  { response }: { response: { clientDataJSON: string } },
-  owner: ChallengeOwner,
-): Promise<string | null> {
+/** Returns the challenge that a response signed. Null when it cannot be read. */
+function challengeOf({ response }: { response: { clientDataJSON: string } }): string | null {
   const data = readJson(ClientData, Buffer.from(response.clientDataJSON, 'base64url').toString('utf8'))
-  return data && (await spendChallenge(db, data.challenge, owner)) ? data.challenge : null
+  return data?.challenge ?? null
 }
 
 function readJson<Schema extends z.ZodType>(schema: Schema, text: string): z.output<Schema> | null {

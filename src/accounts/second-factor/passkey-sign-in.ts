@@ -50,11 +50,12 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
     const { csrf_token: browser, return: returnId, credential } = readForm(PasskeyForm, request)
     const waiting = await readWaitingStep(context, request)
     const owner = ownerOf(browser, waiting)
-    const accountId = await usePasskey(request, credential, owner)
-    if (typeof accountId === 'object') {
-      reply.code(accountId.status).headers(accountId.headers)
-      return show(request, reply, waiting, { returnId, problem: accountId.problem })
+    const used = await usePasskey(request, credential, owner)
+    if ('problem' in used) {
+      reply.code(used.status).headers(used.headers)
+      return show(request, reply, waiting, { returnId, problem: used.problem })
     }
+    const { accountId } = used
     if (!waiting && !mayUsePassword(config, await isAdministrator(db, accountId))) {
       // PASSWORD_SIGN_IN also applies to a passkey that replaces the password.
       return show(request, reply.code(403), null, { returnId, problem: 'Sign in with a provider here.' })
@@ -77,15 +78,20 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
     request: FastifyRequest,
     sent: string,
     owner: ChallengeOwner,
-  ): Promise<string | FactorRefusal> {
+  ): Promise<{ accountId: string } | FactorRefusal> {
     const { accountId: known } = owner
     const limits = [known === null ? limitOfNetwork(request) : limitOf(known)]
     const blockedSeconds = await countAttempt(db, limits)
     if (blockedSeconds > 0) return tooManyFactors(blockedSeconds)
-    const accountId = await finishUse(context, sent, owner)
-    if (accountId !== null) {
+    const used = await finishUse(context, sent, owner)
+    if (used === 'expired') {
+      // It says nothing about the passkey. Counted, it would block the second factors of the account.
+      if (known !== null) await takeBackAttempt(db, limits)
+      return expiredPasskey
+    }
+    if (used !== 'rejected') {
       await takeBackAttempt(db, limits, limits)
-      return accountId
+      return used
     }
     if (known !== null) await noteFailedFactor(db, actorOf(request, known), known, 'passkey')
     return wrongPasskey
@@ -116,8 +122,14 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
 export const wrongPasskey: FactorRefusal = {
   status: 403,
   headers: {},
-  problem:
-    'This passkey was not accepted: this account does not have it, or the page was open for too long. Try again.',
+  problem: 'This passkey was not accepted: this account does not have it. Try again, or use another one.',
+}
+
+/** The refusal of a page whose challenge is gone. */
+export const expiredPasskey: FactorRefusal = {
+  status: 403,
+  headers: {},
+  problem: 'This page was open for too long, or was sent before. Your passkey was not checked. Try again.',
 }
 
 function ownerOf(browser: string, waiting: WaitingStep | null): ChallengeOwner {

@@ -6,8 +6,12 @@ import { hashSecret } from '../../domain/secrets.ts'
 export const maxPasskeys = 20
 /** How long a person may take to unlock a passkey. */
 const challengeSeconds = 300
-/** The maximum number of stored challenges of a network, because anyone can request them. */
+/**
+ * The maximum number of stored challenges that anyone in a network can request, and of each account in a network. They
+ * do not compete: a neighbor without the password cannot remove the challenge of a second step.
+ */
 const maxChallengesPerNetwork = 100
+const maxChallengesPerAccount = 20
 
 /** A passkey, for its owner. */
 export interface Passkey {
@@ -128,8 +132,12 @@ export async function insertChallenge(
   { browser, accountId, purpose }: ChallengeOwner,
   network: string,
 ): Promise<void> {
+  const [owner, kept] =
+    accountId === null
+      ? ['network = $5 and account_id is null', maxChallengesPerNetwork - 1]
+      : ['network = $5 and account_id = $3', maxChallengesPerAccount - 1]
   await db.query(
-    `with ${surplusOf('passkey_challenge', 'challenge_hash', '$5', maxChallengesPerNetwork - 1)}
+    `with ${surplusOf('passkey_challenge', 'challenge_hash', owner, kept)}
      insert into passkey_challenge (challenge_hash, browser_hash, account_id, purpose, network, expires_at)
      values ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))`,
     [hashSecret(challenge), hashSecret(browser), accountId, purpose, network, challengeSeconds],

@@ -28,7 +28,7 @@ export async function insertSignIn(
 ): Promise<SignInSecrets> {
   const secrets = { state: makeOpaqueId(), nonce: makeOpaqueId(), codeVerifier: makeOpaqueId() }
   await db.query(
-    `with ${surplusOf('provider_sign_in', 'state_hash', '$8', maxSignInsPerNetwork - 1)}
+    `with ${surplusOf('provider_sign_in', 'state_hash', 'network = $8', maxSignInsPerNetwork - 1)}
      insert into provider_sign_in
             (state_hash, browser_hash, provider, nonce, code_verifier, return_id, account_id, network, expires_at,
              is_confirmation)

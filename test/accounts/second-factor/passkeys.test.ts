@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { nobodysHash } from '../../../src/accounts/passwords.ts'
 import { anAccount, cookiesOf, csrfTokenIn, post, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
+import { aPersonWithTotp, codeOf, halfSignIn } from '../../support/factor-actors.ts'
 
 /** Returns a new passkey of an authenticator as JSON, without attestation (WebAuthn §6.5, §8.7). */
 function aNewPasskey(challenge: string, credentialId: Buffer): string {
@@ -72,6 +73,51 @@ describe('GET /login/passkey', () => {
     for (let n = 0; n < 105; n++) await t.app.inject('/login/passkey')
     const { rows } = await t.db.query('select count(*)::int as count from passkey_challenge')
     expect(rows[0].count).toBeLessThanOrEqual(100)
+  })
+
+  it('keeps the challenge of a second step while others in the network ask for challenges', async () => {
+    const person = await aPersonWithTotp(t)
+    const { cookie } = await halfSignIn(t.app, person)
+    const headers = { cookie }
+    const count = async () => {
+      const { rows } = await t.db.query(
+        'select count(*)::int as count from passkey_challenge where account_id = $1',
+        [person.id],
+      )
+      return rows[0].count
+    }
+    await t.app.inject({ url: '/login/passkey', headers })
+    for (let n = 0; n < 105; n++) await t.app.inject('/login/passkey')
+    expect(await count()).toBe(1)
+    for (let n = 0; n < 25; n++) await t.app.inject({ url: '/login/passkey', headers })
+    expect(await count()).toBe(20)
+    const { rows } = await t.db.query(
+      'select count(*)::int as count from passkey_challenge where account_id is null',
+    )
+    expect(rows[0].count).toBe(100)
+  })
+
+  it('does not count a page without its challenge as a failed second step', async () => {
+    const person = await aPersonWithTotp(t)
+    const half = await halfSignIn(t.app, person)
+    const page = await t.app.inject({ url: '/login/passkey', headers: { cookie: half.cookie } })
+    await t.db.query('delete from passkey_challenge where account_id = $1', [person.id])
+    const challenge = Buffer.from(JSON.stringify({ challenge: randomBytes(32).toString('base64url') }))
+    const clientDataJSON = challenge.toString('base64url')
+    const response = { clientDataJSON, authenticatorData: 'a', signature: 'a' }
+    const credential = JSON.stringify({ id: 'a', rawId: 'a', type: 'public-key', response })
+    const form = { csrf_token: csrfTokenIn(page), credential }
+    for (let n = 0; n < 12; n++) {
+      const refused = await post(t.app, '/login/passkey', half.cookie, form)
+      expect(refused.statusCode).toBe(403)
+      expect(refused.body).toContain('Your passkey was not checked. Try again.')
+    }
+    const events = await t.db.query(
+      `select from identity_event where action = 'second-factor-failed' and account_id = $1`,
+      [person.id],
+    )
+    expect(events.rowCount).toBe(0)
+    expect((await half.send({ code: codeOf(person.secret) })).statusCode).toBe(303)
   })
 
   it('limits wrong passkeys of a network', async () => {
