@@ -95,4 +95,29 @@ describe('svc vendor', () => {
     await commands.json('vendor', 'release', 'corp', 'symfony')
     expect(await commands.fail('vendor', 'release', 'corp', 'symfony')).toContain('no claim')
   })
+  it('refuses a claim that would cut off mirrored packages, unless exceptions match all of them', async () => {
+    await commands.json('account', 'create', 'cid')
+    await commands.json('group', 'create', 'cut', '--owner', 'cid')
+    await commands.json('repository', 'create', 'cut/php')
+    await commands.db.query(
+      `with mirror as (
+         insert into upstream (repository_id, name, url, position)
+         select r.id, 'public', 'https://example.com', 1 from repository r
+           join repository_group g on g.id = r.group_id where g.name = 'cut'
+         returning id, repository_id
+       )
+       insert into mirrored_package (repository_id, name, upstream_id)
+       select repository_id, name, id from mirror, unnest(array['sym_fony/yaml', 'sym_fony/mime', 'symxfony/x']) as name`,
+    )
+    const claim = (...words: string[]) => commands.fail('vendor', 'claim', 'cut', 'sym_fony', ...words)
+    expect(await claim()).toContain('2 packages of sym_fony come from upstreams')
+    expect(await claim('--except', 'sym_fony/typo')).toContain('2 packages of sym_fony')
+    expect(await claim('--except', 'sym_fony/typo', 'sym_fony/y*')).toContain('1 packages of sym_fony')
+    expect((await commands.db.query(`select from vendor_claim where vendor = 'sym_fony'`)).rowCount).toBe(0)
+    await commands.json('vendor', 'claim', 'cut', 'sym_fony', '--except', 'sym_fony/y*', 'sym_fony/mime')
+    // What is cut off already is no reason to refuse other exceptions. What would be cut off now is one.
+    expect(await claim('--except', 'sym_fony/y*')).toContain('1 packages of sym_fony')
+    await commands.json('vendor', 'claim', 'cut', 'sym_fony', '--except', 'sym_fony/y*', '--force')
+    await commands.json('vendor', 'claim', 'cut', 'sym_fony', '--except', 'sym_fony/y*', 'sym_fony/other')
+  })
 })

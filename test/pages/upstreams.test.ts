@@ -291,6 +291,27 @@ describe('the forms of vendors', () => {
     expect((await send('/release', { vendor: 'ours' })).statusCode).toBe(404)
   })
 
+  it('claim no vendor of mirrored packages that no exception matches, unless forced', async () => {
+    const { group, repository, send } = await aVisitor('admin', { isOfGroup: true })
+    await send('', draft())
+    await t.db.query(
+      `insert into mirrored_package (repository_id, name, upstream_id)
+       select repository_id, 'public/lib', id from upstream where repository_id = $1`,
+      [repository.id],
+    )
+    const refused = await send('/claim', { vendor: 'public', exceptions: 'public/typo' })
+    expect([refused.statusCode, refused.body]).toEqual([
+      400,
+      expect.stringContaining('would become unavailable'),
+    ])
+    const { rows } = await t.db.query('select from vendor_claim where group_id = $1', [group.id])
+    expect(rows).toEqual([])
+    expect((await send('/claim', { vendor: 'public', exceptions: 'public/l*' })).statusCode).toBe(303)
+    expect((await send('/claim', { vendor: 'public', exceptions: 'public/typo' })).statusCode).toBe(400)
+    const forced = await send('/claim', { vendor: 'public', exceptions: 'public/typo', force: 'yes' })
+    expect(forced.statusCode).toBe(303)
+  })
+
   it('are in the activity by name, and packages from upstreams lead to the list of them', async () => {
     const { account, repository, cookie, send } = await aVisitor('admin', { isOfGroup: true })
     await send('', draft())

@@ -5,7 +5,7 @@ import { type Author, insertEvent } from '../tables/events.ts'
 import { isPattern } from './patterns.ts'
 import {
   claimVendor,
-  countMirroredOfVendor,
+  countCutOff,
   needsVendorClaim,
   releaseVendor,
   type VendorClaim,
@@ -15,8 +15,8 @@ const vendorShape = /^[a-z0-9]+(?:[_.-][a-z0-9]+)*$/
 
 /**
  * Claims a vendor for a group. Then only the group's own repositories offer its packages, except for the exceptions.
- * Throws errcode 3 for a bad name or pattern, and 9 when packages of the vendor come from upstreams and `force` is not
- * set.
+ * Throws errcode 3 for a bad name or pattern, and 9 when packages of the vendor come from upstreams, no exception
+ * matches them, and `force` is not set.
  */
 export async function claimVendorByHand(
   pool: pg.Pool,
@@ -29,7 +29,7 @@ export async function claimVendorByHand(
   const wrong = exceptions.find((pattern) => !isPattern(pattern) || pattern.includes(':'))
   if (wrong !== undefined) throw invalid(`${wrong} is not a valid pattern: use one such as ${vendor}/*`)
   return transaction(pool, async (tx) => {
-    const cutOff = exceptions.length > 0 ? 0 : await countMirroredOfVendor(tx, group.id, vendor)
+    const cutOff = await countCutOff(tx, group.id, vendor, exceptions)
     if (cutOff > 0 && !force) {
       throw new RegistryError(
         errcode.failedPrecondition,

@@ -105,13 +105,25 @@ export async function mentionClaimedVendor(
   return rows[0]?.isMentioned === true
 }
 
-/** Counts the packages of a vendor that come from upstreams of the group's repositories. */
-export async function countMirroredOfVendor(db: Queryable, groupId: string, vendor: string): Promise<number> {
+/**
+ * Counts the packages of a vendor that come from upstreams of the group's repositories, and would no longer do so after a
+ * claim with these exceptions.
+ */
+export async function countCutOff(
+  db: Queryable,
+  groupId: string,
+  vendor: string,
+  exceptions: readonly string[],
+): Promise<number> {
   const { rows } = await db.query<{ count: number }>(
     `select count(*)::int as count
        from mirrored_package m join repository r on r.id = m.repository_id
-      where r.group_id = $1 and m.upstream_id is not null and m.name like replace($2, '_', '\\_') || '/%'`,
-    [groupId, vendor],
+      where r.group_id = $1 and m.upstream_id is not null and m.name like replace($2, '_', '\\_') || '/%'
+        and not matches_pattern(m.name, $3)
+        and not exists (select from vendor_claim c
+                         where c.group_id = $1 and c.vendor = $2 and not matches_pattern(m.name, c.exceptions))
+        and not exists (select from package p where p.repository_id = m.repository_id and p.name = m.name)`,
+    [groupId, vendor, exceptions],
   )
   return rows[0]?.count ?? 0
 }
