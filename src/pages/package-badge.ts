@@ -24,12 +24,12 @@ export async function badgeRoutes(app: FastifyInstance, context: AppContext): Pr
     const view = await findPackageView(context, request)
     if (view.repository.visibility !== 'public') throw pageNotFound()
     const shown = await findShownVersion(context, view, '')
-    const values: Record<string, [label: string, value: string]> = {
-      'version.svg': ['version', shown.version],
-      'downloads.svg': ['downloads', formatCount(view.about.downloads)],
-      'license.svg': ['license', readManifest(shown.metadata).licenses.join(', ') || 'none'],
-    }
-    const badge = values[request.params.badge]
+    const values = new Map<string, [label: string, value: string]>([
+      ['version.svg', ['version', shown.version]],
+      ['downloads.svg', ['downloads', formatCount(view.about.downloads)]],
+      ['license.svg', ['license', readManifest(shown.metadata).licenses.join(', ') || 'none']],
+    ])
+    const badge = values.get(request.params.badge)
     if (!badge) throw pageNotFound()
     const svg = drawBadge(...badge)
     const tag = `"${createHash('sha256').update(svg).digest('hex').slice(0, 32)}"`

@@ -64,6 +64,18 @@ describe('svc import', () => {
     })
   })
 
+  it('continues after development branches, which svc does not publish', async () => {
+    upstream.offer('acme/branches', ['dev-main', 'dev-feature', '1.x-dev'], { isDev: true })
+    upstream.offer('acme/branches', ['2.0.0', '10.0.0'])
+    const words = ['import', upstream.url, 'acme/branches', '--into', 'acme/php', '--json']
+    const { stdout, stderr } = await svc(...words)
+    expect(stderr).toBe('')
+    const { items } = JSON.parse(stdout)
+    const imported = items.filter(({ outcome }: { outcome: string }) => outcome === 'imported')
+    expect(imported.map(({ version }: { version: string }) => version)).toEqual(['2.0.0', '10.0.0'])
+    expect(items).toHaveLength(5)
+  })
+
   it('publishes a version now whose date no document can have', async () => {
     const keys = { 'published-time': null }
     upstream.offer('acme/dated', [

@@ -424,7 +424,8 @@ describe('…/-/badge/*.svg', () => {
     expect((await badge('license.svg')).body).toContain('license: MIT, Apache-2.0')
     const again = await badge('version.svg', { 'if-none-match': version.headers.etag })
     expect(again.statusCode).toBe(304)
-    expect((await badge('other.svg')).statusCode).toBe(404)
+    for (const name of ['other.svg', 'constructor', '__proto__', 'toString'])
+      expect((await badge(name)).statusCode).toBe(404)
     expect((await look()).body).toContain('/-/badge/version.svg')
   })
 

@@ -80,7 +80,10 @@ const removed = '__unset'
  */
 export function difference(entry: JsonObject, newer: JsonObject | null): JsonObject {
   if (newer === null) return entry
-  const changed = Object.entries(entry).filter(([key, value]) => !isSame(value, newer[key]))
+  // Every object has values for keys such as `__proto__`, which an upstream may use.
+  const changed = Object.entries(entry).filter(
+    ([key, value]) => !Object.hasOwn(newer, key) || !isSame(value, newer[key]),
+  )
   const gone = Object.keys(newer).filter((key) => !Object.hasOwn(entry, key))
   return Object.fromEntries([...changed, ...gone.map((key) => [key, removed] as const)])
 }

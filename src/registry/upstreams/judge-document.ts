@@ -7,6 +7,7 @@ import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-j
 import { toLowerAscii } from '../manifest/package-name.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { versionList } from './client/upstream-root.ts'
+import { isReadable } from './entry-keys.ts'
 
 /** A valid version of an upstream. */
 export interface UpstreamVersion {
@@ -158,11 +159,10 @@ function* readEntries(listed: Json[], isMinified: boolean): Generator<ExpandedEn
 function checkValue(key: string, value: Json): CheckedValue {
   const text = jsonForPhp([key, value])
   if (text === null) return { value: null, characters: key.length, wrong: 'PHP cannot read its text' }
-  const isFit = value === null || (shapes[key]?.(value) ?? true)
   return {
     value,
     characters: text.length,
-    wrong: isFit ? null : `Composer cannot read its ${key}`,
+    wrong: isReadable(key, value) ? null : `Composer cannot read its ${key}`,
   }
 }
 
@@ -247,53 +247,6 @@ export function jsonForPhp(value: Json): string | null {
   if (hasManyLevels(value, maxLevels)) return null
   const text = JSON.stringify(value)
   return /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(text) ? null : text
-}
-
-const linkKeys = ['require', 'require-dev', 'conflict', 'replace', 'provide']
-const isText = (value: Json | undefined) => typeof value === 'string'
-const isTexts = (value: Json) => Array.isArray(value) && value.every(isText)
-const isMap = (value: Json) => isJsonObject(value) || (Array.isArray(value) && value.length === 0)
-const isTextMap = (value: Json) => isMap(value) && Object.values(value as JsonObject).every(isText)
-
-const isTextOrNone = (value: Json | undefined) => value === undefined || value === null || isText(value)
-const isListOrNone = (value: Json | undefined) =>
-  value === undefined || value === null || Array.isArray(value)
-const hasReadableAliases = (aliases: Json | undefined) =>
-  !isJsonObject(aliases) || Object.values(aliases).every(isText)
-
-/** The types of keys that Composer needs to load an entry (COMPOSER E2). Null counts as absent. */
-const shapes: Record<string, (value: Json) => boolean> = {
-  type: isText,
-  time: isText,
-  'target-dir': isText,
-  suggest: isTextMap,
-  autoload: isMap,
-  'autoload-dev': isMap,
-  archive: (value) => !isJsonObject(value) || (isTextOrNone(value['name']) && isListOrNone(value['exclude'])),
-  dist: (value) =>
-    !isJsonObject(value) || (isTextOrNone(value['reference']) && isTextOrNone(value['shasum'])),
-  extra: (value) => !isJsonObject(value) || hasReadableAliases(value['branch-alias']),
-  support: isMap,
-  'php-ext': isMap,
-  'include-path': isTexts,
-  bin: (value) => isText(value) || isTexts(value),
-  keywords: (value) => !Array.isArray(value) || isTexts(value),
-  ...Object.fromEntries(linkKeys.map((key) => [key, isLinks])),
-}
-
-/**
- * Returns whether Composer can read links. PHP writes an empty object as `[]`. `self.version` means the version of
- * the package itself.
- */
-function isLinks(links: Json): boolean {
-  return (
-    isTextMap(links) &&
-    Object.entries(links as JsonObject).every(
-      ([target, constraint]) =>
-        /^[A-Za-z0-9_./-]+$/.test(target) &&
-        (constraint === 'self.version' || isConstraint(constraint as string)),
-    )
-  )
 }
 
 function readDist(dist: Json | undefined, version: string): UpstreamDist | null {

@@ -1,4 +1,4 @@
-import { compareNormalized } from '../manifest/composer-version.ts'
+import { versionSortKey } from '../manifest/composer-version.ts'
 import type { Json } from '../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
 import { textOf } from './check-document.ts'
@@ -113,13 +113,17 @@ export async function readPackage(registry: OtherRegistry, name: string): Promis
     (isSplit ? [false, true] : [false]).map((isDev) => readPart(registry, name, isDev)),
   )
   return {
-    versions: parts
-      .flatMap(({ versions }) => versions)
-      .sort((a, b) => compareNormalized(a.normalized, b.normalized)),
+    versions: parts.flatMap(({ versions }) => versions).sort(byVersion),
     // When no document can be read, one reason is enough.
     refused: parts.every(isUnread) ? (parts[0]?.refused ?? []) : parts.flatMap(({ refused }) => refused),
     isUnreachable: parts.every(({ isUnreachable }) => isUnreachable),
   }
+}
+
+/** Compares versions. All `dev-` versions are equal, and below every release. */
+function byVersion(a: UpstreamVersion, b: UpstreamVersion): number {
+  const [first, second] = [versionSortKey(a.normalized), versionSortKey(b.normalized)]
+  return Number(first > second) - Number(first < second)
 }
 
 function isUnread({ refused }: ReadPackage): boolean {

@@ -55,6 +55,27 @@ describe('a document of a hostile upstream', () => {
     }
   })
 
+  it.each(['plain', 'minified'])('may name members of JavaScript objects in a version (%s)', async (kind) => {
+    const { ask } = await aMirror()
+    const name = `proto/${kind}`
+    const names = ['__proto__', 'constructor', '__defineGetter__', 'hasOwnProperty', 'toString', 'valueOf']
+    const odd = names.map((key) => `"${key}":{"a":"b"}`).join()
+    const entry = (version: string) =>
+      `"name":"${name}","version":"${version}","dist":{"type":"zip","url":"${upstream.url}/a.zip","reference":"abcdef1"}`
+    upstream.put(
+      `/p2/${name}.json`,
+      `{${kind === 'minified' ? '"minified":"composer/2.0",' : ''}${odd},"packages":{"${name}":[
+        {${entry('1.3.0')}},{${entry('1.2.0')},${odd}},{${entry('1.1.0')},"__proto__":{}},{${entry('1.0.0')}}]}}`,
+    )
+    const response = await ask(`p2/${name}.json`)
+    expect(response.statusCode).toBe(200)
+    const [newest, odder, , last] = JSON.parse(response.body).packages[name]
+    expect(Object.keys(newest)).not.toContain('constructor')
+    expect(Object.keys(odder)).toEqual(expect.arrayContaining(names))
+    expect(JSON.stringify(last)).toContain(kind === 'minified' ? '"1.0.0"' : '"__proto__":"__unset"')
+    expect(({} as Record<string, unknown>)['a']).toBeUndefined()
+  })
+
   it('may expand to far more than it has bytes', async () => {
     const { versions } = await aMirror()
     const first = {
