@@ -197,17 +197,29 @@ export async function listExpiringDeployTokens(
   return rows
 }
 
-/** Finds a deploy token of the group that is not revoked. Null when there is none. */
+/**
+ * SQL that tells whether the deploy token `d` can be revoked at a place. Other tokens than those for the repository
+ * alone are used elsewhere too.
+ */
+const isManagedAt = (repositoryId: `$${number}`) => `(${repositoryId}::bigint is null
+             or (d.resource_scope = 'specified'
+                 and array(select repository_id from deploy_token_repository where deploy_token_id = d.id)
+                     = array[${repositoryId}::bigint]))`
+
+/**
+ * Finds a deploy token of a place that is not revoked. With a repository, it finds only a token for this repository
+ * alone. Null when there is none.
+ */
 export async function findDeployToken(
   db: Queryable,
-  groupId: string,
+  { groupId, repositoryId }: DeployTokenPlace,
   id: string,
 ): Promise<DeployToken | null> {
   const { rows } = await db.query<DeployToken>(
     `select ${columns}
        from deploy_token d join repository_group g on g.id = d.group_id left join account a on a.id = d.made_by
-      where d.group_id = $1 and d.id = $2 and d.revoked_at is null`,
-    [groupId, id],
+      where d.group_id = $1 and d.id = $3 and d.revoked_at is null and ${isManagedAt('$2')}`,
+    [groupId, repositoryId, id],
   )
   return rows[0] ?? null
 }
@@ -220,9 +232,7 @@ async function endDeployToken(
   const { rows } = await tx.query<{ name: string }>(
     `update deploy_token d set revoked_at = now()
       where group_id = $1 and revoked_at is null and ($3::bigint is null or id = $3) and ($4::text is null or name = $4)
-        and ($2::bigint is null
-             or (resource_scope = 'specified'
-                 and array(select repository_id from deploy_token_repository where deploy_token_id = d.id) = array[$2]))
+        and ${isManagedAt('$2')}
   returning name`,
     [groupId, repositoryId, 'id' in which ? which.id : null, 'name' in which ? which.name : null],
   )

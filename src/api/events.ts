@@ -73,15 +73,17 @@ export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<v
       operationId: 'listEvents',
       tag: 'Repositories',
       summary: 'List the events of a repository, latest first',
+      description:
+        'Admins of the group see the events of the group too. Other admins of the repository see those that concern it, without client IPs.',
       params: RepositoryPath,
       querystring: PageQuery,
       response: { 200: z.array(Event) },
     }),
     async (request, reply) => {
-      const { repositoryId } = mayRead.granted(request)
+      const { repositoryId, access } = mayRead.granted(request)
       return readPage(
         { request, reply, config: context.config },
-        (part) => listEvents(context.db, repositoryId, part),
+        (part) => listEvents(context.db, repositoryId, part, access),
         ({ id }) => id,
         describeEvent,
       )

@@ -21,7 +21,11 @@ import { readForm, readQuery, text, textList } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage, page } from '../http/pages.ts'
-import { accountPrincipal, listRepositoriesOfGroup } from '../repositories/accessible-repositories.ts'
+import {
+  accountPrincipal,
+  listRepositoriesOfGroup,
+  listVisiblePaths,
+} from '../repositories/accessible-repositories.ts'
 import { findVisibleGroup, type VisibleGroup } from '../repositories/groups.ts'
 import { findRepositoryByPath, type VisibleRepository } from '../repositories/repositories.ts'
 import { authorOf, managedGroup, type PagesContext, permittedRepository } from './permit.ts'
@@ -65,10 +69,16 @@ interface Place {
   target: DeployTokenPlace
 }
 
+/** A deploy token. Its repositories are those that the visitor may see. */
+interface ShownToken extends DeployToken {
+  mayRevoke: boolean
+  hiddenCount: number
+}
+
 const tokensPage = page<{
   place: Place
   repository: VisibleRepository | null
-  tokens: (DeployToken & { mayRevoke: boolean })[]
+  tokens: ShownToken[]
   /** The cursor of the next page: an id. Null on the last page. */
   next: string | null
   form: SentForm
@@ -127,7 +137,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
       if (!session) return redirectToSignIn(context, request, reply)
       const { target } = await placeOf(request, session)
       const { id } = readQuery(RevokeForm, request)
-      const token = await findDeployToken(db, target.groupId, id)
+      const token = await findDeployToken(db, target, id)
       if (!token) throw pageNotFound()
       const back = placeUrl(request.params)
       return confirmationPage(reply, session, {
@@ -223,7 +233,7 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
     shown: { after: string; form: SentForm; problem: string | null },
   ): Promise<FastifyReply> {
     const found = await listDeployTokens(db, place.target, { after: shown.after, limit: tokensPerPage + 1 })
-    const tokens = found.slice(0, tokensPerPage)
+    const tokens = await showRepositories(session, place, found.slice(0, tokensPerPage))
     const part = { after: null, limit: boxes + 1 }
     const principal = accountPrincipal(session.account.id)
     const choices = place.repository ? [] : await listRepositoriesOfGroup(db, principal, place.path, part)
@@ -231,12 +241,29 @@ export async function deployTokenPageRoutes(app: FastifyInstance, context: Pages
       ...shown,
       place,
       repository: place.repository,
-      tokens: tokens.map((token) => ({ ...token, mayRevoke: mayRevoke(place, token) })),
+      tokens,
       next: found.length > tokensPerPage ? (tokens.at(-1)?.id ?? null) : null,
       choices: choices.slice(0, boxes).map(({ path }) => path.slice(place.path.length + 1)),
       hasMoreChoices: choices.length > boxes,
       lifetimesInDays,
       tomorrow: tomorrow(),
+    })
+  }
+
+  /** Leaves out repositories that an admin of one repository may not see. A member of the group sees all of them. */
+  async function showRepositories(
+    session: Session,
+    place: Place,
+    tokens: readonly DeployToken[],
+  ): Promise<ShownToken[]> {
+    const paths = [...new Set(tokens.flatMap(({ repositories }) => repositories))]
+    const visible = new Set(
+      place.group.role === null ? await listVisiblePaths(db, session.account.id, paths) : paths,
+    )
+    return tokens.map((token) => {
+      const repositories = token.repositories.filter((path) => visible.has(path))
+      const hiddenCount = token.repositories.length - repositories.length
+      return { ...token, mayRevoke: mayRevoke(place, token), repositories, hiddenCount }
     })
   }
 }

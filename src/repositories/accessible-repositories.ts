@@ -124,6 +124,23 @@ export async function listNamedRepositories(
   return rows
 }
 
+/** Returns those of the paths whose repositories are public or on which the account has a role. */
+export async function listVisiblePaths(
+  db: Queryable,
+  accountId: string,
+  paths: readonly string[],
+): Promise<string[]> {
+  const { rows } = await db.query<{ path: string }>(
+    `select g.name || '/' || r.name as path
+       from unnest($2::text[]) as wanted (path)
+       join repository_group g on g.name = split_part(wanted.path, '/', 1)
+       join repository r on r.group_id = g.id and r.name = split_part(wanted.path, '/', 2)
+      where r.visibility = 'public' or role_of($1, r.id) is not null`,
+    [accountId, paths],
+  )
+  return rows.map(({ path }) => path)
+}
+
 /** Lists the repositories of a group that the token may see, by name. Public repositories are included. */
 export async function listRepositoriesOfGroup(
   db: Queryable,

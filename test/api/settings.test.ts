@@ -1,4 +1,8 @@
 import { describe, expect, it } from 'vitest'
+import { createDeployToken, revokeDeployToken } from '../../src/accounts/deploy-tokens.ts'
+import { commandActor } from '../../src/database/database.ts'
+import { changeMember } from '../../src/registry/membership.ts'
+import { claimVendorByHand } from '../../src/registry/upstreams/claims.ts'
 import { aGroupMember, anAccount, aPersonalToken, aRepository } from '../support/actors.ts'
 import { aCaller, callApi, everyScope } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
@@ -203,5 +207,56 @@ describe('GET …/events', () => {
     await call('PUT', '/members/nobody', { role: 'guest' })
     await call('DELETE', `/members/${(await anAccount(t.db)).username}`)
     expect((await call('GET', '/events')).json()).toEqual([])
+  })
+
+  it('shows an admin of the repository only those events of the group that concern it', async () => {
+    const repository = await aRepository(t.db)
+    const { call, account } = await aCaller(t, { repository })
+    const { group } = repository
+    const sister = await aRepository(t.db, { group })
+    const author = { accountId: null, token: null, ip: '192.0.2.7' }
+    const who = { author, actor: { ...commandActor, ip: author.ip } }
+    const wanted = { groupId: group.id, right: 'read', expiry: { inDays: 1 } } as const
+    const make = (name: string, repositories: { id: string; path: string }[] | 'all') =>
+      createDeployToken(t.db, who, { ...wanted, name, repositories })
+    const place = { groupId: group.id, repositoryId: null }
+    await make('all', 'all')
+    await make('both', [repository, sister])
+    await make('sister', [sister])
+    for (const name of ['both', 'sister']) await revokeDeployToken(t.db, who, place, { name })
+    // Another token with the name of an earlier one.
+    await make('both', [sister])
+    await claimVendorByHand(t.db, author, group, { vendor: 'acme', exceptions: [], force: false })
+    const bob = await anAccount(t.db)
+    await changeMember(t.db, author, { place: { groupId: group.id }, account: bob, role: 'guest' })
+
+    const events = async () =>
+      ((await call('GET', '/events')).json() as Record<string, unknown>[]).map(({ action, details, ip }) => [
+        action,
+        details,
+        ip,
+      ])
+    expect(await events()).toEqual([
+      ['set-group-member', { username: bob.username, role: 'guest' }, null],
+      ['revoke-deploy-token', { name: 'both' }, null],
+      ['create-deploy-token', { name: 'both', right: 'read', repositories: [repository.path] }, null],
+      ['create-deploy-token', { name: 'all', right: 'read', repositories: 'all' }, null],
+    ])
+
+    await aGroupMember(t.db, account, group, 'admin')
+    const all = await events()
+    expect(all).toHaveLength(8)
+    expect(all).toContainEqual([
+      'create-deploy-token',
+      { name: 'both', right: 'read', repositories: [repository.path, sister.path] },
+      author.ip,
+    ])
+    const limited = await aPersonalToken(t.db, account, {
+      scopes: everyScope,
+      resourceScope: 'specified',
+      repositoryIds: [repository.id],
+    })
+    const url = `/api/repositories/${repository.path}/events`
+    expect((await callApi(t, limited, 'GET', url)).json()).toHaveLength(4)
   })
 })

@@ -179,4 +179,32 @@ describe('/<group>/<name>/-/deploy-tokens', () => {
     expect(await pull(repository.path, token)).toBe(401)
     expect((await open(`/${repository.group.name}/-/deploy-tokens`)).statusCode).toBe(403)
   })
+
+  it('names no private repositories that the admin of one repository may not see', async () => {
+    const { account, open } = await aVisitor()
+    const repository = await aRepository(t.db)
+    const { group } = repository
+    await aMember(t.db, account, repository, 'admin')
+    const secret = await aRepository(t.db, { group })
+    const known = await aRepository(t.db, { group, visibility: 'public' })
+    await aDeployToken(t.db, group, { name: 'several', repositories: [repository, secret, known] })
+    await aDeployToken(t.db, group, { name: 'unrelated', repositories: [secret] })
+    const url = `/${repository.path}/-/deploy-tokens`
+    const { body } = await open(url)
+    expect(body).toContain(`${[repository.path, known.path].toSorted().join(', ')}, 1 other<`)
+    const pages = [body, (await open(`/${repository.path}/-/activity`)).body]
+    const { rows } = await t.db.query('select id from deploy_token where group_id = $1', [group.id])
+    for (const { id } of rows) {
+      const question = await open(`${url}/revoke?id=${id}`)
+      expect(question.statusCode).toBe(404)
+      pages.push(question.body)
+    }
+    for (const page of pages) {
+      expect(page).not.toContain(secret.path)
+      expect(page).not.toContain('unrelated')
+    }
+    // A member of the group sees all of its repositories.
+    await aGroupMember(t.db, account, group, 'guest')
+    expect((await open(url)).body).toContain(secret.path)
+  })
 })

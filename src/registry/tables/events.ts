@@ -1,11 +1,9 @@
 import { isIP } from 'node:net'
 import type { ListPart, Queryable } from '../../database/database.ts'
+import type { ResourceScope } from '../../domain/permissions.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import type { Job } from '../../jobs/job.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
-
-/** How many rows one statement changes. */
-const rowsPerStatement = 2_000
 
 /**
  * The author of a change: the account, the token and the client IP. The token is null in a browser and on the command
@@ -137,44 +135,73 @@ export interface SeenEvent extends RegistryEvent {
   ownTokenName: string | null
 }
 
-/** SQL for the columns of an event `e` with the account `u`. An event stays when its account is deleted. */
-const eventColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
+/** SQL for columns of an event `e` with the account `u`. An event stays when its account is deleted. */
+const commonColumns = `e.id, e.happened_at as "happenedAt", e.package as "packageName", e.version, e.action,
             case when u.id is null and e.account_id is not null then 'deleted account' else u.username end as username,
             e.token_kind as "tokenKind", e.token_id as "tokenId",
-            (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName",
-            host(e.address) as ip, e.details`
+            (select name from deploy_token where e.token_kind = 'deploy' and id = e.token_id) as "tokenName"`
+const eventColumns = `${commonColumns}, host(e.address) as ip, e.details`
 
 /** SQL for the column of `SeenEvent`. The parameter is the reader's account, or null. */
 const ownTokenColumn = (reader: `$${number}`) =>
   `(select name from personal_token where e.token_kind = 'personal' and id = e.token_id and account_id = ${reader})
               as "ownTokenName"`
 
+/** In a browser, the resource scope is `all`. */
+type EventReader = { accountId: string | null; resourceScope: ResourceScope | null }
+const nobody = { accountId: null, resourceScope: null }
+
+/**
+ * SQL that tells whether the group's event `e` concerns the repository $1: a role in the group, the name of the group,
+ * or a deploy token for the repository. A token and its event have the time of their transaction.
+ */
+const concernsRepository = `(
+  e.action in ('set-group-member', 'remove-group-member', 'rename-group')
+  or (e.action in ('create-deploy-token', 'revoke-deploy-token')
+      and exists (select from deploy_token d
+                   where d.group_id = e.group_id and d.name = e.details ->> 'name'
+                     and e.happened_at in (d.created_at, d.revoked_at)
+                     and (d.resource_scope = 'all' or exists (select from deploy_token_repository
+                                                               where deploy_token_id = d.id and repository_id = $1)))))`
+
 /**
  * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
- * index ranges, so the cost of a page does not depend on the number of events. With the account of a reader, it returns
- * the names of the reader's own tokens too.
+ * index ranges, so the cost of a page hardly depends on the number of events. A reader who is not an admin of the group
+ * sees only those of the group that concern the repository, without client IPs and the names of other repositories.
  */
 export async function listEvents(
   db: Queryable,
   repositoryId: string,
   { after, limit }: ListPart,
-  readerId: string | null = null,
+  { accountId, resourceScope }: EventReader = nobody,
 ): Promise<SeenEvent[]> {
   const before = readRowId(after)
   const { rows } = await db.query<SeenEvent>(
-    `select ${eventColumns}, ${ownTokenColumn('$4')}
+    `with place as materialized (
+       select r.group_id, g.name || '/' || r.name as path,
+              coalesce($5::resource_scope = 'all', false)
+              and (exists (select from account where id = $4 and is_admin)
+                   or exists (select from counted_group_member
+                               where group_id = r.group_id and account_id = $4 and role = 'admin')) as sees_group
+         from repository r join repository_group g on g.id = r.group_id where r.id = $1)
+     select ${commonColumns}, ${ownTokenColumn('$4')},
+            case when e.group_id is null or place.sees_group then host(e.address) end as ip,
+            case when e.group_id is not null and not place.sees_group and jsonb_typeof(e.details -> 'repositories') = 'array'
+                 then e.details || jsonb_build_object('repositories', jsonb_build_array(place.path))
+                 else e.details end as details
        from ((select id from registry_event
                where repository_id = $1 and ($2::bigint is null or id < $2)
                order by id desc limit $3)
              union all
-             (select id from registry_event
-               where group_id = (select group_id from repository where id = $1)
-                 and ($2::bigint is null or id < $2)
-               order by id desc limit $3)) found
+             (select e.id from registry_event e
+               where e.group_id = (select group_id from place) and ($2::bigint is null or e.id < $2)
+                 and ((select sees_group from place) or ${concernsRepository})
+               order by e.id desc limit $3)) found
        join registry_event e on e.id = found.id
+      cross join place
        left join account u on u.id = e.account_id
       order by e.id desc limit $3`,
-    [repositoryId, before, limit, readerId],
+    [repositoryId, before, limit, accountId, resourceScope],
   )
   return rows
 }
@@ -269,6 +296,6 @@ export const sweepEventsJob: Job = {
   name: 'sweep-events',
   everySeconds: 3600,
   async run({ config, db }, _data, signal) {
-    while ((await sweepEvents(db, config.events, rowsPerStatement)) > 0) signal.throwIfAborted()
+    while ((await sweepEvents(db, config.events, 2_000)) > 0) signal.throwIfAborted()
   },
 }
