@@ -24,6 +24,18 @@ const folder = await mkdtemp(join(tmpdir(), 'svc-test-upstreams-'))
 const environment = { ...upstreamsHere, UPSTREAM_AUTH_FILE: join(folder, 'auth.json') }
 await writeFile(environment.UPSTREAM_AUTH_FILE, '{}')
 
+/** An advisory of the upstream. */
+const advisory = {
+  advisoryId: 'PKSA-nginx',
+  packageName: 'psr/log',
+  affectedVersions: '>=2.0,<2.1',
+  title: 'Logs too much',
+  cve: 'CVE-2026-1',
+  link: 'https://example.com/advisory',
+  reportedAt: '2026-01-01 00:00:00',
+  sources: [{ name: 'nginx', remoteId: 'nginx/1' }],
+}
+
 describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upstream under nginx', () => {
   const t = useListeningApp(port, environment)
   // Another installation, with its own database and archives.
@@ -46,6 +58,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
       201,
     )
     await upstream.offer('psr/log', [{ version: '3.0.0' }, { version: '2.0.0' }])
+    await upstream.put('advisories.json', { advisories: { 'psr/log': [advisory] } })
     await upstream.offer('pub/branchy', [{ version: 'dev-feature/x', 'default-branch': true }], {
       isDev: true,
     })
@@ -152,11 +165,19 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
   })
 
   it('installs from the lock, audits, and finds what is outdated, while the upstream is stopped', async () => {
+    expect(await run('audit')).toContain('No security vulnerability advisories found')
     await run('require', 'psr/log:^2.0 <2.1')
+    const audit = async () => {
+      const { code, output } = await project.composer('audit')
+      expect(code).toBe(1)
+      expect(output).toMatch(/Found 1 security vulnerability advisory affecting 1 package/)
+      expect(output).toMatch(/psr\/log[\s\S]*CVE-2026-1[\s\S]*Logs too much/)
+    }
+    await audit()
     await upstream.stop()
     await project.forget('cache', 'vendor')
     await run('install')
-    expect(await run('audit')).toContain('No security vulnerability advisories found')
+    await audit()
     expect(await run('outdated', '--direct')).toMatch(/psr\/log +2\.0\.0/)
     await run('update', '--no-progress')
     await project.forget('cache', 'vendor')

@@ -30,8 +30,8 @@ export interface NginxUpstream {
 }
 
 /**
- * Starts nginx with an empty repository. It has a search, a change feed, and URLs that return errors: see the
- * configuration. The feed of a timestamp is the file `changes/<timestamp>.json`.
+ * Starts nginx with an empty repository. It has a search, advisories, a change feed, and URLs that return errors: see
+ * the configuration. The advisories of all packages are the file `advisories.json`. The feed of a timestamp is the file `changes/<timestamp>.json`.
  */
 export async function startNginxUpstream(): Promise<NginxUpstream> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-test-nginx-'))
@@ -59,6 +59,8 @@ export async function startNginxUpstream(): Promise<NginxUpstream> {
            if ($arg_since = "") { return 400 '{"error":"Invalid or missing since","timestamp":1000}'; }
            try_files /changes/$arg_since.json =404;
          }
+         # nginx refuses a POST for a file. The page of that error is the file.
+         location = /advisories { error_page 405 =200 /advisories.json; return 405; }
          location /slow/ { limit_rate 20k; }
          location /moved/ { return 302 http://127.0.0.1:${otherPort}$request_uri; }
        }
@@ -118,7 +120,9 @@ export async function startNginxUpstream(): Promise<NginxUpstream> {
     'metadata-url': '/p2/%package%.json',
     'metadata-changes-url': '/changes.json',
     search: '/search.json?q=%query%&type=%type%',
+    'security-advisories': { metadata: false, 'api-url': '/advisories' },
   })
+  await upstream.put('advisories.json', { advisories: [] })
   await upstream.put('changes/1000.json', { actions: [], timestamp: 1000 })
   await upstream.start()
   return upstream

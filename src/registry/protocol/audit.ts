@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { composerAdvisory } from '../documents/warnings.ts'
 import { errcode, RegistryError } from '../errors.ts'
-import { toLowerAscii } from '../manifest/package-name.ts'
+import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
 import { findAdvisories } from '../tables/package-warnings.ts'
 import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
@@ -9,9 +9,9 @@ import { acceptText, type RegistryContext, readRegistryRequest, sendRegistryJson
 const maxNames = 1000
 
 /**
- * `POST security-advisories`, for `composer audit` (COMPOSER A8). A package of the repository without advisories gets
- * an empty list, so that Composer asks no other repository about it. Other names are left out, because Composer warns
- * about names that it did not request.
+ * `POST security-advisories`, for `composer audit` (COMPOSER A8). A package of the repository or of its upstreams
+ * without advisories gets an empty list, so that Composer asks no other repository about it. Names are left out that
+ * nobody knows, or that upstreams may not see.
  */
 export async function auditRoute(
   app: FastifyInstance,
@@ -21,7 +21,9 @@ export async function auditRoute(
   app.post<{ Body: string | undefined }>('/security-advisories', async (request, reply) => {
     const target = readRegistryRequest(request)
     const names = readNames(request.body)
-    const found = await findAdvisories(hotDb, target, names.slice(0, maxNames))
+    const found = await findAdvisories(hotDb, target, [
+      ...new Set(names.slice(0, maxNames).filter(isPackageName)),
+    ])
     requireAccess(target, found.access, 'pull')
     // Throw, because Composer would treat missing names as packages without advisories.
     if (names.length > maxNames) {
@@ -30,7 +32,7 @@ export async function auditRoute(
         `too many packages: send at most ${maxNames} in one request`,
       )
     }
-    const theirs = await upstreamQueries.listAdvisories(found.bound)
+    const theirs = await upstreamQueries.listAdvisories(found.foreign)
     const ours = found.own.map(({ name, advisories }) => [name, advisories.map(composerAdvisory)])
     return sendRegistryJson(reply, 200, { advisories: { ...theirs, ...Object.fromEntries(ours) } })
   })

@@ -83,8 +83,8 @@ export async function countAdvisories(db: Queryable, packageId: string): Promise
 export interface FoundAdvisories extends WithAccess {
   /** Those of the named packages that the repository has, each with its active advisories. */
   own: { name: string; advisories: Advisory[] }[]
-  /** Those of the names that are bound to an upstream, and that this upstream may see. */
-  bound: { name: string; upstreamId: string }[]
+  /** Those of the names that upstreams may see, each with the upstreams to ask. */
+  foreign: { name: string; upstreamIds: string[]; isBound: boolean }[]
 }
 
 /** SQL: whether the request may see the repository at all. */
@@ -99,8 +99,12 @@ export async function findAdvisories(
   const { rows } = await db.query<FoundAdvisories>({
     name: 'find-advisories',
     // Materialized, because PostgreSQL inlines package_origin only when its arguments contain no subquery.
-    text: `with a as materialized (select * from ${accessTable})
-           select ${accessJson} as access, own.packages as own, bound.packages as bound
+    text: `with a as materialized (
+             select a.*, exists (select from upstream u where u.repository_id = a.repository_id
+                                                          and u.removed_at is null) as has_upstreams
+               from ${accessTable}
+           )
+           select ${accessJson} as access, own.packages as own, others.packages as foreign
              from a
             cross join lateral (
               select coalesce(json_agg(json_build_object('name', p.name, 'advisories', advisories.list) order by p.name),
@@ -112,11 +116,10 @@ export async function findAdvisories(
                           where y.package_id = p.id and y.withdrawn_at is null order by y.id) y) advisories
                where p.repository_id = a.repository_id and p.name = any($4) and ${maySee}) own
             cross join lateral (
-              select coalesce(json_agg(json_build_object('name', m.name, 'upstreamId', o.upstream_ids[1]::text)),
-                              '[]') as packages
-                from mirrored_package m, package_origin(a.repository_id, m.name) o
-               where m.repository_id = a.repository_id and m.name = any($4) and ${maySee}
-                 and m.upstream_id is not null and o.verdict = 'upstream') bound`,
+              select coalesce(json_agg(json_build_object('name', n.name, 'upstreamIds', o.upstream_ids::text[],
+                                                         'isBound', o.is_bound) order by n.name), '[]') as packages
+                from unnest($4::text[]) as n (name), package_origin(a.repository_id, n.name) o
+               where ${maySee} and a.has_upstreams and o.verdict = 'upstream') others`,
     values: [...accessValues(target), names],
   })
   const found = rows[0] as FoundAdvisories

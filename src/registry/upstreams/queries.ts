@@ -1,22 +1,19 @@
 import type { FastifyBaseLogger } from 'fastify'
-import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
 import { cleanLine, shortenText } from '../../domain/plain-text.ts'
-import { errcode, RegistryError } from '../errors.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
+import { type ListUpstreamAdvisories, openUpstreamAdvisories } from './advisories.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { metadataUrlOf, parseObject, type UpstreamRoot } from './client/upstream-root.ts'
 import { jsonForPhp } from './judge-document.ts'
 import { listForeignNames } from './tables/mirrored-packages.ts'
-import { listUpstreams, listUpstreamsById, type Upstream } from './tables/upstreams.ts'
+import { listUpstreams, type Upstream } from './tables/upstreams.ts'
 import { mentionClaimedVendor } from './tables/vendor-claims.ts'
 
 /** The timeout of requests to an upstream during a search. */
 const searchMilliseconds = 5_000
-const advisoryMilliseconds = 10_000
-const freshAdvisoryMilliseconds = 5 * 60_000
 /** How many names of a list are compared with the repository's own names. */
 const maxNames = 1000
 const maxResults = 100
@@ -32,13 +29,7 @@ export interface UpstreamResult {
  * name of our own packages or a claimed vendor. Results about such names are dropped.
  */
 export interface UpstreamQueries {
-  /**
-   * Returns the advisories of mirrored packages from their upstreams, by name. Throws errcode 14 when an upstream fails,
-   * because an empty list would mean "no advisories".
-   */
-  listAdvisories: (
-    bound: readonly { name: string; upstreamId: string }[],
-  ) => Promise<Record<string, JsonObject[]>>
+  listAdvisories: ListUpstreamAdvisories
   /** Returns search results. A failing upstream adds none. */
   search: (repositoryId: string, words: readonly string[], type: string | null) => Promise<UpstreamResult[]>
   /** Returns names that match the patterns of Composer's `list`. A failing upstream adds none. */
@@ -52,44 +43,6 @@ export function openUpstreamQueries(
   { db, client }: { db: pg.Pool; client: UpstreamClient },
   log: FastifyBaseLogger,
 ): UpstreamQueries {
-  const advisories = new LRUCache<string, { readAt: number; advisories: JsonObject[] }>({ max: 20_000 })
-
-  async function advisoriesOf(
-    upstreamId: string,
-    names: readonly string[],
-  ): Promise<[string, JsonObject[]][]> {
-    const keyOf = (name: string) => `${upstreamId} ${name}`
-    const old = names.filter(
-      (name) => Date.now() - (advisories.get(keyOf(name))?.readAt ?? 0) > freshAdvisoryMilliseconds,
-    )
-    if (old.length > 0) {
-      const [upstream] = await listUpstreamsById(db, [upstreamId])
-      const url = upstream?.root?.advisoriesUrl
-      if (!url) return []
-      try {
-        const form = new URLSearchParams(old.map((name): [string, string] => ['packages[]', name])).toString()
-        const fetched = await client.fetchDocument(url, { form, milliseconds: advisoryMilliseconds })
-        const said = fetched.kind === 'found' ? parseObject(fetched.text, 'the advisories')['advisories'] : {}
-        // An error in JSON with status 200 must not mean "no advisories". PHP writes an empty object as `[]`.
-        if (!isJsonObject(said) && !Array.isArray(said))
-          throw new UpstreamError('the advisories have another format')
-        for (const name of old) {
-          const found = isJsonObject(said) ? said[name] : undefined
-          const readable = Array.isArray(found) ? found.filter(isJsonObject).filter(isAdvisory) : []
-          advisories.set(keyOf(name), { readAt: Date.now(), advisories: readable })
-        }
-      } catch (error) {
-        if (!(error instanceof UpstreamError)) throw error
-        if (old.some((name) => !advisories.has(keyOf(name)))) throw unavailable(error)
-        log.warn(
-          { err: error, upstream: upstream.name },
-          'the advisories of an upstream could not be read: older ones are served',
-        )
-      }
-    }
-    return names.map((name) => [name, advisories.get(keyOf(name))?.advisories ?? []])
-  }
-
   /** Sends a request to several upstreams. Leaves out failing ones. */
   async function askAll<T>(
     upstreams: readonly Upstream[],
@@ -140,18 +93,7 @@ export function openUpstreamQueries(
   }
 
   return {
-    async listAdvisories(bound) {
-      const ids = new Set(bound.map(({ upstreamId }) => upstreamId))
-      const found = await Promise.all(
-        Array.from(ids, (id) =>
-          advisoriesOf(
-            id,
-            bound.filter(({ upstreamId }) => upstreamId === id).map(({ name }) => name),
-          ),
-        ),
-      )
-      return Object.fromEntries(found.flat())
-    },
+    listAdvisories: openUpstreamAdvisories({ db, client }, log),
 
     async search(repositoryId, words, type) {
       // The type is sent too, so it may contain no name of ours either.
@@ -221,19 +163,4 @@ function readResult({ name, description, virtual }: JsonObject): UpstreamResult[
   if (typeof description !== 'string') return [{ name, description: '' }]
   // A first cut bounds the work.
   return [{ name, description: shortenText(cleanLine(description.slice(0, 2000)), 500) }]
-}
-
-/** Returns whether an advisory has the keys that `composer audit` needs. */
-function isAdvisory(advisory: JsonObject): boolean {
-  const { advisoryId, affectedVersions } = advisory
-  return (
-    typeof advisoryId === 'string' && typeof affectedVersions === 'string' && jsonForPhp(advisory) !== null
-  )
-}
-
-function unavailable(error: UpstreamError): RegistryError {
-  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
-    warning: `Its advisories cannot be read: ${error.message}.`,
-    cause: error,
-  })
 }

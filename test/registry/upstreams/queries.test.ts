@@ -9,7 +9,6 @@ const upstream = useUpstream({
   search: '/search.json?q=%query%&type=%type%',
   list: '/list.json',
   'providers-api': '/providers/%package%.json',
-  'security-advisories': { metadata: true, 'api-url': '/advisories' },
 })
 
 /** A repository with its own package, and an upstream. */
@@ -25,55 +24,6 @@ async function aMirror(vendor: string, about: Parameters<typeof aCaller>[1] = {}
     })
   return { ...caller, audit }
 }
-
-const advisory = (name: string) => ({
-  advisoryId: `PKSA-${name}`,
-  packageName: name,
-  affectedVersions: '<2',
-  title: 'Bad',
-  cve: null,
-  link: 'https://example.com',
-  reportedAt: '2026-01-01 00:00:00',
-  sources: [],
-})
-
-describe('POST security-advisories with upstreams', () => {
-  it('merges our advisories with those of the upstream, and sends it no names of ours', async () => {
-    const { audit, ask } = await aMirror('ours')
-    upstream.offer('pub/lib', ['1.0.0'])
-    await ask('p2/pub/lib.json')
-    let sent = ''
-    upstream.fail('/advisories', (request, response) => {
-      request.on('data', (chunk: Buffer) => {
-        sent += chunk.toString()
-      })
-      const advisories = {
-        'pub/lib': [advisory('pub/lib'), 'nonsense'],
-        'ours/secret': [advisory('ours/secret')],
-      }
-      request.on('end', () => response.end(JSON.stringify({ advisories })))
-    })
-    const { advisories } = (await audit('pub/lib', 'ours/secret', 'ours/other', 'un/known')).json()
-    expect(advisories).toEqual({ 'ours/secret': [], 'pub/lib': [advisory('pub/lib')] })
-    expect(decodeURIComponent(sent)).toBe('packages[]=pub/lib')
-
-    upstream.fail('/advisories', 500)
-    expect((await audit('pub/lib')).json().advisories, 'from memory').toEqual({
-      'pub/lib': [advisory('pub/lib')],
-    })
-  })
-
-  it('is 503 while an upstream without stored advisories fails, because an empty list would mean "no advisories"', async () => {
-    const { audit, ask } = await aMirror('ours2')
-    upstream.offer('pub/other', ['1.0.0'])
-    await ask('p2/pub/other.json')
-    upstream.fail('/advisories', 500)
-    expect((await audit('pub/other')).statusCode).toBe(503)
-    upstream.fail('/advisories', (_, response) => response.end('{"error":"overloaded"}'))
-    expect((await audit('pub/other')).statusCode).toBe(503)
-    expect((await audit('ours2/secret')).json()).toEqual({ advisories: { 'ours2/secret': [] } })
-  })
-})
 
 describe('search, list and providers with upstreams', () => {
   it('add allowed packages of upstreams, and none with a name of ours', async () => {

@@ -197,6 +197,27 @@ export async function saveContents(
   return rows
 }
 
+/**
+ * Reads the stored contents of packages: gzipped JSON. The document of development versions counts when there is no
+ * other one. Names without content are left out.
+ */
+export async function listStoredContents(
+  db: Queryable,
+  upstreamId: string,
+  names: readonly string[],
+): Promise<{ name: string; content: Buffer }[]> {
+  const { rows } = await db.query<{ name: string; content: Buffer }>({
+    name: 'list-stored-contents',
+    text: `select d.name, d.content
+             from unnest($2::text[]) as n (name)
+            cross join lateral (select * from upstream_document
+                                 where upstream_id = $1 and name = n.name and content is not null
+                                 order by is_dev limit 1) d`,
+    values: [upstreamId, names],
+  })
+  return rows
+}
+
 /** Marks the documents of a change feed, so that they are requested again. Returns how many of them are known. */
 export async function markStale(
   db: Queryable,

@@ -1,0 +1,165 @@
+import { promisify } from 'node:util'
+import { gunzip } from 'node:zlib'
+import type { FastifyBaseLogger } from 'fastify'
+import { LRUCache } from 'lru-cache'
+import type pg from 'pg'
+import { errcode, RegistryError } from '../errors.ts'
+import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
+import type { UpstreamClient } from './client/fetch.ts'
+import { UpstreamError } from './client/upstream-error.ts'
+import { mayKnow, parseObject, versionList } from './client/upstream-root.ts'
+import { jsonForPhp, type UpstreamContent } from './judge-document.ts'
+import { listStoredContents } from './tables/upstream-documents.ts'
+import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
+
+const requestMilliseconds = 10_000
+const freshMilliseconds = 5 * 60_000
+/** How many stored documents are in memory at the same time. Each can be large. */
+const documentBatch = 10
+
+/** A name whose advisories are wanted. The function `package_origin` has allowed to send it to these upstreams. */
+export interface AuditedName {
+  name: string
+  /** Only its own upstream for a bound name. */
+  upstreamIds: string[]
+  isBound: boolean
+}
+
+/**
+ * Returns the advisories of packages from their upstreams, by name. All upstreams that may have the package are asked
+ * about a name that is not bound yet. Names that no upstream knows are left out. Throws errcode 14 when an upstream
+ * fails, because an empty list would mean "no advisories".
+ */
+export type ListUpstreamAdvisories = (names: readonly AuditedName[]) => Promise<Record<string, JsonObject[]>>
+
+/** Opens the advisories of a process, with their cache. */
+export function openUpstreamAdvisories(
+  { db, client }: { db: pg.Pool; client: UpstreamClient },
+  log: FastifyBaseLogger,
+): ListUpstreamAdvisories {
+  /** `advisories` is null when the upstream told nothing about the name. */
+  const cache = new LRUCache<string, { readAt: number; advisories: JsonObject[] | null }>({ max: 20_000 })
+
+  async function listOf(
+    upstreamId: string,
+    asked: readonly AuditedName[],
+  ): Promise<[string, JsonObject[]][]> {
+    const keyOf = ({ name }: AuditedName) => `${upstreamId} ${name}`
+    const old = asked.filter((one) => Date.now() - (cache.get(keyOf(one))?.readAt ?? 0) > freshMilliseconds)
+    if (old.length > 0) {
+      const [upstream] = await listUpstreamsById(db, [upstreamId])
+      if (!upstream?.root) return []
+      const { root } = upstream
+      const wanted = old.filter(({ name, isBound }) => isBound || mayKnow(root, name))
+      try {
+        const found = await read(upstream, wanted)
+        for (const one of wanted)
+          cache.set(keyOf(one), { readAt: Date.now(), advisories: found.get(one.name) ?? null })
+      } catch (error) {
+        if (!(error instanceof UpstreamError)) throw error
+        if (wanted.some((one) => !cache.has(keyOf(one)))) throw unavailable(error)
+        log.warn(
+          { err: error, upstream: upstream.name },
+          'the advisories of an upstream could not be read: older ones are served',
+        )
+      }
+    }
+    return asked.flatMap((one): [string, JsonObject[]][] => {
+      const advisories = cache.get(keyOf(one))?.advisories ?? null
+      // Without an entry, Composer asks other repositories: this one does not know whether it has the package.
+      if (advisories === null || (advisories.length === 0 && !one.isBound)) return []
+      return [[one.name, advisories]]
+    })
+  }
+
+  function read(upstream: Upstream, names: readonly AuditedName[]): Promise<Map<string, JsonObject[]>> {
+    const url = upstream.root?.advisoriesUrl ?? null
+    if (url !== null) {
+      return request(
+        url,
+        names.map(({ name }) => name),
+      )
+    }
+    return readStored(
+      upstream.id,
+      names.filter(({ isBound }) => isBound).map(({ name }) => name),
+    )
+  }
+
+  async function request(url: string, names: readonly string[]): Promise<Map<string, JsonObject[]>> {
+    if (names.length === 0) return new Map()
+    const form = new URLSearchParams(names.map((name): [string, string] => ['packages[]', name])).toString()
+    const fetched = await client.fetchDocument(url, { form, milliseconds: requestMilliseconds })
+    if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
+    const { advisories } = parseObject(fetched.text, 'the advisories')
+    // PHP writes an empty object as `[]`.
+    const said = Array.isArray(advisories) && advisories.length === 0 ? {} : advisories
+    if (!isJsonObject(said)) throw new UpstreamError(`${url} returned no advisories`)
+    return new Map(names.map((name) => [name, readAdvisories(said[name])]))
+  }
+
+  /** Reads the advisories in stored documents, for an upstream that has them only there. */
+  async function readStored(
+    upstreamId: string,
+    names: readonly string[],
+  ): Promise<Map<string, JsonObject[]>> {
+    const found = new Map<string, JsonObject[]>()
+    for (let start = 0; start < names.length; start += documentBatch) {
+      const batch = names.slice(start, start + documentBatch)
+      for (const { name, content } of await listStoredContents(db, upstreamId, batch)) {
+        const { extra } = JSON.parse((await promisify(gunzip)(content)).toString()) as UpstreamContent
+        const advisories = readAdvisories(extra['security-advisories'])
+        if (advisories.length > 0) found.set(name, advisories)
+      }
+    }
+    return found
+  }
+
+  return async (names) => {
+    const byUpstream = new Map<string, AuditedName[]>()
+    for (const id of new Set(names.flatMap(({ upstreamIds }) => upstreamIds))) {
+      byUpstream.set(
+        id,
+        names.filter(({ upstreamIds }) => upstreamIds.includes(id)),
+      )
+    }
+    const found = await Promise.all(Array.from(byUpstream, ([id, asked]) => listOf(id, asked)))
+    const merged = new Map<string, JsonObject[]>()
+    for (const [name, advisories] of found.flat()) {
+      const known = merged.get(name) ?? []
+      const ids = new Set(known.map(({ advisoryId }) => advisoryId))
+      merged.set(name, [...known, ...advisories.filter(({ advisoryId }) => !ids.has(advisoryId))])
+    }
+    return Object.fromEntries(merged)
+  }
+}
+
+/** Returns the valid advisories of a list. PHP writes a list with gaps as an object. */
+function readAdvisories(listed: Json | undefined): JsonObject[] {
+  return (versionList(listed) as Json[]).filter(isJsonObject).flatMap(readAdvisory)
+}
+
+/**
+ * Returns an advisory with the keys that `composer audit` needs: it ends with an error when title, sources or
+ * reportedAt are missing. Documents may contain advisories without them. Returns none without id and versions.
+ */
+function readAdvisory(advisory: JsonObject): JsonObject[] {
+  const { advisoryId, affectedVersions, title, sources, reportedAt } = advisory
+  if (typeof advisoryId !== 'string' || typeof affectedVersions !== 'string') return []
+  if (jsonForPhp(advisory) === null) return []
+  return [
+    {
+      ...advisory,
+      title: typeof title === 'string' ? title : advisoryId,
+      sources: Array.isArray(sources) ? sources : [],
+      reportedAt: typeof reportedAt === 'string' ? reportedAt : '1970-01-01 00:00:00',
+    },
+  ]
+}
+
+function unavailable(error: UpstreamError): RegistryError {
+  return new RegistryError(errcode.unavailable, 'the upstream is unavailable', {
+    warning: `Its advisories cannot be read: ${error.message}.`,
+    cause: error,
+  })
+}
