@@ -92,7 +92,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
       return showChoice(request, reply.code(403), provider, waiting, { proof, problem })
     }
     if (checked.accountId !== account.id || !(await deleteProof(db, proof))) throw proofIsGone(provider)
-    const problem = await linkAccount({ ...about, actor: actorOf(request, account.id) }, account.id, person)
+    const problem = await linkAccount({ ...about, actor: actorOf(request, account.id) }, checked, person)
     if (problem !== null) throw new PageError(409, problem)
     const notice = `Your account is linked with ${provider.settings.label}.`
     return enterLinkedAccount(context, request, reply, provider, person, { account, returnId, notice })

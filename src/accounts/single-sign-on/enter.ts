@@ -8,6 +8,7 @@ import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
   deleteIdentity,
   findAccountsOfPerson,
+  type IdentityOwner,
   insertAccountOfPerson,
   insertIdentity,
   listIdentities,
@@ -65,7 +66,7 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
         db,
         async (tx) => {
           const made = await insertAccountOfPerson(tx, { username, displayName, email })
-          await insertIdentity(tx, made, provider.name, person)
+          await insertIdentity(tx, { accountId: made, passwordHash: null }, provider.name, person)
           return made
         },
         actor,
@@ -91,13 +92,15 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
 /** Links a person to an account. Returns null, or the reason why this is not possible. */
 export async function linkAccount(
   { db, actor, provider }: SingleSignOn,
-  accountId: string,
+  owner: IdentityOwner,
   person: ProvenPerson,
 ): Promise<string | null> {
   if (!isInAllowedDomain(provider, person)) return refuseDomain(provider, person).problem
   try {
-    await transaction(db, (tx) => insertIdentity(tx, accountId, provider.name, person), actor)
-    return null
+    const isLinked = await transaction(db, (tx) => insertIdentity(tx, owner, provider.name, person), actor)
+    return isLinked
+      ? null
+      : 'The account was changed or disabled a moment ago, so nothing was linked. Try again.'
   } catch (error) {
     const constraint = brokenConstraint(error)
     if (constraint === 'account_has_an_identity_of_the_issuer') {
@@ -105,7 +108,7 @@ export async function linkAccount(
     }
     if (constraint !== 'identity_is_linked') throw error
     const { linked } = await findAccountsOfPerson(db, person)
-    return linked?.id === accountId
+    return linked?.id === owner.accountId
       ? null
       : `Your account at ${provider.label} is linked with another account here.`
   }

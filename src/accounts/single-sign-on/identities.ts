@@ -65,20 +65,32 @@ export async function insertAccountOfPerson(
   return (rows[0] as { id: string }).id
 }
 
+/** The account that gets an identity, and the hash of the password that the person has just sent, if they sent one. */
+export interface IdentityOwner {
+  accountId: string
+  passwordHash: string | null
+}
+
 /**
- * Links a person to an account. Throws with `identity_is_linked` when the person is linked already, and with
- * `account_has_an_identity_of_the_issuer` when the account has another identity there.
+ * Links a person to an account. False when the password was changed after its check, or the account was disabled. Throws
+ * with `identity_is_linked` when the person is linked already, and with `account_has_an_identity_of_the_issuer` when the
+ * account has another identity there.
  */
 export async function insertIdentity(
   tx: pg.PoolClient,
-  accountId: string,
+  { accountId, passwordHash }: IdentityOwner,
   provider: string,
   { issuer, subject, email }: ProvenPerson,
-): Promise<void> {
-  await tx.query(
-    `insert into account_identity (issuer, subject, account_id, provider, email) values ($1, $2, $3, $4, $5)`,
-    [issuer, subject, accountId, provider, email],
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    // The lock waits for a running change of the password.
+    `with owner as (select id from account
+                     where id = $3 and disabled_at is null and ($6::text is null or password_hash = $6) for share)
+     insert into account_identity (issuer, subject, account_id, provider, email)
+     select $1, $2, id, $4, $5 from owner`,
+    [issuer, subject, accountId, provider, email, passwordHash],
   )
+  return rowCount === 1
 }
 
 /** Stores that an identity was used, with the provider's current email and name. The account keeps its own. */

@@ -187,7 +187,7 @@ async function link(
     throw new PageError(403, 'You have signed out in the meantime, so nothing was linked.')
   }
   const about = singleSignOnOf(context, request, provider, accountId)
-  const problem = await linkAccount(about, accountId, person)
+  const problem = await linkAccount(about, { accountId, passwordHash: null }, person)
   if (problem !== null) throw new PageError(409, problem)
   await keepInStep(about, session.account, person)
   leaveNotice(request, reply, context.config, `Your account is linked with ${provider.settings.label}.`)

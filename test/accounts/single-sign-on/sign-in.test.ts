@@ -221,6 +221,42 @@ describe('a person with the email or name of an account', () => {
     expect(events.map(({ action }) => action)).toContain('identity-linked')
   })
 
+  it.each([
+    ['its password is changed', `password_hash = 'the hash of another password'`],
+    ['it is disabled', 'disabled_at = now()'],
+  ])('does not link it when %s while the password is checked', async (_what, change) => {
+    const ann = await anAccount(t.db)
+    const eve = aPerson(acme, { preferred_username: ann.username })
+    const browser = new Walker(t)
+    const { headers } = await browser.signIn(acme, eve.subject)
+    const url = String(headers.location)
+    const csrf_token = csrfTokenIn(await browser.open(url))
+    const proof = new URL(url, baseUrl).searchParams.get('proof') ?? ''
+    const changing = await t.db.connect()
+    await changing.query('begin')
+    await changing.query(`update account set ${change} where id = $1`, [ann.id])
+    const fields = { csrf_token, proof, decision: 'link', password }
+    const linking = browser.post('/login/oidc/acme/account', fields)
+    let isLinking = true
+    void linking.finally(() => {
+      isLinking = false
+    })
+    await expect
+      .poll(async () => {
+        const { rowCount } = await t.db.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+        return rowCount === 1 || !isLinking
+      })
+      .toBe(true)
+    await changing.query('commit')
+    changing.release()
+    expect((await linking).statusCode).toBe(409)
+    const linked = await t.db.query('select from account_identity where account_id = $1', [ann.id])
+    expect(linked.rowCount).toBe(0)
+    expect(await usernameOf(browser)).toBeNull()
+  })
+
   it('may make a new account instead, without the email', async () => {
     const email = `${aName('ann')}@acme.example`
     const ann = await anAccount(t.db, { email })
