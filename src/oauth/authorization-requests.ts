@@ -1,11 +1,13 @@
 import type pg from 'pg'
-import { type Queryable, sweepOf } from '../database/database.ts'
+import { type Queryable, surplusOf, sweepOf } from '../database/database.ts'
 import type { ResourceScope } from '../domain/permissions.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 import type { Application } from './applications.ts'
 
 /** How long a consent page can be used. SPEC does not specify it. An hour is enough for a decision. */
 const lifetimeSeconds = 3600
+/** How many requests of an account are stored, decided or not. More open tabs than anybody has. */
+const maxRequestsPerAccount = 100
 
 /** An authorization request whose consent page is shown. Its application and redirect URI are checked. */
 export interface NewAuthorizationRequest {
@@ -49,14 +51,15 @@ export interface Decision {
   state: string | null
 }
 
-/** Stores a request until it is decided or expires. */
+/** Stores a request until it is decided or expires. Removes the oldest requests of the account when it has many. */
 export async function insertAuthorizationRequest(
   db: Queryable,
   idHash: SecretHash,
   request: NewAuthorizationRequest,
 ): Promise<void> {
   await db.query(
-    `insert into authorization_request (id_hash, account_id, application_id, link, redirect_uri, state, scopes,
+    `with ${surplusOf('authorization_request', 'id_hash', 'account_id = $2', maxRequestsPerAccount - 1)}
+     insert into authorization_request (id_hash, account_id, application_id, link, redirect_uri, state, scopes,
                                         resource_scope, code_challenge, expires_at)
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, now() + make_interval(secs => $10))`,
     [

@@ -68,6 +68,26 @@ describe('POST /oauth2/auth', () => {
     },
   )
 
+  it('keeps the latest hundred requests of an account, also when many pages are opened at once', async () => {
+    const { account, application, cookie, page: oldest } = await aQuestion()
+    const other = await aQuestion()
+    const openPage = () => open(t, authorizeLink(application, { prompt: 'consent' }), cookie)
+    const count = async () =>
+      (await t.db.query('select from authorization_request where account_id = $1', [account.id])).rowCount
+    for (let round = 0; round < 9; round += 1) await Promise.all(Array.from({ length: 10 }, openPage))
+    const latest = await openPage()
+    // All pages of the first 92 requests work, also the oldest one.
+    expect(await count()).toBe(92)
+    expect((await submitConsent(t, oldest, cookie, 'search')).statusCode).toBe(200)
+
+    for (let round = 0; round < 2; round += 1) await Promise.all(Array.from({ length: 10 }, openPage))
+    await openPage()
+    expect(await count()).toBe(100)
+    expect((await submitConsent(t, oldest, cookie, 'approve')).statusCode).toBe(400)
+    expect((await submitConsent(t, latest, cookie, 'approve')).statusCode).toBe(302)
+    expect((await submitConsent(t, other.page, other.cookie, 'approve')).statusCode).toBe(302)
+  })
+
   it('sends access_denied with state when the account denies (7)', async () => {
     const { cookie, page, account } = await aQuestion()
     const redirect = await submitConsent(t, page, cookie, 'deny')
