@@ -73,7 +73,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     for (const shown of ['seen/lib', 'public', 'First seen', 'Last fetched', '72 hours', '2 Jan 2026']) {
       expect(body).toContain(shown)
     }
-    expect(body).toContain('An archive is not served: other bytes.')
+    expect(body).toContain('A changed archive is not served: other bytes.')
     expect(body).not.toContain(upstream.url)
     expect(body).not.toContain('id="add"')
     const admin = await onPage(caller.account, caller.repository)

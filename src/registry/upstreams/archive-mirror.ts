@@ -144,7 +144,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     if (difference !== null) throw await alarm(archive, difference)
     await archives.keep(received)
     if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
-      throw await alarm(archive, 'its bytes differ from those of the first fetch')
+      throw await alarm(archive, 'its bytes differ from those of the first fetch, or from a newer checksum')
     await keepNamedArchive(archives, received)
   }
 

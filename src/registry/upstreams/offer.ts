@@ -26,6 +26,8 @@ export interface OfferRules {
   now: Date
   /** Returns the time at which this repository first saw the archive of a version. */
   firstSeenAt: (version: UpstreamVersion) => Date
+  /** Returns the shasum that the document must announce instead of the upstream's. Undefined when that one is right. */
+  shasumOf: (version: UpstreamVersion) => string | undefined
   distUrl: (version: UpstreamVersion) => string
 }
 
@@ -125,15 +127,21 @@ function fixes(
  * Returns the entry with the archive URL of this registry. Removes the repository's own packages from `replace` and
  * `provide`.
  */
-function entryOfMirror(version: UpstreamVersion, { ownNames, isGone, distUrl }: OfferRules): JsonObject {
+function entryOfMirror(
+  version: UpstreamVersion,
+  { ownNames, isGone, distUrl, shasumOf }: OfferRules,
+): JsonObject {
   const { dist, ...entry } = version.entry
+  const shasum = shasumOf(version)
   const { mirrors: _, ...shown } = isJsonObject(dist) ? dist : {}
   return {
     ...entry,
     ...links(entry, 'replace', ownNames),
     ...links(entry, 'provide', ownNames),
     ...(isGone && entry['abandoned'] === undefined && { abandoned: true }),
-    ...(version.dist !== null && { dist: { ...shown, url: distUrl(version) } }),
+    ...(version.dist !== null && {
+      dist: { ...shown, ...(shasum !== undefined && { shasum }), url: distUrl(version) },
+    }),
   }
 }
 

@@ -12,6 +12,7 @@ import {
   type UpstreamVersion,
 } from './judge-document.ts'
 import { offer, replacedNames } from './offer.ts'
+import { settleShasums } from './settle-shasums.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { type BoundPackage, bindPackages, listOwnNames } from './tables/mirrored-packages.ts'
 import {
@@ -21,7 +22,6 @@ import {
   listMirrorRules,
   lockMirror,
   type MirrorRules,
-  type NamedDist,
   noteArchives,
   type RenderedMirror,
   saveMirrors,
@@ -148,10 +148,13 @@ async function renderAll(
   sources: readonly MirrorSource[],
   baseUrl: string,
 ): Promise<void> {
-  const archives = sources.flatMap(({ packageId, content }) => namedDists(packageId, content))
-  const [rules] = await together([
+  const dists = sources.flatMap((source, i) => distsOf(source, i))
+  const [rules, fixed] = await together([
     listMirrorRules(tx, sources),
-    noteArchives(tx, archives),
+    noteArchives(
+      tx,
+      dists.map(({ packageId, version, normalized, dist }) => ({ ...dist, packageId, version, normalized })),
+    ),
     describeMirrors(
       tx,
       sources
@@ -161,6 +164,13 @@ async function renderAll(
   ])
   const ownNames = await listOwnOfAll(tx, sources, rules)
   const firstSeen = await listSeen(tx, sources, rules)
+  const shasums = await settleShasums(
+    tx,
+    fixed.map((archive) => {
+      const { version, dist, sourceIndex } = dists[archive.place] as SourceDist
+      return { ...archive, version, dist, rules: rules[sourceIndex] as MirrorRules }
+    }),
+  )
   const rendered = await Promise.all(
     sources.map(async ({ packageId, isDev, content }, i): Promise<RenderedMirror> => {
       const rule = rules[i] as MirrorRules
@@ -170,6 +180,7 @@ async function renderAll(
         ...rule,
         ownNames: ownNames.get(repositoryId) ?? new Set(),
         firstSeenAt: (version) => firstSeen.get(version) ?? rule.now,
+        shasumOf: ({ dist }) => (dist === null ? undefined : shasums.get(dist)),
         distUrl: ({ dist }) =>
           `${registry}dist/${packageName}/${dist?.versionPath}/${dist?.reference}.${dist?.type}`,
       })
@@ -231,9 +242,18 @@ async function listSeen(
   return new Map(asked.map(({ version }, i) => [version, seen[i] as Date]))
 }
 
-function namedDists(packageId: string, { versions }: UpstreamContent): NamedDist[] {
-  return versions.flatMap(({ version, normalized, dist }) =>
-    dist === null ? [] : [{ ...dist, packageId, version, normalized }],
+/** The archive of a version, and the index of the document that contains it. */
+interface SourceDist {
+  sourceIndex: number
+  packageId: string
+  version: string
+  normalized: string
+  dist: UpstreamDist
+}
+
+function distsOf({ packageId, content }: MirrorSource, sourceIndex: number): SourceDist[] {
+  return content.versions.flatMap(({ version, normalized, dist }) =>
+    dist === null ? [] : [{ sourceIndex, packageId, version, normalized, dist }],
   )
 }
 

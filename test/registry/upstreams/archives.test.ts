@@ -259,6 +259,56 @@ describe('an archive of an upstream', () => {
     expect((await dist()).statusCode).toBe(200)
   })
 
+  it('keeps its shasum when the upstream announces another one later, with one alarm', async () => {
+    const name = 'ar/announced'
+    const sha1 = createHash('sha1').update(aPackageZip(name)).digest('hex')
+    const dist = (shasum: string) => ({
+      type: 'zip',
+      url: `${upstream.url}/archives/${name}/1.0.0.zip`,
+      reference: 'abcdef12',
+      shasum,
+    })
+    const { ask, call, dist: download } = await aMirroredPackage(name, { dist: dist(sha1) })
+    /** Lets the upstream announce a shasum. Returns the one that svc announces then. */
+    let changes = 0
+    const announce = async (shasum: string) => {
+      changes += 1
+      const description = `change ${changes}`
+      upstream.offer(name, [{ version: '1.0.0', dist: dist(shasum), description }])
+      await t.db.query(`update upstream_document set is_stale = true where name = $1`, [name])
+      const entry = async () => expand((await ask(`p2/${name}.json`)).body, name)[0]
+      await expect.poll(async () => (await entry())?.['description']).toBe(description)
+      return ({ ...(await entry()) }['dist'] as { shasum: string }).shasum
+    }
+    const alarm = async () => (await call('GET', '/mirrored-packages')).json()[0].alarm
+    const alarms = async () =>
+      (await call('GET', '/events'))
+        .json()
+        .filter(({ action }: { action: string }) => action === 'archive-alarm')
+
+    // Until the first fetch, the latest shasum counts.
+    expect(await announce('b'.repeat(40))).toBe('b'.repeat(40))
+    expect(await announce(sha1)).toBe(sha1)
+    expect((await download()).statusCode).toBe(200)
+    expect([await announce(sha1), await alarm()]).toEqual([sha1, null])
+
+    expect(await announce('a'.repeat(40))).toBe(sha1)
+    expect(await announce('a'.repeat(40))).toBe(sha1)
+    expect(await announce('c'.repeat(40))).toBe(sha1)
+    expect(await alarm()).toContain(`announces the SHA-1 ${'a'.repeat(40)}`)
+    expect(await alarms()).toMatchObject([
+      { package: name, version: '1.0.0', details: { upstream: 'public', url: dist('').url } },
+    ])
+    expect((await download()).rawPayload.equals(aPackageZip(name))).toBe(true)
+    expect([await announce(sha1), await alarm()]).toEqual([sha1, null])
+
+    // The first fetch was not checked against a shasum.
+    await t.db.query(`update mirrored_archive set shasum = null where reference = 'abcdef12'`)
+    expect([await announce(sha1), await alarm()]).toEqual([sha1, null])
+    expect(await announce('a'.repeat(40))).toBe('')
+    expect(await alarms()).toHaveLength(2)
+  })
+
   it('is 410 with a warning when it is denied, also for a lock file', async () => {
     const { dist, call } = await aMirroredPackage('ar/denied')
     expect((await dist()).statusCode).toBe(200)

@@ -60,3 +60,15 @@ it('the results have the order of the archives', async () => {
   const changed = archives.map((archive, i) => (i === 1 ? { ...archive, sha256: 'ef'.repeat(32) } : archive))
   expect(await saveFetchedArchives(t.db, changed)).toEqual([true, false, true])
 })
+
+it('the first fetch is not saved when the upstream has announced another shasum meanwhile', async () => {
+  const id = await anArchive()
+  const announce = (shasum: string) =>
+    t.db.query('update mirrored_archive set shasum = $2 where id = $1', [id, shasum])
+  await announce('01'.repeat(20))
+  expect(await saveFetchedArchives(t.db, [{ ...fetched, id }])).toEqual([false])
+  await announce(fetched.sha1)
+  expect(await saveFetchedArchives(t.db, [{ ...fetched, id }])).toEqual([true])
+  await announce('01'.repeat(20))
+  expect(await saveFetchedArchives(t.db, [{ ...fetched, id }])).toEqual([true])
+})

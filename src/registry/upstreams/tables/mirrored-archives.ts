@@ -198,7 +198,8 @@ export interface FetchedArchive extends ArchiveDigest {
 
 /**
  * Stores that archives are in the store. The first fetch of an archive sets its hash. Returns a value for each archive,
- * in their order. The value is false when the bytes differ from the first fetch. `insertArchive` describes the lock.
+ * in their order. The value is false when the bytes differ from the first fetch, or from a shasum that the upstream has
+ * announced since the fetch began. `insertArchive` describes the lock.
  */
 export async function saveFetchedArchives(
   db: Queryable,
@@ -226,6 +227,18 @@ export async function saveAlarm(tx: pg.PoolClient, id: string, alarm: string): P
     [id, alarm],
   )
   return rowCount === 1
+}
+
+/** Stores or removes alarms of archives. The transaction has locked their rows. */
+export async function saveAlarms(
+  tx: pg.PoolClient,
+  alarms: readonly { id: string; alarm: string | null }[],
+): Promise<void> {
+  await tx.query(
+    `update mirrored_archive a set alarm = n.alarm, alarmed_at = case when n.alarm is not null then now() end
+       from unnest($1::bigint[], $2::text[]) as n (id, alarm) where a.id = n.id`,
+    [alarms.map(({ id }) => id), alarms.map(({ alarm }) => alarm)],
+  )
 }
 
 /** Stores that archives were downloaded today. */

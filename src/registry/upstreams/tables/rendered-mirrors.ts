@@ -8,6 +8,7 @@ export interface MirrorRules {
   /** The repository's path, `acme/php`. */
   path: string
   packageName: string
+  upstreamName: string
   allow: string[]
   deny: string[]
   exempt: string[]
@@ -59,8 +60,8 @@ export async function listMirrorRules(
 ): Promise<MirrorRules[]> {
   const { rows } = await tx.query<MirrorRules>({
     name: 'list-mirror-rules',
-    text: `select m.repository_id as "repositoryId", g.name || '/' || r.name as path, m.name as "packageName", u.allow,
-                  u.deny, u.exempt, u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone",
+    text: `select m.repository_id as "repositoryId", g.name || '/' || r.name as path, m.name as "packageName",
+                  u.name as "upstreamName", u.allow, u.deny, u.exempt, u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone",
                   m.summary as flagged, now() as now
              from unnest((select $1::bigint[])) with ordinality as w (id, place)
             cross join lateral (select * from mirrored_package where id = w.id limit 1) m
@@ -80,20 +81,28 @@ export interface NamedDist extends UpstreamDist {
   normalized: string
 }
 
-/** Stores the archives of documents. URL and shasum of a known archive can change until its first fetch. */
-export async function noteArchives(tx: pg.PoolClient, dists: readonly NamedDist[]): Promise<void> {
-  await tx.query({
+/** An archive whose bytes are fixed by the first fetch. */
+export interface FixedArchive {
+  archiveId: string
+  /** The SHA-1 of the bytes, in lower-case hex. */
+  sha1: string
+  /** The shasum that the first fetch had to match. Null when the upstream announced none. */
+  checkedShasum: string | null
+  alarm: string | null
+}
+
+/**
+ * Stores the archives of documents. URL and shasum of a known archive can change until its first fetch. After that, they
+ * are fixed: returns the archives that have another shasum now, or an alarm. `place` is the index of the archive.
+ */
+export async function noteArchives(
+  tx: pg.PoolClient,
+  dists: readonly NamedDist[],
+): Promise<(FixedArchive & { place: number })[]> {
+  const { rows } = await tx.query<FixedArchive & { place: number }>({
     name: 'note-mirrored-archives',
-    text: `insert into mirrored_archive as a (package_id, version_path, reference, version, normalized, type, url, shasum)
-           select distinct on (n.package_id, n.version_path, n.reference) n.*
-             from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[]), (select $4::text[]),
-                         (select $5::text[]), (select $6::text[]), (select $7::text[]), (select $8::text[]))
-                    as n (package_id, version_path, reference, version, normalized, type, url, shasum)
-            order by n.package_id, n.version_path, n.reference
-           on conflict (package_id, version_path, reference) do update
-              set url = excluded.url, shasum = excluded.shasum, type = excluded.type
-            where a.sha256 is null
-              and (a.url, a.shasum, a.type) is distinct from (excluded.url, excluded.shasum, excluded.type)`,
+    text: `select place::int - 1 as place, archive_id as "archiveId", sha1, checked_shasum as "checkedShasum", alarm
+             from note_mirrored_archives($1, $2, $3, $4, $5, $6, $7, $8)`,
     values: [
       dists.map(({ packageId }) => packageId),
       dists.map(({ versionPath }) => versionPath),
@@ -105,6 +114,7 @@ export async function noteArchives(tx: pg.PoolClient, dists: readonly NamedDist[
       dists.map(({ shasum }) => shasum),
     ],
   })
+  return rows
 }
 
 /** Lists the times at which archives were first seen, in the order of the archives. */
