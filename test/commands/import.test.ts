@@ -64,6 +64,23 @@ describe('svc import', () => {
     })
   })
 
+  it('copies inline packages of a registry with metadata-url', async () => {
+    upstream.offer('part/p2', ['2.0.0'])
+    const dist = { type: 'zip', url: `${upstream.url}/archives/part/inline/1.0.0.zip`, reference: 'abcdef1' }
+    upstream.offer('part/inline', ['1.0.0', '9.0.0'])
+    upstream.put('/partial/packages.json', {
+      packages: { 'part/inline': [{ name: 'part/inline', version: '1.0.0', dist }] },
+      'metadata-url': '/p2/%package%.json',
+      'available-packages': ['part/p2'],
+    })
+    const words = ['import', `${upstream.url}/partial`, 'part/*', '--into', 'acme/php', '--json']
+    const { items } = (await svc(...words)).json()
+    expect(items).toMatchObject([
+      { name: 'part/inline', version: '1.0.0', outcome: 'imported' },
+      { name: 'part/p2', version: '2.0.0', outcome: 'imported' },
+    ])
+  })
+
   it('continues after development branches, which svc does not publish', async () => {
     upstream.offer('acme/branches', ['dev-main', 'dev-feature', '1.x-dev'], { isDev: true })
     upstream.offer('acme/branches', ['2.0.0', '10.0.0'])

@@ -8,11 +8,13 @@ import type { UpstreamClient } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import {
   type InlinePackages,
+  isInline,
   mayKnow,
   metadataUrlOf,
   parseObject,
   readRoot,
   rootUrlOf,
+  type UpstreamRoot,
 } from './client/upstream-root.ts'
 import { judgeDocument, type UpstreamContent } from './judge-document.ts'
 import { type CheckedDocument, packContent, storeDocuments } from './store-documents.ts'
@@ -46,7 +48,7 @@ export interface CheckContext {
   store: (document: CheckedDocument) => Promise<boolean>
   /** The running reads of packages.json, by upstream. Concurrent checks share one. */
   roots: Map<string, Promise<Upstream>>
-  /** Packages of upstreams without metadata-url, by upstream. */
+  /** The packages in packages.json of upstreams and in its includes, by upstream. */
   inline: LRUCache<string, InlineUpstream>
   /** The running reads of these packages, by upstream. */
   inlineReads: Map<string, Promise<InlinePackages>>
@@ -54,7 +56,7 @@ export interface CheckContext {
   note: (upstream: Upstream, outcome: 'found' | 'unchanged' | 'missing' | 'failed') => void
 }
 
-/** The packages of an upstream without metadata-url. */
+/** The packages in packages.json of an upstream and in its includes. */
 interface InlineUpstream {
   readAt: number
   lastModified: string | null
@@ -152,12 +154,13 @@ async function fetchContent(
   const { root } = upstream
   if (root === null) throw new UpstreamError(`packages.json of ${upstream.name} was never read`)
   if (!mayKnow(root, packageName)) return { kind: 'missing' }
-  if (root.metadataUrl === null) {
+  if (isInline(root, packageName)) {
     const versions = (await inlinePackages(context, upstream)).get(packageName)
-    if (versions === undefined) return { kind: 'missing' }
     const document = { packages: { [packageName]: versions } } as Parameters<typeof judgeDocument>[0]
-    return judged(judgeDocument(document, packageName, isDev ? 'dev' : 'main'), null)
+    if (versions !== undefined)
+      return judged(judgeDocument(document, packageName, isDev ? 'dev' : 'main'), null)
   }
+  if (root.metadataUrl === null) return { kind: 'missing' }
   const url = metadataUrlOf(root.metadataUrl, packageName, isDev)
   const fetched = await context.client.fetchDocument(url, { lastModified })
   if (fetched.kind !== 'found') return fetched
@@ -183,7 +186,8 @@ export async function freshRoot(
   // A list of names may have grown since it was read.
   const isEnough =
     root !== null && (root.metadataUrl === null || packageName === null || mayKnow(root, packageName))
-  if (age < (isEnough ? rootMilliseconds : context.freshSeconds * 1000) && root !== null) return upstream
+  const isFresh = age < (isEnough ? rootMilliseconds : context.freshSeconds * 1000)
+  if (isFresh && root !== null && !isOfEarlierRelease(root)) return upstream
   try {
     const running = context.roots.get(upstream.id)
     const refreshing =
@@ -198,10 +202,16 @@ export async function freshRoot(
   }
 }
 
+/** Returns whether an earlier release has read packages.json, which has ignored inline packages beside metadata-url. */
+function isOfEarlierRelease({ metadataUrl, inlineNames }: UpstreamRoot): boolean {
+  return metadataUrl !== null && inlineNames === undefined
+}
+
 /** Reads packages.json of an upstream again. */
 async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Promise<Upstream> {
   const fetched = await client.fetchDocument(rootUrlOf(upstream.url), {
-    lastModified: upstream.root === null ? null : upstream.rootLastModified,
+    lastModified:
+      upstream.root === null || isOfEarlierRelease(upstream.root) ? null : upstream.rootLastModified,
   })
   if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(upstream.url)} does not exist`)
   if (fetched.kind === 'unchanged') {
@@ -214,8 +224,8 @@ async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Pr
 }
 
 /**
- * Returns the packages of an upstream without metadata-url. Reads packages.json and its includes again when necessary.
- * Concurrent checks share one read.
+ * Returns the inline packages of an upstream. Reads packages.json and its includes again when necessary. Concurrent
+ * checks share one read.
  */
 async function inlinePackages(context: CheckContext, upstream: Upstream): Promise<InlinePackages> {
   const { inline, inlineReads, freshSeconds } = context

@@ -23,7 +23,7 @@ const maxNames = 1_000_000
 export interface OtherRegistry {
   client: UpstreamClient
   root: UpstreamRoot
-  /** The packages of a registry without metadata-url. */
+  /** The packages in packages.json and its includes. */
   packages: InlinePackages
 }
 
@@ -54,13 +54,14 @@ export async function namesOf(
 ): Promise<string[]> {
   const exact = patterns.map((pattern) => pattern.split(':')[0] ?? '').filter((name) => !name.includes('*'))
   const needsList = patterns.length === 0 || patterns.some((pattern) => pattern.split(':')[0]?.includes('*'))
-  const listed = root.names ?? (packages.size > 0 ? [...packages.keys()] : null)
+  const inline = [...packages.keys()]
+  const listed = root.names ?? (root.metadataUrl === null && inline.length > 0 ? inline : null)
   if (!needsList) return [...new Set(exact)]
   if (listed === null && root.listUrl === null) {
     throw new UpstreamError('the registry does not list its packages: give their names')
   }
   const all = listed ?? (await listedNames(client, root.listUrl as string))
-  return all
+  return [...new Set([...all, ...inline])]
     .filter((name) => patterns.length === 0 || patterns.some((p) => matchesVersionName(p, name)))
     .sort()
 }
@@ -104,11 +105,11 @@ function nextPart(url: string, link: string): string {
 }
 
 /**
- * Reads the versions of a package. A registry with metadata-url has two documents of it. When one cannot be read, the
- * result has the versions of the other.
+ * Reads the versions of a package. A registry with metadata-url has two documents of it, unless it is inline. When one
+ * cannot be read, the result has the versions of the other.
  */
 export async function readPackage(registry: OtherRegistry, name: string): Promise<ReadPackage> {
-  const isSplit = registry.root.metadataUrl !== null
+  const isSplit = registry.root.metadataUrl !== null && !registry.packages.has(name)
   const parts = await Promise.all(
     (isSplit ? [false, true] : [false]).map((isDev) => readPart(registry, name, isDev)),
   )
@@ -148,7 +149,8 @@ async function readPart(registry: OtherRegistry, name: string, isDev: boolean): 
 }
 
 async function findDocument({ client, root, packages }: OtherRegistry, name: string, isDev: boolean) {
-  if (root.metadataUrl === null) return { packages: { [name]: packages.get(name) as Json } }
+  if (root.metadataUrl === null || packages.has(name))
+    return { packages: { [name]: packages.get(name) as Json } }
   const fetched = await client.fetchDocument(metadataUrlOf(root.metadataUrl, name, isDev))
   return fetched.kind === 'found' ? parseObject(fetched.text, `the metadata of ${name}`) : null
 }

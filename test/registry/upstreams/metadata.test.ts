@@ -542,6 +542,18 @@ describe('an upstream without metadata-url', () => {
     expect(await versions('in/cluded')).toEqual(['2.0.0'])
   })
 
+  it('has at most 1000 includes', async () => {
+    const includes = Object.fromEntries(Array.from({ length: 1001 }, (_, i) => [`inc${i}.json`, {}]))
+    upstream.put('/long/packages.json', { packages: [], includes })
+    const caller = await aCaller(t)
+    const refused = await caller.call('POST', '/upstreams', { url: `${upstream.url}/long` })
+    expect([refused.statusCode, refused.json().errmsg]).toEqual([
+      400,
+      expect.stringContaining('more than 1000 includes'),
+    ])
+    expect(upstream.requests.filter((request) => request.includes('/long/inc'))).toEqual([])
+  })
+
   it('is 503 and not 404 while an include is a JSON error with status 200', async () => {
     upstream.put('/broken/include/all.json', { packages: { 'in/broken': [entry('in/broken', '2.0.0')] } })
     upstream.put('/broken/packages.json', { packages: [], includes: { 'include/all.json': {} } })
@@ -552,5 +564,64 @@ describe('an upstream without metadata-url', () => {
     upstream.put('/broken/include/all.json', good)
     await age('in/broken')
     expect(await versions('in/broken')).toEqual(['2.0.0'])
+  })
+})
+
+describe('an upstream with metadata-url and inline packages', () => {
+  const inline = (name: string, ...versions: string[]) =>
+    versions.map((version) => ({
+      name,
+      version,
+      dist: { type: 'zip', url: `${upstream.url}/x.zip`, reference: 'abcdef123' },
+    }))
+  const aPartialRoot = (path: string, packages: object, more: object = {}) =>
+    upstream.put(`${path}/packages.json`, { packages, 'metadata-url': '/p2/%package%.json', ...more })
+
+  it('uses the inline packages for their names, like Composer, and metadata-url for all others', async () => {
+    upstream.offer('part/both', ['9.0.0'])
+    upstream.offer('part/both', ['dev-other'], { isDev: true })
+    upstream.offer('part/p2', ['3.0.0'])
+    upstream.offer('part/empty', ['4.0.0'])
+    aPartialRoot(
+      '/partial',
+      {
+        'part/both': inline('part/both', '1.0.0', 'dev-main'),
+        'part/only': inline('part/only', '2.0.0'),
+        'part/empty': [],
+      },
+      { 'available-packages': ['part/p2', 'part/empty'] },
+    )
+    const { versions } = await aMirror({ url: `${upstream.url}/partial` })
+    expect(await versions('part/only')).toEqual(['2.0.0'])
+    expect(await versions('part/only', '~dev')).toEqual([])
+    expect(await versions('part/both')).toEqual(['1.0.0'])
+    expect(await versions('part/both', '~dev')).toEqual(['dev-main'])
+    expect(await versions('part/p2')).toEqual(['3.0.0'])
+    expect(await versions('part/empty')).toEqual(['4.0.0'])
+    expect(await versions('part/none')).toBe(404)
+    expect(askedFor('part/both')).toEqual([])
+  })
+
+  it('uses metadata-url when a package is no longer inline', async () => {
+    upstream.offer('part/moved', ['2.0.0'])
+    aPartialRoot('/moving', { 'part/moved': inline('part/moved', '1.0.0') })
+    const { versions } = await aMirror({ url: `${upstream.url}/moving` })
+    expect(await versions('part/moved')).toEqual(['1.0.0'])
+    aPartialRoot('/moving', {})
+    await t.db.query(
+      `update upstream set root_checked_at = now() - interval '1 hour' where url like '%/moving'`,
+    )
+    await age('part/moved')
+    await eventually(
+      () => versions('part/moved'),
+      (found) => found.toString() === '2.0.0',
+    )
+  })
+
+  it('reads packages.json again when an earlier release has read it', async () => {
+    aPartialRoot('/earlier', { 'part/early': inline('part/early', '1.0.0') })
+    const { versions } = await aMirror({ url: `${upstream.url}/earlier` })
+    await t.db.query(`update upstream set root = root - 'inlineNames' where url like '%/earlier'`)
+    expect(await versions('part/early')).toEqual(['1.0.0'])
   })
 })

@@ -10,8 +10,13 @@ import { UpstreamError } from './upstream-error.ts'
  * not have it.
  */
 export interface UpstreamRoot {
-  /** A template with `%package%`. Null when the packages are in packages.json itself and in its `includes`. */
+  /** A template with `%package%`. Null when all packages are in packages.json itself and in its `includes`. */
   metadataUrl: string | null
+  /**
+   * The names of the packages that are inline beside metadata-url. Composer uses these packages, and requests no other
+   * metadata of them. Undefined in rows of earlier releases.
+   */
+  inlineNames?: string[]
   /** All names of the upstream. Null when packages.json does not list them. */
   names: string[] | null
   /** Patterns that match all names of the upstream. Null when packages.json has none. */
@@ -61,8 +66,9 @@ export function rootUrlOf(url: string): string {
 }
 
 /**
- * Reads an upstream's packages.json. When the packages are inline, it also reads the `includes` with `fetchText`.
- * Throws `UpstreamError` when the upstream is not a Composer repository, supports only Composer 1, or is too large.
+ * Reads an upstream's packages.json. Without metadata-url, it also reads the `includes` with `fetchText`. With it,
+ * Composer ignores them. Throws `UpstreamError` when the upstream is not a Composer repository, supports only Composer 1,
+ * or is too large.
  * `characters` is the size of all that was read.
  */
 export async function readRoot(
@@ -87,17 +93,16 @@ export async function readRoot(
     changesUrl: absolute(said['metadata-changes-url']),
     filterSummaryUrl: absolute(said.filter?.['summary-url']),
   }
-  if (root.metadataUrl !== null) {
-    if (!root.metadataUrl.includes('%package%'))
-      throw new UpstreamError('metadata-url of the upstream lacks %package%')
-    return { root, packages: new Map(), characters: body.length }
-  }
   const packages = new Map<string, unknown>()
   addPackages(packages, said.packages)
+  if (root.metadataUrl !== null) return { ...partialRoot(root, packages), characters: body.length }
+  const includes = Object.keys(said.includes ?? {})
+  if (includes.length > maxIncludes)
+    throw new UpstreamError(`packages.json of the upstream has more than ${maxIncludes} includes`)
   // Only one level of includes is read. Satis writes one level, although Composer reads more.
   const start = Date.now()
   let characters = body.length
-  for (const path of Object.keys(said.includes ?? {}).slice(0, maxIncludes)) {
+  for (const path of includes) {
     if (Date.now() - start > includeMilliseconds)
       throw new UpstreamError('the includes of the upstream did not arrive in time')
     const content = await fetchText(resolveLink(path, rootUrlOf(url)))
@@ -122,9 +127,26 @@ export async function readRoot(
   return { root, packages, characters }
 }
 
+/** Returns the parts of a packages.json with metadata-url. Composer does not count inline packages without versions. */
+function partialRoot(root: UpstreamRoot, inline: InlinePackages) {
+  if (!root.metadataUrl?.includes('%package%'))
+    throw new UpstreamError('metadata-url of the upstream lacks %package%')
+  const packages = new Map([...inline].filter(([, versions]) => versionList(versions).length > 0))
+  const inlineNames = [...packages.keys()]
+  // A change feed need not report changes of packages.json. Without it, svc asks for every package again.
+  const changesUrl = inlineNames.length === 0 ? root.changesUrl : null
+  return { root: { ...root, inlineNames, changesUrl }, packages }
+}
+
+/** Returns whether the versions of a package are in packages.json of the upstream, or may be there. */
+export function isInline({ metadataUrl, inlineNames = [] }: UpstreamRoot, packageName: string): boolean {
+  return metadataUrl === null || inlineNames.includes(packageName)
+}
+
 /** Returns false when packages.json of the upstream excludes the name. */
-export function mayKnow({ names, patterns }: UpstreamRoot, packageName: string): boolean {
+export function mayKnow({ names, patterns, inlineNames }: UpstreamRoot, packageName: string): boolean {
   if (names === null && patterns === null) return true
+  if (inlineNames?.includes(packageName)) return true
   if (names?.includes(packageName)) return true
   return (patterns ?? []).some((pattern) => matchesGlob(pattern, packageName))
 }
