@@ -34,13 +34,27 @@ export function backupCommand(): Command {
         const place = config.secretKey === null ? keyFileOf(config) : 'SECRET_KEY'
         return { ending: written, key: hasSecrets ? place : null }
       })
-      const { archives, bytes, problems } = ending
+      const { archives, bytes, problems, missingMigrations } = ending
       const rows = countRows(ending)
       const text = `Wrote ${file}: ${rows} rows, ${archives} archives of ${bytes} bytes.`
       const lines = problems.map(({ sha256, problem }) => `The archive ${sha256} is ${problem}.`)
       if (key !== null)
         lines.push(`Keep ${key} too: authenticator apps need this key, and the backup does not contain it.`)
-      const json = { file: path, rows, archives, bytes, problems, key_to_keep: key }
+      if (missingMigrations.length > 0) {
+        const names = missingMigrations.join(', ')
+        lines.push(
+          `The backup does not contain the migrations ${names}, because their files are missing here. Run svc backup with the server's MIGRATIONS_DIR, or keep them: a restore needs those that create tables or columns.`,
+        )
+      }
+      const json = {
+        file: path,
+        rows,
+        archives,
+        bytes,
+        problems,
+        key_to_keep: key,
+        missing_migrations: missingMigrations,
+      }
       printResult(options, json, [...lines, text].join('\n'))
       if (problems.length > 0)
         throw new Error('Some archives have a problem: run svc verify-archives to see their versions.')

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { checksumOf, type SqlFile } from '../database/sql-file.ts'
 
 /*
  * A backup is one tar file. Its entries, in this order:
@@ -27,6 +28,8 @@ export const BackupManifest = z.object({
   madeAt: z.iso.datetime(),
   /** Built-in migrations, in their order. */
   migrations: z.array(z.object({ name, checksum: name })).max(10_000),
+  /** The operator's migrations that the database has, but the backup does not, because their files were missing. */
+  missingMigrations: z.array(name).max(10_000).default([]),
   tables: z.array(z.object({ name, columns: z.array(name) })).max(10_000),
 })
 export type BackupManifest = z.output<typeof BackupManifest>
@@ -64,3 +67,46 @@ const patterns = [
   { kind: 'archive', pattern: /^archives\/([0-9a-f]{64})\.zip$/ },
   { kind: 'table', pattern: /^tables\/([^/]{1,200})\/\d+\.gz$/ },
 ] as const
+
+/** The maximum size of an entry other than an archive. */
+const maxEntryBytes = 512 * 1024 * 1024
+
+/** A file in the tar file. */
+export interface Entry extends AsyncIterable<unknown> {
+  header: { name: string; size: number }
+}
+
+/** Thrown for a file that is not a backup, is damaged, or is incomplete. */
+export class DamagedBackup extends Error {
+  constructor(what: string) {
+    super(`The file is not a backup of svc, or it is damaged: ${what}.`)
+  }
+}
+
+/** Reads a migration or a function of a backup. */
+export async function readSql(entry: Entry, name: string): Promise<SqlFile> {
+  const sql = await readText(entry)
+  return { name, path: name, sql, checksum: checksumOf(Buffer.from(sql)) }
+}
+
+/** Reads an entry as text. */
+export async function readText(entry: Entry): Promise<string> {
+  return (await readAll(entry)).toString('utf8')
+}
+
+/** Reads an entry into memory. Throws DamagedBackup when it is too large. */
+export async function readAll(entry: Entry): Promise<Buffer> {
+  if (entry.header.size > maxEntryBytes) throw new DamagedBackup(`${entry.header.name} is too large`)
+  const chunks: Buffer[] = []
+  for await (const chunk of entry as AsyncIterable<Buffer>) chunks.push(chunk)
+  return Buffer.concat(chunks)
+}
+
+/** Parses the JSON of an entry. Throws DamagedBackup when it does not fit the schema. */
+export function parse<T>(schema: { parse: (value: unknown) => T }, text: string, path: string): T {
+  try {
+    return schema.parse(JSON.parse(text))
+  } catch {
+    throw new DamagedBackup(`${path} cannot be read`)
+  }
+}

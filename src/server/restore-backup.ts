@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -18,7 +19,7 @@ import {
 } from '../database/migrate.ts'
 import { writeNewFile } from '../database/new-file.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
-import { checksumOf, type SqlFile } from '../database/sql-file.ts'
+import type { SqlFile } from '../database/sql-file.ts'
 import {
   type CopiedTable,
   copyIn,
@@ -31,25 +32,21 @@ import type { ArchiveStore } from '../registry/archives/archive-store.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
 import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
 import { type Verification, verifyArchives } from '../registry/archives/verify-archives.ts'
-import { BackupEnding, BackupManifest, readEntryName } from './backup-file.ts'
+import {
+  BackupEnding,
+  BackupManifest,
+  DamagedBackup,
+  type Entry,
+  parse,
+  readAll,
+  readEntryName,
+  readSql,
+  readText,
+} from './backup-file.ts'
 
-/** The maximum size of an entry other than an archive. */
-const maxEntryBytes = 512 * 1024 * 1024
 const maxPieceBytes = 1024 * 1024 * 1024
 
 const decompress = promisify(gunzip)
-
-/** A file in the tar file. */
-interface Entry extends AsyncIterable<unknown> {
-  header: { name: string; size: number }
-}
-
-/** Thrown for a file that is not a backup, is damaged, or is incomplete. */
-class DamagedBackup extends Error {
-  constructor(what: string) {
-    super(`The file is not a backup of svc, or it is damaged: ${what}.`)
-  }
-}
 
 /** Options of a restore. */
 export interface RestoreOptions {
@@ -106,6 +103,7 @@ async function takeEntries(
   let source: { manifest: BackupManifest; store: ArchiveStore } | null = null
   const backup: Schema = { builtIn: [], functions: [], operators: [] }
   const archives = { count: 0, names: new Set<string>(), damaged: new Set<string>() }
+  let missing: SqlFile[] | null = null
   let load: Load | null = null
   let ending: BackupEnding | null = null
 
@@ -123,13 +121,15 @@ async function takeEntries(
     if (!source) throw new DamagedBackup('it does not begin with backup.json')
     if (found.kind === 'function') backup.functions.push(await readSql(entry, found.name))
     if (found.kind === 'migration') backup.operators.push(await readSql(entry, found.name))
+    else if (found.kind !== 'function')
+      missing ??= await findMissingMigrations(config, backup.operators, ours)
     if (found.kind === 'archive') {
       archives.count += 1
       archives.names.add(found.name)
       if (!(await takeArchive(source.store, entry, found.name))) archives.damaged.add(found.name)
     }
     if (found.kind === 'table') {
-      load ??= await beginLoad(client, source.manifest, backup)
+      load ??= await beginLoad(client, source.manifest, withGivenMigrations(backup, source.manifest, ours))
       const rows = await decompress(await readAll(entry), { maxOutputLength: maxPieceBytes })
       await load.write(found.name, rows)
     }
@@ -140,7 +140,7 @@ async function takeEntries(
   checkArchives(archives, ending)
   if (!isForced) await refuseUsedStore(source.store, archives.names)
   await load.end(ending)
-  await writeMigrations(config, backup.operators, ours)
+  for (const { name, sql } of missing ?? []) await writeNewFile(join(config.migrationsDir, name), sql)
   return ending
 }
 
@@ -159,12 +159,14 @@ function selectMigrations({ migrations }: BackupManifest, { builtIn }: Schema): 
 /** Stores an archive. Returns false, and stores nothing, when its bytes do not match its name. */
 async function takeArchive(store: ArchiveStore, entry: Entry, sha256: string): Promise<boolean> {
   const received = await receiveArchive(store, Readable.from(entry), { maxBytes: entry.header.size })
-  if (received.sha256 === sha256) {
+  try {
+    if (received.sha256 !== sha256) return false
     await store.keep(received)
     return true
+  } finally {
+    // A bucket leaves the received file where it is.
+    await discardArchive(received)
   }
-  await discardArchive(received)
-  return false
 }
 
 function checkArchives(
@@ -200,7 +202,7 @@ interface Load {
 async function beginLoad(client: pg.Client, manifest: BackupManifest, backup: Schema): Promise<Load> {
   await buildSchema(client, backup)
   const made = await listTables(client)
-  for (const table of manifest.tables) refuseMissing(table, made)
+  for (const table of manifest.tables) refuseMissing(table, made, manifest)
   const finishLoad = await prepareLoad(client, made)
   const tables = new Map(manifest.tables.map((table) => [table.name, table]))
   const rowCounts = new Map<string, number>()
@@ -245,49 +247,59 @@ async function beginLoad(client: pg.Client, manifest: BackupManifest, backup: Sc
   }
 }
 
-function refuseMissing({ name, columns }: CopiedTable, made: readonly CopiedTable[]): void {
+/** Adds the operator's migrations that the backup lacks, if this installation has their files. */
+function withGivenMigrations(backup: Schema, { missingMigrations }: BackupManifest, ours: Schema): Schema {
+  const given = ours.operators.filter(({ name }) => missingMigrations.includes(name))
+  const operators = [...backup.operators, ...given].sort((one, other) => (one.name < other.name ? -1 : 1))
+  return { ...backup, operators }
+}
+
+function refuseMissing(
+  { name, columns }: CopiedTable,
+  made: readonly CopiedTable[],
+  { missingMigrations }: BackupManifest,
+): void {
   const found = made.find((table) => table.name === name)
   const missing = columns.filter((column) => !found?.columns.includes(column))
   if (missing.length === 0) return
+  const help =
+    missingMigrations.length === 0
+      ? "one of the operator's migrations fails in an empty database"
+      : `the backup does not contain the migrations ${missingMigrations.join(', ')}. Put them into MIGRATIONS_DIR, and run svc restore again`
   throw new Error(
-    `The schema lacks ${found ? `the columns ${missing.join(', ')} of ` : ''}the table ${name}: one of the operator's migrations that made it is missing in the backup, or fails in an empty database.`,
+    `The schema lacks ${found ? `the columns ${missing.join(', ')} of ` : ''}the table ${name}: ${help}.`,
   )
 }
 
-/** Writes the operator's migrations that are missing. Throws when a file with the same name has another text. */
-async function writeMigrations(config: Config, files: readonly SqlFile[], ours: Schema): Promise<void> {
+/**
+ * Returns the operator's migrations of the backup that this installation lacks. Throws when a file with the same name has
+ * another text, or when the folder is read-only. It is called before hours of work, because the files are written last.
+ */
+async function findMissingMigrations(
+  config: Config,
+  files: readonly SqlFile[],
+  ours: Schema,
+): Promise<SqlFile[]> {
   const byName = new Map(ours.operators.map((migration) => [migration.name, migration]))
-  for (const { name, sql, checksum } of files) {
+  for (const { name, checksum } of files) {
     const there = byName.get(name)
     if (there && there.checksum !== checksum) {
       throw new Error(`The migration ${there.path} differs from the one in the backup: move it away.`)
     }
-    if (there) continue
-    await mkdir(config.migrationsDir, { recursive: true })
-    await writeNewFile(join(config.migrationsDir, name), sql)
   }
-}
-
-async function readSql(entry: Entry, name: string): Promise<SqlFile> {
-  const sql = await readText(entry)
-  return { name, path: name, sql, checksum: checksumOf(Buffer.from(sql)) }
-}
-
-async function readText(entry: Entry): Promise<string> {
-  return (await readAll(entry)).toString('utf8')
-}
-
-async function readAll(entry: Entry): Promise<Buffer> {
-  if (entry.header.size > maxEntryBytes) throw new DamagedBackup(`${entry.header.name} is too large`)
-  const chunks: Buffer[] = []
-  for await (const chunk of entry as AsyncIterable<Buffer>) chunks.push(chunk)
-  return Buffer.concat(chunks)
-}
-
-function parse<T>(schema: { parse: (value: unknown) => T }, text: string, path: string): T {
+  const missing = files.filter(({ name }) => !byName.has(name))
+  if (missing.length === 0) return []
   try {
-    return schema.parse(JSON.parse(text))
-  } catch {
-    throw new DamagedBackup(`${path} cannot be read`)
+    await mkdir(config.migrationsDir, { recursive: true })
+    // Root may write to every folder, so only a file shows whether it is read-only.
+    const probe = join(config.migrationsDir, `${randomUUID()}.partial`)
+    await writeNewFile(probe, '')
+    await rm(probe)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new Error(
+      `The backup contains migrations (${missing.map(({ name }) => name).join(', ')}), but ${config.migrationsDir} is not writable (${code}): make it writable, or copy them there first.`,
+    )
   }
+  return missing
 }

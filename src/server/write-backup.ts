@@ -32,26 +32,30 @@ const gzipLevel = 1
 
 const compress = promisify(gzip)
 
+/** What was written, and the operator's migrations that are not in the backup because their files are missing. */
+export type WrittenBackup = BackupEnding & Pick<BackupManifest, 'missingMigrations'>
+
 /**
  * Writes a snapshot of database and archives as one tar file, while servers run. `end.json` names missing and damaged
  * archives. Throws when the database does not have the schema of this release.
  */
-export async function writeBackup(db: pg.Pool, config: Config, output: Writable): Promise<BackupEnding> {
+export async function writeBackup(db: pg.Pool, config: Config, output: Writable): Promise<WrittenBackup> {
   const schema = await readSchema(await findMigrationsDir(config))
-  await refuseOtherSchema(db, schema)
+  const missingMigrations = await refuseOtherSchema(db, schema)
   const archives = await openOwnStore(db, config)
   return withOwnConnection(db, async (client) => {
     const tables = await openSnapshot(client)
+    const source = { client, schema, missingMigrations, archives, tables }
     const tar = pack()
     const written = pipeline(tar, output)
     // When the disk is full, stop the work at once and throw only one error.
     const failed = written.then(() => new Promise<never>(() => {}))
     failed.catch(() => {})
     try {
-      const ending = await Promise.race([writeEntries(tar, { client, schema, archives, tables }), failed])
+      const ending = await Promise.race([writeEntries(tar, source), failed])
       tar.finalize()
       await written
-      return ending
+      return { ...ending, missingMigrations }
     } catch (error) {
       tar.destroy()
       throw error
@@ -59,39 +63,42 @@ export async function writeBackup(db: pg.Pool, config: Config, output: Writable)
   })
 }
 
-async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<void> {
+/** Throws when the database has another schema. Returns the operator's applied migrations whose file is missing. */
+async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<string[]> {
   const pending = await pendingMigrations(db, schema)
   if (pending.length > 0)
     throw new Error(`The database lacks migrations (${pending.join(', ')}): run svc migrate.`)
   // An operator may have given a file a number of the built-in schema.
   const known = new Set([...schema.builtIn, ...schema.operators].map(({ name }) => name))
-  const applied = await listAppliedMigrations(db)
+  const unknown = (await listAppliedMigrations(db)).filter((name) => !known.has(name))
   const texts = await listFunctionTexts(db)
   const newer = [
-    ...applied.filter((name) => numberOf(name) < firstOperatorNumber && !known.has(name)),
+    ...unknown.filter((name) => numberOf(name) < firstOperatorNumber),
     ...schema.functions
       .filter(({ name, checksum }) => texts.get(name)?.at(-1) !== checksum)
       .map(({ name }) => name),
   ]
-  if (newer.length === 0) return
+  if (newer.length === 0) return unknown
   throw new Error(`The database was migrated by a newer release (${newer.join(', ')}): use its svc backup.`)
 }
 
 interface Source {
   client: pg.Client
   schema: Schema
+  missingMigrations: string[]
   archives: ArchiveStore
   tables: CopiedTable[]
 }
 
 async function writeEntries(tar: Pack, source: Source): Promise<BackupEnding> {
-  const { client, schema, tables } = source
+  const { client, schema, missingMigrations, tables } = source
   const manifest: BackupManifest = {
     format: backupFormat,
     id: randomUUID(),
     databaseId: await findDatabaseId(client),
     madeAt: new Date().toISOString(),
     migrations: schema.builtIn.map(({ name, checksum }) => ({ name, checksum })),
+    missingMigrations,
     tables,
   }
   await writeJson(tar, 'backup.json', manifest)

@@ -212,6 +212,55 @@ insert into report (text) values ('kept');`
     expect(existsSync(dataDir)).toBe(true)
     await Promise.all([db.end(), copy.db.end()])
   })
+
+  it('name the operator’s migrations whose files are missing, and take them from the new installation', async () => {
+    const { db, environment } = await anEmptyInstallation()
+    await mkdir(environment.MIGRATIONS_DIR)
+    const sql = 'create table report (id bigint)'
+    const migration = join(environment.MIGRATIONS_DIR, '1000_report.sql')
+    await writeFile(migration, sql)
+    expect((await runSvc(['migrate'], environment)).code).toBe(0)
+    await rm(migration)
+    await db.query('insert into report values (42)')
+    const file = join(folder, 'b.tar')
+    const backup = await runSvc(['backup', file, '--json'], environment)
+    expect([backup.code, JSON.parse(backup.stdout).missing_migrations]).toEqual([0, ['1000_report.sql']])
+    const copy = await anEmptyInstallation()
+    await rm(file)
+    expect((await runSvc(['backup', file], environment)).stdout).toContain(
+      'The backup does not contain the migrations 1000_report.sql, because their files are missing here.',
+    )
+    const refused = await runSvc(['restore', file], copy.environment)
+    expect(refused.stderr).toContain(
+      'the backup does not contain the migrations 1000_report.sql. Put them into MIGRATIONS_DIR, and run svc restore again.',
+    )
+    await mkdir(copy.environment.MIGRATIONS_DIR, { recursive: true })
+    await writeFile(join(copy.environment.MIGRATIONS_DIR, '1000_report.sql'), sql)
+    const restored = await runSvc(['restore', file], copy.environment)
+    expect([restored.code, restored.stderr]).toEqual([0, ''])
+    expect(await contentOf(copy.db)).toEqual(await contentOf(db))
+    expect((await runSvc(['migrate'], copy.environment)).stdout).toBe('Nothing to apply.\n')
+    await Promise.all([db.end(), copy.db.end()])
+  })
+
+  it('refuse a folder for migrations that is read-only before any row is loaded', async () => {
+    const { db, environment } = await anEmptyInstallation()
+    await mkdir(environment.MIGRATIONS_DIR)
+    await writeFile(join(environment.MIGRATIONS_DIR, '1000_report.sql'), 'create table report (id bigint)')
+    expect((await runSvc(['migrate'], environment)).code).toBe(0)
+    const file = join(folder, 'b.tar')
+    expect((await runSvc(['backup', file], environment)).code).toBe(0)
+    const copy = await anEmptyInstallation()
+    // Nobody, root included, can write there.
+    const readOnly = { ...copy.environment, MIGRATIONS_DIR: '/proc/self/fdinfo' }
+    const { code, stderr } = await runSvc(['restore', file], readOnly)
+    expect(code).toBe(1)
+    expect(stderr).toContain(
+      'The backup contains migrations (1000_report.sql), but /proc/self/fdinfo is not writable',
+    )
+    expect((await runSvc(['restore', file], copy.environment)).code).toBe(0)
+    await Promise.all([db.end(), copy.db.end()])
+  })
 })
 
 describe('svc backup', () => {

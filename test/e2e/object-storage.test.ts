@@ -287,6 +287,20 @@ describe.runIf(has('swift-proxy-server'))('archives in object storage', async ()
     const restored = await runSvc(['restore', file, '--json'], environmentOfLocal)
     expect([restored.code, JSON.parse(restored.stdout).problems]).toEqual([0, []])
 
+    await swift?.makeBucket('restored')
+    await onServer(t.connection, `create database ${database}2`)
+    databases.push(`${database}2`)
+    const bucketEnvironment = {
+      ...here(proxied),
+      DATABASE_URL: databaseUrl({ ...t.connection, database: `${database}2` }),
+      DATA_DIR: await mkdtemp(join(folder, 'bucket-')),
+      ARCHIVE_STORE: environment.ARCHIVE_STORE.replace('packages/svc', 'restored'),
+    }
+    const intoBucket = await runSvc(['restore', file, '--json'], bucketEnvironment)
+    expect([intoBucket.code, JSON.parse(intoBucket.stdout).problems]).toEqual([0, []])
+    // The received files must not fill the local disk.
+    expect(await readdir(join(bucketEnvironment.DATA_DIR, 'tmp'))).toEqual([])
+
     const copied = join(folder, 'copied')
     const out = await runSvc(['archives', 'copy', '--to', copied, '--json'], here(proxied))
     expect(out.code).toBe(0)
