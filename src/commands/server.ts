@@ -32,8 +32,12 @@ export function migrateCommand(): Command {
     .action(async (options: JsonOptions) => {
       let missing: string[] = []
       const applied = await withBareDatabase(async (db, config) =>
-        migrate(db, await findMigrationsDir(config), builtInMigrations, (names) => {
-          missing = names
+        migrate(db, await findMigrationsDir(config), builtInMigrations, {
+          missing: (names) => {
+            missing = names
+          },
+          waiting: () =>
+            process.stderr.write('A migration waits for another transaction, such as a backup.\n'),
         }),
       )
       const lines = [

@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import type pg from 'pg'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
 import { projectRoot } from '../config.ts'
 import { type Actor, advisoryLocks, type Queryable, setActor, withOwnConnection } from './database.ts'
 import { readSqlFile, runSqlFile, type SqlFile } from './sql-file.ts'
@@ -24,6 +25,19 @@ const fileName = /^\d{4}_[a-z0-9_]+\.sql$/
  */
 export const firstOperatorNumber = 1000
 
+/** How long a migration waits for a lock, while later statements wait behind it. Then it lets them pass. */
+const lockMilliseconds = 1000
+/** The longest pause before it tries again. */
+const maxPauseMilliseconds = 10_000
+
+/** What happens while migrations are applied. */
+export interface MigrateReport {
+  /** Receives the names of applied migrations whose file is missing. */
+  missing?: (names: string[]) => void
+  /** Called once when a migration waits for a lock. */
+  waiting?: () => void
+}
+
 /** The folder of the built-in schema's migrations. */
 export const builtInMigrations = resolve(projectRoot, 'migrations')
 
@@ -31,33 +45,34 @@ export const builtInMigrations = resolve(projectRoot, 'migrations')
  * Applies every file that this database lacks and returns their names. The built-in migrations and the changed SQL
  * functions are applied in one transaction, so no process ever sees new tables with old functions. After that, each of
  * the operator's files is applied in its own transaction. Processes that start together take turns. `migrationsDir` is
- * null when there is no such folder.
- * `onMissing` receives the names of applied migrations whose file is missing. An older release may run beside a newer
- * one, or the operator may keep a file elsewhere.
+ * null when there is no such folder. Files may be missing: an older release may run beside a newer one, or the operator
+ * may keep a file elsewhere.
+ * A backup holds a weak lock on every table for as long as it runs. So a migration waits only a moment for a lock, and
+ * starts again later: in between, other statements run.
  * Throws when an applied migration was changed. Throws an Error that names the file when a file fails.
  */
 export async function migrate(
   pool: pg.Pool,
   migrationsDir: string | null,
   builtInDir = builtInMigrations,
-  onMissing: (names: string[]) => void = () => {},
+  { missing: reportMissing = () => {}, waiting = () => {} }: MigrateReport = {},
 ): Promise<string[]> {
   const schema = await readSchema(migrationsDir, builtInDir)
   const migrations = [...schema.builtIn, ...schema.operators]
   return withOwnConnection(pool, async (client) => {
-    const { done, seeds } = await inLockedTransaction(client, async () => {
+    const { done, seeds } = await withPatience(client, waiting, async () => {
       const applied = await listApplied(client)
       for (const migration of migrations) refuseChange(migration, applied)
       const known = new Set(migrations.map(({ name }) => name))
       const missing = [...applied.keys()].filter((name) => !known.has(name))
-      if (missing.length > 0) onMissing(missing)
+      if (missing.length > 0) reportMissing(missing)
       const isNew = ({ name }: SqlFile) => !applied.has(name)
       const changed = await changeSchema(client, schema.builtIn.filter(isNew), schema.functions)
       return { done: changed, seeds: schema.operators.filter(isNew) }
     })
     for (const seed of seeds) {
       // Another process may have applied the file already, so take the lock again for each file.
-      if (await inLockedTransaction(client, () => applyIfMissing(client, seed))) done.push(seed)
+      if (await withPatience(client, waiting, () => applyIfMissing(client, seed))) done.push(seed)
     }
     return done.map(({ name }) => name)
   })
@@ -93,6 +108,29 @@ async function inLockedTransaction<T>(client: pg.Client, work: () => Promise<T>)
   const result = await work()
   await client.query('commit')
   return result
+}
+
+/** Runs work as `inLockedTransaction` does, and again as long as it waits too long for a lock. */
+async function withPatience<T>(client: pg.Client, onWait: () => void, work: () => Promise<T>): Promise<T> {
+  for (let pause = lockMilliseconds; ; pause = Math.min(pause * 2, maxPauseMilliseconds)) {
+    try {
+      return await inLockedTransaction(client, async () => {
+        await client.query(`set local lock_timeout = ${lockMilliseconds}`)
+        return work()
+      })
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error
+      await client.query('rollback')
+      if (pause === lockMilliseconds) onWait()
+      await sleep(pause)
+    }
+  }
+}
+
+/** Returns whether an error, or its cause, is PostgreSQL's `lock_not_available`. */
+function isLockTimeout(error: unknown): boolean {
+  const thrown = error instanceof Error && error.cause !== undefined ? error.cause : error
+  return thrown instanceof pg.DatabaseError && thrown.code === '55P03'
 }
 
 /**

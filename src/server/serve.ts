@@ -9,9 +9,10 @@ import { type ChosenDatabase, openForServer } from '../database/chosen-database.
 import { noteServerUrls } from '../database/installation.ts'
 import { builtInMigrations, migrate } from '../database/migrate.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
+import { enqueue } from '../jobs/job.ts'
 import { openOwnStore, refuseEmptyDatabase } from '../registry/archives/store-owner.ts'
 import { lacksNewestArchive } from '../registry/archives/verify-archives.ts'
-import { rerenderDocuments } from '../registry/documents/rerender.ts'
+import { renderOutdatedJob, rerenderDocuments } from '../registry/documents/rerender.ts'
 import { buildApp } from './app.ts'
 import { type Demo, makeDemo } from './demo.ts'
 import { describeWalk } from './demo-walk.ts'
@@ -75,12 +76,14 @@ async function run(config: Config, log: FastifyBaseLogger, stop: AbortSignal): P
  */
 async function prepare({ db }: ChosenDatabase, config: Config, log: FastifyBaseLogger): Promise<void> {
   await refuseEmptyDatabase(db, config)
-  const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, (missing) =>
-    log.warn(
-      { missing },
-      'applied migrations have no file here: this may be an older release, or their files are elsewhere',
-    ),
-  )
+  const applied = await migrate(db, await findMigrationsDir(config), builtInMigrations, {
+    missing: (missing) =>
+      log.warn(
+        { missing },
+        'applied migrations have no file here: this may be an older release, or their files are elsewhere',
+      ),
+    waiting: () => log.warn('a migration waits for another transaction, such as a backup'),
+  })
   if (applied.length > 0) {
     const migrations = applied.filter((name) => !name.startsWith('functions/'))
     const functions = applied.length - migrations.length
@@ -118,8 +121,12 @@ function renderInBackground(
     (rendered) => {
       if (rendered.packages + rendered.repositories > 0) log.info(rendered, 'documents rendered again')
     },
-    (error: unknown) =>
-      log.error({ err: error }, 'could not render all documents again: the next start continues'),
+    async (error: unknown) => {
+      log.error({ err: error }, 'could not render all documents again: a job continues')
+      await enqueue(db, renderOutdatedJob, {}).catch((err: unknown) =>
+        log.error({ err }, 'could not start that job: the next start continues'),
+      )
+    },
   )
   return async () => {
     stop.abort()

@@ -84,9 +84,34 @@ describe('migrate', () => {
   it('only reports an applied file that is missing: it may be of a newer release, or kept elsewhere', async () => {
     await rm(join(folder, '0102_fill.sql'))
     const missing: string[] = []
-    const report = (names: string[]) => void missing.push(...names)
+    const report = { missing: (names: string[]) => void missing.push(...names) }
     expect(await migrate(database.db, folder, builtInMigrations, report)).toEqual([])
     expect(missing).toEqual(['0102_fill.sql'])
+  })
+
+  it('lets other statements pass while it waits for a transaction that reads a table, such as a backup', async () => {
+    await writeFile(join(folder, '0107_slow.sql'), 'alter table account add column held boolean')
+    const backup = await database.db.connect()
+    await backup.query('begin')
+    await backup.query('select from account limit 1')
+    let waits = 0
+    let wake = () => {}
+    const waiting = new Promise<void>((resolve) => {
+      wake = resolve
+    })
+    const migrating = migrate(database.db, folder, builtInMigrations, {
+      waiting() {
+        waits += 1
+        wake()
+      },
+    })
+    await waiting
+    // Without its pause, this statement would wait behind the migration until the backup ends.
+    await database.db.query('select from account limit 1')
+    await backup.query('commit')
+    backup.release()
+    expect(await migrating).toEqual(['0107_slow.sql'])
+    expect(waits).toBe(1)
   })
 
   it('works without a folder of the operator', async () => {

@@ -8,7 +8,8 @@ import { refreshRoot, renderDocument } from './render.ts'
 /**
  * Renders all documents that have links of another base URL, or an older format. It runs in the background, and the
  * stored documents are served until then. Several processes may do this at once. Returns the number of packages and
- * repositories whose documents it rendered. Stops early when the signal is aborted.
+ * repositories whose documents it rendered. Stops early when the signal is aborted. A failure does not keep the others
+ * from being rendered. At the end it is thrown, as the cause of an error that counts the failures.
  */
 export async function rerenderDocuments(
   pool: pg.Pool,
@@ -16,21 +17,35 @@ export async function rerenderDocuments(
   signal?: AbortSignal,
 ): Promise<{ packages: number; repositories: number }> {
   const rendered = { packages: 0, repositories: 0 }
+  const failures: unknown[] = []
+  const attempt = async (kind: keyof typeof rendered, work: () => Promise<void>) => {
+    try {
+      await work()
+      rendered[kind] += 1
+    } catch (error) {
+      failures.push(error)
+    }
+  }
   // Render packages.json first, because Composer finds everything else by its links.
   for (const id of await listOutdatedRoots(pool, baseUrl)) {
     if (signal?.aborted) return rendered
-    await noteListingChange(pool, id)
-    await refreshRoot(pool, id, baseUrl)
-    rendered.repositories += 1
+    await attempt('repositories', async () => {
+      await noteListingChange(pool, id)
+      await refreshRoot(pool, id, baseUrl)
+    })
   }
   let ids = await listOutdatedPackages(pool, baseUrl, '0')
   while (ids.length > 0) {
     for (const id of ids) {
       if (signal?.aborted) return rendered
-      await rerenderPackage(pool, id, baseUrl)
-      rendered.packages += 1
+      await attempt('packages', () => rerenderPackage(pool, id, baseUrl))
     }
     ids = await listOutdatedPackages(pool, baseUrl, ids.at(-1) as string)
+  }
+  if (failures.length > 0) {
+    throw new Error(`${failures.length} packages or repositories could not be rendered`, {
+      cause: failures[0],
+    })
   }
   return rendered
 }

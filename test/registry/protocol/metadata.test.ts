@@ -350,6 +350,21 @@ describe('rerenderDocuments', () => {
     expect(await rerenderDocuments(t.db, 'http://svc.test')).toEqual({ packages: 0, repositories: 0 })
   })
 
+  it('renders the other packages when one fails, and says so at the end', async () => {
+    const { push, ask } = await aPublisher(t)
+    await push('1.0.0')
+    await push('1.0.0', { name: 'acme/next' })
+    const holder = await t.db.connect()
+    await holder.query('begin')
+    await holder.query(`select from package where name = 'acme/lib' order by id desc limit 1 for update`)
+    await expect(rerenderDocuments(t.db, 'https://held.test')).rejects.toThrow(/could not be rendered$/)
+    await holder.query('rollback')
+    holder.release()
+    expect((await ask('p2/acme/next.json')).body).toContain('https://held.test')
+    expect((await ask('p2/acme/lib.json')).body).not.toContain('https://held.test')
+    await rerenderDocuments(t.db, 'http://svc.test')
+  })
+
   it('stops between two documents when its signal is aborted', async () => {
     const { push } = await aPublisher(t)
     await push('1.0.0')
