@@ -67,14 +67,25 @@ interface SmtpError extends Error {
   permanent?: boolean
 }
 
-/** The SMTP commands about one mail. Other refusals, such as of the sender, are configuration mistakes: retry them. */
-const commandsOfOneMail = ['RCPT TO', 'DATA']
+/**
+ * Returns whether a mail server refuses this mail for good: its recipient or its text. Other refusals, such as of the
+ * sender, are configuration mistakes, and are retried. Many servers report these at RCPT TO too, with the codes of a
+ * policy (5.7, RFC 3463) or a plain 554.
+ */
+function isAboutOneMail(command: string | undefined, response = ''): boolean {
+  if (command === 'DATA') return true
+  if (command !== 'RCPT TO') return false
+  const [, status, subject, detail] = /^(5\d\d)[ -](?:5\.(\d{1,3})\.(\d{1,3}))?/.exec(response) ?? []
+  if (subject === undefined) return status !== '554' && !/relay|denied|authenticat/i.test(response)
+  // 5.1.7 and 5.1.8 are about the address of the sender.
+  return subject === '2' || (subject === '1' && detail !== '7' && detail !== '8')
+}
 
 function describeFailure({ code, command, message, response, permanent }: SmtpError): Error {
   // Mail servers repeat the address of the recipient. It must not be in the log.
   const reason = (response ?? message).replace(/[^\s<>@]+@[^\s<>@]+/g, '…').slice(0, 500)
   const where = [code, command].filter(Boolean).join(' ')
-  const isForGood = permanent === true && commandsOfOneMail.includes(command ?? '')
+  const isForGood = permanent === true && isAboutOneMail(command, response)
   const text = `The mail server did not accept a mail (${where}): ${reason}`
   return isForGood ? new FailedForGood(text) : new Error(text)
 }

@@ -127,6 +127,34 @@ describe('a queued mail', () => {
     expect(lines.join('')).not.toContain('ann@')
   })
 
+  it.each([
+    [554, '5.7.1 <ann@example.com>: Relay access denied'],
+    [550, '5.7.1 Client host rejected'],
+    [550, 'relay not permitted'],
+    [553, '5.1.8 Domain of sender address does not exist'],
+    [554, 'no'],
+  ])('is retried when the mail server refuses svc, not the recipient: %s %s', async (status, text) => {
+    server.refuseRecipients(status, text)
+    await queue()
+    await send()
+    server.refuseRecipients(null)
+    expect(await counted()).toEqual({ queued: 1, active: 0, failed: 0 })
+    await makeDue()
+    await send()
+    expect(server.received).toHaveLength(1)
+  })
+
+  it.each([
+    [550, '5.1.1 <ann@example.com>: Recipient address rejected: User unknown'],
+    [552, '5.2.2 Mailbox full'],
+  ])('fails at once when the mail server refuses the recipient: %s %s', async (status, text) => {
+    server.refuseRecipients(status, text)
+    await queue()
+    await send()
+    server.refuseRecipients(null)
+    expect(await counted()).toEqual({ queued: 0, active: 0, failed: 1 })
+  })
+
   it('waits for a slow mail server, and is given back to the queue when the process stops', async () => {
     let letGo = () => {}
     let isWaiting = false

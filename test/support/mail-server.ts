@@ -26,7 +26,7 @@ export interface MailServer {
   readonly environment: { SMTP_URL: string; MAIL_FROM: string }
   readonly received: ReceivedMail[]
   /** Refuses the next recipients with this status, such as 450; null accepts them. */
-  refuseRecipients: (status: number | null) => void
+  refuseRecipients: (status: number | null, text?: string) => void
   /** Sets work that runs before a message is accepted. */
   beforeAccepting: (work: () => Promise<void>) => void
   stop: () => Promise<void>
@@ -37,7 +37,7 @@ export interface MailServer {
 /** Starts a mail server for a test file. Pass its environment to svc, because it contains the chosen port. */
 export async function startMailServer(): Promise<MailServer> {
   const received: ReceivedMail[] = []
-  let refusal: number | null = null
+  let refusal: { status: number; text: string } | null = null
   let wait = async () => {}
   let server: SMTPServer | null = null
   let port = 0
@@ -47,7 +47,9 @@ export async function startMailServer(): Promise<MailServer> {
       disabledCommands: ['AUTH', 'STARTTLS'],
       closeTimeout: 100,
       onRcptTo: (_address, _session, done) =>
-        done(refusal === null ? null : Object.assign(new Error('user unknown'), { responseCode: refusal })),
+        done(
+          refusal === null ? null : Object.assign(new Error(refusal.text), { responseCode: refusal.status }),
+        ),
       onData: (stream, session, done) => {
         receive(stream, session).then(
           () => done(),
@@ -79,8 +81,8 @@ export async function startMailServer(): Promise<MailServer> {
   return {
     environment: { SMTP_URL: `smtp://127.0.0.1:${port}`, MAIL_FROM: 'svc <svc@example.com>' },
     received,
-    refuseRecipients: (status) => {
-      refusal = status
+    refuseRecipients: (status, text = 'user unknown') => {
+      refusal = status === null ? null : { status, text }
     },
     beforeAccepting: (work) => {
       wait = work
