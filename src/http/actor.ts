@@ -1,6 +1,6 @@
-import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import type { Actor } from '../database/database.ts'
+import { bareIp } from './client-ip.ts'
 
 const maxUserAgentCharacters = 400
 
@@ -9,7 +9,7 @@ export function actorOf(request: FastifyRequest, accountId: string | null, act?:
   return {
     accountId,
     via: 'browser',
-    ip: plainIp(request.ip),
+    ip: bareIp(request.ip),
     userAgent: userAgentOf(request),
     requestId: request.id,
     ...(act !== undefined && { act }),
@@ -30,7 +30,7 @@ export function senderOf(request: FastifyRequest): (accountId: string | null) =>
   return (accountId) => ({
     accountId,
     via: 'api',
-    ip: plainIp(ip),
+    ip: bareIp(ip),
     userAgent: userAgentOf(request),
     requestId: request.id,
   })
@@ -40,12 +40,4 @@ export function senderOf(request: FastifyRequest): (accountId: string | null) =>
 export function userAgentOf({ headers }: FastifyRequest): string | null {
   const sent = headers['user-agent']?.replace(/\p{Cc}/gu, ' ').trim()
   return sent ? Array.from(sent).slice(0, maxUserAgentCharacters).join('') : null
-}
-
-/**
- * Returns the client IP in a format that PostgreSQL accepts. Null for other text: a trusted proxy can send anything.
- */
-function plainIp(ip: string | undefined): string | null {
-  const bare = ip?.replace(/%.*$/, '') ?? ''
-  return isIP(bare) === 0 ? null : bare
 }

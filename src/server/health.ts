@@ -23,6 +23,8 @@ const minFreeBytes = 16 * 1024 ** 2
 export async function healthRoutes(app: FastifyInstance, { config, db }: AppContext) {
   const schema = await readSchema(await findMigrationsDir(config))
   const archives = await openArchiveStore(config)
+  /** Whether the store had a database id before. */
+  let hadOwner = false
 
   app.get('/healthz', { logLevel: 'warn' }, async () => ({ status: 'ok' }))
 
@@ -47,14 +49,14 @@ export async function healthRoutes(app: FastifyInstance, { config, db }: AppCont
   /** Returns why archives cannot be read, or null. A bucket can be unreachable while the folder DATA_DIR works. */
   async function findStoreObstacle(): Promise<string | null> {
     const reading = archives.readOwner().then(
-      () => true,
-      () => false,
+      (owner) => ({ owner }),
+      () => null,
     )
-    const hasResponded = await Promise.race([
-      reading,
-      sleep(storePatienceSeconds * 1000, false, { ref: false }),
-    ])
-    return hasResponded ? null : 'the archive store does not respond'
+    const read = await Promise.race([reading, sleep(storePatienceSeconds * 1000, null, { ref: false })])
+    if (read === null) return 'the archive store does not respond'
+    if (read.owner !== null) hadOwner = true
+    else if (hadOwner) return 'the archive store has lost its file archives/database-id: is it still mounted?'
+    return null
   }
 }
 

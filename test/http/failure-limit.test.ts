@@ -83,6 +83,10 @@ describe('networkOf', () => {
     ['2001:DB8::6', '2001:db8:0:0::/64'],
     ['::1', '0:0:0:0::/64'],
     ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    // Some proxies add the port of the client.
+    ['192.0.2.7:4711', '192.0.2.7'],
+    ['[2001:db8:1:2::6]:4711', '2001:db8:1:2::/64'],
+    ['[2001:db8:1:2::6]', '2001:db8:1:2::/64'],
     ['unknown', 'unknown'],
   ])('of %s is %s', (ip, network) => {
     expect(networkOf(ip)).toBe(network)

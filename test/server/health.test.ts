@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { useApp } from '../support/app.ts'
 
@@ -28,6 +28,21 @@ describe('GET /healthz and /readyz', () => {
     const response = await t.app.inject('/readyz')
     expect(response.statusCode).toBe(200)
     expect(response.json()).toEqual({ status: 'ready' })
+  })
+
+  it('is not ready after the archives were unmounted under the process', async () => {
+    const owner = join(t.config.dataDir, 'archives/database-id')
+    await mkdir(dirname(owner), { recursive: true })
+    await writeFile(owner, 'b0a6c2a4-6f43-4d5c-8d59-0d3c1f1e3c55')
+    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
+    await rm(owner)
+    const response = await t.app.inject('/readyz')
+    expect([response.statusCode, response.json().reason]).toEqual([
+      503,
+      'the archive store has lost its file archives/database-id: is it still mounted?',
+    ])
+    await writeFile(owner, 'b0a6c2a4-6f43-4d5c-8d59-0d3c1f1e3c55')
+    expect((await t.app.inject('/readyz')).statusCode).toBe(200)
   })
 
   it('is not ready while a migration is missing, and names it', async () => {

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { Queryable } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import { unlessBackupRuns } from '../../database/installation.ts'
-import type { Job } from '../../jobs/job.ts'
+import { FailedForGood, type Job } from '../../jobs/job.ts'
 import {
   deleteOrphanedArchives,
   deleteUnnamedArchives,
@@ -57,8 +57,7 @@ export const collectGarbageJob: Job = {
       log.info(collected, 'archives without a version were removed')
     } catch (error) {
       // A retry would give the same result. Only a person can decide whether the removal is right.
-      if (!(error instanceof TooMuchGarbage)) throw error
-      log.error({ err: error }, 'garbage was not collected')
+      throw error instanceof TooMuchGarbage ? new FailedForGood(error.message) : error
     }
   },
 }
