@@ -76,6 +76,12 @@ const Revoked = z
 export async function accountAccessEndpoints(app: ApiScope, context: ApiContext): Promise<void> {
   const { db, config } = context
   const own = guardPerson(context, 'account-profile:r')
+  // The export contains what the endpoints of these scopes return: emails, groups and names of private repositories.
+  const exportsOwn = guardPerson(context, 'account-profile:r', [
+    'account-email:r',
+    'group-resource:r',
+    'repo-basic-info:r',
+  ])
   const mayRead = guardAdministrator(context, 'group-manage:r')
   const mayManage = guardAdministrator(context, 'group-manage:rw')
   const of = '/accounts/:username'
@@ -125,13 +131,13 @@ export async function accountAccessEndpoints(app: ApiScope, context: ApiContext)
 
   app.get(
     '/user/export',
-    endpoint(own, {
+    endpoint(exportsOwn, {
       operationId: 'exportOwnAccount',
       tag: 'Account',
       summary: 'Get everything that is stored about the account, without secrets',
       response: { 200: Export },
     }),
-    async (request) => readExport(own.granted(request).accountId),
+    async (request) => readExport(exportsOwn.granted(request).accountId),
   )
 
   app.get(

@@ -58,11 +58,13 @@ export const NoContent = z.undefined().meta({ description: 'Done. The response h
  * a request without permission gets no details about its input.
  */
 export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, { tag, ...schema }: Schema) {
-  const forPeople = { personalToken: [guard.scope] }
-  const security = guard.isForPeople ? [forPeople] : [{ application: [guard.scope] }, forPeople]
+  const scopes = [guard.scope, ...(guard.moreScopes ?? [])]
+  const forPeople = { personalToken: scopes }
+  const security = guard.isForPeople ? [forPeople] : [{ application: scopes }, forPeople]
+  const named = `${scopes.length === 1 ? 'scope' : 'scopes'} ${scopes.map((scope) => `\`${scope}\``).join(', ')}`
   const required = guard.isForPeople
-    ? `Requires a personal access token with the scope \`${guard.scope}\`, for all repositories.`
-    : `Requires the scope \`${guard.scope}\`.`
+    ? `Requires a personal access token with the ${named}, for all repositories.`
+    : `Requires the ${named}.`
   const description = [schema.description, required].filter(Boolean).join(' ')
   return {
     onRequest: requireBearer,

@@ -37,6 +37,8 @@ export interface ApiContext extends AppContext {
 export interface Guard<Granted> {
   /** The scope that a token needs. */
   scope: string
+  /** Scopes that a token needs too. */
+  moreScopes?: readonly string[]
   /** Whether the endpoint accepts personal access tokens only, and no tokens of applications or deploy tokens. */
   isForPeople?: true
   /** Throws the errors of RFC 6750, and 404 for everything that the token may not see. */
@@ -131,14 +133,20 @@ export interface PersonGrant {
 
 /**
  * Requires a personal access token with the scope, for all repositories. Sessions, second factors and the
- * administration are not for applications: no consent page asks for them.
+ * administration are not for applications: no consent page asks for them. The token needs `moreScopes` too.
  */
-export function guardPerson(context: ApiContext, scope: string): Guard<PersonGrant> {
+export function guardPerson(
+  context: ApiContext,
+  scope: string,
+  moreScopes: readonly string[] = [],
+): Guard<PersonGrant> {
   const holders = guardToken(context, scope)
   const guard = makeGuard(scope, async (request) => {
     const { ip } = request
     await holders.preValidation(request)
-    const { accountId, account, resourceScope, kind, tokenId, authorizationId } = holders.granted(request)
+    const { accountId, account, resourceScope, kind, tokenId, authorizationId, scopes } =
+      holders.granted(request)
+    for (const more of moreScopes) requireScope(scopes, more)
     if (kind !== 'personal' || accountId === null || account === null || resourceScope !== 'all') {
       throw roleForbids()
     }
@@ -150,7 +158,7 @@ export function guardPerson(context: ApiContext, scope: string): Guard<PersonGra
       actor: { ...actorOf(request, accountId), via: 'api' as const },
     }
   })
-  return { ...guard, isForPeople: true }
+  return { ...guard, moreScopes, isForPeople: true }
 }
 
 /** Like `guardPerson`, for site administrators. */

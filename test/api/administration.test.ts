@@ -166,6 +166,20 @@ describe('/api/accounts', () => {
     expect((await call('GET', url)).json()).toMatchObject({ admin: true, disabled_at: null })
   })
 
+  it('exports an account to a token with the scopes of everything that the export contains', async () => {
+    const person = await anAccount(t.db, { email: `${aName('export')}@example.com` })
+    const every = ['account-profile:r', 'account-email:r', 'group-resource:r', 'repo-basic-info:r']
+    const ask = async (scopes: string[]) =>
+      callApi(t, await aPersonalToken(t.db, person, { scopes }), 'GET', '/api/user/export')
+    const exported = await ask(every)
+    expect(exported.statusCode).toBe(200)
+    expect(exported.json()).toMatchObject({ account: { username: person.username } })
+    for (const missing of every) {
+      const refused = await ask(every.filter((scope) => scope !== missing))
+      expect([refused.statusCode, refused.json().errmsg]).toEqual([403, `the scope ${missing} is required`])
+    }
+  })
+
   it('shows the second factors of an account to itself and to administrators, who remove them', async () => {
     const { account: admin, call } = await aCaller()
     const person = await aPersonWithTotp(t)
