@@ -25,19 +25,27 @@ import type {
 /** Gets the path of a temporary file and the number of bytes that it has now. */
 type OnWritten = (path: string, size: number) => Promise<void>
 
+interface ReceiveOptions {
+  maxBytes: number
+  /** The size that the sender announces. Null when it is not known. */
+  size?: number | null
+  onWritten?: OnWritten
+}
+
 /**
  * Streams a body into a temporary file and syncs it. Waits for `onWritten` after each chunk. Throws 413 for a body over
- * the limit, and the stream's error for an aborted body. Both leave no file behind. The stream is not destroyed, because
- * it may be the socket that sends the error response.
+ * the limit, and the stream's error for an aborted body. Both leave no file behind. With a `size` over the limit, it
+ * reads nothing. The stream is not destroyed, because it may be the socket that sends the error response.
  */
 export async function receiveArchive(
   { directory }: ArchiveVolume,
   body: Readable,
-  { maxBytes, onWritten }: { maxBytes: number; onWritten?: OnWritten },
+  { maxBytes, size: announced = null, onWritten }: ReceiveOptions,
 ): Promise<ReceivedArchive> {
   // The loop below handles errors. An error before the loop needs a listener too, because without one it would end the
   // process.
   body.on('error', () => {})
+  if (announced !== null && announced > maxBytes) throw tooLarge(maxBytes, announced)
   const path = join(directory, 'tmp', randomUUID())
   const file = await open(path, 'wx', 0o640)
   try {
@@ -266,8 +274,12 @@ export function readArchiveName(name: string): string | null {
   return shard !== '' && sha256.startsWith(shard) ? sha256 : null
 }
 
-function tooLarge(maxBytes: number): RegistryError {
-  return new RegistryError(errcode.resourceExhausted, `archive too large: more than ${maxBytes} bytes`, {
+function tooLarge(maxBytes: number, size: number | null = null): RegistryError {
+  const limit = `more than ${maxBytes} bytes`
+  if (size === null)
+    return new RegistryError(errcode.resourceExhausted, `archive too large: ${limit}`, { status: 413 })
+  return new RegistryError(errcode.resourceExhausted, `archive too large: ${size} bytes, which is ${limit}`, {
     status: 413,
+    warning: `The archive has ${size} bytes, and this registry accepts at most ${maxBytes}.`,
   })
 }

@@ -41,7 +41,7 @@ export type ServedArchive =
 export interface ArchiveMirror {
   /**
    * Returns the archive of a registry URL. Null when no document of an upstream has contained it. Throws errcode 9 with
-   * 410 when it is denied, 14 when the upstream fails, and 15 when the upstream serves other bytes than before. `found`
+   * 410 when it is denied, 8 with 413 when it is too large, 14 when the upstream fails, and 15 when the upstream serves other bytes than before. `found`
    * is the archive, if the request has read it.
    */
   serve: (wanted: WantedArchive, found?: MirroredArchive) => Promise<ServedArchive | null>
@@ -106,6 +106,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       try {
         received = await receiveArchive(archives, body, {
           maxBytes: maxArchiveBytes,
+          size,
           onWritten: (path, written) => consumer.advance(path, written),
         })
       } catch (error) {
@@ -126,7 +127,8 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
         flights.delete(archive.id)
         consumer.fail(error as Error)
       }
-      if (!(error instanceof RegistryError)) note(archive, 'failed', 0)
+      // An alarm is counted as such, and a full disk is not a failure of the upstream.
+      if (!(error instanceof RegistryError) || error.status === 413) note(archive, 'failed', 0)
       throw error
     } finally {
       clearInterval(extending)

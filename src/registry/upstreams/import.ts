@@ -134,10 +134,10 @@ async function receive(
   { url, shasum }: NonNullable<UpstreamVersion['dist']>,
   maxBytes: number,
 ): Promise<ReceivedArchive> {
-  const { body } = await client.fetchArchive(url)
+  const { body, size } = await client.fetchArchive(url)
   let received: ReceivedArchive
   try {
-    received = await receiveArchive(archives, body, { maxBytes })
+    received = await receiveArchive(archives, body, { maxBytes, size })
   } catch (error) {
     throw toReceiveError(error, body, url)
   } finally {
