@@ -49,7 +49,12 @@ export async function publishArchive(
 ): Promise<'published' | 'repeated'> {
   const { repositoryId, packageName, version } = target
   const taken = await findTakenVersion(db, repositoryId, packageName, version.normalized)
-  if (taken) return settleRepeat(taken, { version, archive: received })
+  if (taken) {
+    const outcome = settleRepeat(taken, { version, archive: received })
+    // The store may have lost the archive. A repeated upload brings it back.
+    await keepNamedArchive(archives, received)
+    return outcome
+  }
   await archives.keep(received)
   const outcome = await publishVersion(changes, {
     ...target,

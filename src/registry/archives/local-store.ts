@@ -71,11 +71,13 @@ export async function receiveArchive(
 }
 
 /**
- * Makes sure that an archive exists after the database refers to it. A garbage collection may have removed a bucket's
- * copy just before that. Later collections keep it. If the store is a bucket, the temporary file must still exist.
+ * Makes sure that an archive exists, with all bytes, after the database refers to it. A garbage collection may have
+ * removed a bucket's copy just before that, and the store may have lost the archive. Later collections keep it. If the
+ * archive was not kept in a folder before, the temporary file must still exist.
  */
 export async function keepNamedArchive(store: ArchiveStore, received: ReceivedArchive): Promise<void> {
-  if ((await store.stat(received.sha256)) === null) await store.keep(received)
+  const stored = await store.stat(received.sha256)
+  if (stored?.size !== received.size) await store.keep(received)
 }
 
 /** Removes the temporary file if it still exists. */

@@ -241,6 +241,34 @@ describe('verifyArchives', () => {
   })
 })
 
+describe('an upload of the same archive again', () => {
+  it.each([
+    ['is missing', (path: string) => rm(path)],
+    ['was truncated', (path: string) => truncate(path, 10)],
+  ])('brings an archive back that %s', async (_what, damage) => {
+    const { push, ask } = await aCaller(t)
+    const payload = aPackageZip('acme/lib')
+    const { url, sha256 } = (await push('1.0.0', { payload })).json() as { url: string; sha256: string }
+    await damage(pathOf(sha256))
+    expect((await verifyArchives(t.db, volume)).problems).toHaveLength(1)
+    expect((await push('1.0.0', { payload })).statusCode).toBe(200)
+    expect(await verifyArchives(t.db, volume)).toEqual({ archives: 1, problems: [] })
+    const response = await ask(url.slice(url.indexOf('dist/')))
+    expect([response.statusCode, response.rawPayload.equals(payload)]).toEqual([200, true])
+  })
+
+  it('brings no archive back when the bytes differ or the version is deleted', async () => {
+    const { push, call } = await aCaller(t)
+    const payload = aPackageZip('acme/lib')
+    const { sha256 } = (await push('1.0.0', { payload })).json() as { sha256: string }
+    await rm(pathOf(sha256))
+    expect((await push('1.0.0', { manifest: { description: 'other' } })).statusCode).toBe(409)
+    await call('DELETE', '/packages/acme/lib/1.0.0')
+    expect((await push('1.0.0', { payload })).statusCode).toBe(409)
+    expect(existsSync(pathOf(sha256))).toBe(false)
+  })
+})
+
 describe('svc collect-garbage and svc verify-archives', () => {
   const svc = (...words: string[]) =>
     runSvc(words, { DATABASE_URL: databaseUrl(t.connection), DATA_DIR: t.config.dataDir })
