@@ -26,6 +26,7 @@ import {
   readingArchive,
   refuseQuarantined,
 } from './package-view.ts'
+import { may } from './permit.ts'
 
 /** The maximum number of paths of one kind on a page. */
 const maxPaths = 150
@@ -44,7 +45,7 @@ interface ChangedField {
 const comparePage = page<
   PackageView & {
     offered: ListedVersion[]
-    /** Null when the package has only one version. */
+    /** Null when there is no version to compare with. */
     compared: {
       from: DescribedVersion
       to: DescribedVersion
@@ -68,8 +69,9 @@ export async function compareRoutes(
     const view = await findPackageView(context, request)
     const query = readQuery(CompareQuery, request)
     const to = await findShownVersion(context, view, query.to)
+    const choice = may(view.repository, view.session, 'push') ? 'undeleted' : 'installable'
     const older = { after: to.id, limit: 1 }
-    const before = query.from || (await listVersions(db, view.about.id, 'undeleted', older))[0]?.version
+    const before = query.from || (await listVersions(db, view.about.id, choice, older))[0]?.version
     const from = before ? await findShownVersion(context, view, before) : null
     for (const version of [from, to]) if (version) refuseQuarantined(view, version)
     return comparePage(reply, view.session ?? nobody, {

@@ -246,6 +246,36 @@ describe('…/-/compare', () => {
   })
 })
 
+describe('…/-/compare without a version to compare with', () => {
+  it('skips quarantined versions for those who may not see their files', async () => {
+    const { push, home, look, repository } = await aReader({ role: 'guest' })
+    await push('1.0.0', { payload: aPackage({ 'first.txt': '1' }) })
+    await push('1.1.0', { payload: aPackage({ 'second.txt': '2' }) })
+    await push('1.2.0', { payload: aPackage({ 'third.txt': '3' }) })
+    const quarantine = (version: string) =>
+      t.db.query(
+        `update package_version set quarantined_at = now(), quarantine_reason = 'A secret'
+          where version = $2 and package_id = (select id from package where repository_id = $1)`,
+        [repository.id, version],
+      )
+    await quarantine('1.1.0')
+    const page = await look('/-/compare')
+    expect([page.statusCode, page.body.includes('first.txt'), page.body.includes('second.txt')]).toEqual([
+      200,
+      true,
+      false,
+    ])
+    expect((await look('/-/compare?from=1.1.0')).statusCode).toBe(403)
+    const developer = await anAccount(t.db)
+    await aMember(t.db, developer, repository, 'developer')
+    const cookie = await signIn(t.app, developer)
+    const seen = await t.app.inject({ url: `${home}/-/compare`, headers: { cookie } })
+    expect(seen.body).toContain('second.txt')
+    await quarantine('1.0.0')
+    expect((await look('/-/compare')).body).toContain('only one version')
+  })
+})
+
 describe('…/-/dependencies and …/-/dependents', () => {
   it('links requirements that the reader may see, and lists the dependents of those repositories', async () => {
     const { push, look, repository, account, home } = await aReader()

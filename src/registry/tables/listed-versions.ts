@@ -47,8 +47,8 @@ const tables = `package_version v
 /** The reverse order of the index `version_order`. */
 const newestFirst = '(not v.is_dev) desc, v.sort_key desc, v.published_at desc, v.id desc'
 
-/** Which versions of a package are listed. */
-export type VersionChoice = 'undeleted' | 'all'
+/** Which versions of a package are listed. `undeleted` includes quarantined versions, `installable` does not. */
+export type VersionChoice = 'installable' | 'undeleted' | 'all'
 
 /**
  * Lists versions of a package, the newest first. Releases come before development versions. `after` is the id of a
@@ -67,7 +67,8 @@ export async function listVersions(
     : ''
   const { rows } = await db.query<ListedVersion>(
     `select ${columns} from ${tables}
-      where v.package_id = $1 and ($2 = 'all' or v.deleted_at is null) ${isOlder}
+      where v.package_id = $1 and ($2 = 'all' or v.deleted_at is null)
+        and ($2 <> 'installable' or v.quarantined_at is null) ${isOlder}
       order by ${newestFirst}
       limit $3`,
     [packageId, choice, limit, ...(last ? [last.isRelease, last.sortKey, last.publishedAt, last.id] : [])],
