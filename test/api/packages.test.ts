@@ -104,6 +104,34 @@ describe('the latest version', () => {
   })
 })
 
+describe('the description of a package', () => {
+  const about = (description: string) => ({ manifest: { description, keywords: [description] } })
+  it.each([
+    ['version', `${lib}/1.0.0?purge=true`],
+    ['package', `${lib}?purge=true`],
+  ])('is removed by the purge of its only %s, and not by a deletion', async (_what, url) => {
+    const { push, call } = await aCaller(t)
+    await push('1.0.0', about('secret'))
+    const described = async () => (await call('GET', `${lib}?deleted=true`)).json()
+    await call('DELETE', `${lib}/1.0.0`)
+    expect(await described()).toMatchObject({ description: 'secret', keywords: ['secret'] })
+    expect((await call('DELETE', url)).statusCode).toBe(204)
+    expect(await described()).toMatchObject({ description: '', keywords: [], type: 'library' })
+  })
+
+  it('is that of the newest version that is not purged, when all of them are deleted', async () => {
+    const { push, call } = await aCaller(t)
+    await push('1.0.0', about('first'))
+    await push('2.0.0', about('secret'))
+    await call('DELETE', lib)
+    await call('DELETE', `${lib}/2.0.0?purge=true`)
+    expect((await call('GET', `${lib}?deleted=true`)).json()).toMatchObject({
+      description: 'first',
+      keywords: ['first'],
+    })
+  })
+})
+
 describe('GET …/packages/<vendor>/<package>', () => {
   it('shows its versions with hash, size, uploader and downloads, the newest first', async () => {
     const { push, call, account, path } = await aCaller(t)

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { RegistryError } from '../errors.ts'
+import { forgetDescription } from '../tables/packages.ts'
 import { deletePurgedReadmes } from '../tables/readmes.ts'
 import {
   findVersionState,
@@ -82,6 +83,7 @@ export async function purgeVersion(pool: pg.Pool, change: VersionChange): Promis
     const purged = await markPurged(tx, held.id, change.version)
     if (!purged) throw noVersion()
     await deletePurgedReadmes(tx, held.id)
+    await forgetDescription(tx, held.id)
     await showVersion(tx, held, purged, change.baseUrl)
     return { action: 'purge', version: change.version }
   })
@@ -93,6 +95,7 @@ export async function purgePackage(pool: pg.Pool, change: PackageChange): Promis
     const versions = await markAllPurged(tx, held.id)
     if (versions.length === 0) throw noPackage()
     await deletePurgedReadmes(tx, held.id)
+    await forgetDescription(tx, held.id)
     await showPackage(tx, held, change.baseUrl)
     return { action: 'purge', version: null, details: someOf(versions) }
   })

@@ -90,6 +90,25 @@ export async function copyDescription(tx: pg.PoolClient, packageId: string): Pro
 }
 
 /**
+ * Removes a package's description after a purge, unless a version is listed. Takes the one of the newest version that is
+ * not purged, if any.
+ */
+export async function forgetDescription(tx: pg.PoolClient, packageId: string): Promise<void> {
+  await tx.query(
+    `update package p
+        set description = coalesce(v.metadata ->> 'description', ''),
+            type = coalesce(v.metadata ->> 'type', 'library'),
+            keywords = array(select json_array_elements_text(v.metadata -> 'keywords')),
+            provides = array(select json_object_keys(v.metadata -> 'provide'))
+       from (select (select readable_json(metadata) from package_version
+                      where package_id = $1 and purged_at is null
+                      order by is_dev, sort_key desc, published_at desc, id desc limit 1) as metadata) v
+      where p.id = $1 and latest_version($1) is null`,
+    [packageId],
+  )
+}
+
+/**
  * Stores that the content of a repository's packages.json has changed. Call it last in a transaction: it locks the
  * repository, so that revisions grow in the order of the commits.
  */
