@@ -1,4 +1,5 @@
 import type { Queryable } from '../database/database.ts'
+import { formatSize, formatTime } from '../http/formats.ts'
 import type { ReceivedArchive } from '../registry/archives/archive-store.ts'
 import type { JudgedArchive } from '../registry/archives/judge-archive.ts'
 import { RegistryError } from '../registry/errors.ts'
@@ -8,6 +9,7 @@ import { parseManifest } from '../registry/manifest/manifest-json.ts'
 import { readPackageName } from '../registry/manifest/package-name.ts'
 import { settleRepeat } from '../registry/publish.ts'
 import { checkManifest, type PublishTarget } from '../registry/publish-archive.ts'
+import { type FullUploads, maxUploads } from '../registry/tables/browser-uploads.ts'
 import { findTakenVersion } from '../registry/tables/versions.ts'
 import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
 
@@ -120,4 +122,12 @@ function readOwnNames(bytes: Buffer): { name: string | null; version: string } {
 /** Returns the version in a file name such as `acme-lib-1.2.0.zip`; '' without one. */
 function versionIn(fileName: string): string {
   return /(?:^|[-_v])(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+?)?)\.zip$/i.exec(fileName)?.[1] ?? ''
+}
+
+/** Says which limit of uploads is reached, and what makes room. */
+export function describeFull({ limit, freeAt }: FullUploads, maxBytes: number): string {
+  const time = formatTime(freeAt)
+  return limit === 'number'
+    ? `You have ${maxUploads} uploads that are not published, which is the limit. Publish or discard one, or wait until ${time}.`
+    : `Your uploads that are not published may have at most ${formatSize(maxBytes)} within 12 hours, and discarded ones count too. Publish one, or wait until ${time}.`
 }

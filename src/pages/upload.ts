@@ -18,12 +18,11 @@ import {
   type BrowserUpload,
   deleteUpload,
   discardUpload,
+  findFullUploads,
   findUpload,
-  hasUploadRoom,
   insertUpload,
   listUploads,
   lockUploads,
-  maxUploads,
 } from '../registry/tables/browser-uploads.ts'
 import { refuseMirroredVendor } from '../registry/upstreams/claims.ts'
 import type { VisibleRepository } from '../repositories/repositories.ts'
@@ -31,7 +30,14 @@ import { type ManifestSummary, readManifest } from './manifest.ts'
 import { readingArchive } from './package-view.ts'
 import { authorOf, type PagesContext, permittedRepository } from './permit.ts'
 import { type ReceivedForm, receiveForm } from './upload-form.ts'
-import { addRefusals, type Preview, previewOf, type Refusal, refusalOf } from './upload-preview.ts'
+import {
+  addRefusals,
+  describeFull,
+  type Preview,
+  previewOf,
+  type Refusal,
+  refusalOf,
+} from './upload-preview.ts'
 
 /** The unpublished uploads of an account may take this many times MAX_ARCHIVE_BYTES. */
 const maxArchivesOfBytes = 10
@@ -223,13 +229,11 @@ export async function uploadPageRoutes(
   async function refuseFull(
     session: Session,
     bytes: number,
-    queryable: Parameters<typeof hasUploadRoom>[0] = db,
+    queryable: Parameters<typeof findFullUploads>[0] = db,
   ) {
-    if (await hasUploadRoom(queryable, session.account.id, { bytes, maxBytes: bytesOfAccount })) return
-    throw new PageError(
-      429,
-      `You have too many uploads that are not published: at most ${maxUploads}. Publish or discard one, or wait 12 hours.`,
-    )
+    const limits = { bytes, maxBytes: bytesOfAccount }
+    const full = await findFullUploads(queryable, session.account.id, limits)
+    if (full) throw new PageError(429, describeFull(full, bytesOfAccount))
   }
 
   /** Copies an upload from the store into a temporary file, as the upload endpoint receives it, and checks it again. */

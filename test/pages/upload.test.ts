@@ -171,10 +171,22 @@ describe('/<group>/<name>/-/upload', () => {
     const sent = await Promise.all(Array.from({ length: 8 }, () => upload(aPackageZip('acme/lib'))))
     const statuses = sent.map(({ statusCode }) => statusCode).sort((a, b) => a - b)
     expect(statuses).toEqual([303, 303, 303, 303, 303, 429, 429, 429])
+    const full = sent.find(({ statusCode }) => statusCode === 429)
+    expect(full?.body).toContain('You have 5 uploads that are not published')
+    expect(full?.body).toContain('Publish or discard one')
     await t.db.query('update browser_upload set discarded_at = now() where account_id = $1', [account.id])
     expect((await upload(aPackageZip('acme/lib'))).statusCode).toBe(303)
-    await t.db.query('update browser_upload set size = 2000000 where account_id = $1', [account.id])
-    expect((await upload(aPackageZip('acme/lib'))).statusCode).toBe(429)
+    // There is room again when the second upload expires.
+    await t.db.query(
+      `update browser_upload u set size = 2500000, expires_at = '2030-01-01 10:00Z'::timestamptz + n * interval '1 minute'
+         from (select id, row_number() over (order by created_at) as n from browser_upload where account_id = $1) o
+        where u.id = o.id`,
+      [account.id],
+    )
+    const fullOfBytes = await upload(aPackageZip('acme/lib'))
+    expect(fullOfBytes.statusCode).toBe(429)
+    expect(fullOfBytes.body).toContain('at most 10 MB within 12 hours, and discarded ones count too')
+    expect(fullOfBytes.body).toContain('wait until 1 Jan 2030, 10:02 UTC')
     await t.db.query(
       `update browser_upload set expires_at = now() - interval '1 second' where account_id = $1`,
       [account.id],

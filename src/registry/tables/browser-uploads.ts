@@ -19,23 +19,37 @@ const columns = `id, file_name as "fileName", encode(sha256, 'hex') as sha256, s
 /** The maximum number of unpublished uploads of one account. */
 export const maxUploads = 5
 
+/** A limit of uploads that is reached, and when the next uploads expire. */
+export interface FullUploads {
+  /** `number` of unpublished uploads, or `bytes` of all of them, discarded ones included. */
+  limit: 'number' | 'bytes'
+  freeAt: Date
+}
+
 /**
- * Returns whether an account may upload another `bytes` bytes. It must have fewer than `maxUploads` unpublished
- * uploads. All its uploads of the last 12 hours, discarded ones included, must have at most `maxBytes`. Call
- * `lockUploads` before, if the result must hold until the end of a transaction.
+ * Finds the limit that keeps an account from uploading another `bytes` bytes. Null when there is room: fewer than
+ * `maxUploads` unpublished uploads, and at most `maxBytes` in all uploads of the last 12 hours, discarded ones included.
+ * Call `lockUploads` before, if the result must hold until the end of a transaction.
  */
-export async function hasUploadRoom(
+export async function findFullUploads(
   db: Queryable,
   accountId: string,
   { bytes, maxBytes }: { bytes: number; maxBytes: number },
-): Promise<boolean> {
-  const { rows } = await db.query<{ hasRoom: boolean }>(
-    `select count(*) filter (where discarded_at is null) < ${maxUploads}
-            and coalesce(sum(size), 0) + $2 <= $3 as "hasRoom"
-       from browser_upload where account_id = $1 and expires_at > now()`,
+): Promise<FullUploads | null> {
+  const { rows } = await db.query<FullUploads>(
+    `with kept as (
+       select expires_at, discarded_at, sum(size) over () - sum(size) over (order by expires_at) as rest,
+              sum(size) over () as total
+         from browser_upload where account_id = $1 and expires_at > now()
+     )
+     select 'bytes' as limit, min(expires_at) filter (where rest + $2 <= $3) as "freeAt"
+       from kept having max(total) + $2 > $3
+      union all
+     select 'number', min(expires_at) from kept where discarded_at is null having count(*) >= ${maxUploads}
+      order by 1 limit 1`,
     [accountId, bytes, maxBytes],
   )
-  return rows[0]?.hasRoom === true
+  return rows[0] ?? null
 }
 
 /**
