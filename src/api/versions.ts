@@ -180,7 +180,8 @@ export async function versionRoutes(app: ApiScope, context: ApiContext): Promise
       operationId: 'restoreVersion',
       tag: 'Versions',
       summary: 'Restore a deleted version',
-      description: 'A purged version cannot be restored.',
+      description:
+        'A purged version cannot be restored. A quarantined version stays hidden until its quarantine ends.',
       params: VersionPath,
       response: { 200: Version },
     }),

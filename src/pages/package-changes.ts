@@ -43,6 +43,8 @@ interface VersionAct {
   explanation: string
   button: string
   done: (version: string) => string
+  /** What differs for a version that is quarantined too. */
+  ifQuarantined?: { explanation: string; done: (version: string) => string }
   asksReason?: true
   /** Whether the person must confirm their identity when the last confirmation is old. */
   isSensitive?: true
@@ -67,6 +69,10 @@ const versionActs: Record<'delete' | 'restore' | 'quarantine' | 'release', Versi
     explanation: 'Composer finds the version again.',
     button: 'Restore',
     done: (version) => `Version ${version} restored.`,
+    ifQuarantined: {
+      explanation: 'The version is quarantined, so Composer finds it again only when its quarantine ends.',
+      done: (version) => `Version ${version} restored. It is quarantined, so Composer does not find it.`,
+    },
     run: restoreVersion,
   },
   quarantine: {
@@ -116,11 +122,13 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       if (!session) return redirectToSignIn(context, request, reply)
       const { about } = await packageOf(request, session, known.act)
       const { version } = readQuery(VersionForm, request)
-      if (!(await findVersion(db, about.id, version))) throw pageNotFound()
+      const found = await findVersion(db, about.id, version)
+      if (!found) throw pageNotFound()
+      const { explanation } = found.quarantinedAt === null ? known : { ...known, ...known.ifQuarantined }
       if (known.isSensitive) await requireConfirmation(context, request, session)
       return confirmationPage(reply, session, {
         title: known.title(version),
-        explanation: known.explanation,
+        explanation,
         action: `${versionsUrl(request.params)}/${name}`,
         fields: { version },
         button: known.button,
@@ -150,7 +158,9 @@ export async function packageChangeRoutes(app: FastifyInstance, context: PagesCo
       }
       const change = { ...changeOf(request, session, repository, about), version }
       await changing(() => known.run(changes, change, reason))
-      leaveNotice(request, reply, config, known.done(version))
+      const found = await findVersion(db, about.id, version)
+      const { done } = found?.quarantinedAt ? { ...known, ...known.ifQuarantined } : known
+      leaveNotice(request, reply, config, done(version))
       return reply.redirect(back, 303)
     })
   }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../src/domain/permissions.ts'
-import { csrfTokenIn, post, signIn } from '../support/actors.ts'
+import { cookiesOf, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
@@ -25,7 +25,7 @@ async function aMaintainer(role: Role = 'admin') {
       )
     ).rows.map(({ action }) => action)
   const offered = async () => (await owner.ask('p2/acme/lib.json')).body.includes('"1.0.0"')
-  return { ...member, home, open, send, events, offered, ask: owner.ask }
+  return { ...member, cookie, home, open, send, events, offered, ask: owner.ask }
 }
 
 const version = '1.0.0'
@@ -60,6 +60,19 @@ describe('…/-/versions', () => {
     await send('versions/release', { version })
     expect(await offered()).toBe(true)
     expect(await events()).toEqual(['publish', 'quarantine', 'release'])
+  })
+
+  it('says that a restored version stays hidden while it is quarantined', async () => {
+    const { open, home, send, offered, cookie } = await aMaintainer()
+    await send('versions/quarantine', { version, reason: 'A backdoor' })
+    await send('versions/delete', { version })
+    const question = await open(`${home}/-/versions/restore?version=${version}`)
+    expect(question.body).toContain('only when its quarantine ends')
+    const done = await send('versions/restore', { version })
+    expect(await offered()).toBe(false)
+    const notices = `${cookie}; ${cookiesOf(done)}`
+    const list = await t.app.inject({ url: `${home}/-/versions`, headers: { cookie: notices } })
+    expect(list.body).toContain('It is quarantined, so Composer does not find it.')
   })
 
   it('lets a developer quarantine and abandon, but not delete, restore or release', async () => {
