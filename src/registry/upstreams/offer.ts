@@ -24,7 +24,7 @@ export interface OfferRules {
   /** Whether the upstream stopped serving the package. */
   isGone: boolean
   now: Date
-  /** Returns the time at which this repository first saw the archive of a version. */
+  /** Returns the time at which this repository first saw a version. */
   firstSeenAt: (version: UpstreamVersion) => Date
   /** Returns the shasum that the document must announce instead of the upstream's. Undefined when that one is right. */
   shasumOf: (version: UpstreamVersion) => string | undefined

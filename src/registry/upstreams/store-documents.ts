@@ -23,6 +23,7 @@ import {
   lockMirror,
   type MirrorRules,
   noteArchives,
+  noteMetapackages,
   type RenderedMirror,
   saveMirrors,
 } from './tables/rendered-mirrors.ts'
@@ -220,26 +221,35 @@ async function listOwnOfAll(
 
 /**
  * Returns the times at which versions were first seen. Only versions without a publication time need this, for the
- * minimum age.
+ * minimum age. Those without an archive are noted here, even without a minimum age, because an upstream may get one later.
  */
 async function listSeen(
   tx: pg.PoolClient,
   sources: readonly MirrorSource[],
   rules: readonly MirrorRules[],
 ): Promise<ReadonlyMap<UpstreamVersion, Date>> {
-  const asked = sources.flatMap(({ packageId, content }, i) =>
-    rules[i]?.minimumAgeHours === 0
+  const undated = sources.flatMap(({ packageId, content }, i) =>
+    content.versions
+      .filter(({ publishedAt }) => publishedAt === null)
+      .map((version) => ({ packageId, version, isAged: rules[i]?.minimumAgeHours !== 0 })),
+  )
+  const metapackages = undated.filter(({ version }) => version.dist === null)
+  const archives = undated.filter(({ version, isAged }) => isAged && version.dist !== null)
+  const seen = [
+    ...(metapackages.length === 0
       ? []
-      : content.versions
-          .filter(({ publishedAt, dist }) => publishedAt === null && dist !== null)
-          .map((version) => ({ packageId, version })),
-  )
-  if (asked.length === 0) return new Map()
-  const seen = await listFirstSeen(
-    tx,
-    asked.map(({ packageId, version }) => ({ packageId, ...(version.dist as UpstreamDist) })),
-  )
-  return new Map(asked.map(({ version }, i) => [version, seen[i] as Date]))
+      : await noteMetapackages(
+          tx,
+          metapackages.map(({ packageId, version: { normalized } }) => ({ packageId, normalized })),
+        )),
+    ...(archives.length === 0
+      ? []
+      : await listFirstSeen(
+          tx,
+          archives.map(({ packageId, version }) => ({ packageId, ...(version.dist as UpstreamDist) })),
+        )),
+  ]
+  return new Map([...metapackages, ...archives].map(({ version }, i) => [version, seen[i] as Date]))
 }
 
 /** The archive of a version, and the index of the document that contains it. */

@@ -475,6 +475,52 @@ describe('the minimum age', () => {
     expect(await versions('age/two')).toEqual(['1.0.0'])
   })
 
+  it('counts from the first time that svc saw a version without an archive, too', async () => {
+    const metapackage = (version: string) => ({
+      version,
+      type: 'metapackage',
+      dist: null,
+      'published-time': undefined,
+    })
+    const name = 'age/meta'
+    upstream.offer(name, [metapackage('1.0.0')])
+    const { versions, call } = await aMirror()
+    expect(await versions(name)).toEqual(['1.0.0'])
+    const rowsOf = 'from mirrored_package m where m.id = p.package_id and m.name = $1'
+    const later = async (hours: number) => {
+      const to = '- make_interval(hours => $2)'
+      await t.db.query(`update mirrored_metapackage p set first_seen_at = p.first_seen_at ${to} ${rowsOf}`, [
+        name,
+        hours,
+      ])
+      await t.db.query(`update mirrored_document p set due_at = p.due_at ${to} ${rowsOf}`, [name, hours])
+    }
+    const seen = async () =>
+      (await t.db.query(`select from mirrored_metapackage p where exists (select ${rowsOf})`, [name]))
+        .rowCount
+    await later(71)
+    await call('PATCH', '/upstreams/public', { minimum_age_hours: 72 })
+    expect(await versions(name)).toEqual([])
+    upstream.offer(name, [metapackage('1.1.0'), metapackage('1.0.0')])
+    await age(name)
+    await versions(name)
+    await eventually(seen, (count) => count === 2)
+    const { rows } = await t.db.query(
+      `select round(extract(epoch from p.due_at - now()) / 3600)::int as hours
+         from mirrored_document p where exists (select ${rowsOf})`,
+      [name],
+    )
+    expect(rows).toEqual([{ hours: 1 }])
+    await later(2)
+    expect(await versions(name)).toEqual(['1.0.0'])
+    await later(70)
+    expect(await versions(name)).toEqual(['1.1.0', '1.0.0'])
+
+    // The versions of another upstream would be other ones.
+    await call('DELETE', '/upstreams/public?release=true')
+    expect(await seen()).toBe(0)
+  })
+
   it('notes when the next version will be old enough', async () => {
     upstream.offer('age/three', [published('1.1.0', 71), published('1.0.0', 100)])
     const { ask } = await aMirror({ minimum_age_hours: 72 })

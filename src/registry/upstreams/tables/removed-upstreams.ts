@@ -89,6 +89,9 @@ export async function releaseNames(
          from names where m.id = names.id returning m.id
      ), hidden as (
        delete from mirrored_document d using released where d.package_id = released.id
+     ), unseen as (
+       -- The versions of another upstream are other ones.
+       delete from mirrored_metapackage v using released where v.package_id = released.id
      )
      select count(*)::int as count, coalesce(bool_or(is_flagged), false) as "hadFlags" from names`,
     [upstreamIds],

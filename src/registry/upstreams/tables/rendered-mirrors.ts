@@ -139,6 +139,31 @@ export async function listFirstSeen(
 }
 
 /**
+ * Stores when versions without an archive were first seen. Returns these times, in the order of the versions. The
+ * transaction has locked the rows of the packages.
+ */
+export async function noteMetapackages(
+  tx: pg.PoolClient,
+  versions: readonly { packageId: string; normalized: string }[],
+): Promise<Date[]> {
+  const { rows } = await tx.query<{ firstSeenAt: Date }>({
+    name: 'note-metapackages',
+    text: `with n as materialized (
+             select * from unnest((select $1::bigint[]), (select $2::text[]))
+                      with ordinality as n (package_id, normalized, place)
+           ), noted as (
+             insert into mirrored_metapackage (package_id, normalized)
+             select distinct package_id, normalized from n on conflict do nothing
+           )
+           select coalesce((select k.first_seen_at from mirrored_metapackage k
+                             where k.package_id = n.package_id and k.normalized = n.normalized), now()) as "firstSeenAt"
+             from n order by place`,
+    values: [versions.map(({ packageId }) => packageId), versions.map(({ normalized }) => normalized)],
+  })
+  return rows.map(({ firstSeenAt }) => firstSeenAt)
+}
+
+/**
  * A rendered document. `dueAt` is the time at which it must be rendered again. Null when only a change makes that
  * necessary.
  */
