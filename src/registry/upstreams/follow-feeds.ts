@@ -195,7 +195,7 @@ async function refreshStale(context: CheckContext, upstream: Upstream, signal: A
   }
 }
 
-/** Reads the entries of an upstream's malware list that match mirrored packages. */
+/** Reads an upstream's malware list. */
 async function readSummary({ db, client }: CheckContext, { id, root }: Upstream): Promise<void> {
   if (!root?.filterSummaryUrl) return
   const fetched = await client.fetchDocument(root.filterSummaryUrl)

@@ -166,17 +166,17 @@ async function untilStored(name: string) {
 /** Lets the next request for a document ask its upstream again. */
 const age = () => t.db.query(`update upstream_document set checked_at = checked_at - interval '1 hour'`)
 
+/** Stops svc after it has read the rules: the row of an archive is held. */
+const holdArchive = ({ name, archive }: { name: string; archive: string }) => ({
+  sql: `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
+        select id, $2, $3, '0', '0', 'zip', 'https://x.example' from mirrored_package where name = $1`,
+  values: [name, archive, referenceOf(name, archive)],
+})
+
+const referenceOf = (name: string, version: string) =>
+  Buffer.from(`${name} ${version}`).toString('hex').padEnd(40, '0').slice(-40)
+
 describe('a rule that changes while svc stores a document', () => {
-  /** Stops svc after it has read the rules: the row of an archive is held. */
-  const holdArchive = ({ name, archive }: { name: string; archive: string }) => ({
-    sql: `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
-          select id, $2, $3, '0', '0', 'zip', 'https://x.example' from mirrored_package where name = $1`,
-    values: [name, archive, referenceOf(name, archive)],
-  })
-
-  const referenceOf = (name: string, version: string) =>
-    Buffer.from(`${name} ${version}`).toString('hex').padEnd(40, '0').slice(-40)
-
   it('applies to the first document of a package', async () => {
     upstream.offer('race/first', ['1.1.0', '1.0.0'])
     const { call, versions } = await aMirror()
@@ -238,17 +238,50 @@ describe('a name that becomes our own while svc stores a document that replaces 
   })
 })
 
+/** Reads the summaries of all upstreams. */
+async function readSummary() {
+  await enqueue(t.db, followFeeds, undefined)
+  await runDueJobs({ config: t.config, db: t.db }, [followFeeds], openLog('silent'))
+}
+
+describe('a first request for a package that a new malware summary flags', () => {
+  it('hides the version when its document is stored first', async () => {
+    upstream.offer('race/bound', ['1.1.0', '1.0.0'])
+    const { call, ask, versions } = await aMirror()
+    await call('POST', '/mirrored-packages/approve', { packages: ['race/bound'] })
+    upstream.put('/filter.json', { filter: { malware: { 'race/bound': '1.1.0' } } })
+    await whileStoring(
+      holdArchive({ name: 'race/bound', archive: '1.1.0' }),
+      () => versions('race/bound'),
+      readSummary,
+    )
+    expect(await versions('race/bound')).toEqual(['1.0.0'])
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: { 'race/bound': '1.1.0' } } })
+  })
+
+  it('hides the version when the summary is stored first', async () => {
+    upstream.offer('race/known', ['1.0.0'])
+    upstream.offer('race/late', ['1.1.0', '1.0.0'])
+    const { ask, versions } = await aMirror()
+    await versions('race/known')
+    const flags = { 'race/known': '1.0.0', 'race/late': '1.1.0' }
+    upstream.put('/filter.json', { filter: { malware: flags } })
+    await whileStoring(
+      { sql: 'select from mirrored_package where name = $1 for update', values: ['race/known'] },
+      readSummary,
+      () => versions('race/late'),
+    )
+    expect(await versions('race/late')).toEqual(['1.0.0'])
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: flags } })
+  })
+})
+
 describe('an upstream that releases its names while svc stores its malware summary', () => {
   it('flags no version any more', async () => {
     upstream.offer('race/flagged', ['1.1.0', '1.0.0'])
     upstream.put('/filter.json', { filter: { malware: { 'race/flagged': '1.1.0' } } })
     const { call, ask, repository, versions } = await aMirror()
     await versions('race/flagged')
-    const readSummary = async () => {
-      await t.db.query(`update upstream set feed_checked_at = feed_checked_at - interval '1 minute'`)
-      await enqueue(t.db, followFeeds, undefined)
-      await runDueJobs({ config: t.config, db: t.db }, [followFeeds], openLog('silent'))
-    }
     await readSummary()
     expect(await versions('race/flagged')).toEqual(['1.0.0'])
 

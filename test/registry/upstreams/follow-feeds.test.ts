@@ -263,3 +263,28 @@ describe('the job that removes unused archives', () => {
     expect(existsSync(fileOf('keep/old'))).toBe(true)
   })
 })
+
+describe('a malware summary that is older than a package’s first request', () => {
+  it('hides flagged versions from the first request for their package', async () => {
+    const { versions, ask, call } = await aMirror()
+    const names = ['feed/first', 'feed/approved']
+    await call('POST', '/mirrored-packages/approve', { packages: ['feed/approved'] })
+    for (const name of names) upstream.offer(name, ['1.1.0', '1.0.0'])
+    const flagged = { 'feed/first': '1.1.0', 'feed/approved': '1.1.0' }
+    upstream.put('/filter.json', { filter: { malware: { ...flagged, 'feed/unflagged': '*' } } })
+    await run(followFeeds)
+    upstream.put('/filter.json', { filter: { malware: flagged } })
+    await run(followFeeds)
+    for (const name of names) {
+      expect(await versions(name)).toEqual(['1.0.0'])
+      const reference = Buffer.from(`${name} 1.1.0`).toString('hex').padEnd(40, '0').slice(-40)
+      expect((await ask(`dist/${name}/1.1.0/${reference}.zip`)).statusCode).toBe(410)
+    }
+    expect((await ask('filter.json')).json()).toEqual({ filter: { malware: flagged } })
+    upstream.offer('feed/unflagged', ['1.0.0'])
+    expect(await versions('feed/unflagged')).toEqual(['1.0.0'])
+    upstream.put('/filter.json', { filter: { malware: {} } })
+    await run(followFeeds)
+    expect(await versions('feed/first')).toEqual(['1.1.0', '1.0.0'])
+  })
+})

@@ -161,24 +161,46 @@ export async function noteUse(db: Queryable, packageId: string): Promise<void> {
 }
 
 /**
- * Stores the versions that an upstream's summary flags as malware. Renders the affected filter.json and marks changed
- * documents as due. Does nothing when the upstream was removed.
+ * How many entries of an upstream's summary are stored for names that are not bound yet. Others apply at the next read
+ * of the summary after the binding.
+ */
+const maxStoredFlags = 100_000
+
+/**
+ * Stores the versions that an upstream's summary flags as malware, also for names that are not bound yet: the trigger
+ * function `flag_bound_package` applies them. Renders the affected filter.json and marks changed documents as due. Does
+ * nothing when the upstream was removed.
  */
 export async function saveSummaryFlags(
   tx: pg.PoolClient,
   upstreamId: string,
   flags: readonly (readonly [string, string])[],
 ): Promise<void> {
+  // Wait for transactions that bind names. The next statement sees these names, and later bindings see its flags.
+  const { rowCount } = await tx.query(
+    'select from upstream where id = $1 and removed_at is null for no key update',
+    [upstreamId],
+  )
+  if (rowCount === 0) return
   const { rows } = await tx.query<{ repositoryId: string }>(
-    `with active as materialized (
-       select id from upstream where id = $1 and removed_at is null for share
-     ), said as (
-       select m.id, f.constraints
-         from active join mirrored_package m on m.upstream_id = active.id
-         left join unnest($2::text[], $3::text[]) as f (name, constraints) on f.name = m.name
+    `with listed as materialized (
+       select * from unnest($2::text[], $3::text[]) with ordinality as f (name, constraints, place)
+     ), stored as (
+       insert into upstream_flag as f (upstream_id, name, constraints)
+       select $1, l.name, l.constraints
+         from listed l left join upstream_flag k on k.upstream_id = $1 and k.name = l.name
+        where l.place <= ${maxStoredFlags} and l.constraints is distinct from k.constraints
+       on conflict (upstream_id, name) do update set constraints = excluded.constraints
+     ), removed as (
+       delete from upstream_flag f
+        where f.upstream_id = $1
+          and not exists (select from listed l where l.name = f.name and l.place <= ${maxStoredFlags})
      ), changed as (
        update mirrored_package m set summary = s.constraints
-         from said s where m.id = s.id and m.summary is distinct from s.constraints
+         from (select p.id, l.constraints
+                 from mirrored_package p left join listed l on l.name = p.name
+                where p.upstream_id = $1) s
+        where m.id = s.id and m.summary is distinct from s.constraints
        returning m.id, m.repository_id
      ), due as (
        update mirrored_document d set due_at = now() from changed c where d.package_id = c.id
