@@ -43,6 +43,7 @@ beforeAll(async () => {
   const cookie = await signIn(t.app, account)
   const csrfToken = csrfTokenIn(await open(t, '/settings/account', cookie))
   admin = { ...account, cookie, csrfToken, authorization: `Bearer ${token}` }
+  upstream.put('/advisories', { advisories: {} })
   mirror = await aMirror()
   inspector.connect()
   await inspector.post('Profiler.enable')

@@ -136,14 +136,14 @@ export function openUpstreamAdvisories(
 
 /** Returns the valid advisories of a list. PHP writes a list with gaps as an object. */
 function readAdvisories(listed: Json | undefined): JsonObject[] {
-  return (versionList(listed) as Json[]).filter(isJsonObject).flatMap(readAdvisory)
+  return (versionList(listed) as Json[]).filter(isJsonObject).flatMap(completeAdvisory)
 }
 
 /**
  * Returns an advisory with the keys that `composer audit` needs: it ends with an error when title, sources or
  * reportedAt are missing. Documents may contain advisories without them. Returns none without id and versions.
  */
-function readAdvisory(advisory: JsonObject): JsonObject[] {
+function completeAdvisory(advisory: JsonObject): JsonObject[] {
   const { advisoryId, affectedVersions, title, sources, reportedAt } = advisory
   if (typeof advisoryId !== 'string' || typeof affectedVersions !== 'string') return []
   if (jsonForPhp(advisory) === null) return []
