@@ -11,7 +11,7 @@ import { isAdministrator } from './accounts.ts'
 import { mayUsePassword, noPasswordHere } from './passwords.ts'
 import { findFactors, hasFactor } from './second-factor/factors.ts'
 import { allowsPasskeys } from './second-factor/passkey-ceremony.ts'
-import { redirectToSecondStep } from './second-factor/second-step.ts'
+import { redirectToSecondStep } from './second-factor/waiting-step.ts'
 import {
   checkSignIn,
   completeSignIn,

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { verifySync } from 'otplib'
 import type pg from 'pg'
-import { type Actor, transaction } from '../../database/database.ts'
+import { type Actor, type SignInProof, transaction } from '../../database/database.ts'
 import { type AttemptLimit, countAttempt, takeBackAttempt } from '../../http/failure-limit.ts'
 import { spendRecoveryCode } from './recovery-codes.ts'
 import { type KeySettings, keyFileOf, openSecret, readSecretKeys } from './secret-key.ts'
@@ -9,6 +9,9 @@ import { findTotpFactor, spendTimeStep, type TotpFactor } from './totp-factors.t
 
 /** The period of a code (RFC 6238 §4). Codes of the period before and after are accepted too, because clocks differ. */
 export const periodSeconds = 30
+
+/** The kind of a second factor. */
+export type FactorKind = NonNullable<SignInProof['secondFactor']>
 
 /** The second factor that a person entered. One of the two is empty. */
 export interface TypedFactor {
@@ -85,7 +88,7 @@ export async function noteFailedFactor(
   db: pg.Pool,
   actor: Actor,
   accountId: string,
-  kind: 'totp' | 'recovery-code' | 'passkey',
+  kind: FactorKind,
 ): Promise<void> {
   const text = `select note_identity_event('second-factor-failed', $1, null, jsonb_build_object('kind', $2::text))`
   await transaction(db, (tx) => tx.query(text, [accountId, kind]), actor)

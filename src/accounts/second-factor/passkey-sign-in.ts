@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
-import type { SignInProof } from '../../database/database.ts'
 import { actorOf } from '../../http/actor.ts'
 import { clearCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
@@ -15,8 +14,8 @@ import { readSession, withReturn } from '../visitor.ts'
 import { type FactorRefusal, limitOf, noteFailedFactor, tooManyFactors } from './check-factor.ts'
 import { allowsPasskeys, finishUse, startUse } from './passkey-ceremony.ts'
 import type { ChallengeOwner } from './passkeys.ts'
-import { readWaitingStep, type WaitingStep } from './second-step.ts'
-import { deleteSignInStep } from './sign-in-steps.ts'
+import { finishStep } from './second-step.ts'
+import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
 
 const passkeyPage = page<{
   /** The account in the second step of a sign-in. Null when the passkey replaces the password. */
@@ -60,14 +59,13 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
       // PASSWORD_SIGN_IN also applies to a passkey that replaces the password.
       return show(request, reply.code(403), null, { returnId, problem: 'Sign in with a provider here.' })
     }
+    if (waiting) {
+      return finishStep(context, request, reply, waiting, { returnId, secondFactor: 'passkey' })
+    }
     clearCookie(reply, config, 'step')
-    const isFirst = !waiting || (await deleteSignInStep(db, waiting.id))
-    const credentials = waiting ? waiting.step : await findCredentialsById(db, accountId)
-    const proof: SignInProof = waiting
-      ? { method: 'password', secondFactor: 'passkey' }
-      : { method: 'passkey' }
+    const credentials = await findCredentialsById(db, accountId)
     const isSignedIn =
-      isFirst && credentials && (await completeSignIn(context, request, reply, credentials, proof))
+      credentials && (await completeSignIn(context, request, reply, credentials, { method: 'passkey' }))
     return isSignedIn
       ? redirectBack(context, reply, returnId)
       : reply.redirect(withReturn('/login', returnId), 303)

@@ -2,17 +2,18 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import { actorOf } from '../../http/actor.ts'
-import { clearCookie, readCookie, setCookie } from '../../http/cookies.ts'
+import { clearCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { page } from '../../http/pages.ts'
-import type { Credentials } from '../accounts.ts'
 import { completeSignIn, redirectBack } from '../sign-in.ts'
+import { linkAfterSecondStep } from '../single-sign-on/link-with-password.ts'
 import { withReturn } from '../visitor.ts'
-import { kindOfTyped, refuseFactor, type TypedFactor } from './check-factor.ts'
+import { type FactorKind, kindOfTyped, refuseFactor, type TypedFactor } from './check-factor.ts'
 import { type FactorSummary, findFactors } from './factors.ts'
 import { allowsPasskeys } from './passkey-ceremony.ts'
-import { deleteSignInStep, findSignInStep, insertSignInStep, type SignInStep } from './sign-in-steps.ts'
+import { deleteSignInStep, type SignInStep } from './sign-in-steps.ts'
+import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
 
 const stepPage = page<{
   username: string
@@ -22,21 +23,12 @@ const stepPage = page<{
   returnId: string
   problem: string | null
   usesRecovery: boolean
+  /** Whether the step also links the account with a provider. */
+  isLink: boolean
 }>('accounts/second-step')
 
 const StepQuery = z.object({ return: text })
 const StepForm = z.object({ return: text, code: text, recovery_code: text })
-
-/** Redirects a browser that gave the right password to the page that asks for the second factor. */
-export async function redirectToSecondStep(
-  { config, db }: AppContext,
-  reply: FastifyReply,
-  credentials: Credentials,
-  returnId: string,
-): Promise<FastifyReply> {
-  setCookie(reply, config, 'step', await insertSignInStep(db, credentials))
-  return reply.redirect(withReturn('/login/second-factor', returnId), 303)
-}
 
 /** `/login/second-factor`: the second step of a sign-in. It works only in the browser that gave the password. */
 export async function secondStepRoutes(app: FastifyInstance, context: AppContext): Promise<void> {
@@ -53,7 +45,7 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
     const { return: returnId, code, recovery_code: recoveryCode } = readForm(StepForm, request)
     const found = await readWaitingStep(context, request)
     if (!found) return reply.redirect(withReturn('/login', returnId), 303)
-    const { id, step } = found
+    const { step } = found
     const actor = actorOf(request, step.accountId)
     const typed = { code, recoveryCode }
     const refused = await refuseFactor({ config, db, log: request.log }, actor, step.accountId, typed)
@@ -61,42 +53,45 @@ export async function secondStepRoutes(app: FastifyInstance, context: AppContext
       reply.code(refused.status).headers(refused.headers)
       return show(context, request, reply, step, { returnId, problem: refused.problem, typed })
     }
-    clearCookie(reply, config, 'step')
-    const isFirst = await deleteSignInStep(db, id)
-    const proof = { method: 'password', secondFactor: kindOfTyped(typed) } as const
-    const isSignedIn = isFirst && (await completeSignIn(context, request, reply, step, proof))
-    return isSignedIn
-      ? redirectBack(context, reply, returnId)
-      : reply.redirect(withReturn('/login', returnId), 303)
+    return finishStep(context, request, reply, found, { returnId, secondFactor: kindOfTyped(typed) })
   })
 }
 
-/** A sign-in that waits for its second factor. `id` is the browser's cookie. */
-export interface WaitingStep {
-  id: string
-  step: SignInStep
-}
-
-/** Returns the sign-in of this browser that waits for its second factor. Null without one. */
-export async function readWaitingStep(
-  { config, db }: AppContext,
+/**
+ * Signs in, or links the person of a provider and signs in, after the second factor of a waiting step was given. A step
+ * works once.
+ */
+export async function finishStep(
+  context: AppContext,
   request: FastifyRequest,
-): Promise<WaitingStep | null> {
-  const id = readCookie(request, config, 'step')
-  const step = id === null ? null : await findSignInStep(db, id)
-  return id !== null && step ? { id, step } : null
+  reply: FastifyReply,
+  { id, step }: WaitingStep,
+  { returnId, secondFactor }: { returnId: string; secondFactor: FactorKind },
+): Promise<FastifyReply> {
+  clearCookie(reply, context.config, 'step')
+  const isFirst = await deleteSignInStep(context.db, id)
+  const { proofHash } = step
+  if (isFirst && proofHash !== null) {
+    return linkAfterSecondStep(context, request, reply, { proofHash, credentials: step, secondFactor })
+  }
+  const proof = { method: 'password', secondFactor } as const
+  const isSignedIn = isFirst && (await completeSignIn(context, request, reply, step, proof))
+  return isSignedIn
+    ? redirectBack(context, reply, returnId)
+    : reply.redirect(withReturn('/login', returnId), 303)
 }
 
 async function show(
   { config, db }: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
-  { accountId, username }: SignInStep,
+  { accountId, username, proofHash }: SignInStep,
   { returnId, problem, typed }: { returnId: string; problem: string | null; typed?: TypedFactor },
 ): Promise<FastifyReply> {
   const visitor = { account: null, csrfToken: csrfToken(request, reply, config) }
   const usesRecovery = typed !== undefined && typed.recoveryCode !== ''
   const factors = await findFactors(db, accountId)
   const passkeyUrl = allowsPasskeys(config) ? withReturn('/login/passkey', returnId) : null
-  return stepPage(reply, visitor, { username, factors, passkeyUrl, returnId, problem, usesRecovery })
+  const isLink = proofHash !== null
+  return stepPage(reply, visitor, { username, factors, passkeyUrl, returnId, problem, usesRecovery, isLink })
 }

@@ -1,5 +1,5 @@
 import { type Queryable, sweepOf } from '../../database/database.ts'
-import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
+import { hashSecret, makeOpaqueId, type SecretHash } from '../../domain/secrets.ts'
 import type { Credentials } from '../accounts.ts'
 
 /** The maximum time between the password and the second factor. */
@@ -7,31 +7,44 @@ const lifetimeSeconds = 600
 
 /**
  * Stores that a browser sent the right password and must send a second factor. Returns the id, which only that browser
- * stores. Earlier steps of the account stay valid, because each is bound to its browser.
+ * stores. Earlier steps of the account stay valid, because each is bound to its browser. With a proof, the second factor
+ * links the person of a provider.
  */
 export async function insertSignInStep(
   db: Queryable,
   { accountId, passwordHash }: Credentials,
+  proofHash: SecretHash | null,
 ): Promise<string> {
   const id = makeOpaqueId()
   await db.query(
     `with expired as (delete from sign_in_step where account_id = $2 and expires_at < now())
-     insert into sign_in_step (id_hash, account_id, credential_hash, expires_at)
-     values ($1, $2, sha256(convert_to($3, 'UTF8')), now() + make_interval(secs => $4))`,
-    [hashSecret(id), accountId, passwordHash, lifetimeSeconds],
+     insert into sign_in_step (id_hash, account_id, credential_hash, expires_at, proof_hash)
+     values ($1, $2, ${credentialHash('$3', '$5::bytea')}, now() + make_interval(secs => $4), $5)`,
+    [hashSecret(id), accountId, passwordHash, lifetimeSeconds, proofHash],
   )
   return id
+}
+
+/**
+ * SQL: the hash of the checked password. A link has another one than a sign-in, because the previous release does not know
+ * links, and would sign in a person who may not use a password.
+ */
+function credentialHash(passwordHash: string, proofHash: string): string {
+  return `sha256(convert_to(case when ${proofHash} is null then '' else 'link ' end || ${passwordHash}, 'UTF8'))`
 }
 
 /** A sign-in that waits for its second factor. */
 export interface SignInStep extends Credentials {
   username: string
+  /** The person of a provider whom the second factor links. Null for a sign-in. */
+  proofHash: SecretHash | null
 }
 
-const liveStep = `select s.account_id as "accountId", a.password_hash as "passwordHash", a.username
+const liveStep = `select s.account_id as "accountId", a.password_hash as "passwordHash", a.username,
+            s.proof_hash as "proofHash"
        from sign_in_step s
        join account a on a.id = s.account_id and a.disabled_at is null
-        and s.credential_hash = sha256(convert_to(a.password_hash, 'UTF8'))
+        and s.credential_hash = ${credentialHash('a.password_hash', 's.proof_hash')}
       where s.id_hash = $1 and s.expires_at > now()`
 
 /**

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
+import { hashSecret } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
 import { readCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
@@ -10,11 +11,13 @@ import { leaveNotice } from '../../http/notice.ts'
 import { PageError, pageNotFound } from '../../http/page-error.ts'
 import { confirmationPage, page } from '../../http/pages.ts'
 import { findFactors, hasFactor } from '../second-factor/factors.ts'
+import { redirectToSecondStep } from '../second-factor/waiting-step.ts'
 import { checkSignIn, noteRefusedSignIn } from '../sign-in.ts'
 import { signInOriginOf } from '../sign-in-memory.ts'
 import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
-import { linkAccount, makeAccount, unlinkAccount } from './enter.ts'
+import { makeAccount, unlinkAccount } from './enter.ts'
 import { listIdentities, lockAccount } from './identities.ts'
+import { linkWithPassword, proofIsGone } from './link-with-password.ts'
 import { deleteProof, findProof, type ProofInWaiting } from './pending-sign-ins.ts'
 import type { Provider } from './providers.ts'
 import {
@@ -67,11 +70,11 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     const { proof, decision, password } = readForm(ChoiceForm, request)
     const waiting = await waitingProof(request, provider, proof)
     const { person, account, returnId } = waiting
-    const about = singleSignOnOf(context, request, provider, null)
+    const proofHash = hashSecret(proof)
     if (decision === 'new') {
       if (!mayMakeAccount) throw new PageError(403, 'Only administrators can create accounts.')
-      if (!(await deleteProof(db, proof))) throw proofIsGone(provider)
-      const made = await makeAccount(about, person)
+      if (!(await deleteProof(db, proofHash))) throw proofIsGone(provider)
+      const made = await makeAccount(singleSignOnOf(context, request, provider, null), person)
       if (made.outcome === 'refused') throw new PageError(403, made.problem)
       return enterLinkedAccount(context, request, reply, provider, person, {
         account: made.account,
@@ -86,16 +89,12 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
       const problem = checked.status === 403 ? 'This is not the password of that account.' : checked.problem
       return showChoice(request, reply, provider, waiting, { proof, problem })
     }
-    if (hasFactor(await findFactors(db, checked.accountId))) {
+    if (checked.accountId !== account.id) throw proofIsGone(provider)
+    if (hasFactor(await findFactors(db, account.id))) {
       // The password alone is not enough to sign in to this account, so it is not enough to link it either.
-      const problem = `This account has a second factor. Sign in to it at ${config.baseUrl}/login, then link it on the page of your account.`
-      return showChoice(request, reply.code(403), provider, waiting, { proof, problem })
+      return redirectToSecondStep(context, reply, checked, returnId, proofHash)
     }
-    if (checked.accountId !== account.id || !(await deleteProof(db, proof))) throw proofIsGone(provider)
-    const problem = await linkAccount({ ...about, actor: actorOf(request, account.id) }, checked, person)
-    if (problem !== null) throw new PageError(409, problem)
-    const notice = `Your account is linked with ${provider.settings.label}.`
-    return enterLinkedAccount(context, request, reply, provider, person, { account, returnId, notice })
+    return linkWithPassword(context, request, reply, provider, waiting, { proofHash, credentials: checked })
   })
 
   app.get('/login/oidc/:provider/link', async (request: ProviderRequest, reply) => {
@@ -134,7 +133,7 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     proof: string,
   ): Promise<ProofInWaiting> {
     const browser = readCookie(request, config, 'provider')
-    const waiting = browser === null ? null : await findProof(db, browser, proof)
+    const waiting = browser === null ? null : await findProof(db, browser, hashSecret(proof))
     if (waiting?.provider !== provider.settings.name) throw proofIsGone(provider)
     return waiting
   }
@@ -197,8 +196,4 @@ export async function unlinkRoutes(app: FastifyInstance, context: AppContext): P
     leaveNotice(request, reply, config, 'The account is no longer linked.')
     return reply.redirect('/settings/account', 303)
   })
-}
-
-function proofIsGone({ settings: { label } }: Provider): PageError {
-  return new PageError(410, `This sign-in with ${label} was already used or has expired. Sign in again.`)
 }

@@ -1,5 +1,5 @@
 import { type Queryable, surplusOf, sweepOf } from '../../database/database.ts'
-import { hashSecret, makeOpaqueId } from '../../domain/secrets.ts'
+import { hashSecret, makeOpaqueId, type SecretHash } from '../../domain/secrets.ts'
 import type { ProvenPerson } from './person.ts'
 import type { SignInSecrets } from './providers.ts'
 
@@ -103,20 +103,24 @@ export async function insertProof(
 }
 
 /** Returns a proof of this browser. Null when it is unknown, expired or used. */
-export async function findProof(db: Queryable, browser: string, id: string): Promise<ProofInWaiting | null> {
+export async function findProof(
+  db: Queryable,
+  browser: string,
+  idHash: SecretHash,
+): Promise<ProofInWaiting | null> {
   const { rows } = await db.query<ProofInWaiting>(
     `select p.provider, p.person, p.return_id as "returnId",
             json_build_object('id', a.id::text, 'username', a.username) as account
        from proven_identity p join account a on a.id = p.account_id
       where p.id_hash = $1 and p.browser_hash = $2 and p.expires_at > now()`,
-    [hashSecret(id), hashSecret(browser)],
+    [idHash, hashSecret(browser)],
   )
   return rows[0] ?? null
 }
 
 /** Deletes a proof. False when another request has used it. */
-export async function deleteProof(db: Queryable, id: string): Promise<boolean> {
-  const { rowCount } = await db.query('delete from proven_identity where id_hash = $1', [hashSecret(id)])
+export async function deleteProof(db: Queryable, idHash: SecretHash): Promise<boolean> {
+  const { rowCount } = await db.query('delete from proven_identity where id_hash = $1', [idHash])
   return rowCount === 1
 }
 

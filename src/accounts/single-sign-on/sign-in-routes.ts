@@ -10,6 +10,7 @@ import { leaveNotice } from '../../http/notice.ts'
 import { PageError, pageNotFound } from '../../http/page-error.ts'
 import { findCredentialsById } from '../accounts.ts'
 import { showLogin } from '../login.ts'
+import type { FactorKind } from '../second-factor/check-factor.ts'
 import { confirmSession } from '../sessions.ts'
 import { completeSignIn, redirectBack } from '../sign-in.ts'
 import { readSession } from '../visitor.ts'
@@ -120,7 +121,7 @@ export function theProvider({ providers }: SingleSignOnContext, { params }: Prov
 export function singleSignOnOf(
   { db }: AppContext,
   request: FastifyRequest,
-  { settings }: Provider,
+  { settings }: Pick<Provider, 'settings'>,
   accountId: string | null,
 ): SingleSignOn {
   return { db, log: request.log, actor: actorOf(request, accountId), provider: settings }
@@ -131,17 +132,23 @@ export async function enterLinkedAccount(
   context: AppContext,
   request: FastifyRequest,
   reply: FastifyReply,
-  provider: Provider,
+  provider: Pick<Provider, 'settings'>,
   person: ProvenPerson,
   {
     account,
     returnId,
     notice,
-  }: { account: { id: string; username: string }; returnId: string; notice?: string },
+    ...proven
+  }: {
+    account: { id: string; username: string }
+    returnId: string
+    notice?: string
+    secondFactor?: FactorKind
+  },
 ): Promise<FastifyReply> {
   await keepInStep(singleSignOnOf(context, request, provider, account.id), account, person)
   const credentials = await findCredentialsById(context.db, account.id)
-  const proof = { method: 'provider', provider: provider.settings.name } as const
+  const proof = { method: 'provider', provider: provider.settings.name, ...proven } as const
   const session = credentials && (await completeSignIn(context, request, reply, credentials, proof))
   if (session) {
     if (notice !== undefined) leaveNotice(request, reply, context.config, notice, session)

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
+import { findCredentialsById } from '../../../src/accounts/accounts.ts'
 import { invite } from '../../../src/accounts/invite.ts'
 import { makeResetToken } from '../../../src/accounts/password-resets.ts'
+import { insertSession } from '../../../src/accounts/sessions.ts'
 import { commandActor } from '../../../src/database/database.ts'
 import {
   aGroup,
@@ -15,10 +17,12 @@ import {
 import { callApi } from '../../support/api-actors.ts'
 import { type TestApp, useApp } from '../../support/app.ts'
 import { open } from '../../support/browse.ts'
+import { codeOf, enrol, forgetCodes } from '../../support/factor-actors.ts'
 import {
   problemOf,
   providerEnvironment,
   useIdentityProvider,
+  usernameOf,
   Walker,
 } from '../../support/identity-provider.ts'
 import { freePort } from '../../support/program.ts'
@@ -32,6 +36,20 @@ async function passwordSignIn({ app }: TestApp, username: string, given = passwo
   const page = /csrf_token/.test(form.body) ? form : other
   const csrf_token = /csrf_token/.test(page.body) ? csrfTokenIn(page) : ''
   return post(app, '/login', cookiesOf(page), { csrf_token, username, password: given })
+}
+
+/** An account with a password that nobody can sign in with. */
+async function anAccountOf({ db }: TestApp, username: string): Promise<string> {
+  const { id } = await anAccount(db)
+  await db.query('update account set username = $2 where id = $1', [id, username])
+  return id
+}
+
+/** The cookie of a session of an account. */
+async function aSessionOf({ db }: TestApp, accountId: string): Promise<string> {
+  const credentials = await findCredentialsById(db, accountId)
+  if (!credentials) throw new Error('no credentials')
+  return `svc_session=${await insertSession(db, credentials, '127.0.0.1')}`
 }
 
 describe('PASSWORD_SIGN_IN=admins', () => {
@@ -145,6 +163,30 @@ describe('PASSWORD_SIGN_IN=off', () => {
         expect.stringContaining('You cannot sign in with a password here'),
       ])
     }
+  })
+
+  it('lets people link their account with its password and second factor, but not sign in with them', async () => {
+    acme.people.set('ann-of-off', { preferred_username: 'ann-of-off' })
+    const id = await anAccountOf(t, 'ann-of-off')
+    const { secret } = await enrol(t, { id, username: 'ann-of-off' }, await aSessionOf(t, id))
+    const linkTo = async (walker: Walker) => {
+      const url = String((await walker.signIn(acme, 'ann-of-off')).headers.location)
+      const question = await walker.open(url)
+      const proof = new URL(url, 'http://svc.test').searchParams.get('proof') ?? ''
+      const fields = { csrf_token: csrfTokenIn(question), proof, decision: 'link', password }
+      const { headers } = await walker.post('/login/oidc/acme/account', fields)
+      return csrfTokenIn(await walker.open(String(headers.location)))
+    }
+    const walker = new Walker(t)
+    const send = (csrf_token: string) =>
+      walker.post('/login/second-factor', { csrf_token, code: codeOf(secret) })
+    const first = await linkTo(walker)
+    await t.db.query('delete from proven_identity')
+    expect((await send(first)).statusCode).toBe(410)
+    expect(await usernameOf(walker)).toBeNull()
+    await forgetCodes(t, { id })
+    expect((await send(await linkTo(walker))).statusCode).toBe(303)
+    expect(await usernameOf(walker)).toBe('ann-of-off')
   })
 
   it('leaves tokens alone', async () => {

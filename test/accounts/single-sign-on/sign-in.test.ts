@@ -5,7 +5,7 @@ import { commandActor } from '../../../src/database/database.ts'
 import { aName, anAccount, csrfTokenIn, password, signIn } from '../../support/actors.ts'
 import { useApp } from '../../support/app.ts'
 import { authorizeLink, hiddenFields, responseOf } from '../../support/browse.ts'
-import { aPersonWithTotp } from '../../support/factor-actors.ts'
+import { aPersonWithTotp, codeOf } from '../../support/factor-actors.ts'
 import { problemOf, useIdentityProvider, usernameOf, Walker } from '../../support/identity-provider.ts'
 import { anApplication } from '../../support/oauth-actors.ts'
 import { freePort } from '../../support/program.ts'
@@ -460,15 +460,66 @@ describe('a person without a password', () => {
 })
 
 describe('a link with an account that has a second factor', () => {
-  it('requires more than its password', async () => {
+  /** Somebody who has chosen to link their account, and given its password. */
+  async function aLinker() {
     const ann = await aPersonWithTotp(t)
+    const eve = aPerson(acme, { preferred_username: ann.username })
     const browser = new Walker(t)
-    const { headers } = await browser.signIn(
-      acme,
-      aPerson(acme, { preferred_username: ann.username }).subject,
-    )
-    const refused = await choose(browser, String(headers.location), { decision: 'link', password })
-    expect([refused.statusCode, problemOf(refused)]).toEqual([403, expect.stringContaining('second factor')])
+    const returnId = (await rememberPage(t.db, '127.0.0.1', '/settings/tokens')) ?? ''
+    const { headers } = await browser.signIn(acme, eve.subject, returnId)
+    const asked = await choose(browser, String(headers.location), { decision: 'link', password })
+    expect([asked.statusCode, asked.headers.location]).toEqual([
+      303,
+      expect.stringMatching(/^\/login\/second-factor/),
+    ])
+    expect(await usernameOf(browser)).toBeNull()
+    const step = await browser.open(String(asked.headers.location))
+    const fields = { csrf_token: csrfTokenIn(step), return: returnId }
+    const send = (typed: Record<string, string>) =>
+      browser.post('/login/second-factor', { ...fields, ...typed })
+    return { ann, eve, browser, step, send }
+  }
+  const identitiesOf = async ({ id }: { id: string }) =>
+    (await t.db.query('select from account_identity where account_id = $1', [id])).rowCount
+
+  it('asks for the second factor after the password, and links then', async () => {
+    const { ann, eve, browser, step, send } = await aLinker()
+    expect(step.body).toContain('This also links the account')
+    expect((await send({ code: '000000' })).statusCode).toBe(403)
+    expect(await identitiesOf(ann)).toBe(0)
+    const linked = await send({ code: codeOf(ann.secret) })
+    expect([linked.statusCode, linked.headers.location]).toEqual([303, '/settings/tokens'])
+    expect(await usernameOf(browser)).toBe(ann.username)
+    expect((await actionsOf(ann.username)).at(-1)).toEqual({
+      action: 'sign-in',
+      details: expect.objectContaining({ method: 'provider', provider: 'acme', second_factor: 'totp' }),
+    })
+    const again = new Walker(t)
+    await again.signIn(acme, eve.subject)
+    expect(await usernameOf(again)).toBe(ann.username)
+  })
+
+  it('links once of racing requests, also with a recovery code', async () => {
+    const { ann, browser, send } = await aLinker()
+    const codes = ann.recoveryCodes.slice(0, 3)
+    const sent = await Promise.all(codes.map((code) => send({ recovery_code: code })))
+    expect(sent.filter(({ headers }) => headers.location === '/settings/tokens')).toHaveLength(1)
+    expect(await identitiesOf(ann)).toBe(1)
+    expect(await usernameOf(browser)).toBe(ann.username)
+  })
+
+  it.each([
+    ['the proof of the provider has expired', 'update proven_identity set expires_at = now()', 410],
+    [
+      'the password was changed',
+      `update account set password_hash = password_hash || 'x' where username like 'ann-%'`,
+      303,
+    ],
+  ])('signs nobody in when %s', async (_when, change, status) => {
+    const { ann, browser, send } = await aLinker()
+    await t.db.query(change)
+    expect((await send({ code: codeOf(ann.secret) })).statusCode).toBe(status)
+    expect(await identitiesOf(ann)).toBe(0)
     expect(await usernameOf(browser)).toBeNull()
   })
 })
