@@ -4,7 +4,15 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { isPassword } from '../../src/accounts/passwords.ts'
-import { aGroupMember, aName, anAccount, aPersonalToken, aRepository, signIn } from '../support/actors.ts'
+import {
+  aGroup,
+  aGroupMember,
+  aName,
+  anAccount,
+  aPersonalToken,
+  aRepository,
+  signIn,
+} from '../support/actors.ts'
 import { callApi, type Method } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPersonWithTotp, enrol } from '../support/factor-actors.ts'
@@ -267,6 +275,13 @@ describe('/api/groups', () => {
       { name, requires_second_factor: false, created_at: expect.any(String) },
     ])
     expect((await call('POST', '/groups', { name })).statusCode).toBe(409)
+    const former = await aGroup(t.db)
+    await t.db.query('delete from repository_group where id = $1', [former.id])
+    const reserved = await call('POST', '/groups', { name: former.name })
+    expect([reserved.statusCode, reserved.json().errmsg]).toEqual([
+      409,
+      'This name belonged to another group, which was renamed or deleted less than 90 days ago. Choose another.',
+    ])
     expect((await call('POST', '/groups', { name: 'Not Good' })).statusCode).toBe(400)
     const repository = await call('POST', `/groups/${name}/repositories`, {
       name: 'php',

@@ -71,6 +71,15 @@ describe('/new/group', () => {
     },
   )
 
+  it('refuses the name of a group that was deleted a short time ago', async () => {
+    const { send } = await aVisitor()
+    const former = await aGroup(t.db)
+    await t.db.query('delete from repository_group where id = $1', [former.id])
+    const response = await send('/new/group', { name: former.name })
+    expect(response.statusCode).toBe(400)
+    expect(response.body).toContain('This name belonged to another group')
+  })
+
   it('needs a session and the token of its form', async () => {
     const { cookie } = await aVisitor()
     expect((await look('/new/group')).headers.location).toMatch(/^\/login/)
