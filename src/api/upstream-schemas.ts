@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isPattern, maxPatterns } from '../registry/upstreams/patterns.ts'
+import { isPattern, maxPatterns } from '../registry/upstreams/documents/patterns.ts'
 import { upstreamModes } from '../registry/upstreams/tables/upstreams.ts'
 import { Moment } from './endpoint.ts'
 import { RepositoryPath } from './repositories.ts'

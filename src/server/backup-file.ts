@@ -72,7 +72,7 @@ const patterns = [
 const maxEntryBytes = 512 * 1024 * 1024
 
 /** A file in the tar file. */
-export interface Entry extends AsyncIterable<unknown> {
+export interface TarEntry extends AsyncIterable<unknown> {
   header: { name: string; size: number }
 }
 
@@ -84,18 +84,18 @@ export class DamagedBackup extends Error {
 }
 
 /** Reads a migration or a function of a backup. */
-export async function readSql(entry: Entry, name: string): Promise<SqlFile> {
-  const sql = await readText(entry)
+export async function readEntrySql(entry: TarEntry, name: string): Promise<SqlFile> {
+  const sql = await readEntryText(entry)
   return { name, path: name, sql, checksum: checksumOf(Buffer.from(sql)) }
 }
 
 /** Reads an entry as text. */
-export async function readText(entry: Entry): Promise<string> {
-  return (await readAll(entry)).toString('utf8')
+export async function readEntryText(entry: TarEntry): Promise<string> {
+  return (await readEntry(entry)).toString('utf8')
 }
 
 /** Reads an entry into memory. Throws DamagedBackup when it is too large. */
-export async function readAll(entry: Entry): Promise<Buffer> {
+export async function readEntry(entry: TarEntry): Promise<Buffer> {
   if (entry.header.size > maxEntryBytes) throw new DamagedBackup(`${entry.header.name} is too large`)
   const chunks: Buffer[] = []
   for await (const chunk of entry as AsyncIterable<Buffer>) chunks.push(chunk)
@@ -103,7 +103,7 @@ export async function readAll(entry: Entry): Promise<Buffer> {
 }
 
 /** Parses the JSON of an entry. Throws DamagedBackup when it does not fit the schema. */
-export function parse<T>(schema: { parse: (value: unknown) => T }, text: string, path: string): T {
+export function parseEntry<T>(schema: { parse: (value: unknown) => T }, text: string, path: string): T {
   try {
     return schema.parse(JSON.parse(text))
   } catch {

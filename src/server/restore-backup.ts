@@ -36,12 +36,12 @@ import {
   BackupEnding,
   BackupManifest,
   DamagedBackup,
-  type Entry,
-  parse,
-  readAll,
+  parseEntry,
+  readEntry,
   readEntryName,
-  readSql,
-  readText,
+  readEntrySql,
+  readEntryText,
+  type TarEntry,
 } from './backup-file.ts'
 
 const maxPieceBytes = 1024 * 1024 * 1024
@@ -97,7 +97,7 @@ export async function restoreBackup(
 const never = new Promise<never>(() => {})
 
 async function takeEntries(
-  tar: AsyncIterable<Entry>,
+  tar: AsyncIterable<TarEntry>,
   { client, config, ours, isForced }: { client: pg.Client; config: Config; ours: Schema; isForced: boolean },
 ): Promise<BackupEnding> {
   let source: { manifest: BackupManifest; store: ArchiveStore } | null = null
@@ -112,15 +112,15 @@ async function takeEntries(
     const found = readEntryName(path)
     if (!found || ending) throw new DamagedBackup(`${path} does not belong there`)
     if (found.kind === 'manifest') {
-      const manifest = parse(BackupManifest, await readText(entry), path)
+      const manifest = parseEntry(BackupManifest, await readEntryText(entry), path)
       backup.builtIn = selectMigrations(manifest, ours)
       source = { manifest, store: await openArchiveStore(config) }
       await claimStore(source.store, manifest.databaseId)
       continue
     }
     if (!source) throw new DamagedBackup('it does not begin with backup.json')
-    if (found.kind === 'function') backup.functions.push(await readSql(entry, found.name))
-    if (found.kind === 'migration') backup.operators.push(await readSql(entry, found.name))
+    if (found.kind === 'function') backup.functions.push(await readEntrySql(entry, found.name))
+    if (found.kind === 'migration') backup.operators.push(await readEntrySql(entry, found.name))
     else if (found.kind !== 'function')
       missing ??= await findMissingMigrations(config, backup.operators, ours)
     if (found.kind === 'archive') {
@@ -130,10 +130,10 @@ async function takeEntries(
     }
     if (found.kind === 'table') {
       load ??= await beginLoad(client, source.manifest, withGivenMigrations(backup, source.manifest, ours))
-      const rows = await decompress(await readAll(entry), { maxOutputLength: maxPieceBytes })
+      const rows = await decompress(await readEntry(entry), { maxOutputLength: maxPieceBytes })
       await load.write(found.name, rows)
     }
-    if (found.kind === 'ending') ending = parse(BackupEnding, await readText(entry), path)
+    if (found.kind === 'ending') ending = parseEntry(BackupEnding, await readEntryText(entry), path)
   }
 
   if (!source || !ending || !load) throw new DamagedBackup('its end is missing')
@@ -157,7 +157,7 @@ function selectMigrations({ migrations }: BackupManifest, { builtIn }: Schema): 
 }
 
 /** Stores an archive. Returns false, and stores nothing, when its bytes do not match its name. */
-async function takeArchive(store: ArchiveStore, entry: Entry, sha256: string): Promise<boolean> {
+async function takeArchive(store: ArchiveStore, entry: TarEntry, sha256: string): Promise<boolean> {
   const received = await receiveArchive(store, Readable.from(entry), { maxBytes: entry.header.size })
   try {
     if (received.sha256 !== sha256) return false

@@ -8,7 +8,7 @@ import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-j
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { mayKnow, parseObject, versionList } from './client/upstream-root.ts'
-import { jsonForPhp, type UpstreamContent } from './judge-document.ts'
+import { jsonForPhp, type UpstreamContent } from './documents/judge-document.ts'
 import { listStoredContents } from './tables/upstream-documents.ts'
 import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 

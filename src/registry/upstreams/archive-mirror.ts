@@ -21,7 +21,7 @@ import {
   findMirroredArchives,
   type MirroredArchive,
   noteArchiveUses,
-  saveAlarm,
+  saveAlarms,
   saveFetchedArchives,
   takeFetchTurns,
   type WantedArchive,
@@ -154,7 +154,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     const { id, repositoryId, packageName, version, upstreamName, url } = archive
     note(archive, 'alarm', 0)
     await transaction(db, async (tx) => {
-      if (!(await saveAlarm(tx, id, reason))) return
+      if ((await saveAlarms(tx, [{ id, alarm: reason }])) === 0) return
       const details = { upstream: upstreamName, url, reason }
       await insertEvent(tx, commandLine, {
         repositoryId,

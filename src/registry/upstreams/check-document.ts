@@ -16,7 +16,7 @@ import {
   rootUrlOf,
   type UpstreamRoot,
 } from './client/upstream-root.ts'
-import { judgeDocument, type UpstreamContent } from './judge-document.ts'
+import { judgeDocument, type UpstreamContent } from './documents/judge-document.ts'
 import { type CheckedDocument, packContent, storeDocuments } from './store-documents.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { findBoundPackage } from './tables/mirrored-packages.ts'

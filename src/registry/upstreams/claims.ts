@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { type Queryable, transaction } from '../../database/database.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
-import { isPattern } from './patterns.ts'
+import { isPattern } from './documents/patterns.ts'
 import {
   claimVendor,
   countCutOff,

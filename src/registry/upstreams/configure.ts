@@ -10,7 +10,7 @@ import { textOf } from './check-document.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { readRoot, rootUrlOf } from './client/upstream-root.ts'
-import { isPattern, maxPatterns } from './patterns.ts'
+import { isPattern, maxPatterns } from './documents/patterns.ts'
 import { approveNames, requestName } from './tables/mirrored-packages.ts'
 import {
   lockRemovedUpstreams,

@@ -11,9 +11,9 @@ import { commandLine } from '../tables/events.ts'
 import { findTakenVersion } from '../tables/versions.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
-import type { UpstreamVersion } from './judge-document.ts'
+import type { UpstreamVersion } from './documents/judge-document.ts'
+import { matchesVersion } from './documents/patterns.ts'
 import { namesOf, openRegistry, readPackage } from './other-registry.ts'
-import { matchesVersion } from './patterns.ts'
 
 /** After so many packages in a row without any response, the other registry is down. */
 const maxUnreachable = 10

@@ -3,8 +3,8 @@ import type { ReceivedArchive } from '../archives/archive-store.ts'
 import { findDirectory } from '../archives/zip-directory.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { UpstreamError } from './client/upstream-error.ts'
-import { matchesVersion } from './patterns.ts'
-import { satisfies } from './satisfies.ts'
+import { matchesVersion } from './documents/patterns.ts'
+import { satisfies } from './documents/satisfies.ts'
 import type { MirroredArchive } from './tables/mirrored-archives.ts'
 
 /** Throws errcode 9 with 410 for a version that is denied, or flagged as malware, even for lock files. */

@@ -12,8 +12,8 @@ import {
   rootUrlOf,
   type UpstreamRoot,
 } from './client/upstream-root.ts'
-import { judgeDocument, type UpstreamVersion } from './judge-document.ts'
-import { matchesVersion } from './patterns.ts'
+import { judgeDocument, type UpstreamVersion } from './documents/judge-document.ts'
+import { matchesVersion } from './documents/patterns.ts'
 
 /** Bounds for a list of packages in parts. svc sends 10,000 names a part. Packagist has about 500,000 names. */
 const maxListParts = 1000

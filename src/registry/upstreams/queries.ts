@@ -7,7 +7,7 @@ import { type ListUpstreamAdvisories, openUpstreamAdvisories } from './advisorie
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { metadataUrlOf, parseObject, type UpstreamRoot } from './client/upstream-root.ts'
-import { jsonForPhp } from './judge-document.ts'
+import { jsonForPhp } from './documents/judge-document.ts'
 import { listForeignNames } from './tables/mirrored-packages.ts'
 import { listUpstreams, type Upstream } from './tables/upstreams.ts'
 import { mentionClaimedVendor } from './tables/vendor-claims.ts'

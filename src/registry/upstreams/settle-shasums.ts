@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { commandLine, insertEventList, type NewEvent } from '../tables/events.ts'
-import type { UpstreamDist } from './judge-document.ts'
+import type { UpstreamDist } from './documents/judge-document.ts'
 import { saveAlarms } from './tables/mirrored-archives.ts'
 import type { FixedArchive, MirrorRules } from './tables/rendered-mirrors.ts'
 

@@ -10,8 +10,8 @@ import {
   type UpstreamContent,
   type UpstreamDist,
   type UpstreamVersion,
-} from './judge-document.ts'
-import { offer, replacedNames } from './offer.ts'
+} from './documents/judge-document.ts'
+import { offer, replacedNames } from './documents/offer.ts'
 import { settleShasums } from './settle-shasums.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { type BoundPackage, bindPackages, listOwnNames } from './tables/mirrored-packages.ts'

@@ -3,7 +3,7 @@ import { openDatabase } from '../../../src/database/database.ts'
 import { hashSecret } from '../../../src/domain/secrets.ts'
 import type { RegistryRequest } from '../../../src/registry/access.ts'
 import { listAnyDocuments } from '../../../src/registry/documents/documents.ts'
-import { judgeDocument } from '../../../src/registry/upstreams/judge-document.ts'
+import { judgeDocument } from '../../../src/registry/upstreams/documents/judge-document.ts'
 import { packContent, storeDocuments } from '../../../src/registry/upstreams/store-documents.ts'
 import {
   findMirroredArchives,

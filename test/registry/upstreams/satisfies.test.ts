@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { normalizeVersion } from '../../../src/registry/manifest/composer-version.ts'
-import { satisfies } from '../../../src/registry/upstreams/satisfies.ts'
+import { satisfies } from '../../../src/registry/upstreams/documents/satisfies.ts'
 import { askComposer, hasComposer } from '../../support/composer-oracle.ts'
 
 const versions = [

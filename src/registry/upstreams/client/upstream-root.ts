@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { isPlainText } from '../../../domain/plain-text.ts'
 import { isJsonObject, type JsonObject } from '../../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../../manifest/package-name.ts'
-import { matchesGlob } from '../patterns.ts'
+import { matchesGlob } from '../documents/patterns.ts'
 import { UpstreamError } from './upstream-error.ts'
 
 /**

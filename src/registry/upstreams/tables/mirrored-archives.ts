@@ -5,7 +5,7 @@ import type { WithAccess } from '../../access.ts'
 import { forEachRequest, oneRow } from '../../for-each-request.ts'
 import { collectionLock } from '../../tables/archives.ts'
 import type { ArchiveDigest, WantedDownload } from '../../tables/versions.ts'
-import type { MalwareFlag } from '../judge-document.ts'
+import type { MalwareFlag } from '../documents/judge-document.ts'
 import { allFlags, type OriginVerdict } from './mirrored-packages.ts'
 
 /** The parts of this registry's URL of an upstream's archive. */
@@ -220,25 +220,21 @@ export async function saveFetchedArchives(
   return rows.map(({ isSaved }) => isSaved)
 }
 
-/** Stores the reason why an archive is not served. False when the same reason is already stored. */
-export async function saveAlarm(tx: pg.PoolClient, id: string, alarm: string): Promise<boolean> {
-  const { rowCount } = await tx.query(
-    `update mirrored_archive set alarm = $2, alarmed_at = now() where id = $1 and alarm is distinct from $2`,
-    [id, alarm],
-  )
-  return rowCount === 1
-}
-
-/** Stores or removes alarms of archives. The transaction has locked their rows. */
+/**
+ * Stores the reasons why archives are not served, or removes them with null. Returns how many archives did not have the
+ * same reason before.
+ */
 export async function saveAlarms(
   tx: pg.PoolClient,
   alarms: readonly { id: string; alarm: string | null }[],
-): Promise<void> {
-  await tx.query(
+): Promise<number> {
+  const { rowCount } = await tx.query(
     `update mirrored_archive a set alarm = n.alarm, alarmed_at = case when n.alarm is not null then now() end
-       from unnest($1::bigint[], $2::text[]) as n (id, alarm) where a.id = n.id`,
+       from unnest($1::bigint[], $2::text[]) as n (id, alarm)
+      where a.id = n.id and a.alarm is distinct from n.alarm`,
     [alarms.map(({ id }) => id), alarms.map(({ alarm }) => alarm)],
   )
+  return rowCount ?? 0
 }
 
 /** Stores that archives were downloaded today. */

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { EncodedDocument } from '../../documents/encodings.ts'
-import type { MalwareFlag, UpstreamDist } from '../judge-document.ts'
+import type { MalwareFlag, UpstreamDist } from '../documents/judge-document.ts'
 
 /** The rules for a document of a mirrored package. */
 export interface MirrorRules {

@@ -1,5 +1,5 @@
-import { isConstraint } from '../manifest/constraint.ts'
-import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
+import { isConstraint } from '../../manifest/constraint.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../manifest/manifest-json.ts'
 
 /** Returns whether Composer can load an entry with this value of a key. Null counts as absent. */
 export function isReadable(key: string, value: Json): boolean {

@@ -1,4 +1,4 @@
-import { isConstraint } from '../manifest/constraint.ts'
+import { isConstraint } from '../../manifest/constraint.ts'
 import { satisfies } from './satisfies.ts'
 
 /** The maximum number of patterns of each kind. */

@@ -5,7 +5,7 @@ import {
   stabilityOf,
   trimSpaces,
   withoutAlias,
-} from '../manifest/composer-version.ts'
+} from '../../manifest/composer-version.ts'
 
 type Operator = '==' | '!=' | '<' | '<=' | '>' | '>='
 type Comparison = readonly [Operator, string]

@@ -1,6 +1,6 @@
-import { difference } from '../documents/entry.ts'
-import { compareNormalized } from '../manifest/composer-version.ts'
-import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
+import { difference } from '../../documents/entry.ts'
+import { compareNormalized } from '../../manifest/composer-version.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../manifest/manifest-json.ts'
 import {
   affectedConstraints,
   malwareFlags,
