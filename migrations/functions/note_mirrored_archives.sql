@@ -7,15 +7,18 @@ create or replace function note_mirrored_archives(
 ) returns table (place bigint, archive_id bigint, sha1 text, checked_shasum text, alarm text)
 language plpgsql as $$
 begin
-  insert into mirrored_archive as a (package_id, version_path, reference, version, normalized, type, url, shasum)
-  select distinct on (n.package_id, n.version_path, n.reference) n.*
+  insert into mirrored_archive as a (package_id, version_path, reference, version, normalized, type, url, shasum,
+                                     upstream_id)
+  select distinct on (n.package_id, n.version_path, n.reference) n.*, m.upstream_id
     from unnest(package_ids, version_paths, reference_list, version_list, normalized_list, type_list, url_list, shasums)
            as n (package_id, version_path, reference, version, normalized, type, url, shasum)
+   cross join lateral (select upstream_id from mirrored_package where id = n.package_id limit 1) m
    order by n.package_id, n.version_path, n.reference
   on conflict on constraint mirrored_archive_is_known do update
-     set url = excluded.url, shasum = excluded.shasum, type = excluded.type
+     set url = excluded.url, shasum = excluded.shasum, type = excluded.type, upstream_id = excluded.upstream_id
    where a.sha256 is null
-     and (a.url, a.shasum, a.type) is distinct from (excluded.url, excluded.shasum, excluded.type);
+     and (a.url, a.shasum, a.type, a.upstream_id)
+         is distinct from (excluded.url, excluded.shasum, excluded.type, excluded.upstream_id);
 
   -- The rows are locked now. This statement sees the fetches that ended before, and later ones see the new shasum.
   return query

@@ -69,6 +69,10 @@ export const UpstreamBody = z
     url: z
       .string()
       .meta({ description: 'URL of the Composer repository', example: 'https://packages.example.com' }),
+    uses_credentials: z.boolean().meta({
+      description: 'Whether requests to it have the credentials of the operator. Only operators change this',
+      example: false,
+    }),
     checked_at: Moment.nullable().meta({ description: 'When its packages.json was last read' }),
     failure: z.string().nullable().meta({
       description: 'Why packages.json could not be read at the last attempt',

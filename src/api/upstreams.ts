@@ -172,6 +172,7 @@ function describeUpstream(known: Upstream): z.input<typeof UpstreamBody> {
     exempt,
     minimum_age_hours: minimumAgeHours,
     position,
+    uses_credentials: known.usesCredentials,
     checked_at: known.rootCheckedAt?.toISOString() ?? null,
     failure,
     failed_at: known.failedAt?.toISOString() ?? null,

@@ -52,7 +52,10 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
     const mapsVTags = options.mapVTags ?? false
     const wish = { repositoryId, baseUrl, url, patterns, mapsVTags, isDryRun, maxArchiveBytes }
     try {
-      await importPackages({ db, client, archives, readmes, tell }, wish)
+      await importPackages(
+        { db, client: client.for({ usesCredentials: true }), archives, readmes, tell },
+        wish,
+      )
     } catch (error) {
       failure =
         error instanceof UpstreamError ? new Error(`The registry cannot be read: ${error.message}.`) : error

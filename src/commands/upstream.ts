@@ -27,6 +27,7 @@ interface SettingOptions extends JsonOptions {
   exempt?: string[]
   minimumAge?: number
   position?: number
+  credentials?: 'true' | 'false'
 }
 
 /** `svc upstream …` */
@@ -80,8 +81,8 @@ function listCommand(): Command {
           },
           keyOf: ({ name }) => name,
           describe: (upstream) => ({ ...describe(upstream) }),
-          line: ({ position, name, url, mode, failure }) =>
-            `${position}  ${name}  ${url}  ${mode}${failure === null ? '' : `  failing: ${failure}`}`,
+          line: ({ position, name, url, mode, usesCredentials, failure }) =>
+            `${position}  ${name}  ${url}  ${mode}${usesCredentials ? '' : '  without credentials'}${failure === null ? '' : `  failing: ${failure}`}`,
           none: `${path} has no upstreams.`,
         })
       }),
@@ -105,6 +106,12 @@ function setCommand(): Command {
     )
     .argument('<path>', '<group>/<name>, such as acme/php')
     .argument('<upstream>', 'its name in the repository')
+    .addOption(
+      new Option(
+        '--credentials <choice>',
+        'whether requests to it have the credentials of UPSTREAM_AUTH_FILE',
+      ).choices(['true', 'false']),
+    )
     .action(async (path: string, name: string, options: SettingOptions) => {
       const changed = await withRepository(path, (db, change) =>
         setUpstream(db, change, name, settingsOf(options)),
@@ -200,7 +207,7 @@ function withSettings(command: Command): Command {
     .addOption(jsonOption())
 }
 
-function settingsOf({ mode, allow, deny, exempt, minimumAge, position }: SettingOptions) {
+function settingsOf({ mode, allow, deny, exempt, minimumAge, position, credentials }: SettingOptions) {
   const given = {
     mode,
     allow: withoutEmpty(allow),
@@ -208,6 +215,7 @@ function settingsOf({ mode, allow, deny, exempt, minimumAge, position }: Setting
     exempt: withoutEmpty(exempt),
     minimumAgeHours: minimumAge,
     position,
+    usesCredentials: credentials && credentials === 'true',
   }
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
 }
@@ -250,7 +258,7 @@ interface RepositoryChange {
 }
 
 function describe({ minimumAgeHours, failedAt, ...upstream }: Upstream) {
-  const { name, url, mode, allow, deny, exempt, position, failure } = upstream
+  const { name, url, mode, allow, deny, exempt, position, usesCredentials, failure } = upstream
   const settings = { name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours, position }
-  return { ...settings, failure, failed_at: failedAt }
+  return { ...settings, uses_credentials: usesCredentials, failure, failed_at: failedAt }
 }

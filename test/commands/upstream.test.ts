@@ -27,6 +27,7 @@ describe('svc upstream', () => {
     expect(added.json()).toMatchObject({
       name: 'public',
       minimum_age_hours: 72,
+      uses_credentials: true,
       deny: ['evil/*', 'bad/lib:<2'],
     })
     const changed = await svc(
@@ -36,11 +37,18 @@ describe('svc upstream', () => {
       'public',
       '--deny',
       '',
+      '--credentials',
+      'false',
       '--position',
       '7',
       '--json',
     )
-    expect(changed.json()).toMatchObject({ deny: [], minimum_age_hours: 72, position: 7 })
+    expect(changed.json()).toMatchObject({
+      deny: [],
+      minimum_age_hours: 72,
+      position: 7,
+      uses_credentials: false,
+    })
     expect((await svc('upstream', 'list', 'acme/php', '--json')).json().items).toEqual([changed.json()])
     const approved = await svc('upstream', 'approve', 'acme/php', 'psr/log', 'monolog/monolog', '--json')
     expect(approved.json()).toEqual({ path: 'acme/php', approved: ['monolog/monolog', 'psr/log'] })

@@ -14,6 +14,8 @@ export interface FakeUpstream {
   readonly host: string
   /** Every request so far: `GET /p2/acme/lib.json`. */
   readonly requests: string[]
+  /** The Authorization header of every request so far. */
+  readonly authorizations: (string | undefined)[]
   /** The headers of the last request. */
   lastHeaders: IncomingMessage['headers']
   /** Stores a file at a path. An object becomes JSON. Null removes the file. */
@@ -41,11 +43,13 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
   const files = new Map<string, { bytes: Buffer; lastModified: string }>()
   const faults = new Map<string, Fault>()
   const requests: string[] = []
+  const authorizations: (string | undefined)[] = []
   let port = 0
   let clock = Date.UTC(2025, 0, 1)
   const server = createServer((request, response) => {
     const path = request.url ?? '/'
     requests.push(`${request.method} ${path}`)
+    authorizations.push(request.headers.authorization)
     upstream.lastHeaders = request.headers
     const fault = faults.get(path)
     if (fault) return void fault(request, response)
@@ -73,6 +77,7 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
       return `127.0.0.1:${port}`
     },
     requests,
+    authorizations,
     lastHeaders: {},
     put(path, content) {
       if (content === null) return void files.delete(path)

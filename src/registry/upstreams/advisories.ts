@@ -76,6 +76,7 @@ export function openUpstreamAdvisories(
     const url = upstream.root?.advisoriesUrl ?? null
     if (url !== null) {
       return request(
+        upstream,
         url,
         names.map(({ name }) => name),
       )
@@ -86,10 +87,14 @@ export function openUpstreamAdvisories(
     )
   }
 
-  async function request(url: string, names: readonly string[]): Promise<Map<string, JsonObject[]>> {
+  async function request(
+    upstream: Upstream,
+    url: string,
+    names: readonly string[],
+  ): Promise<Map<string, JsonObject[]>> {
     if (names.length === 0) return new Map()
     const form = new URLSearchParams(names.map((name): [string, string] => ['packages[]', name])).toString()
-    const fetched = await client.fetchDocument(url, { form, milliseconds: requestMilliseconds })
+    const fetched = await client.for(upstream).fetchDocument(url, { form, milliseconds: requestMilliseconds })
     if (fetched.kind !== 'found') throw new UpstreamError(`${url} does not exist`)
     const { advisories } = parseObject(fetched.text, 'the advisories')
     // PHP writes an empty object as `[]`.

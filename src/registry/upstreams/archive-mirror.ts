@@ -101,7 +101,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     )
     let received: ReceivedArchive | null = null
     try {
-      const { body, size } = await client.fetchArchive(archive.url)
+      const { body, size } = await client.for(archive).fetchArchive(archive.url)
       consumer.size = size
       try {
         received = await receiveArchive(archives, body, {

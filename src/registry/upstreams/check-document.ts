@@ -4,7 +4,7 @@ import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
-import type { UpstreamClient } from './client/fetch.ts'
+import type { UpstreamClient, UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import {
   type InlinePackages,
@@ -162,7 +162,7 @@ async function fetchContent(
   }
   if (root.metadataUrl === null) return { kind: 'missing' }
   const url = metadataUrlOf(root.metadataUrl, packageName, isDev)
-  const fetched = await context.client.fetchDocument(url, { lastModified })
+  const fetched = await context.client.for(upstream).fetchDocument(url, { lastModified })
   if (fetched.kind !== 'found') return fetched
   const document = parseObject(fetched.text, `the metadata of ${packageName}`)
   return judged(judgeDocument(document, packageName), fetched.lastModified)
@@ -209,7 +209,8 @@ function isOfEarlierRelease({ metadataUrl, inlineNames }: UpstreamRoot): boolean
 
 /** Reads packages.json of an upstream again. */
 async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Promise<Upstream> {
-  const fetched = await client.fetchDocument(rootUrlOf(upstream.url), {
+  const requests = client.for(upstream)
+  const fetched = await requests.fetchDocument(rootUrlOf(upstream.url), {
     lastModified:
       upstream.root === null || isOfEarlierRelease(upstream.root) ? null : upstream.rootLastModified,
   })
@@ -218,7 +219,7 @@ async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Pr
     await saveRoot(db, upstream.id, { root: null, lastModified: null })
     return upstream
   }
-  const { root } = await readRoot(upstream.url, fetched.text, (url) => textOf(client, url))
+  const { root } = await readRoot(upstream.url, fetched.text, (url) => textOf(requests, url))
   await saveRoot(db, upstream.id, { root, lastModified: fetched.lastModified })
   return { ...upstream, root, rootLastModified: fetched.lastModified, rootCheckedAt: new Date() }
 }
@@ -240,23 +241,25 @@ async function inlinePackages(context: CheckContext, upstream: Upstream): Promis
 
 async function readInline(
   { client, inline }: CheckContext,
-  { id, url }: Upstream,
+  upstream: Upstream,
   known: InlineUpstream | undefined,
 ): Promise<InlinePackages> {
-  const fetched = await client.fetchDocument(rootUrlOf(url), { lastModified: known?.lastModified ?? null })
+  const { id, url } = upstream
+  const requests = client.for(upstream)
+  const fetched = await requests.fetchDocument(rootUrlOf(url), { lastModified: known?.lastModified ?? null })
   if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(url)} does not exist`)
   if (fetched.kind === 'unchanged') {
     if (known) known.readAt = Date.now()
     return known?.packages ?? new Map()
   }
-  const read = await readRoot(url, fetched.text, (include) => textOf(client, include))
+  const read = await readRoot(url, fetched.text, (include) => textOf(requests, include))
   const { packages, characters } = read
   inline.set(id, { readAt: Date.now(), lastModified: fetched.lastModified, packages, characters })
   return packages
 }
 
 /** Returns the text of a document. Throws `UpstreamError` when it is missing. */
-export async function textOf(client: UpstreamClient, url: string): Promise<string> {
+export async function textOf(client: UpstreamRequests, url: string): Promise<string> {
   const fetched = await client.fetchDocument(url)
   if (fetched.kind === 'found') return fetched.text
   throw new UpstreamError(`${url} does not exist`)

@@ -7,7 +7,7 @@ import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
 import { noteListingChange } from '../tables/packages.ts'
 import { textOf } from './check-document.ts'
-import type { UpstreamClient } from './client/fetch.ts'
+import type { UpstreamClient, UpstreamRequests } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { readRoot, rootUrlOf } from './client/upstream-root.ts'
 import { isPattern, maxPatterns } from './documents/patterns.ts'
@@ -22,6 +22,7 @@ import {
 import {
   changeUpstream,
   insertUpstream,
+  isSiteAdministrator,
   listUpstreams,
   lockUpstream,
   type Upstream,
@@ -56,7 +57,8 @@ export async function addUpstream(
 ): Promise<Upstream> {
   refuseBadPatterns(wanted)
   const url = readUpstreamUrl(wanted.url)
-  const { root, lastModified } = await fetchRoot(client, url)
+  const usesCredentials = await mayUseCredentials(pool, author)
+  const { root, lastModified } = await fetchRoot(client.for({ usesCredentials }), url)
   const name = wanted.name ?? new URL(url).hostname.replace(/[^a-z0-9]+/g, '.').slice(0, 64)
   return transaction(pool, (tx) =>
     explainRule(async () => {
@@ -75,6 +77,7 @@ export async function addUpstream(
         repositoryId,
         name,
         url,
+        usesCredentials,
         root,
         rootLastModified: lastModified,
       })
@@ -83,12 +86,30 @@ export async function addUpstream(
       }
       const names = await takeOverNames(tx, added)
       await noteListingChange(tx, repositoryId)
-      const about = { upstream: name, url, mode, allow, deny, exempt, minimum_age_hours: minimumAgeHours }
+      const about = {
+        upstream: name,
+        url,
+        mode,
+        allow,
+        deny,
+        exempt,
+        minimum_age_hours: minimumAgeHours,
+        uses_credentials: usesCredentials,
+      }
       const details = { ...about, ...(names > 0 && { packages_taken_over: names }) }
       await insertEvent(tx, author, { ...noPackage(repositoryId), action: 'add-upstream', details })
       return added
     }),
   )
+}
+
+/**
+ * Returns whether an upstream of this author may use the operator's credentials: on the command line, and for site
+ * administrators in the browser and with a personal access token. Applications never act as a site administrator.
+ */
+async function mayUseCredentials(db: pg.Pool, { accountId, token }: Author): Promise<boolean> {
+  if (accountId === null) return token === null
+  return (token === null || token.kind === 'personal') && isSiteAdministrator(db, accountId)
 }
 
 /**
@@ -99,7 +120,7 @@ export async function setUpstream(
   pool: pg.Pool,
   { repositoryId, author }: UpstreamChange,
   name: string,
-  change: Partial<UpstreamSettings>,
+  change: Partial<UpstreamSettings> & { usesCredentials?: boolean },
 ): Promise<Upstream> {
   refuseBadPatterns(change)
   return transaction(pool, (tx) =>
@@ -158,7 +179,7 @@ export async function approvePackages(
 }
 
 /** Reads packages.json of an upstream. Throws errcode 9 with the reason when it cannot be used. */
-async function fetchRoot(client: UpstreamClient, url: string) {
+async function fetchRoot(client: UpstreamRequests, url: string) {
   try {
     const rootUrl = rootUrlOf(url)
     const fetched = await client.fetchDocument(rootUrl)

@@ -6,7 +6,7 @@ import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type CheckContext, checkContextOf, checkDocument, freshRoot } from './check-document.ts'
-import { openUpstreamClient, type UpstreamClient } from './client/fetch.ts'
+import { openUpstreamClient, type UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import { parseObject } from './client/upstream-root.ts'
 import { renderMirror } from './store-documents.ts'
@@ -115,7 +115,7 @@ async function followOrStop(context: CheckContext, upstream: Upstream): Promise<
   try {
     // No document may need a check, and only a check reads packages.json otherwise.
     const { root } = await freshRoot(context, upstream, null)
-    if (root?.changesUrl) await followFeed(db, client, upstream.id, root.changesUrl)
+    if (root?.changesUrl) await followFeed(db, client.for(upstream), upstream.id, root.changesUrl)
     else await stopFeed(db, upstream.id)
   } catch (error) {
     if (!(error instanceof ClosedClientError)) await stopFeed(db, upstream.id)
@@ -129,7 +129,7 @@ async function followOrStop(context: CheckContext, upstream: Upstream): Promise<
  */
 async function followFeed(
   db: pg.Pool,
-  client: UpstreamClient,
+  client: UpstreamRequests,
   upstreamId: string,
   url: string,
 ): Promise<void> {
@@ -160,13 +160,13 @@ function documentOf({ type, package: name }: JsonObject): { packageName: string;
 }
 
 /** Returns the first timestamp. A request without `since` gets it in a response with status 400. */
-async function firstTimestamp(client: UpstreamClient, url: string): Promise<string> {
+async function firstTimestamp(client: UpstreamRequests, url: string): Promise<string> {
   const { timestamp } = parseObject(await feedText(client, url), 'the change feed')
   if (!isTimestamp(timestamp)) throw new UpstreamError('the change feed has no timestamp')
   return String(timestamp)
 }
 
-async function feedText(client: UpstreamClient, url: string): Promise<string> {
+async function feedText(client: UpstreamRequests, url: string): Promise<string> {
   const fetched = await client.fetchDocument(url, { takesBadRequest: true })
   if (fetched.kind === 'found') return fetched.text
   throw new UpstreamError(`${url} does not exist`)
@@ -196,9 +196,10 @@ async function refreshStale(context: CheckContext, upstream: Upstream, signal: A
 }
 
 /** Reads an upstream's malware list. */
-async function readSummary({ db, client }: CheckContext, { id, root }: Upstream): Promise<void> {
+async function readSummary({ db, client }: CheckContext, upstream: Upstream): Promise<void> {
+  const { id, root } = upstream
   if (!root?.filterSummaryUrl) return
-  const fetched = await client.fetchDocument(root.filterSummaryUrl)
+  const fetched = await client.for(upstream).fetchDocument(root.filterSummaryUrl)
   if (fetched.kind !== 'found') return
   const { filter } = parseObject(fetched.text, 'the filter summary')
   const listed = isJsonObject(filter) ? filter[quarantineList] : undefined

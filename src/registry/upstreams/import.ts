@@ -9,7 +9,7 @@ import { publishVersion } from '../publish.ts'
 import type { ReadmeRenderer } from '../readmes/render-readme.ts'
 import { commandLine } from '../tables/events.ts'
 import { findTakenVersion } from '../tables/versions.ts'
-import type { UpstreamClient } from './client/fetch.ts'
+import type { UpstreamRequests } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
 import type { UpstreamVersion } from './documents/judge-document.ts'
 import { matchesVersion } from './documents/patterns.ts'
@@ -42,7 +42,7 @@ export interface ImportWish {
 
 interface ImportContext {
   db: pg.Pool
-  client: UpstreamClient
+  client: UpstreamRequests
   archives: ArchiveStore
   readmes: Pick<ReadmeRenderer, 'render'>
   tell: (imported: Imported) => void

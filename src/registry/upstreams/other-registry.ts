@@ -2,7 +2,7 @@ import { versionSortKey } from '../manifest/composer-version.ts'
 import type { Json } from '../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
 import { textOf } from './check-document.ts'
-import type { UpstreamClient } from './client/fetch.ts'
+import type { UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import {
   type InlinePackages,
@@ -21,7 +21,7 @@ const maxNames = 1_000_000
 
 /** Another Composer registry, from which packages are imported. */
 export interface OtherRegistry {
-  client: UpstreamClient
+  client: UpstreamRequests
   root: UpstreamRoot
   /** The packages in packages.json and its includes. */
   packages: InlinePackages
@@ -38,7 +38,7 @@ export interface ReadPackage {
 }
 
 /** Reads packages.json of another registry. Throws `UpstreamError` when it cannot be used. */
-export async function openRegistry(client: UpstreamClient, url: string): Promise<OtherRegistry> {
+export async function openRegistry(client: UpstreamRequests, url: string): Promise<OtherRegistry> {
   const text = await textOf(client, rootUrlOf(url))
   const { root, packages } = await readRoot(url, text, (include) => textOf(client, include))
   return { client, root, packages }
@@ -74,7 +74,7 @@ function matchesVersionName(pattern: string, name: string): boolean {
  * Returns the names of a list, from all its parts. Throws `UpstreamError` when a part cannot be read, or when the list
  * is too long: an import of only some names would look complete.
  */
-async function listedNames(client: UpstreamClient, listUrl: string): Promise<string[]> {
+async function listedNames(client: UpstreamRequests, listUrl: string): Promise<string[]> {
   const names = new Set<string>()
   let url: string | null = listUrl
   for (let part = 1; url !== null; part += 1) {

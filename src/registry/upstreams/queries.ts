@@ -50,11 +50,12 @@ export function openUpstreamQueries(
     read: (document: JsonObject) => T[],
   ): Promise<T[]> {
     const results = await Promise.all(
-      upstreams.map(async ({ name, root }) => {
+      upstreams.map(async (upstream) => {
+        const { name, root } = upstream
         const url = root && urlOf(root)
         if (!url) return []
         try {
-          const fetched = await client.fetchDocument(url, { milliseconds: searchMilliseconds })
+          const fetched = await client.for(upstream).fetchDocument(url, { milliseconds: searchMilliseconds })
           return fetched.kind === 'found' ? read(parseObject(fetched.text, 'the response')) : []
         } catch (error) {
           if (!(error instanceof UpstreamError)) throw error

@@ -22,12 +22,21 @@ export type FetchedDocument =
   | { kind: 'unchanged' }
   | { kind: 'missing' }
 
-/** Sends requests to other Composer repositories. Connects to public hosts only (see `openPublicAgent`). */
-export interface UpstreamClient {
+/** Sends requests to an upstream. Connects to public hosts only (see `openPublicAgent`). */
+export interface UpstreamRequests {
   /** Sends GET or POST for a JSON document. Throws `UpstreamError` for statuses other than 200, 304, 404 and 410. */
   fetchDocument: (url: string, options?: DocumentOptions) => Promise<FetchedDocument>
   /** Sends GET for an archive. Throws `UpstreamError` unless the status is 200. The caller reads or destroys the body. */
   fetchArchive: (url: string) => Promise<{ body: Readable; size: number | null }>
+}
+
+/** The connections of a process to other Composer repositories. */
+export interface UpstreamClient {
+  /**
+   * Returns the requests for an upstream. They have the credentials of UPSTREAM_AUTH_FILE only if the operator allows
+   * this upstream to use them. Otherwise every admin of a group could read what the operator's credentials open.
+   */
+  for: (upstream: { usesCredentials: boolean }) => UpstreamRequests
   /**
    * Closes the connections, and aborts requests that still run after 3 s. Requests that fail from now on throw
    * `ClosedClientError`.
@@ -73,7 +82,7 @@ export function openUpstreamClient(
         throw new UpstreamError(`${url.origin} is not https: set UPSTREAM_HTTP=true to allow http`)
       }
       // Choose credentials by the host of each redirect, so that no other host gets them.
-      const credentials = authorize(url)
+      const credentials = options.usesCredentials ? authorize(url) : {}
       const response = await request(url, {
         dispatcher: agent,
         method: options.form === undefined ? 'GET' : 'POST',
@@ -105,7 +114,7 @@ export function openUpstreamClient(
     }
   }
 
-  return {
+  const open = (usesCredentials: boolean): UpstreamRequests => ({
     async fetchDocument(
       url,
       { lastModified = null, form, milliseconds = documentMilliseconds, takesBadRequest = false } = {},
@@ -114,6 +123,7 @@ export function openUpstreamClient(
       return explain(url, async () => {
         const response = await send(url, {
           signal,
+          usesCredentials,
           ...(form !== undefined && { form }),
           headers: {
             accept: 'application/json',
@@ -142,7 +152,7 @@ export function openUpstreamClient(
     async fetchArchive(url) {
       const signal = AbortSignal.timeout(archiveMilliseconds)
       return explain(url, async () => {
-        const response = await send(url, { signal, headers: { accept: '*/*' } })
+        const response = await send(url, { signal, usesCredentials, headers: { accept: '*/*' } })
         if (response.statusCode !== 200) {
           await response.body.dump({ limit: 64 * 1024 })
           throw refused(url, response)
@@ -152,6 +162,11 @@ export function openUpstreamClient(
         return { body: response.body, size: Number.isSafeInteger(length) ? length : null }
       })
     },
+  })
+  const [withCredentials, withoutCredentials] = [open(true), open(false)]
+
+  return {
+    for: ({ usesCredentials }) => (usesCredentials ? withCredentials : withoutCredentials),
 
     async close() {
       // Not `agent.close()`: it forgets its connections, and `destroy` then aborts nothing.
@@ -167,6 +182,7 @@ interface SendOptions {
   headers: Record<string, string>
   form?: string
   signal: AbortSignal
+  usesCredentials: boolean
 }
 
 function readUrl(text: string, base?: URL): URL {

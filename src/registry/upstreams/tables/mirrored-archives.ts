@@ -30,6 +30,8 @@ export interface MirroredArchive {
   url: string
   upstreamName: string
   upstreamUrl: string
+  /** Whether the URL may be requested with the operator's credentials. */
+  usesCredentials: boolean
   shasum: string | null
   /** In lower-case hex. Null until the first fetch. */
   sha256: string | null
@@ -44,8 +46,15 @@ export interface MirroredArchive {
   isUsedToday: boolean
 }
 
+/**
+ * SQL: whether both the upstream of the package and the one that named the URL may use the operator's credentials. They
+ * differ after the name was released. Rows of earlier releases do not have the second.
+ */
+const usesCredentials =
+  'u.uses_credentials and coalesce((select f.uses_credentials from upstream f where f.id = ma.upstream_id), true)'
+
 const columns = `ma.id::text, m.repository_id::text as "repositoryId", m.name as "packageName", ma.version, ma.normalized, ma.type, ma.url,
-  u.name as "upstreamName", u.url as "upstreamUrl", ma.shasum, encode(ma.sha256, 'hex') as sha256, c.size::float8 as size,
+  u.name as "upstreamName", u.url as "upstreamUrl", ${usesCredentials} as "usesCredentials", ma.shasum, encode(ma.sha256, 'hex') as sha256, c.size::float8 as size,
   ma.is_stored as "isStored", ma.alarm, case when m.upstream_id is null then 'denied' else o.verdict end as verdict, u.deny,
   case when m.upstream_id is null then m.released_flags else ${allFlags} end as flags,
   coalesce(ma.used_on = current_date and ma.was_downloaded, false) as "isUsedToday"`

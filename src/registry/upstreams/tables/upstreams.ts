@@ -26,6 +26,8 @@ export interface Upstream extends UpstreamSettings {
   repositoryId: string
   name: string
   url: string
+  /** Whether its requests have the credentials of UPSTREAM_AUTH_FILE. Only operators decide this. */
+  usesCredentials: boolean
   /** Null until packages.json has been read. */
   root: UpstreamRoot | null
   rootLastModified: string | null
@@ -37,7 +39,7 @@ export interface Upstream extends UpstreamSettings {
   createdAt: Date
 }
 
-const columns = `u.id, u.repository_id as "repositoryId", u.name, u.url, u.mode, u.allow, u.deny, u.exempt,
+const columns = `u.id, u.repository_id as "repositoryId", u.name, u.url, u.uses_credentials as "usesCredentials", u.mode, u.allow, u.deny, u.exempt,
   u.minimum_age_hours as "minimumAgeHours", u.position, u.root, u.root_last_modified as "rootLastModified",
   u.root_checked_at as "rootCheckedAt", u.failure, case when u.failure is not null then u.root_failed_at end as "failedAt",
   u.created_at as "createdAt"`
@@ -77,6 +79,12 @@ export async function listUpstreamsById(db: Queryable, ids: readonly string[]): 
   return rows
 }
 
+/** Returns whether an account is a site administrator. */
+export async function isSiteAdministrator(db: Queryable, accountId: string): Promise<boolean> {
+  const { rowCount } = await db.query('select from account where id = $1 and is_admin', [accountId])
+  return rowCount === 1
+}
+
 /** Lists all active upstreams of all repositories. */
 export async function listActiveUpstreams(db: Queryable): Promise<Upstream[]> {
   const { rows } = await db.query<Upstream>(
@@ -101,6 +109,7 @@ export interface NewUpstream extends Omit<UpstreamSettings, 'position'> {
   url: string
   /** The position. Null puts the upstream after all others. */
   position: number | null
+  usesCredentials: boolean
   root: UpstreamRoot
   rootLastModified: string | null
 }
@@ -110,11 +119,11 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
   const { rows } = await db.query<Upstream>(
     `with u as (
        insert into upstream (repository_id, name, url, mode, allow, deny, exempt, minimum_age_hours, position,
-                             root, root_last_modified, root_checked_at)
+                             root, root_last_modified, root_checked_at, uses_credentials)
        values ($1, $2, $3, $4, $5, $6, $7, $8,
                coalesce($9, (select least(coalesce(max(position), 0) + 1, 1000) from upstream
                               where repository_id = $1 and removed_at is null)),
-               $10, $11, now())
+               $10, $11, now(), $12)
        returning *
      )
      select ${columns} from u`,
@@ -130,6 +139,7 @@ export async function insertUpstream(db: Queryable, fresh: NewUpstream): Promise
       fresh.position,
       JSON.stringify(fresh.root),
       fresh.rootLastModified,
+      fresh.usesCredentials,
     ],
   )
   return rows[0] as Upstream
@@ -154,14 +164,14 @@ export async function changeUpstream(
   db: Queryable,
   repositoryId: string,
   name: string,
-  change: Partial<UpstreamSettings>,
+  change: Partial<UpstreamSettings> & { usesCredentials?: boolean },
 ): Promise<Upstream | null> {
   const { rows } = await db.query<Upstream>(
     `with u as (
        update upstream
           set mode = coalesce($3, mode), allow = coalesce($4, allow), deny = coalesce($5, deny),
               exempt = coalesce($6, exempt), minimum_age_hours = coalesce($7, minimum_age_hours),
-              position = coalesce($8, position)
+              position = coalesce($8, position), uses_credentials = coalesce($9, uses_credentials)
         where repository_id = $1 and name = $2 and removed_at is null
        returning *
      ), due as (
@@ -178,6 +188,7 @@ export async function changeUpstream(
       change.exempt,
       change.minimumAgeHours,
       change.position,
+      change.usesCredentials,
     ],
   )
   return rows[0] ?? null

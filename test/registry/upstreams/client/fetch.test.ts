@@ -33,7 +33,7 @@ async function get(url: string, { auth, ...environment }: Record<string, unknown
   })
   const client = openUpstreamClient(config)
   try {
-    return await client.fetchDocument(url)
+    return await client.for({ usesCredentials: true }).fetchDocument(url)
   } finally {
     await client.close()
   }
@@ -115,7 +115,8 @@ describe('kinds of credentials that svc does not use', () => {
     const client = openUpstreamClient(config, { onUnusedKinds: (kinds) => warnings.push(kinds) })
     try {
       await writeFile(file, JSON.stringify({ 'forgejo-token': unused['forgejo-token'] }))
-      for (let i = 0; i < 2; i += 1) await client.fetchDocument(`${first.url}/packages.json`)
+      for (let i = 0; i < 2; i += 1)
+        await client.for({ usesCredentials: true }).fetchDocument(`${first.url}/packages.json`)
       expect(warnings).toEqual([['forgejo-token']])
     } finally {
       await client.close()
@@ -136,7 +137,7 @@ it('reads UPSTREAM_AUTH_FILE again when it has changed, and keeps the last valid
     onError: ({ message }) => failures.push(message),
   })
   const sent = async () => {
-    await client.fetchDocument(`${first.url}/packages.json`)
+    await client.for({ usesCredentials: true }).fetchDocument(`${first.url}/packages.json`)
     return first.lastHeaders.authorization
   }
   try {
@@ -158,16 +159,18 @@ it('aborts requests at its close when an upstream does not end its responses', a
   const client = openUpstreamClient(readConfig(upstreamsHere))
   first.fail('/endless.zip', (_, response) => response.writeHead(200).write('PK'))
   const asked = new Promise<void>((resolve) => first.fail('/hanging.json', () => resolve()))
-  const { body } = await client.fetchArchive(`${first.url}/endless.zip`)
+  const { body } = await client.for({ usesCredentials: true }).fetchArchive(`${first.url}/endless.zip`)
   const failed = once(body, 'error')
-  const document = client.fetchDocument(`${first.url}/hanging.json`)
+  const document = client.for({ usesCredentials: true }).fetchDocument(`${first.url}/hanging.json`)
   document.catch(() => {})
   await asked
   await client.close()
   expect(body.destroyed).toBe(true)
   await failed
   await expect(document).rejects.toThrow(ClosedClientError)
-  await expect(client.fetchDocument(`${first.url}/packages.json`)).rejects.toThrow(ClosedClientError)
+  await expect(
+    client.for({ usesCredentials: true }).fetchDocument(`${first.url}/packages.json`),
+  ).rejects.toThrow(ClosedClientError)
 })
 
 describe('a document of an upstream', () => {
@@ -176,7 +179,11 @@ describe('a document of an upstream', () => {
     expect(first.lastHeaders['user-agent']).toMatch(/^svc .*mailto=ops@example\.com/)
     const { lastModified } = found as { lastModified: string }
     const client = openUpstreamClient(readConfig(upstreamsHere))
-    expect(await client.fetchDocument(`${first.url}/packages.json`, { lastModified })).toEqual({
+    expect(
+      await client
+        .for({ usesCredentials: true })
+        .fetchDocument(`${first.url}/packages.json`, { lastModified }),
+    ).toEqual({
       kind: 'unchanged',
     })
     await client.close()

@@ -65,7 +65,7 @@ describe('the client for upstreams', () => {
   async function get(url: string, environment: Record<string, string> = {}) {
     const client = openUpstreamClient(readConfig({ UPSTREAM_HTTP: 'true', ...environment }))
     try {
-      return await client.fetchDocument(url.replace('PORT', String(port)))
+      return await client.for({ usesCredentials: true }).fetchDocument(url.replace('PORT', String(port)))
     } finally {
       await client.close()
     }
