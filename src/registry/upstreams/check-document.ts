@@ -212,7 +212,9 @@ async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Pr
   const requests = client.for(upstream)
   const fetched = await requests.fetchDocument(rootUrlOf(upstream.url), {
     lastModified:
-      upstream.root === null || isOfEarlierRelease(upstream.root) ? null : upstream.rootLastModified,
+      upstream.root === null || isOfEarlierRelease(upstream.root) || upstream.root.vendors === undefined
+        ? null
+        : upstream.rootLastModified,
   })
   if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(upstream.url)} does not exist`)
   if (fetched.kind === 'unchanged') {

@@ -56,7 +56,11 @@ export async function releaseVendorByHand(
     const outcome = await releaseVendor(tx, group.id, vendor)
     if (outcome === null) throw new RegistryError(errcode.notFound, 'the group has no claim on this vendor')
     if (outcome === 'published') {
-      throw new RegistryError(errcode.failedPrecondition, `the group has published packages of ${vendor}`)
+      const repair = `to get its other packages from upstreams, claim it with the exception ${vendor}/*`
+      throw new RegistryError(
+        errcode.failedPrecondition,
+        `the group has published packages of ${vendor}: ${repair}`,
+      )
     }
     await note(tx, author, group, { action: 'release-vendor', details: { vendor } })
   })

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { commandLine } from '../../../src/registry/tables/events.ts'
+import { claimVendorByHand, releaseVendorByHand } from '../../../src/registry/upstreams/claims.ts'
 import { aRepository } from '../../support/actors.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
@@ -163,6 +165,79 @@ describe('a vendor of our own', () => {
     expect((await push('3.0.1', { name: 'monolog/monolog' })).statusCode).toBe(201)
     expect(await versions('monolog/monolog')).toEqual(['3.0.1'])
     expect(await versions('monolog/other')).toEqual(['1.0.0'])
+  })
+
+  const listing = (keys: object) => ({ 'metadata-url': '/p2/%package%.json', ...keys })
+  const patterns = (...list: unknown[]) => listing({ 'available-package-patterns': list })
+
+  it.each([
+    ['a name of the vendor', listing({ 'available-packages': ['other/lib', 'Listed/lib'] }), {}, 409],
+    ['only a longer vendor', listing({ 'available-packages': ['listed-too/lib'] }), {}, 201],
+    ['a pattern for the vendor', patterns('other/*', 'listed/*'), {}, 409],
+    ['a pattern for vendors like it', patterns('list*/lib'), {}, 409],
+    ['a pattern without a slash', patterns('listed*'), {}, 409],
+    ['patterns for all vendors and others', patterns('*/*', '*', '*/lib', 'l_sted/*', 'list\\', ''), {}, 201],
+    [
+      'an inline package',
+      { packages: { 'listed/lib': [{ name: 'listed/lib', version: '1.0.0' }] } },
+      {},
+      409,
+    ],
+    [
+      'an inline package beside others',
+      listing({ packages: { 'listed/lib': [{ name: 'listed/lib', version: '1.0.0' }] } }),
+      {},
+      409,
+    ],
+    ['only other inline packages', { packages: { 'other/lib': [{ version: '1.0.0' }] } }, {}, 201],
+    ['names, but may not offer them', patterns('listed/*'), { deny: ['listed/*'] }, 201],
+    ['names, and may offer some', patterns('listed/*'), { deny: ['listed/a*', 'listed/*:^1'] }, 409],
+    ['names, but may offer others only', patterns('listed/*'), { allow: ['other/*'] }, 201],
+    ['names, and may offer one', patterns('listed/*'), { allow: ['other/*', 'listed/lib:^2'] }, 409],
+    ['names, but is off', patterns('listed/*'), { mode: 'off' }, 201],
+  ])('of an upstream that lists %s, needs a claim as it should', async (_, root, settings, status) => {
+    const unasked = other.requests.length
+    other.put('/packages.json', root)
+    const { push, repository, group } = await aMirror({ url: other.url, name: 'listing' })
+    await t.db.query(
+      `update upstream set allow = coalesce($2, allow), deny = coalesce($3, deny), mode = coalesce($4, mode)
+        where repository_id = $1`,
+      [repository.id, ...['allow', 'deny', 'mode'].map((key) => (settings as Record<string, unknown>)[key])],
+    )
+    expect((await push('1.0.0', { name: 'listed/private' })).statusCode).toBe(status)
+    const sibling = await aCaller(t, { repository: await aRepository(t.db, { group }) })
+    expect((await sibling.push('1.0.0', { name: 'listed/sibling' })).statusCode).toBe(status)
+    expect(other.requests.slice(unasked)).toEqual(['GET /packages.json'])
+    other.put('/packages.json', listing({}))
+  })
+
+  it('is known from inline packages of an upstream that an earlier release has added', async () => {
+    other.put('/packages.json', { packages: { 'inline/lib': [{ name: 'inline/lib', version: '1.0.0' }] } })
+    const { push, versions, repository } = await aMirror({ url: other.url, name: 'inline' })
+    await t.db.query(
+      `update upstream set root = root - 'vendors', root_checked_at = now() - interval '1 hour'
+        where repository_id = $1`,
+      [repository.id],
+    )
+    await versions('any/name')
+    expect((await push('1.0.0', { name: 'inline/private' })).statusCode).toBe(409)
+    other.put('/packages.json', listing({}))
+  })
+
+  it('that was claimed by mistake serves its other packages again after a claim with exceptions', async () => {
+    const { push, versions, group } = await aMirror()
+    upstream.offer('mistaken/lib', ['1.0.0'])
+    upstream.offer('mistaken/ours', ['99.0.0'])
+    expect((await push('1.0.0', { name: 'mistaken/ours' })).statusCode).toBe(201)
+    expect(await versions('mistaken/lib')).toBe(404)
+    await expect(releaseVendorByHand(t.db, commandLine, group, 'mistaken')).rejects.toThrow(
+      'claim it with the exception mistaken/*',
+    )
+    const claim = { vendor: 'mistaken', exceptions: ['mistaken/*'], force: false }
+    await claimVendorByHand(t.db, commandLine, group, claim)
+    expect(await versions('mistaken/lib')).toEqual(['1.0.0'])
+    expect(await versions('mistaken/ours')).toEqual(['1.0.0'])
+    expect(leaked('mistaken/ours')).toEqual([])
   })
 })
 

@@ -21,6 +21,8 @@ export interface UpstreamRoot {
   names: string[] | null
   /** Patterns that match all names of the upstream. Null when packages.json has none. */
   patterns: string[] | null
+  /** The vendors of the packages in packages.json and its `includes`. Earlier releases have not stored them. */
+  vendors?: string[]
   /** A template with `%query%` and `%type%`. */
   searchUrl: string | null
   listUrl: string | null
@@ -124,7 +126,11 @@ export async function readRoot(
       'packages.json of the upstream has neither metadata-url nor packages nor includes',
     )
   }
-  return { root, packages, characters }
+  return { root: { ...root, vendors: vendorsOf(packages) }, packages, characters }
+}
+
+function vendorsOf(packages: InlinePackages): string[] {
+  return [...new Set(Array.from(packages.keys(), (name) => name.slice(0, name.indexOf('/'))))]
 }
 
 /** Returns the parts of a packages.json with metadata-url. Composer does not count inline packages without versions. */
@@ -135,7 +141,7 @@ function partialRoot(root: UpstreamRoot, inline: InlinePackages) {
   const inlineNames = [...packages.keys()]
   // A change feed need not report changes of packages.json. Without it, svc asks for every package again.
   const changesUrl = inlineNames.length === 0 ? root.changesUrl : null
-  return { root: { ...root, inlineNames, changesUrl }, packages }
+  return { root: { ...root, inlineNames, vendors: vendorsOf(packages), changesUrl }, packages }
 }
 
 /** Returns whether the versions of a package are in packages.json of the upstream, or may be there. */

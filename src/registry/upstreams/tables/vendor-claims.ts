@@ -128,9 +128,29 @@ export async function countCutOff(
   return rows[0]?.count ?? 0
 }
 
+/** SQL: the vendor of the package. */
+const vendorOfPackage = `split_part($2, '/', 1)`
+
+/**
+ * SQL: whether packages.json of the upstream `u`, as last read, lists packages of the vendor, and the rules of the
+ * upstream do not hide the whole vendor. A pattern such as `*` says nothing about a vendor.
+ */
+const isVendorListed = `(u.allow = '{}' or matches_pattern(${vendorOfPackage}, array(
+                              select split_part(split_part(pattern, ':', 1), '/', 1) from unnest(u.allow) as pattern)))
+                        and not is_denied_by(${vendorOfPackage} || '/*', u.deny)
+                        and (jsonb_path_exists(u.root, '$.names[*] ? (@ starts with $start)',
+                                               jsonb_build_object('start', ${vendorOfPackage} || '/'))
+                          or jsonb_path_exists(u.root, '$.vendors[*] ? (@ == $vendor)',
+                                               jsonb_build_object('vendor', ${vendorOfPackage}))
+                          or matches_pattern(${vendorOfPackage}, array(
+                              select split_part(pattern #>> '{}', '/', 1)
+                                from jsonb_path_query(u.root, '$.patterns[*]') as pattern
+                               where split_part(pattern #>> '{}', '/', 1) ~ '^[a-z0-9_.*-]*[a-z0-9][a-z0-9_.*-]*$')))`
+
 /**
  * Returns whether a package can be published only after a claim. This is so when an upstream of the group serves its
- * vendor, and the group has not claimed the vendor.
+ * vendor, and the group has not claimed the vendor. An upstream serves a vendor if a package came from it, or if it
+ * lists one. It is not asked, because the name may be private.
  */
 export async function needsVendorClaim(
   db: Queryable,
@@ -141,12 +161,16 @@ export async function needsVendorClaim(
     name: 'needs-vendor-claim',
     text: `select case
              when exists (select from vendor_claim c join repository r on r.group_id = c.group_id
-                           where r.id = $1 and c.vendor = split_part($2, '/', 1)) then false
+                           where r.id = $1 and c.vendor = ${vendorOfPackage}) then false
              else exists (select from repository r
                             join repository other on other.group_id = r.group_id
                             join mirrored_package m on m.repository_id = other.id and m.upstream_id is not null
-                                                   and split_part(m.name, '/', 1) = split_part($2, '/', 1)
+                                                   and split_part(m.name, '/', 1) = ${vendorOfPackage}
                            where r.id = $1)
+               or exists (select from repository r
+                            join repository other on other.group_id = r.group_id
+                            join upstream u on u.repository_id = other.id and u.removed_at is null and u.mode <> 'off'
+                           where r.id = $1 and ${isVendorListed})
            end as needed`,
     values: [repositoryId, packageName],
   })
