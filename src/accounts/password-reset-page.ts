@@ -8,10 +8,10 @@ import { type AttemptLimit, countAttempt } from '../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { page } from '../http/pages.ts'
 import { enqueue } from '../jobs/job.ts'
-import { findCredentials } from './accounts.ts'
+import { findCredentials, isAdministrator } from './accounts.ts'
 import { requestPasswordResetJob } from './password-reset-mail.ts'
 import { findResetAccount, spendResetToken } from './password-resets.ts'
-import { findPasswordProblem, minPasswordCharacters } from './passwords.ts'
+import { findPasswordProblem, mayUsePassword, minPasswordCharacters, noPasswordHere } from './passwords.ts'
 import { findKnownOrigin, type SignInOrigin, signInOriginOf } from './sign-in-memory.ts'
 
 const resetPage = page<{
@@ -20,6 +20,8 @@ const resetPage = page<{
   token: string
   problem: string | null
   isDone: boolean
+  /** Why the new password does not sign in. Null when it does. */
+  obstacle: string | null
   /** Whether a link can be requested by mail. */
   hasMail: boolean
   /** True after a link was requested. */
@@ -104,7 +106,9 @@ export async function passwordResetRoutes(app: FastifyInstance, context: AppCont
     if (!(await spendResetToken(db, actorOf(request, null), token, chosen))) {
       return show(context, request, reply.code(410), { username: null, token: '', problem: deadLink })
     }
-    return show(context, request, reply, { username, token: '', problem: null, isDone: true })
+    const isUsable = mayUsePassword(config, await isAdministrator(db, account.id))
+    const obstacle = isUsable ? null : noPasswordHere(config)
+    return show(context, request, reply, { username, token: '', problem: null, isDone: true, obstacle })
   })
 }
 
@@ -117,6 +121,7 @@ function show(
     token: string
     problem: string | null
     isDone?: boolean
+    obstacle?: string | null
     isRequested?: boolean
   },
 ): FastifyReply {
@@ -124,6 +129,7 @@ function show(
   const hasMail = config.mail !== null
   return resetPage(reply, visitor, {
     isDone: false,
+    obstacle: null,
     isRequested: false,
     ...content,
     hasMail,

@@ -89,6 +89,25 @@ describe('PASSWORD_SIGN_IN=admins', () => {
   })
 })
 
+describe('POST /password-reset with PASSWORD_SIGN_IN=admins', () => {
+  const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'admins' })
+
+  it.each([true, false])('says how to sign in afterwards (administrator: %s)', async (isAdmin) => {
+    const token = await makeResetToken(t.db, commandActor, (await anAccount(t.db, { isAdmin })).id)
+    const page = await t.app.inject(`/password-reset?token=${token}`)
+    const chosen = 'a new and longer password'
+    const fields = {
+      csrf_token: csrfTokenIn(page),
+      token: token ?? '',
+      new_password: chosen,
+      repeated_password: chosen,
+    }
+    const { statusCode, body } = await post(t.app, '/password-reset', cookiesOf(page), fields)
+    expect(statusCode).toBe(200)
+    expect(body.includes('Only administrators can sign in with a password.')).toBe(!isAdmin)
+  })
+})
+
 describe('an invitation with PASSWORD_SIGN_IN=admins', () => {
   const t = useApp({ ...acme.environment, PASSWORD_SIGN_IN: 'admins' })
   const reason = 'PASSWORD_SIGN_IN is admins: people get an account when they sign in with a provider'
