@@ -20,7 +20,7 @@ export interface FoundAccount {
   id: string
   username: string
   isDisabled: boolean
-  /** Whether it has the person's verified email. */
+  /** Whether it has the person's email, and verified it here too. Anybody can enter the email of somebody else. */
   hasEmail: boolean
 }
 
@@ -33,15 +33,16 @@ export async function findAccountsOfPerson(
   db: Queryable,
   { issuer, subject, email, isEmailVerified, username }: ProvenPerson,
 ): Promise<{ linked: FoundAccount | null; similar: FoundAccount | null }> {
+  const hasEmail = 'coalesce(lower(a.email) = lower($3) and a.email_verified_at is not null, false)'
   const account = `json_build_object('id', a.id::text, 'username', a.username, 'isDisabled', a.disabled_at is not null,
-                                     'hasEmail', coalesce(lower(a.email) = lower($3), false))`
+                                     'hasEmail', ${hasEmail})`
   const { rows } = await db.query<{ linked: FoundAccount | null; similar: FoundAccount | null }>(
     `select (select ${account} from account_identity i join account a on a.id = i.account_id
               where i.issuer = $1 and i.subject = $2) as linked,
             (select ${account} from account a
               where (a.username = $4 or lower(a.email) = lower($3))
                 and not exists (select from account_identity i where i.account_id = a.id and i.issuer = $1)
-              order by lower(a.email) = lower($3) desc nulls last
+              order by ${hasEmail} desc, a.disabled_at is null desc, lower(a.email) = lower($3) desc nulls last
               limit 1) as similar`,
     [issuer, subject, isEmailVerified ? email : null, username],
   )

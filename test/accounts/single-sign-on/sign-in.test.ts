@@ -150,9 +150,27 @@ describe('a first sign-in with a provider', () => {
     expect([end.statusCode, problemOf(end)]).toEqual([403, expect.stringContaining('disabled')])
     const email = `${aName('ann')}@acme.example`
     const ann = await anAccount(t.db, { email })
-    await t.db.query('update account set disabled_at = now() where id = $1', [ann.id])
+    await t.db.query('update account set disabled_at = now(), email_verified_at = now() where id = $1', [
+      ann.id,
+    ])
     const other = await new Walker(t).signIn(acme, aPerson(acme, { email }).subject)
     expect([other.statusCode, problemOf(other)]).toEqual([403, expect.stringContaining('disabled')])
+  })
+})
+
+describe('a disabled account with an email that it never verified', () => {
+  it('does not keep the owner of the email out', async () => {
+    const email = `${aName('eve')}@acme.example`
+    const other = await anAccount(t.db, { email })
+    await t.db.query('update account set disabled_at = now() where id = $1', [other.id])
+    const eve = aPerson(acme, { email })
+    const browser = new Walker(t)
+    expect((await browser.signIn(acme, eve.subject)).headers.location).toBe('/')
+    expect(await usernameOf(browser)).toBe(eve.subject)
+    const ann = await anAccount(t.db)
+    const { subject } = aPerson(acme, { email, preferred_username: ann.username })
+    const end = await new Walker(t).signIn(acme, subject)
+    expect(end.headers.location).toMatch(/^\/login\/oidc\/acme\/account/)
   })
 })
 
