@@ -158,6 +158,24 @@ describe('svc import from a registry that fails for some packages', () => {
     )
   })
 
+  it('refuses a name that it does not have, or that is not valid, and patterns that match nothing', async () => {
+    flawed.put('/packages.json', { 'metadata-url': '/p2/%package%.json', 'available-packages': ['here/lib'] })
+    const long = `long/${'a'.repeat(295)}`
+    flawed.offer(long, ['1.0.0'])
+    flawed.offer('here/lib', ['1.0.0'])
+    const words = ['import', flawed.url, '--into', 'acme/php', '--dry-run']
+    const { code, stdout } = await svc(...words, 'here/none', long, 'here/lib')
+    expect([code, stdout.split('\n').slice(0, 3)]).toEqual([
+      1,
+      [
+        'here/none: refused (the registry has no version of it)',
+        `${long}: refused (it is not a valid package name)`,
+        'here/lib 1.0.0: imported',
+      ],
+    ])
+    expect((await svc(...words, 'none/*')).stderr).toContain('none of its packages matches the patterns')
+  })
+
   it('ends with the results so far when it responds no more', async () => {
     const gone = Array.from({ length: 12 }, (_, i) => `gone/p${10 + i}`)
     for (const name of gone) {

@@ -58,6 +58,8 @@ export async function importPackages(context: ImportContext, wish: ImportWish): 
   const { client, tell } = context
   const registry = await openRegistry(client, wish.url)
   const names = await namesOf(registry, wish.patterns)
+  if (names.length === 0 && wish.patterns.length > 0)
+    throw new UpstreamError('none of its packages matches the patterns')
   let unreachable = 0
   for (const [index, name] of names.entries()) {
     const { versions, refused, isUnreachable } = await readPackage(registry, name)

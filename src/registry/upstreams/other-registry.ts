@@ -109,16 +109,23 @@ function nextPart(url: string, link: string): string {
  * cannot be read, the result has the versions of the other.
  */
 export async function readPackage(registry: OtherRegistry, name: string): Promise<ReadPackage> {
+  if (!isPackageName(name)) return refusedPackage('it is not a valid package name')
   const isSplit = registry.root.metadataUrl !== null && !registry.packages.has(name)
   const parts = await Promise.all(
     (isSplit ? [false, true] : [false]).map((isDev) => readPart(registry, name, isDev)),
   )
+  if (parts.every(({ versions, refused }) => versions.length === 0 && refused.length === 0))
+    return refusedPackage('the registry has no version of it')
   return {
     versions: parts.flatMap(({ versions }) => versions).sort(byVersion),
     // When no document can be read, one reason is enough.
     refused: parts.every(isUnread) ? (parts[0]?.refused ?? []) : parts.flatMap(({ refused }) => refused),
     isUnreachable: parts.every(({ isUnreachable }) => isUnreachable),
   }
+}
+
+function refusedPackage(reason: string): ReadPackage {
+  return { versions: [], refused: [{ version: null, reason }], isUnreachable: false }
 }
 
 /** Compares versions. All `dev-` versions are equal, and below every release. */
