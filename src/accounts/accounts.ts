@@ -248,7 +248,7 @@ export async function deleteAccountRow(tx: pg.PoolClient, id: string): Promise<v
           deleted as (delete from account where id = $1 returning username)
      insert into reserved_username (username, reserved_until)
      select username, now() + interval '90 days' from deleted
-     on conflict (username) do update set reserved_until = excluded.reserved_until`,
+     on conflict (username) do update set reserved_until = excluded.reserved_until, account_id = null`,
     [id],
   )
 }

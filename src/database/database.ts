@@ -270,11 +270,14 @@ export function sweepOf(
 /**
  * Returns an SQL expression for the `with` of an insertion that anyone can cause. It deletes the oldest rows of an owner,
  * so that `kept` rows remain before the insertion. `condition` selects the rows of the owner, such as `network = $1`, and
- * needs an index. One insertion deletes at most 1000 rows.
+ * needs an index. One insertion deletes at most 1000 rows. The inner query locks nothing: `offset` would lock the rows that
+ * stay, too.
  */
 export function surplusOf(table: string, key: string, condition: string, kept: number): string {
   return `surplus as (
     delete from ${table} where ${key} in (
-      select ${key} from ${table} where ${condition} order by expires_at desc offset ${kept} limit 1000
+      select ${key} from ${table}
+       where ${key} = any(array(select ${key} from ${table} where ${condition}
+                                 order by expires_at desc offset ${kept} limit 1000))
          for update skip locked))`
 }

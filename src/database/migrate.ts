@@ -59,13 +59,15 @@ export async function migrate(
 ): Promise<string[]> {
   const schema = await readSchema(migrationsDir, builtInDir)
   const migrations = [...schema.builtIn, ...schema.operators]
+  let isReported = false
   return withOwnConnection(pool, async (client) => {
     const { done, seeds } = await withPatience(client, waiting, async () => {
       const applied = await listApplied(client)
       for (const migration of migrations) refuseChange(migration, applied)
       const known = new Set(migrations.map(({ name }) => name))
       const missing = [...applied.keys()].filter((name) => !known.has(name))
-      if (missing.length > 0) reportMissing(missing)
+      if (missing.length > 0 && !isReported) reportMissing(missing)
+      isReported = true
       const isNew = ({ name }: SqlFile) => !applied.has(name)
       const changed = await changeSchema(client, schema.builtIn.filter(isNew), schema.functions)
       return { done: changed, seeds: schema.operators.filter(isNew) }

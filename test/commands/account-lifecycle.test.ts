@@ -299,6 +299,19 @@ describe('svc account delete', { timeout: 90_000 }, () => {
     })
   })
 
+  it('reserves the username of a deleted account for nobody, also when another one had it long before', async () => {
+    const former = await anAccount(svc.db)
+    await svc.json('account', 'rename', former.username, aName('second'))
+    await svc.db.query(
+      `update reserved_username set reserved_until = now() - interval '1 day' where username = $1`,
+      [former.username],
+    )
+    const later = await anAccount(svc.db, { username: former.username })
+    await svc.json('account', 'delete', later.username)
+    const back = svc.db.query('update account set username = $2 where id = $1', [former.id, former.username])
+    await expect(back).rejects.toMatchObject({ constraint: 'username_is_reserved' })
+  })
+
   it('reserves the 10 latest usernames of an account', async () => {
     const { id, username } = await anAccount(svc.db)
     const names = Array.from({ length: 12 }, () => aName('next'))

@@ -4,6 +4,7 @@ import { describeSubject } from '../../src/accounts/event-words.ts'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { findReturn } from '../../src/accounts/sign-in-memory.ts'
 import { hashSecret } from '../../src/domain/secrets.ts'
+import { insertAuthorizationRequest } from '../../src/oauth/authorization-requests.ts'
 import { aGroupMember, aMember, aName, anAccount, aRepository, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { authorizeLink, hiddenFields, open, responseOf, submitConsent } from '../support/browse.ts'
@@ -86,6 +87,29 @@ describe('POST /oauth2/auth', () => {
     expect((await submitConsent(t, oldest, cookie, 'approve')).statusCode).toBe(400)
     expect((await submitConsent(t, latest, cookie, 'approve')).statusCode).toBe(302)
     expect((await submitConsent(t, other.page, other.cookie, 'approve')).statusCode).toBe(302)
+  })
+
+  it('locks no other request of the account when it stores one', async () => {
+    const { account, application } = await aQuestion()
+    const tx = await t.db.connect()
+    await tx.query('begin')
+    await insertAuthorizationRequest(tx, hashSecret(aName('another')), {
+      accountId: account.id,
+      applicationId: application.id,
+      link: '/oauth2/auth',
+      redirectUri: application.redirectUri,
+      state: null,
+      scopes: application.scopes,
+      resourceScope: application.resourceScope,
+      codeChallenge: null,
+    })
+    const free = await t.db.query(
+      'select from authorization_request where account_id = $1 for update skip locked',
+      [account.id],
+    )
+    expect(free.rowCount).toBe(1)
+    await tx.query('rollback')
+    tx.release()
   })
 
   it('sends access_denied with state when the account denies (7)', async () => {

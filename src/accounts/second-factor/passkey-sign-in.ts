@@ -20,6 +20,8 @@ import { readWaitingStep, type WaitingStep } from './waiting-step.ts'
 const passkeyPage = page<{
   /** The account in the second step of a sign-in. Null when the passkey replaces the password. */
   username: string | null
+  /** Whether the second step also links the account with a provider. */
+  isLink: boolean
   /** The options for the browser's passkey API, as JSON. */
   options: string
   returnId: string
@@ -107,6 +109,7 @@ export async function passkeySignInRoutes(app: FastifyInstance, context: AppCont
       { account: null, csrfToken: browser },
       {
         username: waiting?.step.username ?? null,
+        isLink: (waiting?.step.proofHash ?? null) !== null,
         options: await startUse(context, ownerOf(browser, waiting), networkOf(request.ip)),
         returnId,
         back: withReturn(waiting ? '/login/second-factor' : '/login', returnId),

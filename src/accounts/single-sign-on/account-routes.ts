@@ -4,7 +4,7 @@ import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { hashSecret } from '../../domain/secrets.ts'
 import { actorOf } from '../../http/actor.ts'
-import { readCookie } from '../../http/cookies.ts'
+import { readCookie, setCookie } from '../../http/cookies.ts'
 import { csrfToken } from '../../http/csrf.ts'
 import { readForm, readQuery, text } from '../../http/forms.ts'
 import { leaveNotice } from '../../http/notice.ts'
@@ -18,7 +18,13 @@ import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.t
 import { makeAccount, unlinkAccount } from './enter.ts'
 import { listIdentities, lockAccount } from './identities.ts'
 import { linkWithPassword, proofIsGone } from './link-with-password.ts'
-import { deleteProof, findProof, type ProofInWaiting } from './pending-sign-ins.ts'
+import {
+  deleteProof,
+  findProof,
+  type ProofInWaiting,
+  renewProof,
+  signInLifetimeSeconds,
+} from './pending-sign-ins.ts'
 import type { Provider } from './providers.ts'
 import {
   enterLinkedAccount,
@@ -92,6 +98,10 @@ export async function linkRoutes(app: FastifyInstance, context: SingleSignOnCont
     if (checked.accountId !== account.id) throw proofIsGone(provider)
     if (hasFactor(await findFactors(db, account.id))) {
       // The password alone is not enough to sign in to this account, so it is not enough to link it either.
+      // Otherwise the proof could expire first, and a recovery code would be spent in vain.
+      await renewProof(db, proofHash)
+      const browser = readCookie(request, config, 'provider')
+      if (browser !== null) setCookie(reply, config, 'provider', browser, signInLifetimeSeconds)
       return redirectToSecondStep(context, reply, checked, returnId, proofHash)
     }
     return linkWithPassword(context, request, reply, provider, waiting, { proofHash, credentials: checked })

@@ -118,6 +118,14 @@ export async function findProof(
   return rows[0] ?? null
 }
 
+/** Lets a proof live as long as a second step that begins now. */
+export async function renewProof(db: Queryable, idHash: SecretHash): Promise<void> {
+  await db.query(
+    'update proven_identity set expires_at = now() + make_interval(secs => $2) where id_hash = $1',
+    [idHash, signInLifetimeSeconds],
+  )
+}
+
 /** Deletes a proof. False when another request has used it. */
 export async function deleteProof(db: Queryable, idHash: SecretHash): Promise<boolean> {
   const { rowCount } = await db.query('delete from proven_identity where id_hash = $1', [idHash])

@@ -1,7 +1,7 @@
-import { isIP } from 'node:net'
 import type { ListPart, Queryable } from '../../database/database.ts'
 import type { ResourceScope } from '../../domain/permissions.ts'
 import { readRowId } from '../../domain/row-id.ts'
+import { bareIp } from '../../http/client-ip.ts'
 import type { Job } from '../../jobs/job.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
 
@@ -95,7 +95,7 @@ export async function insertEventList(
       accountId,
       token?.kind,
       token?.tokenId,
-      ip === null ? null : inetOf(ip),
+      bareIp(ip ?? undefined),
       events.map(({ repositoryId }) => repositoryId),
       events.map(({ packageName }) => packageName),
       events.map(({ version }) => version),
@@ -104,12 +104,6 @@ export async function insertEventList(
       events.map(({ groupId = null }) => groupId),
     ],
   })
-}
-
-/** Returns an IP in a form that PostgreSQL accepts. Null for any other text, which a trusted proxy may send. */
-function inetOf(ip: string): string | null {
-  const bare = ip.replace(/%.*$/, '')
-  return isIP(bare) === 0 ? null : bare
 }
 
 /** A stored event. */

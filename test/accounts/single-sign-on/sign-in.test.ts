@@ -485,12 +485,20 @@ describe('a link with an account that has a second factor', () => {
     const browser = new Walker(t)
     const returnId = (await rememberPage(t.db, '127.0.0.1', '/settings/tokens')) ?? ''
     const { headers } = await browser.signIn(acme, eve.subject, returnId)
+    // The second step renews the proof, so that a long thought about the password spends no recovery code in vain.
+    await t.db.query(`update proven_identity set expires_at = now() + interval '1 minute'`)
     const asked = await choose(browser, String(headers.location), { decision: 'link', password })
     expect([asked.statusCode, asked.headers.location]).toEqual([
       303,
       expect.stringMatching(/^\/login\/second-factor/),
     ])
     expect(await usernameOf(browser)).toBeNull()
+    expect(String(asked.headers['set-cookie'])).toContain('svc_provider=')
+    const { rows } = await t.db.query(
+      `select bool_and(expires_at > now() + interval '9 minutes') as renewed from proven_identity where person->>'subject' = $1`,
+      [eve.subject],
+    )
+    expect(rows).toEqual([{ renewed: true }])
     const step = await browser.open(String(asked.headers.location))
     const fields = { csrf_token: csrfTokenIn(step), return: returnId }
     const send = (typed: Record<string, string>) =>
