@@ -50,9 +50,15 @@ export function openUpstreamAdvisories(
       const [upstream] = await listUpstreamsById(db, [upstreamId])
       if (!upstream?.root) return []
       const { root } = upstream
-      const wanted = old.filter(({ name, isBound }) => isBound || mayKnow(root, name))
+      // Without an API, only a bound name has advisories. Cache nothing for others: they can become bound at any time.
+      const wanted = old.filter(
+        ({ name, isBound }) => isBound || (root.advisoriesUrl !== null && mayKnow(root, name)),
+      )
       try {
-        const found = await read(upstream, wanted)
+        const found = await read(
+          upstream,
+          wanted.map(({ name }) => name),
+        )
         for (const one of wanted)
           cache.set(keyOf(one), { readAt: Date.now(), advisories: found.get(one.name) ?? null })
       } catch (error) {
@@ -72,19 +78,9 @@ export function openUpstreamAdvisories(
     })
   }
 
-  function read(upstream: Upstream, names: readonly AuditedName[]): Promise<Map<string, JsonObject[]>> {
+  function read(upstream: Upstream, names: readonly string[]): Promise<Map<string, JsonObject[]>> {
     const url = upstream.root?.advisoriesUrl ?? null
-    if (url !== null) {
-      return request(
-        upstream,
-        url,
-        names.map(({ name }) => name),
-      )
-    }
-    return readStored(
-      upstream.id,
-      names.filter(({ isBound }) => isBound).map(({ name }) => name),
-    )
+    return url === null ? readStored(upstream.id, names) : request(upstream, url, names)
   }
 
   async function request(

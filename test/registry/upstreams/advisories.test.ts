@@ -185,4 +185,12 @@ describe('POST security-advisories with upstreams', () => {
       'doc/dev': [advisory('doc/dev')],
     })
   })
+
+  it('takes them from the document of a name that became bound after its last audit', async () => {
+    const { audit, ask } = await aMirror('late', inDocuments)
+    inDocuments.offer('doc/late', ['1.0.0'], { document: { 'security-advisories': [advisory('doc/late')] } })
+    expect(await audit('doc/late')).toEqual({})
+    await ask('p2/doc/late.json')
+    expect(await audit('doc/late')).toEqual({ 'doc/late': [advisory('doc/late')] })
+  })
 })
