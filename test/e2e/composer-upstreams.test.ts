@@ -211,8 +211,11 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     const login = { username: 'svc', password: theirs.token }
     const auth = { 'http-basic': { [new URL(url).host]: login } }
     await writeFile(environment.UPSTREAM_AUTH_FILE, JSON.stringify(auth))
-    const added = await caller.call('POST', '/upstreams', { url, name: 'svc' })
-    expect(added.statusCode).toBe(201)
+    const add = () => caller.call('POST', '/upstreams', { url, name: 'svc' })
+    // Only site administrators, and commands, may use the credentials of the server.
+    expect((await add()).statusCode).toBe(400)
+    await t.db.query('update account set is_admin = true where id = $1', [caller.account.id])
+    expect((await add()).statusCode).toBe(201)
     await run('require', 'pub/slow:^1.0', 'other/lib:^1.0')
     const lib = (await locked()).find(({ name }) => name === 'other/lib')
     expect(lib?.dist.url.startsWith(`${baseUrl}${caller.path}dist/`)).toBe(true)

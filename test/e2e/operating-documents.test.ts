@@ -56,6 +56,7 @@ const bucket = block(
 )
 const backup = block('docs/operations.md', 'npx svc backup svc-2026-01-31.tar')
 const restore = block('docs/operations.md', 'DATA_DIR=/srv/svc-new npx svc restore svc-2026-01-31.tar')
+const endAfterRestore = block('docs/operations.md', 'npx svc session revoke alice --all')
 
 /** Blocks that documents.test.ts runs. It takes all shell blocks of these documents, but none with `npx svc`. */
 const runByDocumentsTest = ['docs/oauth-applications.md', 'docs/packages.md', 'docs/api.md']
@@ -226,6 +227,15 @@ describe.skipIf(!isComplete)('the commands for operators (needs composer, php, u
     } finally {
       await restored.stop()
     }
+  })
+
+  it('end the sessions and tokens of an account, and a deploy token', async () => {
+    const live = `select (select count(*)::int from personal_token where revoked_at is null) as personal,
+                         (select count(*)::int from deploy_token where revoked_at is null) as deploy`
+    await printed('npx svc deploy-token create acme --name deploy')
+    expect((await database.db.query(live)).rows).toEqual([{ personal: 1, deploy: 1 }])
+    await printed(endAfterRestore)
+    expect((await database.db.query(live)).rows).toEqual([{ personal: 0, deploy: 0 }])
   })
 })
 

@@ -150,7 +150,7 @@ const nobody = { accountId: null, resourceScope: null }
  * or a deploy token for the repository. A token and its event have the time of their transaction.
  */
 const concernsRepository = `(
-  e.action in ('set-group-member', 'remove-group-member', 'rename-group')
+  e.action in ('create-group', 'set-group-member', 'remove-group-member', 'rename-group')
   or (e.action in ('create-deploy-token', 'revoke-deploy-token')
       and exists (select from deploy_token d
                    where d.group_id = e.group_id and d.name = e.details ->> 'name'
