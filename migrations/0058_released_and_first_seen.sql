@@ -1,19 +1,11 @@
 -- Archives of names that a removed upstream has released stay for lock files (DESIGN §1). The last rules of that upstream
--- still apply to them.
+-- still apply to them. Names that were released before keep no archives: the malware flags of their upstream are lost.
 alter table mirrored_package
   add column released_from  bigint references upstream (id) on delete cascade,
   add column released_flags jsonb not null default '[]';
 create index on mirrored_package (released_from) where released_from is not null;
 comment on column mirrored_package.released_from is 'The removed upstream that released the name. It counts only while the name is not bound.';
 comment on column mirrored_package.released_flags is 'Versions that this upstream flagged as malware, like flags.';
-
--- Names that were released before: the upstream that was removed last and served the name. Its flags are not known.
-update mirrored_package m
-   set released_from = (select u.id
-                          from upstream u join upstream_document d on d.upstream_id = u.id and d.name = m.name
-                         where u.repository_id = m.repository_id and u.removed_at is not null and d.content is not null
-                         order by u.removed_at desc limit 1)
- where m.upstream_id is null and exists (select from mirrored_archive a where a.package_id = m.id);
 
 -- Versions without an archive and without a publication time, and when svc first saw them: the minimum age starts then.
 create table mirrored_metapackage (
