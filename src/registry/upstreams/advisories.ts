@@ -3,6 +3,7 @@ import { gunzip } from 'node:zlib'
 import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
+import { makePause } from '../../domain/time-slices.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import type { UpstreamClient } from './client/fetch.ts'
@@ -16,6 +17,8 @@ const requestMilliseconds = 10_000
 const freshMilliseconds = 5 * 60_000
 /** How many stored documents are in memory at the same time. Each can be large. */
 const documentBatch = 10
+/** The size of a gzipped document whose advisories are read. Larger ones would delay other requests for too long. */
+const maxStoredBytes = 4 * 1024 * 1024
 
 /** A name whose advisories are wanted. The function `package_origin` has allowed to send it to these upstreams. */
 export interface AuditedName {
@@ -80,7 +83,8 @@ export function openUpstreamAdvisories(
 
   function read(upstream: Upstream, names: readonly string[]): Promise<Map<string, JsonObject[]>> {
     const url = upstream.root?.advisoriesUrl ?? null
-    return url === null ? readStored(upstream.id, names) : request(upstream, url, names)
+    if (url !== null) return request(upstream, url, names)
+    return readStored(upstream, upstream.root?.hasAdvisoriesInDocuments ? names : [])
   }
 
   async function request(
@@ -101,14 +105,26 @@ export function openUpstreamAdvisories(
 
   /** Reads the advisories in stored documents, for an upstream that has them only there. */
   async function readStored(
-    upstreamId: string,
+    upstream: Upstream,
     names: readonly string[],
   ): Promise<Map<string, JsonObject[]>> {
     const found = new Map<string, JsonObject[]>()
+    const pause = makePause()
     for (let start = 0; start < names.length; start += documentBatch) {
       const batch = names.slice(start, start + documentBatch)
-      for (const { name, content } of await listStoredContents(db, upstreamId, batch)) {
-        const { extra } = JSON.parse((await promisify(gunzip)(content)).toString()) as UpstreamContent
+      for (const { name, content } of await listStoredContents(db, upstream.id, batch, maxStoredBytes)) {
+        if (content === null) {
+          log.warn(
+            { upstream: upstream.name, package: name },
+            'a document is too large to read its advisories',
+          )
+          continue
+        }
+        const text = await promisify(gunzip)(content)
+        // Most documents have no advisory. The search for its key is much cheaper than the parser.
+        if (!text.includes('"advisoryId"')) continue
+        await pause()
+        const { extra } = JSON.parse(text.toString()) as UpstreamContent
         const advisories = readAdvisories(extra['security-advisories'])
         if (advisories.length > 0) found.set(name, advisories)
       }

@@ -202,9 +202,12 @@ export async function freshRoot(
   }
 }
 
-/** Returns whether an earlier release has read packages.json, which has ignored inline packages beside metadata-url. */
-function isOfEarlierRelease({ metadataUrl, inlineNames }: UpstreamRoot): boolean {
-  return metadataUrl !== null && inlineNames === undefined
+/**
+ * Returns whether an earlier release has read packages.json, which has ignored inline packages beside metadata-url, or
+ * whether documents contain advisories.
+ */
+function isOfEarlierRelease({ metadataUrl, inlineNames, hasAdvisoriesInDocuments }: UpstreamRoot): boolean {
+  return metadataUrl !== null && (inlineNames === undefined || hasAdvisoriesInDocuments === undefined)
 }
 
 /** Reads packages.json of an upstream again. */

@@ -7,6 +7,7 @@ const t = useApp(upstreamsHere)
 const root = { 'security-advisories': { metadata: true, 'api-url': '/advisories' } }
 const upstream = useUpstream(root)
 const second = useUpstream({ ...root, 'available-package-patterns': ['un/*', 'pub/*'] })
+const plain = useUpstream()
 const inDocuments = useUpstream({ 'security-advisories': { metadata: true } })
 
 afterEach(() => {
@@ -192,5 +193,39 @@ describe('POST security-advisories with upstreams', () => {
     expect(await audit('doc/late')).toEqual({})
     await ask('p2/doc/late.json')
     expect(await audit('doc/late')).toEqual({ 'doc/late': [advisory('doc/late')] })
+  })
+
+  it('takes none from documents when packages.json does not announce them there', async () => {
+    const { audit, ask } = await aMirror('silent', plain)
+    plain.offer('plain/lib', ['1.0.0'], { document: { 'security-advisories': [advisory('plain/lib')] } })
+    await ask('p2/plain/lib.json')
+    expect(await audit('plain/lib')).toEqual({})
+  })
+
+  it('takes them from documents after packages.json that an earlier release has read is read again', async () => {
+    const { audit, ask, repository } = await aMirror('earlier', inDocuments)
+    await t.db.query(
+      `update upstream set root = root - 'hasAdvisoriesInDocuments' where repository_id = $1`,
+      [repository.id],
+    )
+    inDocuments.offer('doc/early', ['1.0.0'], {
+      document: { 'security-advisories': [advisory('doc/early')] },
+    })
+    await ask('p2/doc/early.json')
+    expect(await audit('doc/early')).toEqual({ 'doc/early': [advisory('doc/early')] })
+  })
+
+  it('takes none from a document that is too large', async () => {
+    const { audit, ask } = await aMirror('large', inDocuments)
+    for (const name of ['doc/large', 'doc/small']) {
+      inDocuments.offer(name, ['1.0.0'], { document: { 'security-advisories': [advisory(name)] } })
+      await ask(`p2/${name}.json`)
+    }
+    // A reader of gzip ignores zeros at the end.
+    await t.db.query(
+      `update upstream_document set content = content || decode(repeat('00', 4 * 1024 * 1024), 'hex')
+        where name = 'doc/large'`,
+    )
+    expect(await audit('doc/large', 'doc/small')).toEqual({ 'doc/small': [advisory('doc/small')] })
   })
 })

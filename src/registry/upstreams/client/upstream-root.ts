@@ -29,6 +29,8 @@ export interface UpstreamRoot {
   /** A template with `%package%`. */
   providersUrl: string | null
   advisoriesUrl: string | null
+  /** Whether documents of packages contain advisories. Undefined in rows of earlier releases. */
+  hasAdvisoriesInDocuments?: boolean
   changesUrl: string | null
   filterSummaryUrl: string | null
 }
@@ -51,7 +53,7 @@ const Root = z.object({
   list: loose(text),
   'providers-api': loose(text),
   'metadata-changes-url': loose(text),
-  'security-advisories': loose(z.object({ 'api-url': loose(text) })),
+  'security-advisories': loose(z.object({ 'api-url': loose(text), metadata: loose(z.boolean()) })),
   filter: loose(z.object({ 'summary-url': loose(text) })),
   packages: loose(z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())])),
   includes: loose(z.record(z.string(), z.unknown())),
@@ -92,6 +94,7 @@ export async function readRoot(
     listUrl: absolute(said.list),
     providersUrl: absolute(said['providers-api']),
     advisoriesUrl: absolute(said['security-advisories']?.['api-url']),
+    hasAdvisoriesInDocuments: said['security-advisories']?.metadata ?? false,
     changesUrl: absolute(said['metadata-changes-url']),
     filterSummaryUrl: absolute(said.filter?.['summary-url']),
   }

@@ -199,21 +199,22 @@ export async function saveContents(
 
 /**
  * Reads the stored contents of packages: gzipped JSON. The document of development versions counts when there is no
- * other one. Names without content are left out.
+ * other one. Names without content are left out. `content` is null when it is larger than `maxBytes`.
  */
 export async function listStoredContents(
   db: Queryable,
   upstreamId: string,
   names: readonly string[],
-): Promise<{ name: string; content: Buffer }[]> {
-  const { rows } = await db.query<{ name: string; content: Buffer }>({
+  maxBytes: number,
+): Promise<{ name: string; content: Buffer | null }[]> {
+  const { rows } = await db.query<{ name: string; content: Buffer | null }>({
     name: 'list-stored-contents',
-    text: `select d.name, d.content
+    text: `select d.name, case when octet_length(d.content) <= $3 then d.content end as content
              from unnest($2::text[]) as n (name)
             cross join lateral (select * from upstream_document
                                  where upstream_id = $1 and name = n.name and content is not null
                                  order by is_dev limit 1) d`,
-    values: [upstreamId, names],
+    values: [upstreamId, names, maxBytes],
   })
   return rows
 }
