@@ -4,7 +4,7 @@ import { openStoreOfServer } from '../registry/archives/store-owner.ts'
 import { openReadmeRenderer } from '../registry/readmes/render-readme.ts'
 import { UpstreamError } from '../registry/upstreams/client/upstream-error.ts'
 import { isPattern } from '../registry/upstreams/documents/patterns.ts'
-import { type Imported, importPackages } from '../registry/upstreams/import.ts'
+import { type Imported, importPackages, type LeftOut } from '../registry/upstreams/import.ts'
 import { type JsonOptions, jsonOption } from './options.ts'
 import { printResult } from './run.ts'
 import { withRepository } from './upstream.ts'
@@ -41,6 +41,7 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
   const isDryRun = options.dryRun ?? false
   const items: Imported[] = []
   let failure: unknown = null
+  let leftOut: LeftOut = { unread: 0, missing: [] }
   await withRepository(options.into, async (db, { repositoryId }, client, config) => {
     const archives = await openStoreOfServer(db, config)
     const readmes = openReadmeRenderer()
@@ -52,7 +53,7 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
     const mapsVTags = options.mapVTags ?? false
     const wish = { repositoryId, baseUrl, url, patterns, mapsVTags, isDryRun, maxArchiveBytes }
     try {
-      await importPackages(
+      leftOut = await importPackages(
         { db, client: client.for({ usesCredentials: true }), archives, readmes, tell },
         wish,
       )
@@ -74,9 +75,10 @@ async function importAll(url: string, patterns: string[], options: ImportOptions
   const text = `${isDryRun ? 'Would import' : 'Imported'} ${counts.imported}, already there ${counts.already_there}, refused ${counts.refused}.`
   printResult(options, { ...counts, dry_run: isDryRun, items }, text)
   if (failure !== null) throw failure
-  const unread = new Set(items.filter(({ version }) => version === null).map(({ name }) => name)).size
+  const { unread, missing } = leftOut
   if (unread > 0)
     throw new Error(`The metadata of ${unread} packages could not be read. Run the import again.`)
+  if (missing.length > 0) throw new Error(`The registry does not have ${missing.join(', ')}.`)
 }
 
 function describe({ name, version, outcome, reason }: Imported): string {

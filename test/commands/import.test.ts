@@ -173,6 +173,13 @@ describe('svc import from a registry that fails for some packages', () => {
         'here/lib 1.0.0: imported',
       ],
     ])
+    // A listed package without versions is no mistake of the command.
+    flawed.put('/packages.json', {
+      'metadata-url': '/p2/%package%.json',
+      'available-packages': ['here/lib', 'here/none'],
+    })
+    const all = await svc(...words, 'here/*')
+    expect([all.code, all.stdout]).toEqual([0, expect.stringContaining('here/none: refused')])
     expect((await svc(...words, 'none/*')).stderr).toContain('none of its packages matches the patterns')
   })
 
@@ -347,5 +354,24 @@ describe('svc upstream prefetch', () => {
     ])
     expect([code, JSON.parse(stderr).error]).toEqual([1, '7 archives could not be fetched.'])
     expect(upstream.requests.filter((request) => request.includes('psr/local'))).toEqual([])
+  })
+
+  it('knows the stored archive of a package that the repository publishes now', async () => {
+    await commands.json('repository', 'create', 'acme/later')
+    await svc('upstream', 'add', 'acme/later', upstream.url)
+    upstream.offer('later/lib', ['1.0.0'])
+    const reference = Buffer.from('later/lib 1.0.0').toString('hex').padEnd(40, '0').slice(-40)
+    const dist = { type: 'zip', url: 'https://api.github.com/x', reference }
+    const lock = join(dataDir, 'later.lock')
+    await writeFile(lock, JSON.stringify({ packages: [{ name: 'later/lib', version: '1.0.0', dist }] }))
+    const prefetch = async () =>
+      (await svc('upstream', 'prefetch', 'acme/later', '--lock', lock, '--json')).json().items[0].outcome
+    expect(await prefetch()).toBe('fetched')
+    await svc('vendor', 'claim', 'acme', 'later', '--force')
+    upstream.offer('later/lib', ['2.0.0'])
+    expect((await svc('import', upstream.url, 'later/lib', '--into', 'acme/later')).stdout).toContain(
+      'later/lib 2.0.0: imported',
+    )
+    expect(await prefetch()).toBe('known')
   })
 })

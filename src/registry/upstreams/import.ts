@@ -21,10 +21,18 @@ const maxUnreachable = 10
 /** The result for a version of the other registry. */
 export interface Imported {
   name: string
-  /** Null for the result of a whole package, or of its development versions, whose metadata cannot be read. */
+  /** Null for the result of a whole package, or of its development versions. */
   version: string | null
   outcome: 'imported' | 'already there' | 'refused'
   reason: string | null
+}
+
+/** The packages that an import could not copy. A later one may. */
+export interface LeftOut {
+  /** How many packages have metadata that cannot be read. */
+  unread: number
+  /** The packages that were named, and that the registry does not have. */
+  missing: string[]
 }
 
 export interface ImportWish {
@@ -54,15 +62,19 @@ interface ImportContext {
  * whose metadata cannot be read is refused, and the others continue. `tell` gets every result. Throws `UpstreamError`
  * when the registry itself cannot be read, or responds no more. Throws other errors when the archive store fails.
  */
-export async function importPackages(context: ImportContext, wish: ImportWish): Promise<void> {
+export async function importPackages(context: ImportContext, wish: ImportWish): Promise<LeftOut> {
   const { client, tell } = context
   const registry = await openRegistry(client, wish.url)
   const names = await namesOf(registry, wish.patterns)
   if (names.length === 0 && wish.patterns.length > 0)
     throw new UpstreamError('none of its packages matches the patterns')
+  const leftOut: LeftOut = { unread: 0, missing: [] }
   let unreachable = 0
   for (const [index, name] of names.entries()) {
-    const { versions, refused, isUnreachable } = await readPackage(registry, name)
+    const { versions, refused, isUnread, isUnreachable } = await readPackage(registry, name)
+    if (isUnread) leftOut.unread += 1
+    else if (versions.length === 0 && wish.patterns.some((pattern) => pattern.split(':')[0] === name))
+      leftOut.missing.push(name)
     for (const { version, reason } of refused) tell({ name, version, outcome: 'refused', reason })
     unreachable = isUnreachable ? unreachable + 1 : 0
     if (unreachable === maxUnreachable) {
@@ -76,6 +88,7 @@ export async function importPackages(context: ImportContext, wish: ImportWish): 
       tell({ name, version: version.version, ...(await importVersion(context, wish, name, version)) })
     }
   }
+  return leftOut
 }
 
 async function importVersion(

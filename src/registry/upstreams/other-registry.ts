@@ -31,8 +31,10 @@ export interface OtherRegistry {
 export interface ReadPackage {
   /** Its valid versions, the oldest first. */
   versions: UpstreamVersion[]
-  /** The reasons for versions that are left out. The version is null when a whole document cannot be read. */
+  /** The reasons for versions that are left out. The version is null for a whole document, or the package. */
   refused: { version: string | null; reason: string }[]
+  /** Whether a document of the package cannot be read. */
+  isUnread: boolean
   /** Whether the registry did not respond to any request. */
   isUnreachable: boolean
 }
@@ -119,23 +121,22 @@ export async function readPackage(registry: OtherRegistry, name: string): Promis
   return {
     versions: parts.flatMap(({ versions }) => versions).sort(byVersion),
     // When no document can be read, one reason is enough.
-    refused: parts.every(isUnread) ? (parts[0]?.refused ?? []) : parts.flatMap(({ refused }) => refused),
+    refused: parts.every(({ isUnread }) => isUnread)
+      ? (parts[0]?.refused ?? [])
+      : parts.flatMap(({ refused }) => refused),
+    isUnread: parts.some(({ isUnread }) => isUnread),
     isUnreachable: parts.every(({ isUnreachable }) => isUnreachable),
   }
 }
 
 function refusedPackage(reason: string): ReadPackage {
-  return { versions: [], refused: [{ version: null, reason }], isUnreachable: false }
+  return { versions: [], refused: [{ version: null, reason }], isUnread: false, isUnreachable: false }
 }
 
 /** Compares versions. All `dev-` versions are equal, and below every release. */
 function byVersion(a: UpstreamVersion, b: UpstreamVersion): number {
   const [first, second] = [versionSortKey(a.normalized), versionSortKey(b.normalized)]
   return Number(first > second) - Number(first < second)
-}
-
-function isUnread({ refused }: ReadPackage): boolean {
-  return refused.some(({ version }) => version === null)
 }
 
 async function readPart(registry: OtherRegistry, name: string, isDev: boolean): Promise<ReadPackage> {
@@ -146,12 +147,14 @@ async function readPart(registry: OtherRegistry, name: string, isDev: boolean): 
     return {
       versions: judged?.content.versions ?? [],
       refused: dropped.map((reason) => ({ version: reason.split(':')[0] ?? '', reason })),
+      isUnread: false,
       isUnreachable: false,
     }
   } catch (error) {
     if (!(error instanceof UpstreamError) || error instanceof ClosedClientError) throw error
     const reason = isDev ? `its development versions cannot be read: ${error.message}` : error.message
-    return { versions: [], refused: [{ version: null, reason }], isUnreachable: error.isUnreachable }
+    const { isUnreachable } = error
+    return { versions: [], refused: [{ version: null, reason }], isUnread: true, isUnreachable }
   }
 }
 

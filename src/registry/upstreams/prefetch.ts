@@ -74,11 +74,16 @@ async function prefetch(
   for (const isDev of [false, true])
     documents.push(await mirror.findDocument({ repositoryId, packageName, isDev }, commandLine))
   const { verdict, isInGroup } = await findOrigin(db, repositoryId, packageName)
-  if (verdict === 'own') return ownOutcome(db, repositoryId, packageName, version)
   const reference = /^[0-9a-f]{7,64}$/i.test(dist?.reference ?? '')
     ? (dist?.reference ?? '').toLowerCase()
     : null
   const archive = await findLockedArchive(db, repositoryId, packageName, version, reference)
+  if (verdict === 'own') {
+    // The repository publishes the package now. Archives that were stored before stay for lock files.
+    const kept = reference !== null && archive?.isStored ? archive : null
+    if (kept === null) return ownOutcome(db, repositoryId, packageName, version)
+    return { outcome: await archiveMirror.store(kept), reason: null }
+  }
   if (archive) return { outcome: await archiveMirror.store(archive), reason: null }
   if (verdict === 'claimed' && isInGroup)
     return { outcome: 'own', reason: 'another repository of the group has it' }
