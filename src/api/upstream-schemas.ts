@@ -103,7 +103,7 @@ export const MirroredPackageBody = z
     gone_at: Moment.nullable().meta({ description: 'When the upstream was first seen without the package' }),
     minimum_age_hours: z.int().meta({ description: 'A younger version is not offered', example: 24 }),
     alarm: z.string().nullable().meta({
-      description: 'Why an archive is not served',
+      description: 'How an archive has changed at the upstream. The changed bytes are not served',
       example: 'its bytes differ from those of the first fetch',
     }),
   })

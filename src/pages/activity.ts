@@ -88,7 +88,7 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'mirror-package': 'mirrored for the first time',
   'drop-versions': 'the upstream no longer has versions of',
   'upstream-gone': 'the upstream no longer has',
-  'archive-alarm': 'refused a changed archive',
+  'archive-alarm': 'saw that an archive has changed',
   'create-deploy-token': 'created a deploy token',
   'revoke-deploy-token': 'revoked a deploy token',
 }

@@ -327,7 +327,7 @@ describe('the forms of vendors', () => {
     for (const sentence of ['added the upstream public', 'claimed the vendor ours', 'approved psr/log']) {
       expect(told).toContain(sentence)
     }
-    expect(told).toContain('refused a changed archive (other bytes) psr/log 1.0.0')
+    expect(told).toContain('saw that an archive has changed (other bytes) psr/log 1.0.0')
     expect(body.match(/href="[^"]*psr[^"]*"/g)).toEqual(
       Array(2).fill(`href="/${repository.path}/-/upstreams?q=psr%2Flog"`),
     )

@@ -11,7 +11,7 @@ import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import { parseObject } from './client/upstream-root.ts'
 import { renderMirror } from './store-documents.ts'
 import { releaseUnused } from './tables/mirrored-archives.ts'
-import { listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
+import { hasSummaryFlags, listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
 import { listStaleInUse, markAllStale, markStale } from './tables/upstream-documents.ts'
 import {
   listActiveUpstreams,
@@ -198,7 +198,12 @@ async function refreshStale(context: CheckContext, upstream: Upstream, signal: A
 /** Reads an upstream's malware list. */
 async function readSummary({ db, client }: CheckContext, upstream: Upstream): Promise<void> {
   const { id, root } = upstream
-  if (!root?.filterSummaryUrl) return
+  if (root === null) return
+  if (root.filterSummaryUrl === null) {
+    // The upstream may have had a list before.
+    if (await hasSummaryFlags(db, id)) await transaction(db, (tx) => saveSummaryFlags(tx, id, []))
+    return
+  }
   const fetched = await client.for(upstream).fetchDocument(root.filterSummaryUrl)
   if (fetched.kind !== 'found') return
   const { filter } = parseObject(fetched.text, 'the filter summary')

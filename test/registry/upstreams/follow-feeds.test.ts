@@ -287,4 +287,34 @@ describe('a malware summary that is older than a package’s first request', () 
     await run(followFeeds)
     expect(await versions('feed/first')).toEqual(['1.1.0', '1.0.0'])
   })
+
+  it('ends when the upstream announces it no longer, and when the upstream is removed', async () => {
+    const { versions, call, repository } = await aMirror()
+    upstream.offer('feed/withdrawn', ['1.1.0', '1.0.0'])
+    const flagged = { 'feed/withdrawn': '1.1.0', 'feed/later': '1.0.0' }
+    upstream.put('/filter.json', { filter: { malware: flagged } })
+    await run(followFeeds)
+    expect(await versions('feed/withdrawn')).toEqual(['1.0.0'])
+    const stored = async () =>
+      (
+        await t.db.query(
+          'select f.name from upstream_flag f join upstream u on u.id = f.upstream_id where u.repository_id = $1',
+          [repository.id],
+        )
+      ).rowCount
+    expect(await stored()).toBe(2)
+    const announce = (url: string | null) =>
+      t.db.query(
+        `update upstream set root = root || jsonb_build_object('filterSummaryUrl', $2::text) where repository_id = $1`,
+        [repository.id, url],
+      )
+    await announce(null)
+    await run(followFeeds)
+    expect([await stored(), await versions('feed/withdrawn')]).toEqual([0, ['1.1.0', '1.0.0']])
+    await announce(`${upstream.url}/filter.json`)
+    await run(followFeeds)
+    expect(await stored()).toBe(2)
+    await call('DELETE', '/upstreams/public')
+    expect(await stored()).toBe(0)
+  })
 })

@@ -230,7 +230,8 @@ export async function saveFetchedArchives(
 }
 
 /**
- * Stores the reasons why archives are not served, or removes them with null. Returns how many archives did not have the
+ * Stores how archives at the upstream differ from the first fetch, or removes that with null. The differing bytes are not
+ * served; stored ones still are. Returns how many archives did not have the
  * same reason before.
  */
 export async function saveAlarms(

@@ -166,6 +166,17 @@ export async function noteUse(db: Queryable, packageId: string): Promise<void> {
  */
 const maxStoredFlags = 100_000
 
+/** Returns whether versions are flagged by an upstream's summary. */
+export async function hasSummaryFlags(db: Queryable, upstreamId: string): Promise<boolean> {
+  const { rows } = await db.query<{ has: boolean }>({
+    name: 'has-summary-flags',
+    text: `select exists (select from upstream_flag where upstream_id = $1)
+               or exists (select from mirrored_package where upstream_id = $1 and summary is not null) as has`,
+    values: [upstreamId],
+  })
+  return rows[0]?.has === true
+}
+
 /**
  * Stores the versions that an upstream's summary flags as malware, also for names that are not bound yet: the trigger
  * function `flag_bound_package` applies them. Renders the affected filter.json and marks changed documents as due. Does

@@ -197,7 +197,7 @@ export interface ListedMirror {
   /** The time at which the upstream stopped serving the package. Null while the upstream serves it. */
   goneAt: Date | null
   minimumAgeHours: number
-  /** The reason why an archive of the package is not served. Null without an alarm. */
+  /** How an archive of the package has changed at the upstream. Null without an alarm. */
   alarm: string | null
 }
 

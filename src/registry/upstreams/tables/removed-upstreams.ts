@@ -46,7 +46,10 @@ export async function markUpstreamRemoved(
       where repository_id = $1 and name = $2 and removed_at is null returning id`,
     [repositoryId, name],
   )
-  return rows[0]?.id ?? null
+  const id = rows[0]?.id ?? null
+  // A separate statement also sees the summary of a transaction that the first one waited for.
+  if (id !== null) await tx.query('delete from upstream_flag where upstream_id = $1', [id])
+  return id
 }
 
 /** Locks the removed upstreams with this name or URL until the transaction ends. Returns their ids. */
