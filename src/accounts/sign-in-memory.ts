@@ -2,8 +2,8 @@ import type { FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 import { type Queryable, surplusOf, sweepOf } from '../database/database.ts'
 import { hashSecret, makeOpaqueId, type SecretHash } from '../domain/secrets.ts'
+import { networkOf } from '../http/client-ip.ts'
 import { readCookie } from '../http/cookies.ts'
-import { networkOf } from '../http/failure-limit.ts'
 
 /** How long a browser or a network counts as known after its last sign-in. */
 export const originLifetimeSeconds = 180 * 86_400

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
+import { networkOf } from '../http/client-ip.ts'
 import { readCookie } from '../http/cookies.ts'
-import { networkOf } from '../http/failure-limit.ts'
 import { PageRedirect } from '../http/page-error.ts'
 import { findSession, type Session } from './sessions.ts'
 import { rememberAuthorizationLink, rememberPage } from './sign-in-memory.ts'

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import ipaddr from 'ipaddr.js'
 
 /** An IP with a port, as some proxies write it into X-Forwarded-For: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
 const withPort = /^(?:\[([^\]]+)\](?::\d+)?|([\d.]+):\d+)$/
@@ -8,4 +9,15 @@ export function bareIp(text: string | undefined): string | null {
   const [, inBrackets, before] = withPort.exec(text ?? '') ?? []
   const bare = (inBrackets ?? before ?? text ?? '').replace(/%.*$/, '')
   return isIP(bare) === 0 ? null : bare
+}
+
+/** Returns the network of a client IP: a whole IPv4, or the first 64 bits of an IPv6, which belong to one customer. */
+export function networkOf(ip: string): string {
+  const bare = bareIp(ip)
+  if (bare === null) return ip
+  // Also converts an IPv4 in IPv6 notation (::ffff:192.0.2.1) to IPv4.
+  const parsed = ipaddr.process(bare)
+  if (!(parsed instanceof ipaddr.IPv6)) return parsed.toString()
+  const groups = parsed.parts.slice(0, 4).map((part) => part.toString(16))
+  return `${groups.join(':')}::/64`
 }

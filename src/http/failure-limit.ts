@@ -1,7 +1,5 @@
 import { createHash } from 'node:crypto'
-import ipaddr from 'ipaddr.js'
 import { type Queryable, sweepOf } from '../database/database.ts'
-import { bareIp } from './client-ip.ts'
 
 /**
  * The maximum attempts of a subject in a window. The window starts with the first attempt. After it, the count
@@ -43,17 +41,6 @@ export async function takeBackAttempt(
     text: 'select take_back_attempt(keys => $1, cleared_keys => $2)',
     values: [limits.map(keyOf), cleared.map(keyOf)],
   })
-}
-
-/** Returns the network of a client IP: a whole IPv4, or the first 64 bits of an IPv6, which belong to one customer. */
-export function networkOf(ip: string): string {
-  const bare = bareIp(ip)
-  if (bare === null) return ip
-  // Also converts an IPv4 in IPv6 notation (::ffff:192.0.2.1) to IPv4.
-  const parsed = ipaddr.process(bare)
-  if (!(parsed instanceof ipaddr.IPv6)) return parsed.toString()
-  const groups = parsed.parts.slice(0, 4).map((part) => part.toString(16))
-  return `${groups.join(':')}::/64`
 }
 
 /** Returns the stored key of a subject. All keys have the same length. */

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type { Queryable } from '../database/database.ts'
-import { networkOf } from '../http/failure-limit.ts'
+import { networkOf } from '../http/client-ip.ts'
 import { addDownloads, type CountedDownload } from './tables/downloads.ts'
 
 /** How long counts are gathered before they are written. */

@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir, rm } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -20,14 +19,7 @@ import {
 import { writeNewFile } from '../database/new-file.ts'
 import { findMigrationsDir } from '../database/operator-migrations.ts'
 import type { SqlFile } from '../database/sql-file.ts'
-import {
-  type CopiedTable,
-  copyIn,
-  isEmptyDatabase,
-  listTables,
-  prepareLoad,
-  setSequence,
-} from '../database/table-copy.ts'
+import { copyIn, isEmptyDatabase, listTables, prepareLoad, setSequence } from '../database/table-copy.ts'
 import type { ArchiveStore } from '../registry/archives/archive-store.ts'
 import { discardArchive, receiveArchive } from '../registry/archives/local-store.ts'
 import { claimStore, openArchiveStore, openOwnStore } from '../registry/archives/store-owner.ts'
@@ -43,6 +35,12 @@ import {
   readEntryText,
   type TarEntry,
 } from './backup-file.ts'
+import {
+  findMissingMigrations,
+  refuseMissing,
+  selectMigrations,
+  withGivenMigrations,
+} from './restore-schema.ts'
 
 const maxPieceBytes = 1024 * 1024 * 1024
 
@@ -144,18 +142,6 @@ async function takeEntries(
   return ending
 }
 
-/** Returns the built-in migrations of the backup's database. Throws when this release lacks one of them. */
-function selectMigrations({ migrations }: BackupManifest, { builtIn }: Schema): SqlFile[] {
-  const byName = new Map(builtIn.map((migration) => [migration.name, migration]))
-  return migrations.map(({ name, checksum }) => {
-    const migration = byName.get(name)
-    if (migration?.checksum === checksum) return migration
-    throw new Error(
-      `The backup was made by a newer release, which has the migration ${name}: restore it with that release.`,
-    )
-  })
-}
-
 /** Stores an archive. Returns false, and stores nothing, when its bytes do not match its name. */
 async function takeArchive(store: ArchiveStore, entry: TarEntry, sha256: string): Promise<boolean> {
   const received = await receiveArchive(store, Readable.from(entry), { maxBytes: entry.header.size })
@@ -245,61 +231,4 @@ async function beginLoad(client: pg.Client, manifest: BackupManifest, backup: Sc
       for (const sequence of sequences) await setSequence(client, sequence)
     },
   }
-}
-
-/** Adds the operator's migrations that the backup lacks, if this installation has their files. */
-function withGivenMigrations(backup: Schema, { missingMigrations }: BackupManifest, ours: Schema): Schema {
-  const given = ours.operators.filter(({ name }) => missingMigrations.includes(name))
-  const operators = [...backup.operators, ...given].sort((one, other) => (one.name < other.name ? -1 : 1))
-  return { ...backup, operators }
-}
-
-function refuseMissing(
-  { name, columns }: CopiedTable,
-  made: readonly CopiedTable[],
-  { missingMigrations }: BackupManifest,
-): void {
-  const found = made.find((table) => table.name === name)
-  const missing = columns.filter((column) => !found?.columns.includes(column))
-  if (missing.length === 0) return
-  const help =
-    missingMigrations.length === 0
-      ? "one of the operator's migrations fails in an empty database"
-      : `the backup does not contain the migrations ${missingMigrations.join(', ')}. Put them into MIGRATIONS_DIR, and run svc restore again`
-  throw new Error(
-    `The schema lacks ${found ? `the columns ${missing.join(', ')} of ` : ''}the table ${name}: ${help}.`,
-  )
-}
-
-/**
- * Returns the operator's migrations of the backup that this installation lacks. Throws when a file with the same name has
- * another text, or when the folder is read-only. It is called before hours of work, because the files are written last.
- */
-async function findMissingMigrations(
-  config: Config,
-  files: readonly SqlFile[],
-  ours: Schema,
-): Promise<SqlFile[]> {
-  const byName = new Map(ours.operators.map((migration) => [migration.name, migration]))
-  for (const { name, checksum } of files) {
-    const there = byName.get(name)
-    if (there && there.checksum !== checksum) {
-      throw new Error(`The migration ${there.path} differs from the one in the backup: move it away.`)
-    }
-  }
-  const missing = files.filter(({ name }) => !byName.has(name))
-  if (missing.length === 0) return []
-  try {
-    await mkdir(config.migrationsDir, { recursive: true })
-    // Root may write to every folder, so only a file shows whether it is read-only.
-    const probe = join(config.migrationsDir, `${randomUUID()}.partial`)
-    await writeNewFile(probe, '')
-    await rm(probe)
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    throw new Error(
-      `The backup contains migrations (${missing.map(({ name }) => name).join(', ')}), but ${config.migrationsDir} is not writable (${code}): make it writable, or copy them there first.`,
-    )
-  }
-  return missing
 }

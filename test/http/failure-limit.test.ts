@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { countAttempt, networkOf, takeBackAttempt } from '../../src/http/failure-limit.ts'
+import { countAttempt, takeBackAttempt } from '../../src/http/failure-limit.ts'
 import { useDatabase } from '../support/database.ts'
 
 describe('the attempt limit', () => {
@@ -71,24 +71,5 @@ describe('the attempt limit', () => {
       createHash('sha256').update('others').digest(),
     ])
     expect(left.rowCount).toBe(0)
-  })
-})
-
-describe('networkOf', () => {
-  it.each([
-    ['192.0.2.7', '192.0.2.7'],
-    ['::ffff:192.0.2.7', '192.0.2.7'],
-    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
-    ['2001:db8:1:2::6', '2001:db8:1:2::/64'],
-    ['2001:DB8::6', '2001:db8:0:0::/64'],
-    ['::1', '0:0:0:0::/64'],
-    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
-    // Some proxies add the port of the client.
-    ['192.0.2.7:4711', '192.0.2.7'],
-    ['[2001:db8:1:2::6]:4711', '2001:db8:1:2::/64'],
-    ['[2001:db8:1:2::6]', '2001:db8:1:2::/64'],
-    ['unknown', 'unknown'],
-  ])('of %s is %s', (ip, network) => {
-    expect(networkOf(ip)).toBe(network)
   })
 })

@@ -36,7 +36,7 @@ function credentialHash(passwordHash: string, proofHash: string): string {
 /** A sign-in that waits for its second factor. */
 export interface SignInStep extends Credentials {
   username: string
-  /** The person of a provider whom the second factor links. Null for a sign-in. */
+  /** The person of a provider that the second factor links. Null for a sign-in. */
   proofHash: SecretHash | null
 }
 

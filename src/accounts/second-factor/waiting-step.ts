@@ -14,7 +14,7 @@ export interface WaitingStep {
 
 /**
  * Redirects a browser that gave the right password to the page that asks for the second factor. `proofHash` names the
- * person of a provider whom the second factor links; null for a sign-in.
+ * person of a provider that the second factor links; null for a sign-in.
  */
 export async function redirectToSecondStep(
   { config, db }: AppContext,
