@@ -16,6 +16,7 @@ import {
   findRepository,
   insertRepository,
   lockRepositoriesOf,
+  lockUpstreamsOf,
   type NewRepository,
   type Repository,
   renameRepository,
@@ -88,6 +89,7 @@ export async function changeRepositoryName(
   newName: string,
 ): Promise<boolean> {
   return transaction(db, async (tx) => {
+    await lockUpstreamsOf(tx, [repositoryId])
     const oldName = await renameRepository(tx, repositoryId, newName)
     if (oldName === null) return false
     if (oldName === newName) return true
@@ -126,7 +128,9 @@ export async function changeGroupName(
   await transaction(db, async (tx) => {
     if (force) await releaseGroupName(tx, newName)
     await renameGroup(tx, group.id, newName)
-    await markDocumentsOutdated(tx, await lockRepositoriesOf(tx, group.id))
+    const repositoryIds = await lockRepositoriesOf(tx, group.id)
+    await lockUpstreamsOf(tx, repositoryIds)
+    await markDocumentsOutdated(tx, repositoryIds)
     await enqueue(tx, renderOutdatedJob, undefined)
     await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
   })

@@ -72,9 +72,11 @@ export async function renameRepository(
   id: string,
   newName: string,
 ): Promise<string | null> {
+  // A weaker lock than "for update" would have to become stronger when the name changes. That causes a deadlock with a
+  // publication that shares the row and will update it.
   const { rows } = await tx.query<{ name: string }>(
     `with old as materialized (
-       select id, group_id, name from repository where id = $1 for no key update
+       select id, group_id, name from repository where id = $1 for update
      ), renamed as (
        update repository r set name = $2 from old where r.id = old.id and old.name <> $2
      ), taken_back as (
@@ -111,8 +113,10 @@ export async function findCurrentPath(
 
 /** Deletes a repository with its packages. Garbage collection removes their archives. False when it was deleted before. */
 export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
-  // Lock packages before their repository, in the same order as every other change. Another order would cause
-  // deadlocks.
+  // Lock upstreams, then the repository, then packages, in the same order as every other change. Another order would
+  // cause deadlocks.
+  await lockUpstreamsOf(tx, [id])
+  await tx.query('select from repository where id = $1 for update', [id])
   await tx.query('select from package where repository_id = $1 order by id for update', [id])
   // Delete in steps of about half a second each. One statement for 100,000 packages would exceed the statement timeout.
   while ((await deleteSomePackages(tx, id)) === packagesAtOnce);
@@ -183,6 +187,16 @@ export async function listRepositories(
     [group, name, groupId, limit, search],
   )
   return rows
+}
+
+/**
+ * Waits for transactions that store documents of the upstreams of repositories, and keeps new ones waiting until this
+ * transaction ends. Such a transaction reads the path of its repository. Call it before the repositories are locked.
+ */
+export async function lockUpstreamsOf(tx: pg.PoolClient, repositoryIds: readonly string[]): Promise<void> {
+  await tx.query('select from upstream where repository_id = any ($1) order by id for update', [
+    repositoryIds,
+  ])
 }
 
 /** Locks a group, so that it gets no new repository. Returns the ids of its repositories. */

@@ -94,6 +94,36 @@ describe('a change of a package during a rename', () => {
     expect(rows.some(({ text, path }) => text.includes(`/${path}/-/packages/dist/`))).toBe(true)
     for (const { text } of rows) expect(text).not.toContain(`/${repository.path}/`)
   })
+
+  it.each(['the group', 'the repository'] as const)(
+    'of %s by the first publication of the package succeeds, and the rename, too',
+    async (what) => {
+      const repository = await aRepository(t.db)
+      const { push } = await aCaller(t, { repository })
+      const waiting = async () =>
+        (
+          await t.db.query(
+            `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+          )
+        ).rowCount
+      let publication: ReturnType<typeof push> | undefined
+      let rename: Promise<unknown> = Promise.resolve()
+      const rollback = new Error('The test rolls back.')
+      await expect(
+        transaction(t.db, async (tx) => {
+          // The publication waits for this name after it has locked the path.
+          await tx.query(`insert into package (repository_id, name) values ($1, 'acme/lib')`, [repository.id])
+          publication = push('1.0.0')
+          await expect.poll(waiting).toBe(1)
+          rename = renames[what](repository)
+          await expect.poll(waiting).toBe(2)
+          throw rollback
+        }),
+      ).rejects.toBe(rollback)
+      await rename
+      expect((await publication)?.statusCode).toBe(201)
+    },
+  )
 })
 
 describe('the name of a renamed or deleted group', () => {

@@ -1,12 +1,14 @@
 import type { ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
+import { transaction } from '../../../src/database/database.ts'
 import { enqueue } from '../../../src/jobs/job.ts'
 import { runDueJobs } from '../../../src/jobs/run-jobs.ts'
 import { commandLine } from '../../../src/registry/tables/events.ts'
+import { changeGroupName, changeRepositoryName } from '../../../src/registry/tenancy.ts'
 import { claimVendorByHand } from '../../../src/registry/upstreams/claims.ts'
 import { followFeeds } from '../../../src/registry/upstreams/follow-feeds.ts'
 import { openLog } from '../../../src/server/log.ts'
-import { aRepository } from '../../support/actors.ts'
+import { aName, aRepository } from '../../support/actors.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { expand } from '../../support/registry-actors.ts'
@@ -71,6 +73,56 @@ describe('an upstream that is removed while svc reads a document of it', () => {
     await release()
     expect(await asked).toBe(404)
   })
+})
+
+describe('a rename while svc stores a new document of an upstream', () => {
+  it.each(['the group', 'the repository'] as const)(
+    'of %s leaves no document with the old URLs',
+    async (what) => {
+      upstream.offer('race/renamed', ['1.0.0'])
+      upstream.offer('race/renamed', ['dev-main'], { isDev: true })
+      const { repository, group, versions } = await aMirror()
+      await versions('race/renamed')
+      const waiting = async () =>
+        (
+          await t.db.query(
+            `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+          )
+        ).rowCount
+      let asked: Promise<unknown> = Promise.resolve()
+      let rename: Promise<unknown> = Promise.resolve()
+      const rollback = new Error('The test rolls back.')
+      await expect(
+        transaction(t.db, async (tx) => {
+          // svc waits for this document after it has read the path of the repository.
+          await tx.query(
+            `insert into mirrored_document (package_id, is_dev, last_modified, base_url, due_at, plain, gzip, brotli)
+             select id, true, now(), '', 'infinity', '', '', '' from mirrored_package where repository_id = $1`,
+            [repository.id],
+          )
+          asked = versions('race/renamed~dev')
+          await expect.poll(waiting).toBe(1)
+          let isRenamed = false
+          rename = (
+            what === 'the group'
+              ? changeGroupName(t.db, commandLine, group, aName('renamed'))
+              : changeRepositoryName(t.db, commandLine, repository.id, aName('renamed'))
+          ).then(() => {
+            isRenamed = true
+          })
+          await expect.poll(async () => isRenamed || (await waiting()) === 2).toBe(true)
+          throw rollback
+        }),
+      ).rejects.toBe(rollback)
+      await Promise.all([asked, rename])
+      const { rows } = await t.db.query<{ isOutdated: boolean }>(
+        `select d.base_url = '' as "isOutdated" from mirrored_document d
+           join mirrored_package p on p.id = d.package_id where p.repository_id = $1`,
+        [repository.id],
+      )
+      expect(rows).toEqual([{ isOutdated: true }, { isOutdated: true }])
+    },
+  )
 })
 
 describe('an upstream that is removed', () => {
