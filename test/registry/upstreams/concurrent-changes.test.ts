@@ -7,6 +7,7 @@ import { commandLine } from '../../../src/registry/tables/events.ts'
 import { changeGroupName, changeRepositoryName } from '../../../src/registry/tenancy.ts'
 import { claimVendorByHand } from '../../../src/registry/upstreams/claims.ts'
 import { followFeeds } from '../../../src/registry/upstreams/follow-feeds.ts'
+import { saveSummaryFlags } from '../../../src/registry/upstreams/tables/mirrored-documents.ts'
 import { openLog } from '../../../src/server/log.ts'
 import { aName, aRepository } from '../../support/actors.ts'
 import { aCaller } from '../../support/api-actors.ts'
@@ -325,6 +326,29 @@ describe('a first request for a package that a new malware summary flags', () =>
     )
     expect(await versions('race/late')).toEqual(['1.0.0'])
     expect((await ask('filter.json')).json()).toEqual({ filter: { malware: flags } })
+  })
+})
+
+describe('a malware summary that has not changed', () => {
+  it('waits for no request that binds a name, and a changed one waits', async () => {
+    const flags = [['race/unchanged', '1.1.0']] as const
+    const { repository } = await aMirror()
+    const { rows } = await t.db.query<{ id: string }>('select id from upstream where repository_id = $1', [
+      repository.id,
+    ])
+    const upstreamId = rows[0]?.id as string
+    const save = (given: readonly (readonly [string, string])[]) =>
+      transaction(t.db, async (tx) => {
+        await tx.query(`set local lock_timeout = '200ms'`)
+        await saveSummaryFlags(tx, upstreamId, given)
+      })
+    await save(flags)
+    await transaction(t.db, async (tx) => {
+      await tx.query('select from upstream where id = $1 for share', [upstreamId])
+      await save(flags)
+      await expect(save([['race/unchanged', '1.2.0']])).rejects.toMatchObject({ code: '55P03' })
+      await expect(save([])).rejects.toMatchObject({ code: '55P03' })
+    })
   })
 })
 

@@ -178,6 +178,31 @@ export async function hasSummaryFlags(db: Queryable, upstreamId: string): Promis
 }
 
 /**
+ * Returns whether exactly these flags of an upstream's summary are stored and applied. It locks nothing, so that the
+ * regular read of an unchanged summary delays no first request of a package.
+ */
+async function areFlagsSaved(
+  db: Queryable,
+  upstreamId: string,
+  flags: readonly (readonly [string, string])[],
+): Promise<boolean> {
+  const { rows } = await db.query<{ areSaved: boolean }>(
+    `with listed as materialized (
+       select * from unnest($2::text[], $3::text[]) with ordinality as f (name, constraints, place)
+     ), stored as (
+       select name, constraints from listed where place <= ${maxStoredFlags}
+     )
+     select not exists (select from stored s
+                          full join (select * from upstream_flag where upstream_id = $1) f on f.name = s.name
+                         where f.constraints is distinct from s.constraints)
+        and not exists (select from mirrored_package p left join listed l on l.name = p.name
+                         where p.upstream_id = $1 and p.summary is distinct from l.constraints) as "areSaved"`,
+    [upstreamId, flags.map(([name]) => name), flags.map(([, constraints]) => constraints)],
+  )
+  return rows[0]?.areSaved === true
+}
+
+/**
  * Stores the versions that an upstream's summary flags as malware, also for names that are not bound yet: the trigger
  * function `flag_bound_package` applies them. Renders the affected filter.json and marks changed documents as due. Does
  * nothing when the upstream was removed.
@@ -187,6 +212,7 @@ export async function saveSummaryFlags(
   upstreamId: string,
   flags: readonly (readonly [string, string])[],
 ): Promise<void> {
+  if (await areFlagsSaved(tx, upstreamId, flags)) return
   // Wait for transactions that bind names. The next statement sees these names, and later bindings see its flags.
   const { rowCount } = await tx.query(
     'select from upstream where id = $1 and removed_at is null for no key update',
