@@ -25,8 +25,11 @@ const fileName = /^\d{4}_[a-z0-9_]+\.sql$/
  */
 export const firstOperatorNumber = 1000
 
-/** How long a migration waits for a lock, while later statements wait behind it. Then it lets them pass. */
-const lockMilliseconds = 1000
+/**
+ * How long a migration waits for a lock, while later statements wait behind it. Then it lets them pass. Longer than
+ * PostgreSQL's `deadlock_timeout` (1 s): only after that time does PostgreSQL cancel an autovacuum that holds the lock.
+ */
+const lockMilliseconds = 2500
 /** The longest pause before it tries again. */
 const maxPauseMilliseconds = 10_000
 

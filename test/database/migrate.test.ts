@@ -114,6 +114,17 @@ describe('migrate', () => {
     expect(waits).toBe(1)
   })
 
+  it('waits long enough that PostgreSQL cancels an autovacuum that holds the lock', async () => {
+    await write(
+      '0108_limits.sql',
+      `create table limits as
+       select current_setting('lock_timeout')::interval as lock, current_setting('deadlock_timeout')::interval as deadlock`,
+    )
+    expect(await migrate(database.db, folder)).toEqual(['0108_limits.sql'])
+    const { rows } = await database.db.query('select lock >= 2 * deadlock as "isLonger" from limits')
+    expect(rows).toEqual([{ isLonger: true }])
+  })
+
   it('works without a folder of the operator', async () => {
     expect(await migrate(database.db, null)).toEqual([])
   })
