@@ -3,7 +3,7 @@ import { transaction } from '../../database/database.ts'
 import type { Job } from '../../jobs/job.ts'
 import { quarantineList } from '../documents/packages-json.ts'
 import { isConstraint } from '../manifest/constraint.ts'
-import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
+import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type CheckContext, checkContextOf, checkDocument, freshRoot } from './check-document.ts'
 import { openUpstreamClient, type UpstreamRequests } from './client/fetch.ts'
@@ -206,12 +206,23 @@ async function readSummary({ db, client }: CheckContext, upstream: Upstream): Pr
   }
   const fetched = await client.for(upstream).fetchDocument(root.filterSummaryUrl)
   if (fetched.kind !== 'found') return
-  const { filter } = parseObject(fetched.text, 'the filter summary')
-  const listed = isJsonObject(filter) ? filter[quarantineList] : undefined
-  if (!isJsonObject(listed)) return
+  const listed = listedMalware(parseObject(fetched.text, 'the filter summary'))
+  if (listed === null) return
   const flags = Object.entries(listed).filter(
     (pair): pair is [string, string] =>
       isPackageName(pair[0]) && typeof pair[1] === 'string' && isConstraint(pair[1]),
   )
   await transaction(db, (tx) => saveSummaryFlags(tx, id, flags))
+}
+
+/** Returns the malware list of a summary. Null for another format. PHP writes an empty object as `[]`. */
+function listedMalware({ filter }: JsonObject): JsonObject | null {
+  if (isEmpty(filter)) return {}
+  const listed = isJsonObject(filter) ? filter[quarantineList] : undefined
+  if (isEmpty(listed)) return {}
+  return isJsonObject(listed) ? listed : null
+}
+
+function isEmpty(value: Json | undefined): boolean {
+  return typeof value === 'object' && value !== null && Object.keys(value).length === 0
 }

@@ -288,6 +288,24 @@ describe('a malware summary that is older than a package’s first request', () 
     expect(await versions('feed/first')).toEqual(['1.1.0', '1.0.0'])
   })
 
+  it('flags nothing when it is empty, also as PHP writes it, and does not change in another format', async () => {
+    const { versions } = await aMirror()
+    upstream.offer('feed/emptied', ['1.1.0', '1.0.0'])
+    const flagged = { filter: { malware: { 'feed/emptied': '1.1.0' } } }
+    const versionsWith = async (summary: object) => {
+      upstream.put('/filter.json', summary)
+      await run(followFeeds)
+      return versions('feed/emptied')
+    }
+    for (const empty of [{ malware: {} }, { malware: [] }, {}, []]) {
+      expect(await versionsWith(flagged)).toEqual(['1.0.0'])
+      expect([empty, await versionsWith({ filter: empty })]).toEqual([empty, ['1.1.0', '1.0.0']])
+    }
+    await versionsWith(flagged)
+    for (const other of [{ malware: ['x'] }, { malware: null }, { other: {} }, ['malware'], null, 'none'])
+      expect([other, await versionsWith({ filter: other })]).toEqual([other, ['1.0.0']])
+  })
+
   it('ends when the upstream announces it no longer, and when the upstream is removed', async () => {
     const { versions, call, repository } = await aMirror()
     upstream.offer('feed/withdrawn', ['1.1.0', '1.0.0'])
