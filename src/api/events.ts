@@ -3,7 +3,7 @@ import { tokenKinds } from '../domain/secrets.ts'
 import { listEvents, listSiteEvents, type RegistryEvent } from '../registry/tables/events.ts'
 import { type ApiScope, endpoint, Moment } from './endpoint.ts'
 import type { ApiContext } from './guards.ts'
-import { guardRepository, guardSite } from './guards.ts'
+import { guardAdministrator, guardRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 
@@ -65,7 +65,7 @@ const SiteEventsQuery = PageQuery.extend({
 /** Events of a repository, `…/events`, and of the whole site for its administrators, `/api/events`. */
 export async function eventRoutes(app: ApiScope, context: ApiContext): Promise<void> {
   const mayRead = guardRepository('readSettings', context)
-  const mayReadAll = guardSite(context, 'registry-manage:r')
+  const mayReadAll = guardAdministrator(context, 'registry-manage:r')
 
   app.get(
     '/repositories/:group/:name/events',

@@ -11,13 +11,13 @@ import {
   removeGroup,
   requireFactorOfMembers,
 } from '../registry/tenancy.ts'
-import { findGroupSettings, type GroupSettings } from '../repositories/groups.ts'
+import { findGroup, findGroupSettings, type GroupSettings } from '../repositories/groups.ts'
 import { findGroupMember, type GroupMember, listGroupMembers } from '../repositories/members.ts'
 import { findRepository } from '../repositories/repositories.ts'
 import { type ApiScope, endpoint, Moment, NoContent } from './endpoint.ts'
 import { conflict, keepingRules, notFound } from './errors.ts'
 import { GroupPath } from './groups.ts'
-import { type ApiContext, guardGroup, guardPerson, roleForbids } from './guards.ts'
+import { type ApiContext, guardAdministrator, guardGroup, guardPerson, roleForbids } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { describeRepository, RepositoryBody } from './repositories.ts'
 
@@ -39,7 +39,9 @@ const groupName = z.string().max(100).meta({
 const GroupDraft = z.strictObject({ name: groupName }).meta({ id: 'GroupDraft' })
 const GroupUpdate = z
   .strictObject({
-    name: groupName.meta({ description: 'A new name. Only site administrators can change it' }),
+    name: groupName.meta({
+      description: 'A new name. Only site administrators can change it, with a personal access token',
+    }),
     requires_second_factor: Settings.shape.requires_second_factor,
   })
   .partial()
@@ -89,7 +91,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
   const mayAdd = guardGroup('group-resource:rw', context)
   const mayRead = guardGroup('group-manage:r', context)
   const mayManage = guardGroup('group-manage:rw', context)
-  const mayDelete = guardGroup('group-delete:rw', context)
+  const mayDelete = guardAdministrator(context, 'group-delete:rw')
   const tag = 'Groups'
 
   app.post(
@@ -161,10 +163,11 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       response: { 204: NoContent },
     }),
     async (request, reply) => {
-      const { groupId: id, name, isSiteAdmin, author } = mayDelete.granted(request)
-      if (!isSiteAdmin) throw roleForbids()
+      const { author } = mayDelete.granted(request)
+      const group = await findGroup(db, request.params.group)
+      if (!group) throw notFound('group not found')
       const force = request.query.with_repositories === 'true'
-      const { isDeleted, repositories } = await removeGroup(db, author, { id, name }, { force })
+      const { isDeleted, repositories } = await removeGroup(db, author, group, { force })
       if (!isDeleted) {
         throw conflict(
           `the group has ${repositories.length} repositories: pass with_repositories=true to delete them too`,

@@ -77,6 +77,7 @@ export interface GroupGrant {
   groupId: string
   name: string
   accountId: string
+  /** Never true for an application's token. */
   isSiteAdmin: boolean
   /** The scopes of the token. */
   scopes: readonly string[]
@@ -85,7 +86,8 @@ export interface GroupGrant {
 
 /**
  * Requires a token of an admin of the group in the URL, with the scope, for all repositories. Settings of a group
- * affect all its repositories, so a token for some of them is not enough.
+ * affect all its repositories, so a token for some of them is not enough. A site administrator is admin of every group,
+ * with a personal access token only.
  */
 export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant> {
   const holders = guardToken(context, scope)
@@ -97,28 +99,18 @@ export function guardGroup(scope: string, context: ApiContext): Guard<GroupGrant
       holders.granted(request)
     // A deploy token does not belong to a person.
     if (accountId === null) throw notFound('group not found')
-    const found = await findVisibleGroup(context.db, group, accountId)
+    const isSiteAdmin = account?.isSiteAdmin === true && kind === 'personal'
+    const found = await findVisibleGroup(context.db, group, accountId, { asSiteAdmin: isSiteAdmin })
     if (!found) throw notFound('group not found')
     if (!isAtLeast(found.role, 'admin') || resourceScope !== 'all') throw roleForbids()
     return {
       groupId: found.id,
       name: found.name,
       accountId,
-      isSiteAdmin: account?.isSiteAdmin === true,
+      isSiteAdmin,
       scopes,
       author: { accountId, token: { kind, tokenId, authorizationId }, ip },
     }
-  })
-}
-
-/** Requires a token of a site administrator, with the scope, for all repositories. */
-export function guardSite(context: ApiContext, scope: string): Guard<TokenHolder> {
-  const holders = guardToken(context, scope)
-  return makeGuard(scope, async (request) => {
-    await holders.preValidation(request)
-    const holder = holders.granted(request)
-    if (!holder.account?.isSiteAdmin || holder.resourceScope !== 'all') throw roleForbids()
-    return holder
   })
 }
 

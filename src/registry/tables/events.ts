@@ -141,9 +141,13 @@ const ownTokenColumn = (reader: `$${number}`) =>
   `(select name from personal_token where e.token_kind = 'personal' and id = e.token_id and account_id = ${reader})
               as "ownTokenName"`
 
-/** In a browser, the resource scope is `all`. */
-type EventReader = { accountId: string | null; resourceScope: ResourceScope | null }
-const nobody = { accountId: null, resourceScope: null }
+/** In a browser, the resource scope is `all`, and the kind of token is null. */
+type EventReader = {
+  accountId: string | null
+  resourceScope: ResourceScope | null
+  tokenKind: UsedToken['kind'] | null
+}
+const nobody = { accountId: null, resourceScope: null, tokenKind: null }
 
 /**
  * SQL that tells whether the group's event `e` concerns the repository $1: a role in the group, the name of the group,
@@ -161,20 +165,21 @@ const concernsRepository = `(
 /**
  * Lists the events of a repository and of its group, the latest first. `after` is the id of an event. It reads two
  * index ranges, so the cost of a page hardly depends on the number of events. A reader who is not an admin of the group
- * sees only those of the group that concern the repository, without client IPs and the names of other repositories.
+ * sees only those of the group that concern the repository, without client IPs and the names of other repositories. An
+ * application's token never reads them as a site administrator.
  */
 export async function listEvents(
   db: Queryable,
   repositoryId: string,
   { after, limit }: ListPart,
-  { accountId, resourceScope }: EventReader = nobody,
+  { accountId, resourceScope, tokenKind }: EventReader = nobody,
 ): Promise<SeenEvent[]> {
   const before = readRowId(after)
   const { rows } = await db.query<SeenEvent>(
     `with place as materialized (
        select r.group_id, g.name || '/' || r.name as path,
               coalesce($5::resource_scope = 'all', false)
-              and (exists (select from account where id = $4 and is_admin)
+              and (exists (select from account where id = $4 and is_admin and $6)
                    or exists (select from counted_group_member
                                where group_id = r.group_id and account_id = $4 and role = 'admin')) as sees_group
          from repository r join repository_group g on g.id = r.group_id where r.id = $1)
@@ -195,7 +200,7 @@ export async function listEvents(
       cross join place
        left join account u on u.id = e.account_id
       order by e.id desc limit $3`,
-    [repositoryId, before, limit, accountId, resourceScope],
+    [repositoryId, before, limit, accountId, resourceScope, tokenKind !== 'access'],
   )
   return rows
 }
