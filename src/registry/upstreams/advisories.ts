@@ -19,6 +19,16 @@ const freshMilliseconds = 5 * 60_000
 const documentBatch = 10
 /** The size of a gzipped document whose advisories are read. Larger ones would delay other requests for too long. */
 const maxStoredBytes = 4 * 1024 * 1024
+/** The size of the advisories of one name. Several hundred of them have about half of that. */
+const maxNameCharacters = 1024 * 1024
+/** The size of the advisories that a process keeps. Anybody may ask about new names, and upstreams return any size. */
+const maxKeptCharacters = 32 * 1024 * 1024
+
+/** The advisories of a name at an upstream. `advisories` is null when the upstream told nothing about the name. */
+interface KnownAdvisories {
+  readAt: number
+  advisories: JsonObject[] | null
+}
 
 /** A name whose advisories are wanted. The function `package_origin` has allowed to send it to these upstreams. */
 export interface AuditedName {
@@ -40,15 +50,24 @@ export function openUpstreamAdvisories(
   { db, client }: { db: pg.Pool; client: UpstreamClient },
   log: FastifyBaseLogger,
 ): ListUpstreamAdvisories {
-  /** `advisories` is null when the upstream told nothing about the name. */
-  const cache = new LRUCache<string, { readAt: number; advisories: JsonObject[] | null }>({ max: 20_000 })
+  const cache = new LRUCache<string, KnownAdvisories>({
+    max: 20_000,
+    maxSize: maxKeptCharacters,
+    sizeCalculation: ({ advisories }, key) => key.length + sizeOf(advisories ?? []),
+  })
 
   async function listOf(
     upstreamId: string,
     asked: readonly AuditedName[],
   ): Promise<[string, JsonObject[]][]> {
     const keyOf = ({ name }: AuditedName) => `${upstreamId} ${name}`
-    const old = asked.filter((one) => Date.now() - (cache.get(keyOf(one))?.readAt ?? 0) > freshMilliseconds)
+    // The response needs them even if the cache drops them meanwhile.
+    const known = new Map<string, KnownAdvisories>()
+    for (const one of asked) {
+      const kept = cache.get(keyOf(one))
+      if (kept) known.set(one.name, kept)
+    }
+    const old = asked.filter(({ name }) => Date.now() - (known.get(name)?.readAt ?? 0) > freshMilliseconds)
     if (old.length > 0) {
       const [upstream] = await listUpstreamsById(db, [upstreamId])
       if (!upstream?.root) return []
@@ -62,11 +81,14 @@ export function openUpstreamAdvisories(
           upstream,
           wanted.map(({ name }) => name),
         )
-        for (const one of wanted)
-          cache.set(keyOf(one), { readAt: Date.now(), advisories: found.get(one.name) ?? null })
+        for (const one of wanted) {
+          const fresh = { readAt: Date.now(), advisories: found.get(one.name) ?? null }
+          known.set(one.name, fresh)
+          cache.set(keyOf(one), fresh)
+        }
       } catch (error) {
         if (!(error instanceof UpstreamError)) throw error
-        if (wanted.some((one) => !cache.has(keyOf(one)))) throw unavailable(error)
+        if (wanted.some(({ name }) => !known.has(name))) throw unavailable(error)
         log.warn(
           { err: error, upstream: upstream.name },
           'the advisories of an upstream could not be read: older ones are served',
@@ -74,7 +96,7 @@ export function openUpstreamAdvisories(
       }
     }
     return asked.flatMap((one): [string, JsonObject[]][] => {
-      const advisories = cache.get(keyOf(one))?.advisories ?? null
+      const advisories = known.get(one.name)?.advisories ?? null
       // Without an entry, Composer asks other repositories: this one does not know whether it has the package.
       if (advisories === null || (advisories.length === 0 && !one.isBound)) return []
       return [[one.name, advisories]]
@@ -100,7 +122,7 @@ export function openUpstreamAdvisories(
     // PHP writes an empty object as `[]`.
     const said = Array.isArray(advisories) && advisories.length === 0 ? {} : advisories
     if (!isJsonObject(said)) throw new UpstreamError(`${url} returned no advisories`)
-    return new Map(names.map((name) => [name, readAdvisories(said[name])]))
+    return new Map(names.map((name) => [name, readAdvisories(said[name], name)]))
   }
 
   /** Reads the advisories in stored documents, for an upstream that has them only there. */
@@ -125,7 +147,7 @@ export function openUpstreamAdvisories(
         if (!text.includes('"advisoryId"')) continue
         await pause()
         const { extra } = JSON.parse(text.toString()) as UpstreamContent
-        const advisories = readAdvisories(extra['security-advisories'])
+        const advisories = readAdvisories(extra['security-advisories'], name)
         if (advisories.length > 0) found.set(name, advisories)
       }
     }
@@ -151,9 +173,19 @@ export function openUpstreamAdvisories(
   }
 }
 
-/** Returns the valid advisories of a list. PHP writes a list with gaps as an object. */
-function readAdvisories(listed: Json | undefined): JsonObject[] {
-  return (versionList(listed) as Json[]).filter(isJsonObject).flatMap(completeAdvisory)
+/**
+ * Returns the valid advisories of a list. PHP writes a list with gaps as an object. Throws `UpstreamError` when they are
+ * too large: a part of them would mean "no other advisories".
+ */
+function readAdvisories(listed: Json | undefined, name: string): JsonObject[] {
+  const advisories = (versionList(listed) as Json[]).filter(isJsonObject).flatMap(completeAdvisory)
+  if (sizeOf(advisories) > maxNameCharacters)
+    throw new UpstreamError(`the advisories of ${name} are larger than ${maxNameCharacters} characters`)
+  return advisories
+}
+
+function sizeOf(advisories: readonly JsonObject[]): number {
+  return JSON.stringify(advisories).length
 }
 
 /**

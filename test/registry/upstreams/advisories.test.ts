@@ -42,6 +42,11 @@ const advisory = (name: string, id = `PKSA-${name}`) => ({
   sources: [],
 })
 
+const largeAdvisory = (name: string, id: string, characters: number) => ({
+  ...advisory(name, id),
+  title: 'x'.repeat(characters),
+})
+
 /** Makes an upstream respond with the advisories. Returns the names of each request. */
 function advise(at: typeof upstream, advisories: unknown): string[][] {
   const sent: string[][] = []
@@ -157,6 +162,37 @@ describe('POST security-advisories with upstreams', () => {
     // PHP writes an object without keys like this.
     advise(upstream, [])
     expect(await audit('pub/kept')).toEqual({})
+  })
+
+  it('keeps the last advisories when those of a name are too large, and is 503 without them', async () => {
+    const { audit } = await aMirror('bounds')
+    const known = { 'pub/grows': [advisory('pub/grows')] }
+    advise(upstream, known)
+    expect(await audit('pub/grows')).toEqual(known)
+    const more = Array.from({ length: 11 }, (_, i) => largeAdvisory('pub/grows', `A${i}`, 100_000))
+    advise(upstream, { 'pub/grows': more, 'pub/huge': more })
+    wait()
+    expect(await audit('pub/grows')).toEqual(known)
+    expect(await audit('pub/huge')).toBe(503)
+    advise(upstream, { 'pub/grows': more.slice(0, 10) })
+    expect(await audit('pub/grows')).toEqual({ 'pub/grows': more.slice(0, 10) })
+  })
+
+  it('keeps a limited size of advisories in memory, and returns all of a larger response', async () => {
+    const { audit } = await aMirror('many')
+    const names = Array.from({ length: 35 }, (_, i) => `pub/lib${i}`)
+    const sent = advise(
+      upstream,
+      Object.fromEntries(names.map((name) => [name, [largeAdvisory(name, name, 1_000_000)]])),
+    )
+    expect(Object.keys(await audit(...names)).toSorted()).toEqual(names.toSorted())
+    const [first, last] = [names[0] ?? '', names.at(-1) ?? '']
+    for (const name of [last, first]) expect(Object.keys(await audit(name))).toEqual([name])
+    expect(
+      sent.map(({ length }) => length),
+      'the last one is in memory',
+    ).toEqual([35, 1])
+    expect(sent.at(-1)).toEqual([first])
   })
 
   it('takes them from documents when the upstream has them only there, and completes them for Composer', async () => {
