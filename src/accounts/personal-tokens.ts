@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../database/database.ts'
-import type { ResourceScope } from '../domain/permissions.ts'
+import { groupAdminScopes, type ResourceScope, repositoryAdminScopes } from '../domain/permissions.ts'
 import { readRowId } from '../domain/row-id.ts'
 import type { SecretHash } from '../domain/secrets.ts'
 
@@ -117,16 +117,17 @@ export async function listExpiringTokens(
 }
 
 /**
- * Returns the names of the account's live tokens, at most 1000, that can use the administration under `/api` while the account is a site
- * administrator, the newest first.
+ * Returns the names of the account's live tokens, at most 1000, that do what only admins do while the account is a site
+ * administrator: in every group and repository, in the administration under `/api`, or in every public repository. The
+ * newest is the first.
  */
 export async function listAdministrationTokens(db: Queryable, accountId: string): Promise<string[]> {
   const { rows } = await db.query<{ name: string }>(
     `select name from personal_token
-      where account_id = $1 and revoked_at is null and expires_at > now() and resource_scope = 'all'
-        and scopes && '{group-manage:r,group-manage:rw}'
+      where account_id = $1 and revoked_at is null and expires_at > now()
+        and (scopes && $2 and resource_scope in ('all', 'public') or scopes && $3 and resource_scope = 'all')
       order by id desc limit 1000`,
-    [accountId],
+    [accountId, repositoryAdminScopes, groupAdminScopes],
   )
   return rows.map(({ name }) => name)
 }
@@ -140,8 +141,8 @@ export function describeAdministrationTokens(names: readonly string[]): string {
     .join(', ')
   const listed = `${some}${names.length > 10 ? ', …' : ''}`
   return names.length === 1
-    ? `1 existing personal access token of the account gets access to the administration under /api: ${listed}.`
-    : `${names.length} existing personal access tokens of the account get access to the administration under /api: ${listed}.`
+    ? `1 existing personal access token of the account gets rights of a site administrator: ${listed}.`
+    : `${names.length} existing personal access tokens of the account get rights of a site administrator: ${listed}.`
 }
 
 /** Returns whether the account has a token that works. */

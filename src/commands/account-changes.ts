@@ -47,7 +47,7 @@ export function renameCommand(): Command {
 /** `svc account set-admin` */
 export function setAdminCommand(): Command {
   const description =
-    'Make an account a site administrator, or an ordinary account again. Prints which of its tokens can use the administration under /api.'
+    'Make an account a site administrator, or an ordinary account again. Prints which of its personal access tokens get rights of a site administrator.'
   return onAccount('set-admin', description)
     .addArgument(new Argument('<state>', 'whether it is a site administrator').choices(['on', 'off']))
     .action(async (username: string, state: string, options: JsonOptions) => {

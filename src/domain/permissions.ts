@@ -24,6 +24,19 @@ const acts = {
 
 export type Act = keyof typeof acts
 
+/** The scopes of what only admins of a repository do. Site administrators do it in every repository. */
+export const repositoryAdminScopes: readonly string[] = Object.values(acts)
+  .filter(({ role }) => role === 'admin')
+  .map(({ scope }) => scope)
+
+/** The scopes of what only admins of a group do in `/api`, and of the endpoints for site administrators. */
+export const groupAdminScopes: readonly string[] = [
+  'group-resource:rw',
+  'group-manage:r',
+  'group-manage:rw',
+  'group-delete:rw',
+]
+
 /**
  * The scopes of SPEC 2.4 that svc itself checks. They are the scopes of the registries, of `/api/user`, and of
  * `/api/groups` with all about a group. Other services check the other scopes: they introspect the token.
@@ -34,10 +47,7 @@ export const enforcedScopes: readonly string[] = [
   'account-profile:rw',
   'account-email:r',
   'group-resource:r',
-  'group-resource:rw',
-  'group-manage:r',
-  'group-manage:rw',
-  'group-delete:rw',
+  ...groupAdminScopes,
 ]
 
 /**

@@ -157,7 +157,7 @@ describe('svc account set-password, set-email, rename and set-admin', () => {
       administration_tokens: ['managing'],
     })
     expect((await svc.run('account', 'set-admin', renamed, 'on')).stdout).toBe(
-      `${renamed} is a site administrator. 1 existing personal access token of the account gets access to the administration under /api: “managing”.\n`,
+      `${renamed} is a site administrator. 1 existing personal access token of the account gets rights of a site administrator: “managing”.\n`,
     )
     await Promise.all([
       svc.json('account', 'set-email', renamed, 'none'),

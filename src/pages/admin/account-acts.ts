@@ -74,7 +74,11 @@ const questions: Record<z.output<typeof ActForm>['act'], { button: string; expla
     explanation: 'The account loses its sessions, and its tokens stop at once.',
   },
   enable: { button: 'Enable', explanation: 'The person can sign in again, and the tokens work again.' },
-  'make-admin': { button: 'Make site administrator', explanation: 'A site administrator may do everything.' },
+  'make-admin': {
+    button: 'Make site administrator',
+    explanation:
+      'A site administrator may do everything. Tokens and applications of the account then reach the repositories of all groups, as far as their permissions allow.',
+  },
   'unmake-admin': {
     button: 'Remove the administrator role',
     explanation: 'The account keeps its roles in groups and repositories.',

@@ -223,18 +223,18 @@ describe('/admin/accounts', () => {
     const theirs = await signIn(t.app, account)
     const url = `/admin/accounts/${account.username}`
     const ask = async () => (await open(t, `${url}/ask?act=make-admin`, cookie)).body
-    expect(await ask()).toContain('<p>A site administrator may do everything.</p>')
+    expect(await ask()).toMatch(/<p>A site administrator may do everything\. [^“]*<\/p>/)
     const tokens = [
       { name: 'managing', scopes: ['group-manage:rw'] },
       { name: 'reading', scopes: ['group-manage:r'] },
       { name: 'narrow', scopes: ['group-manage:rw'], resourceScope: 'public' as const },
-      { name: 'other', scopes: ['registry-manage:rw'] },
+      { name: 'other', scopes: ['registry-package:rw'] },
     ]
     for (const token of tokens) await aPersonalToken(t.db, account, token)
     expect(await ask()).toContain(
-      '2 existing personal access tokens of the account get access to the administration under /api: “reading”, “managing”.',
+      '2 existing personal access tokens of the account get rights of a site administrator: “reading”, “managing”.',
     )
-    const hint = 'You are a site administrator. A token with'
+    const hint = 'You are a site administrator. A token for all your repositories'
     expect((await open(t, '/settings/tokens', theirs)).body).not.toContain(hint)
     await post(t.app, url, cookie, { csrf_token, act: 'make-admin' })
     expect((await open(t, '/settings/tokens', theirs)).body).toContain(hint)
