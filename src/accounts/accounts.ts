@@ -213,6 +213,17 @@ export interface AccountChanges {
   isAdmin?: boolean
 }
 
+/**
+ * Removes an email from an account that has not verified it, for a person who has proved to own the email. The change
+ * has its event.
+ */
+export async function releaseUnverifiedEmail(tx: pg.PoolClient, email: string): Promise<void> {
+  await tx.query(
+    'update account set email = null where lower(email) = lower($1) and email_verified_at is null',
+    [email],
+  )
+}
+
 /** Ends the reservation of a former username, so that another account can get it. */
 export async function releaseUsername(tx: pg.PoolClient, username: string): Promise<void> {
   await tx.query('delete from reserved_username where username = $1', [username])

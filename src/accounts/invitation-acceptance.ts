@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { type Actor, transaction } from '../database/database.ts'
 import { type Author, insertEvent } from '../registry/tables/events.ts'
 import { raiseGroupMember } from '../repositories/members.ts'
-import { type Credentials, insertAccount, type NewAccount } from './accounts.ts'
+import { type Credentials, insertAccount, type NewAccount, releaseUnverifiedEmail } from './accounts.ts'
 import { type Invitation, lockInvitation } from './invitations.ts'
 
 /** Accepts an invitation for an account, which gets the role unless it has a stronger one. Null when it has ended. */
@@ -40,13 +40,7 @@ export async function acceptWithNewAccount(
       if (!invitation) return null
       const isProven = invitation.isSentByMail
       const email = isProven ? invitation.email : account.email
-      // Remove the email from an account that has not verified it: this person has proved to own it.
-      if (isProven) {
-        await tx.query(
-          'update account set email = null where lower(email) = lower($1) and email_verified_at is null',
-          [email],
-        )
-      }
+      if (isProven && email !== null) await releaseUnverifiedEmail(tx, email)
       const id = await insertAccount(tx, { ...account, email, isAdmin: false })
       if (isProven) await tx.query('update account set email_verified_at = now() where id = $1', [id])
       await settle(tx, actor, invitation, { id, username: account.username })

@@ -4,6 +4,7 @@ import type pg from 'pg'
 import { type Actor, transaction } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import type { ProviderSettings } from '../../domain/identity-provider.ts'
+import { releaseUnverifiedEmail } from '../accounts.ts'
 import { keepsWayIn, type OfferedWays } from '../ways-in.ts'
 import {
   deleteIdentity,
@@ -54,7 +55,10 @@ export async function enter(
   return makeAccount(about, person)
 }
 
-/** Creates an account for a person and links it. If another request has just done so, it returns that account. */
+/**
+ * Creates an account for a person and links it. If another request has just done so, it returns that account. The account
+ * gets the email that the provider has verified, unless another account has verified it.
+ */
 export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Promise<Entry> {
   const { db, actor, provider } = about
   const { displayName } = person
@@ -65,6 +69,7 @@ export async function makeAccount(about: SingleSignOn, person: ProvenPerson): Pr
       const id = await transaction(
         db,
         async (tx) => {
+          if (email !== null) await releaseUnverifiedEmail(tx, email)
           const made = await insertAccountOfPerson(tx, { username, displayName, email })
           await insertIdentity(tx, { accountId: made, passwordHash: null }, provider.name, person)
           return made

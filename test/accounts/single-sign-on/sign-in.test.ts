@@ -158,6 +158,38 @@ describe('a first sign-in with a provider', () => {
   })
 })
 
+describe('an email that another account never verified', () => {
+  it('belongs to the person whose provider has verified it', async () => {
+    const email = `${aName('eve')}@acme.example`
+    const squatter = await anAccount(t.db, { email: email.toUpperCase() })
+    const eve = aPerson(acme, { email })
+    const browser = new Walker(t)
+    const { headers } = await browser.signIn(acme, eve.subject)
+    await choose(browser, String(headers.location), { decision: 'new' })
+    expect(await accountOf(eve.subject)).toMatchObject({ email, email_verified_at: expect.any(Date) })
+    expect(await accountOf(squatter.username)).toMatchObject({ email: null })
+    expect((await actionsOf(squatter.username)).at(-1)).toEqual({
+      action: 'email-changed',
+      details: { from: email.toUpperCase(), to: null, from_was_verified: false },
+    })
+  })
+
+  it('belongs to one of the people who race for it', async () => {
+    const email = `${aName('eve')}@acme.example`
+    const squatter = await anAccount(t.db, { email })
+    await t.db.query('update account set disabled_at = now() where id = $1', [squatter.id])
+    const people = [1, 2, 3, 4].map(() => aPerson(acme, { email }))
+    const ends = await Promise.all(people.map(({ subject }) => new Walker(t).signIn(acme, subject)))
+    expect(ends.map(({ statusCode }) => statusCode)).toEqual(people.map(() => 303))
+    const { rows } = await t.db.query(
+      'select username, email_verified_at is not null as "isVerified" from account where email = $1',
+      [email],
+    )
+    expect(rows).toEqual([{ username: expect.any(String), isVerified: true }])
+    expect(people.map(({ subject }) => subject)).toContain(rows[0].username)
+  })
+})
+
 describe('a disabled account with an email that it never verified', () => {
   it('does not keep the owner of the email out', async () => {
     const email = `${aName('eve')}@acme.example`
@@ -167,6 +199,7 @@ describe('a disabled account with an email that it never verified', () => {
     const browser = new Walker(t)
     expect((await browser.signIn(acme, eve.subject)).headers.location).toBe('/')
     expect(await usernameOf(browser)).toBe(eve.subject)
+    expect(await accountOf(eve.subject)).toMatchObject({ email })
     const ann = await anAccount(t.db)
     const { subject } = aPerson(acme, { email, preferred_username: ann.username })
     const end = await new Walker(t).signIn(acme, subject)
@@ -275,9 +308,10 @@ describe('a person with the email or name of an account', () => {
     expect(await usernameOf(browser)).toBeNull()
   })
 
-  it('may make a new account instead, without the email', async () => {
+  it('may make a new account instead, without the email that the other account has verified', async () => {
     const email = `${aName('ann')}@acme.example`
     const ann = await anAccount(t.db, { email })
+    await t.db.query('update account set email_verified_at = now() where id = $1', [ann.id])
     const { subject } = aPerson(acme, { email, preferred_username: ann.username })
     const browser = new Walker(t)
     const { headers } = await browser.signIn(acme, subject)
@@ -285,6 +319,7 @@ describe('a person with the email or name of an account', () => {
     expect(made.statusCode).toBe(303)
     expect(await usernameOf(browser)).toBe(`${ann.username}-2`)
     expect(await accountOf(`${ann.username}-2`)).toMatchObject({ email: null })
+    expect(await accountOf(ann.username)).toMatchObject({ email })
   })
 
   it('is not found by an email that the provider has not verified', async () => {
