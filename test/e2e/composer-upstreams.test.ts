@@ -36,6 +36,14 @@ const advisory = {
   sources: [{ name: 'nginx', remoteId: 'nginx/1' }],
 }
 
+/** Advisories that end `composer audit` with an error, when it reads them. */
+const malformed = [
+  { ...advisory, advisoryId: 'PKSA-constraint', affectedVersions: 'all of them !' },
+  ...[{ reportedAt: 'some day' }, { cve: 1 }, { link: ['https://example.com'] }, { sources: ['x'] }].map(
+    (keys, i) => ({ ...advisory, advisoryId: `PKSA-${i}`, affectedVersions: '<1', ...keys }),
+  ),
+]
+
 describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upstream under nginx', () => {
   const t = useListeningApp(port, environment)
   // Another installation, with its own database and archives.
@@ -58,7 +66,7 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
       201,
     )
     await upstream.offer('psr/log', [{ version: '3.0.0' }, { version: '2.0.0' }])
-    await upstream.put('advisories.json', { advisories: { 'psr/log': [advisory] } })
+    await upstream.put('advisories.json', { advisories: { 'psr/log': [...malformed, advisory] } })
     await upstream.offer('pub/branchy', [{ version: 'dev-feature/x', 'default-branch': true }], {
       isDev: true,
     })

@@ -8,8 +8,9 @@ import { errcode, RegistryError } from '../errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
-import { mayKnow, parseObject, versionList } from './client/upstream-root.ts'
-import { jsonForPhp, type UpstreamContent } from './documents/judge-document.ts'
+import { mayKnow, parseObject } from './client/upstream-root.ts'
+import { completeAdvisories } from './documents/complete-advisories.ts'
+import type { UpstreamContent } from './documents/judge-document.ts'
 import { listStoredContents } from './tables/upstream-documents.ts'
 import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 
@@ -174,11 +175,11 @@ export function openUpstreamAdvisories(
 }
 
 /**
- * Returns the valid advisories of a list. PHP writes a list with gaps as an object. Throws `UpstreamError` when they are
- * too large: a part of them would mean "no other advisories".
+ * Returns the advisories of a list that Composer can read. Throws `UpstreamError` when they are too large: a part of them
+ * would mean "no other advisories".
  */
 function readAdvisories(listed: Json | undefined, name: string): JsonObject[] {
-  const advisories = (versionList(listed) as Json[]).filter(isJsonObject).flatMap(completeAdvisory)
+  const advisories = completeAdvisories(listed)
   if (sizeOf(advisories) > maxNameCharacters)
     throw new UpstreamError(`the advisories of ${name} are larger than ${maxNameCharacters} characters`)
   return advisories
@@ -186,24 +187,6 @@ function readAdvisories(listed: Json | undefined, name: string): JsonObject[] {
 
 function sizeOf(advisories: readonly JsonObject[]): number {
   return JSON.stringify(advisories).length
-}
-
-/**
- * Returns an advisory with the keys that `composer audit` needs: it ends with an error when title, sources or
- * reportedAt are missing. Documents may contain advisories without them. Returns none without id and versions.
- */
-function completeAdvisory(advisory: JsonObject): JsonObject[] {
-  const { advisoryId, affectedVersions, title, sources, reportedAt } = advisory
-  if (typeof advisoryId !== 'string' || typeof affectedVersions !== 'string') return []
-  if (jsonForPhp(advisory) === null) return []
-  return [
-    {
-      ...advisory,
-      title: typeof title === 'string' ? title : advisoryId,
-      sources: Array.isArray(sources) ? sources : [],
-      reportedAt: typeof reportedAt === 'string' ? reportedAt : '1970-01-01 00:00:00',
-    },
-  ]
 }
 
 function unavailable(error: UpstreamError): RegistryError {

@@ -42,6 +42,9 @@ const advisory = (name: string, id = `PKSA-${name}`) => ({
   sources: [],
 })
 
+/** The date of an advisory without one. */
+const none = '1970-01-01 00:00:00'
+
 const largeAdvisory = (name: string, id: string, characters: number) => ({
   ...advisory(name, id),
   title: 'x'.repeat(characters),
@@ -164,6 +167,56 @@ describe('POST security-advisories with upstreams', () => {
     expect(await audit('pub/kept')).toEqual({})
   })
 
+  it('drops and replaces what ends composer audit with an error', async () => {
+    const { audit } = await aMirror('malformed')
+    const id = 'A1'
+    const sources = [{ name: 'GitHub', remoteId: 'GHSA-1' }]
+    const minimal = { advisoryId: id, affectedVersions: '<2', title: id, sources: [], reportedAt: none }
+    const cases: [object, object[]][] = [
+      [{ affectedVersions: 'no constraint !' }, []],
+      [{ affectedVersions: '' }, []],
+      [{ affectedVersions: ['<2'] }, []],
+      [{}, [minimal]],
+      ...['yesterday?', '2026-13-01 00:00:00', '2026-01-01 25:00:00', '2026-01-01T00:00:00+25:00', '', 1].map(
+        (reportedAt): [object, object[]] => [{ reportedAt }, [minimal]],
+      ),
+      ...[
+        '2026-01-01',
+        '2026-01-31 23:59:59',
+        '2026-01-31T23:59:59.123456Z',
+        '2026-01-31T23:59:59+02:00',
+      ].map((reportedAt): [object, object[]] => [{ reportedAt }, [{ ...minimal, reportedAt }]]),
+      [{ cve: 1, link: ['https://example.com'], severity: {} }, [minimal]],
+      [
+        { cve: 'CVE-2026-1', link: null, severity: 'high' },
+        [{ ...minimal, cve: 'CVE-2026-1', link: null, severity: 'high' }],
+      ],
+      [{ sources: ['GitHub', null, { name: 'x' }, ...sources] }, [{ ...minimal, sources }]],
+      [{ sources: { 0: sources[0] } }, [minimal]],
+    ]
+    const named = cases.map(([keys, expected], i) => ({ name: `pub/case${i}`, keys, expected }))
+    advise(
+      upstream,
+      Object.fromEntries(
+        named.map(({ name, keys }) => [name, [{ advisoryId: id, affectedVersions: '<2', ...keys }]]),
+      ),
+    )
+    const said = await audit(...named.map(({ name }) => name))
+    for (const { name, keys, expected } of named) expect([keys, said[name] ?? []]).toEqual([keys, expected])
+  })
+
+  it('leaves them out of documents, too, because composer update reads those', async () => {
+    const { ask } = await aMirror('rendered', inDocuments)
+    const good = advisory('doc/rendered')
+    const listed = { 1: { ...good, affectedVersions: 'no constraint !' }, 3: good, 4: 'nonsense' }
+    const documentWith = async (name: string, advisories: unknown) => {
+      inDocuments.offer(name, ['1.0.0'], { document: { 'security-advisories': advisories } })
+      return (await ask(`p2/${name}.json`)).json()['security-advisories']
+    }
+    expect(await documentWith('doc/rendered', listed)).toEqual([good])
+    expect(await documentWith('doc/odd', 'nonsense')).toBe('nonsense')
+  })
+
   it('keeps the last advisories when those of a name are too large, and is 503 without them', async () => {
     const { audit } = await aMirror('bounds')
     const known = { 'pub/grows': [advisory('pub/grows')] }
@@ -216,7 +269,7 @@ describe('POST security-advisories with upstreams', () => {
           affectedVersions: '<1',
           title: 'PART',
           sources: [],
-          reportedAt: '1970-01-01 00:00:00',
+          reportedAt: none,
         },
       ],
       'doc/dev': [advisory('doc/dev')],

@@ -1,6 +1,7 @@
 import { difference } from '../../documents/entry.ts'
 import { compareNormalized } from '../../manifest/composer-version.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../manifest/manifest-json.ts'
+import { completeAdvisories } from './complete-advisories.ts'
 import {
   affectedConstraints,
   malwareFlags,
@@ -51,11 +52,19 @@ export function offer(content: UpstreamContent, rules: OfferRules): { text: stri
     newer = entry
     return text
   })
-  const extra = JSON.stringify(content.extra).slice(1, -1)
+  const extra = JSON.stringify(withReadableAdvisories(content.extra)).slice(1, -1)
   const text =
     `{"packages":{${JSON.stringify(rules.packageName)}:[${entries.join(',')}]},"minified":"composer/2.0"` +
     `${extra === '' ? '' : `,${extra}`}}`
   return { text, dueAt }
+}
+
+/** Returns a document's other keys. An advisory that Composer cannot read would end `composer update` with an error. */
+function withReadableAdvisories(extra: JsonObject): JsonObject {
+  const listed = extra['security-advisories']
+  // Composer ignores another type, and then asks the API. An empty list would mean that there are no advisories.
+  if (typeof listed !== 'object' || listed === null) return extra
+  return { ...extra, 'security-advisories': completeAdvisories(listed) }
 }
 
 /** Returns the names that the versions replace or provide. */
