@@ -155,6 +155,10 @@ export const advisoryLocks = {
   archives: 7_382_002,
   /** Held while the key of second factors changes. */
   secretKey: 7_382_003,
+  /** With a group. Shared by transactions that write the path of a repository into documents. A rename holds it alone. */
+  paths: 7_382_004,
+  /** With a group. Shared by deletions of its repositories. A rename in the group, or its deletion, holds it alone. */
+  tenancy: 7_382_005,
   /** Held while downloads are counted: two processes that add totals could deadlock. */
   downloads: 7_338_002,
 } as const

@@ -14,9 +14,14 @@ export function isReferenceGone(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === '23503'
 }
 
+/** Returns whether PostgreSQL ended the transaction because it and another one waited for each other. */
+export function isDeadlock(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === '40P01'
+}
+
 /** Returns whether a transaction lost to another one: both waited for each other, or the other one took too long. */
 export function isLostToAnother(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && /^(?:40P01|55P03)$/.test(error.code ?? '')
+  return isDeadlock(error) || (error instanceof pg.DatabaseError && error.code === '55P03')
 }
 
 /**

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { isOutage } from './errors.ts'
+import { isDeadlock, isOutage } from './errors.ts'
 
 /**
  * The default number of statements of one kind that run at once. While they run, new calls are gathered for the next
@@ -115,7 +115,7 @@ export function shareStatements<Call, Result>(
  * transaction. A retry after a timeout would time out again.
  */
 function isRefusal(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && (!isOutage(error) || error.code === '40P01')
+  return error instanceof pg.DatabaseError && (!isOutage(error) || isDeadlock(error))
 }
 
 /**

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
+import { isDeadlock } from '../database/errors.ts'
 import type { Visibility } from '../domain/permissions.ts'
 import { enqueue } from '../jobs/job.ts'
 import {
@@ -10,13 +11,13 @@ import {
   renameGroup,
   setFactorRequired,
 } from '../repositories/groups.ts'
+import { changePaths, lockTenancy } from '../repositories/path-locks.ts'
 import {
   changeRepository,
   deleteRepository,
   findRepository,
   insertRepository,
   lockRepositoriesOf,
-  lockUpstreamsOf,
   type NewRepository,
   type Repository,
   renameRepository,
@@ -89,7 +90,6 @@ export async function changeRepositoryName(
   newName: string,
 ): Promise<boolean> {
   return transaction(db, async (tx) => {
-    await lockUpstreamsOf(tx, [repositoryId])
     const oldName = await renameRepository(tx, repositoryId, newName)
     if (oldName === null) return false
     if (oldName === newName) return true
@@ -106,7 +106,7 @@ export async function removeRepository(
   author: Author,
   { id, path }: Pick<Repository, 'id' | 'path'>,
 ): Promise<boolean> {
-  return transaction(db, async (tx) => {
+  return deletion(db, async (tx) => {
     if (!(await deleteRepository(tx, id))) return false
     await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
     return true
@@ -126,11 +126,10 @@ export async function changeGroupName(
   { force = false } = {},
 ): Promise<void> {
   await transaction(db, async (tx) => {
+    await changePaths(tx, group.id)
     if (force) await releaseGroupName(tx, newName)
     await renameGroup(tx, group.id, newName)
-    const repositoryIds = await lockRepositoriesOf(tx, group.id)
-    await lockUpstreamsOf(tx, repositoryIds)
-    await markDocumentsOutdated(tx, repositoryIds)
+    await markDocumentsOutdated(tx, await lockRepositoriesOf(tx, group.id))
     await enqueue(tx, renderOutdatedJob, undefined)
     await note(tx, author, { groupId: group.id }, 'rename-group', { from: group.name, to: newName })
   })
@@ -162,7 +161,8 @@ export async function removeGroup(
   group: Group,
   { force = false } = {},
 ): Promise<GroupRemoval> {
-  return transaction(db, async (tx) => {
+  return deletion(db, async (tx) => {
+    await lockTenancy(tx, group.id)
     const ids = await lockRepositoriesOf(tx, group.id)
     const repositories: string[] = []
     for (const id of ids) {
@@ -178,6 +178,20 @@ export async function removeGroup(
     await note(tx, author, { groupId: group.id }, 'delete-group', { name: group.name })
     return { isDeleted: true, repositories }
   })
+}
+
+/**
+ * Runs a deletion in a transaction, at most three times. It runs again when PostgreSQL ended it because it and another
+ * transaction waited for each other: the first publication of a package locks the repository before its upstreams.
+ */
+async function deletion<T>(db: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await transaction(db, work)
+    } catch (error) {
+      if (attempt === 3 || !isDeadlock(error)) throw error
+    }
+  }
 }
 
 async function note(

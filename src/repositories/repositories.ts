@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../database/database.ts'
 import type { Role, Visibility } from '../domain/permissions.ts'
+import { changePaths, shareTenancy } from './path-locks.ts'
 
 /** A repository with its one Composer registry (DESIGN §1). */
 export interface Repository {
@@ -72,8 +73,11 @@ export async function renameRepository(
   id: string,
   newName: string,
 ): Promise<string | null> {
+  const groupId = await findGroupId(tx, id)
+  if (groupId === null) return null
+  await changePaths(tx, groupId)
   // A weaker lock than "for update" would have to become stronger when the name changes. That causes a deadlock with a
-  // publication that shares the row and will update it.
+  // transaction that has added a row of the repository and will update the repository.
   const { rows } = await tx.query<{ name: string }>(
     `with old as materialized (
        select id, group_id, name from repository where id = $1 for update
@@ -113,15 +117,25 @@ export async function findCurrentPath(
 
 /** Deletes a repository with its packages. Garbage collection removes their archives. False when it was deleted before. */
 export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<boolean> {
-  // Lock upstreams, then the repository, then packages, in the same order as every other change. Another order would
-  // cause deadlocks.
-  await lockUpstreamsOf(tx, [id])
-  await tx.query('select from repository where id = $1 for update', [id])
+  const groupId = await findGroupId(tx, id)
+  if (groupId === null) return false
+  await shareTenancy(tx, groupId)
+  // Lock packages, then upstreams, then their repository, in the same order as every other change. Another order would
+  // cause deadlocks. Upstreams come late, because documents of other repositories wait together with those of this one.
   await tx.query('select from package where repository_id = $1 order by id for update', [id])
   // Delete in steps of about half a second each. One statement for 100,000 packages would exceed the statement timeout.
   while ((await deleteSomePackages(tx, id)) === packagesAtOnce);
+  await tx.query('select from upstream where repository_id = $1 order by id for update', [id])
   const { rowCount } = await tx.query('delete from repository where id = $1', [id])
   return rowCount === 1
+}
+
+async function findGroupId(tx: pg.PoolClient, id: string): Promise<string | null> {
+  const { rows } = await tx.query<{ groupId: string }>(
+    'select group_id as "groupId" from repository where id = $1',
+    [id],
+  )
+  return rows[0]?.groupId ?? null
 }
 
 async function deleteSomePackages(tx: pg.PoolClient, repositoryId: string): Promise<number | null> {
@@ -187,16 +201,6 @@ export async function listRepositories(
     [group, name, groupId, limit, search],
   )
   return rows
-}
-
-/**
- * Waits for transactions that store documents of the upstreams of repositories, and keeps new ones waiting until this
- * transaction ends. Such a transaction reads the path of its repository. Call it before the repositories are locked.
- */
-export async function lockUpstreamsOf(tx: pg.PoolClient, repositoryIds: readonly string[]): Promise<void> {
-  await tx.query('select from upstream where repository_id = any ($1) order by id for update', [
-    repositoryIds,
-  ])
 }
 
 /** Locks a group, so that it gets no new repository. Returns the ids of its repositories. */

@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest'
-import { transaction } from '../../src/database/database.ts'
 import { renderOutdatedJob, rerenderDocuments } from '../../src/registry/documents/rerender.ts'
 import { commandLine } from '../../src/registry/tables/events.ts'
 import {
@@ -11,7 +10,6 @@ import {
 } from '../../src/registry/tenancy.ts'
 import { findGroup } from '../../src/repositories/groups.ts'
 import { aGroup, aName, anAccount, aRepository } from '../support/actors.ts'
-import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
 import { aPublisher, basic } from '../support/registry-actors.ts'
 
@@ -45,85 +43,6 @@ describe('a group', () => {
     })
     expect((await read(`${below}packages.json`)).statusCode).toBe(404)
   })
-})
-
-describe('a change of a package during a rename', () => {
-  const t = useApp()
-  const renames = {
-    'the group': (repository: { id: string; group: { id: string; name: string } }) =>
-      changeGroupName(t.db, commandLine, repository.group, aName('renamed')),
-    'the repository': ({ id }: { id: string }) =>
-      changeRepositoryName(t.db, commandLine, id, aName('renamed')),
-  }
-
-  it.each(
-    (['the group', 'the repository'] as const).flatMap((what) => [
-      [what, 'a publication', true] as const,
-      [what, 'a deletion', false] as const,
-    ]),
-  )('of %s by %s leaves no document with the old URLs', async (what, _how, isPublication) => {
-    const repository = await aRepository(t.db)
-    const { push, call } = await aCaller(t, { repository })
-    for (const version of ['1.0.0', '1.1.0']) await push(version)
-    const count = async (where: string) =>
-      (await t.db.query(`select from pg_stat_activity where datname = current_database() and ${where}`))
-        .rowCount
-    const waiting = `wait_event_type = 'Lock'`
-    let change: Promise<unknown> = Promise.resolve()
-    let rename: Promise<unknown> = Promise.resolve()
-    let isRenamed = false
-    await transaction(t.db, async (tx) => {
-      await tx.query('select from package where repository_id = $1 for update', [repository.id])
-      change = isPublication ? push('1.2.0') : call('DELETE', '/packages/acme/lib/1.1.0')
-      await expect.poll(() => count(waiting)).toBe(1)
-      rename = renames[what](repository).then(() => {
-        isRenamed = true
-      })
-      // The rename waits for the change, too, or it is done.
-      await expect.poll(async () => isRenamed || (await count(waiting)) === 2).toBe(true)
-    })
-    await Promise.all([change, rename])
-    await rerenderDocuments(t.db, t.config.baseUrl)
-    const { rows } = await t.db.query<{ text: string; path: string }>(
-      `select convert_from(d.plain, 'UTF8') as text, g.name || '/' || r.name as path
-         from package_document d join repository r on r.id = d.repository_id
-         join repository_group g on g.id = r.group_id where r.id = $1`,
-      [repository.id],
-    )
-    expect(rows).toHaveLength(2)
-    expect(rows.some(({ text, path }) => text.includes(`/${path}/-/packages/dist/`))).toBe(true)
-    for (const { text } of rows) expect(text).not.toContain(`/${repository.path}/`)
-  })
-
-  it.each(['the group', 'the repository'] as const)(
-    'of %s by the first publication of the package succeeds, and the rename, too',
-    async (what) => {
-      const repository = await aRepository(t.db)
-      const { push } = await aCaller(t, { repository })
-      const waiting = async () =>
-        (
-          await t.db.query(
-            `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-          )
-        ).rowCount
-      let publication: ReturnType<typeof push> | undefined
-      let rename: Promise<unknown> = Promise.resolve()
-      const rollback = new Error('The test rolls back.')
-      await expect(
-        transaction(t.db, async (tx) => {
-          // The publication waits for this name after it has locked the path.
-          await tx.query(`insert into package (repository_id, name) values ($1, 'acme/lib')`, [repository.id])
-          publication = push('1.0.0')
-          await expect.poll(waiting).toBe(1)
-          rename = renames[what](repository)
-          await expect.poll(waiting).toBe(2)
-          throw rollback
-        }),
-      ).rejects.toBe(rollback)
-      await rename
-      expect((await publication)?.statusCode).toBe(201)
-    },
-  )
 })
 
 describe('the name of a renamed or deleted group', () => {

@@ -230,6 +230,9 @@ export async function markDocumentsOutdated(
 ): Promise<void> {
   await tx.query(
     `with roots as (update root_document set base_url = '' where repository_id = any($1::bigint[])),
+          -- A packages.json that is being rendered with the old path is older than this revision.
+          listings as (update repository_listing set revision = nextval('document_revision')
+                        where repository_id = any($1)),
           mirrored as (update mirrored_document d set base_url = '' from mirrored_package p
                         where p.id = d.package_id and p.repository_id = any($1))
      update package_document set base_url = '' where repository_id = any($1)`,

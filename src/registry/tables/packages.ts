@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type Queryable, together } from '../../database/database.ts'
+import { keepPaths } from '../../repositories/path-locks.ts'
 
 /** A package whose row is locked by this transaction. No other transaction can change its versions and documents. */
 export interface HeldPackage {
@@ -19,18 +20,6 @@ const heldColumns = `p.id, p.repository_id as "repositoryId", p.name, p.created_
   (select g.name || '/' || r.name from repository r join repository_group g on g.id = r.group_id
     where r.id = p.repository_id) as path`
 
-/**
- * SQL that keeps the path of a repository as it is until the transaction ends. It must be a statement before the one
- * that locks a package: that one reads the path as it was before it waited, and a rename would meanwhile mark no
- * document that is saved later. Group, repository, package is the order of locks of renames too.
- */
-const lockPath = (repositoryId: string) =>
-  `with g as materialized (
-     select id from repository_group
-      where id = (select group_id from repository where id = ${repositoryId}) for key share
-   )
-   select from g join repository r on r.group_id = g.id where r.id = ${repositoryId} for key share of r`
-
 /** Creates the package if none has that name. Locks its row until the transaction ends. */
 export async function claimPackage(
   tx: pg.PoolClient,
@@ -38,7 +27,7 @@ export async function claimPackage(
   name: string,
 ): Promise<HeldPackage> {
   const [, { rows }] = await together([
-    tx.query({ name: 'lock-path', text: lockPath('$1'), values: [repositoryId] }),
+    tx.query({ name: 'keep-path', text: keepPaths('id = $1'), values: [repositoryId] }),
     tx.query<HeldPackage>({
       name: 'claim-package',
       text: `insert into package as p (repository_id, name) values ($1, $2)
@@ -53,7 +42,7 @@ export async function claimPackage(
 /** Locks a package's row until the transaction ends. Null when the package does not exist. */
 export async function holdPackage(tx: pg.PoolClient, packageId: string): Promise<HeldPackage | null> {
   const [, { rows }] = await together([
-    tx.query(lockPath('(select repository_id from package where id = $1)'), [packageId]),
+    tx.query(keepPaths('id = (select repository_id from package where id = $1)'), [packageId]),
     tx.query<HeldPackage>(`select ${heldColumns} from package p where p.id = $1 for no key update`, [
       packageId,
     ]),
@@ -68,7 +57,7 @@ export async function holdNamedPackage(
   name: string,
 ): Promise<HeldPackage | null> {
   const [, { rows }] = await together([
-    tx.query(lockPath('$1'), [repositoryId]),
+    tx.query(keepPaths('id = $1'), [repositoryId]),
     tx.query<HeldPackage>(
       `select ${heldColumns} from package p where p.repository_id = $1 and p.name = $2 for no key update`,
       [repositoryId, name],

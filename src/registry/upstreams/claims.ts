@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type Queryable, transaction } from '../../database/database.ts'
+import { keepGroupPath } from '../../repositories/path-locks.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
 import { isPattern } from './documents/patterns.ts'
@@ -29,6 +30,7 @@ export async function claimVendorByHand(
   const wrong = exceptions.find((pattern) => !isPattern(pattern) || pattern.includes(':'))
   if (wrong !== undefined) throw invalid(`${wrong} is not a valid pattern: use one such as ${vendor}/*`)
   return transaction(pool, async (tx) => {
+    await keepGroupPath(tx, group.id)
     const cutOff = await countCutOff(tx, group.id, vendor, exceptions)
     if (cutOff > 0 && !force) {
       throw new RegistryError(

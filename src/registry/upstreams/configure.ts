@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { transaction } from '../../database/database.ts'
 import { brokenConstraint } from '../../database/errors.ts'
 import { describeRule } from '../../database/rules.ts'
+import { keepPaths } from '../../repositories/path-locks.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
@@ -147,6 +148,7 @@ export async function removeUpstream(
   { releasesNames = false } = {},
 ): Promise<void> {
   await transaction(pool, async (tx) => {
+    await tx.query(keepPaths('id = $1'), [repositoryId])
     await lockUpstream(tx, repositoryId, name)
     const removed = await markUpstreamRemoved(tx, repositoryId, name)
     if (removed === null && !releasesNames) throw noUpstream()

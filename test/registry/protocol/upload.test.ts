@@ -38,7 +38,7 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
   it('gets 409 when the repository is deleted while it runs', async () => {
     const { push, repository } = await aPublisher(t)
     const isWaiting = `select from pg_stat_activity
-                        where datname = current_database() and wait_event_type = 'Lock' and query ~* 'for key share of r'`
+                        where datname = current_database() and wait_event_type = 'Lock' and query ~* 'insert into package'`
     let pushing: ReturnType<typeof push> | undefined
     await transaction(t.db, async (tx) => {
       expect(await deleteRepository(tx, repository.id)).toBe(true)

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { lazily } from '../../../database/database.ts'
 import { forEachCall } from '../../../database/shared-statements.ts'
+import { keepPaths } from '../../../repositories/path-locks.ts'
 import type { DocumentBytes } from '../../documents/document-bytes.ts'
 import type { Encoding } from '../../documents/encodings.ts'
 import type { Origin } from './mirrored-packages.ts'
@@ -213,6 +214,7 @@ export async function saveSummaryFlags(
   flags: readonly (readonly [string, string])[],
 ): Promise<void> {
   if (await areFlagsSaved(tx, upstreamId, flags)) return
+  await tx.query(keepPaths('id = (select repository_id from upstream where id = $1)'), [upstreamId])
   // Wait for transactions that bind names. The next statement sees these names, and later bindings see its flags.
   const { rowCount } = await tx.query(
     'select from upstream where id = $1 and removed_at is null for no key update',

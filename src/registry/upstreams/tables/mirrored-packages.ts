@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../../../database/database.ts'
+import { keepPaths } from '../../../repositories/path-locks.ts'
 import type { UpstreamMode } from './upstreams.ts'
 
 /** The reason why a package may or may not come from an upstream. The SQL function `package_origin` decides. */
@@ -98,8 +99,12 @@ export async function bindPackages(
     text: `with wanted as materialized (
              select * from unnest((select $1::bigint[]), (select $2::text[]), (select $3::bigint[]))
                       with ordinality as w (repository_id, name, upstream_id, place)
+           ), paths as materialized (
+             ${keepPaths('id = any ($1)')}
            ), active as materialized (
-             select id from upstream where id = any ($3) and removed_at is null order by id for share
+             select id from upstream
+              where id = any ($3) and removed_at is null and (select count(*) from paths) >= 0
+              order by id for share
            ), bound as (
              insert into mirrored_package as m (repository_id, name, upstream_id, first_seen_at, used_on)
              select distinct on (repository_id, name) repository_id, name, upstream_id, now(), current_date

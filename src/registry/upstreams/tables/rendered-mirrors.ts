@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { keepPaths } from '../../../repositories/path-locks.ts'
 import type { EncodedDocument } from '../../documents/encodings.ts'
 import type { MalwareFlag, UpstreamDist } from '../documents/judge-document.ts'
 
@@ -21,12 +22,15 @@ export interface MirrorRules {
 
 /**
  * Locks the row of a package until the transaction ends, after the rules of its upstream, so that they cannot change
- * until then.
+ * until then. The path of its repository cannot change either.
  */
 export async function lockMirror(tx: pg.PoolClient, packageId: string): Promise<void> {
   await tx.query(
-    `with rules as materialized (
-       select u.id from mirrored_package m join upstream u on u.id = m.upstream_id where m.id = $1 for share of u
+    `with paths as materialized (
+       ${keepPaths('id = (select repository_id from mirrored_package where id = $1)')}
+     ), rules as materialized (
+       select u.id from mirrored_package m join upstream u on u.id = m.upstream_id
+        where m.id = $1 and (select count(*) from paths) >= 0 for share of u
      )
      select from mirrored_package where id = $1 and (select count(*) from rules) >= 0 for no key update`,
     [packageId],
