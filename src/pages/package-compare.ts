@@ -45,6 +45,8 @@ interface ChangedField {
 const comparePage = page<
   PackageView & {
     offered: ListedVersion[]
+    /** The chosen versions. `from` is the first offer when there is no older version, and null when it is the only one. */
+    chosen: { from: string | null; to: string }
     /** Null when there is no version to compare with. */
     compared: {
       from: DescribedVersion
@@ -74,9 +76,12 @@ export async function compareRoutes(
     const before = query.from || (await listVersions(db, view.about.id, choice, older))[0]?.version
     const from = before ? await findShownVersion(context, view, before) : null
     for (const version of [from, to]) if (version) refuseQuarantined(view, version)
+    const offered = await listOfferedVersions(context, view)
+    const other = offered.find(({ version }) => version !== to.version)?.version ?? null
     return comparePage(reply, view.session ?? nobody, {
       ...view,
-      offered: await listOfferedVersions(context, view),
+      offered,
+      chosen: { from: from?.version ?? other, to: to.version },
       compared: from && { from, to, ...(await compare(from, to)) },
     })
   })

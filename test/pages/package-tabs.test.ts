@@ -272,7 +272,22 @@ describe('…/-/compare without a version to compare with', () => {
     const seen = await t.app.inject({ url: `${home}/-/compare`, headers: { cookie } })
     expect(seen.body).toContain('second.txt')
     await quarantine('1.0.0')
-    expect((await look('/-/compare')).body).toContain('only one version')
+    const none = (await look('/-/compare')).body
+    expect(none).toContain('There is no older version to compare with. Choose another one.')
+    expect(none).toContain('<select id="from"')
+    expect(none).not.toContain('only one version')
+  })
+
+  it('offers the other versions when the oldest one is chosen', async () => {
+    const { push, look } = await aReader()
+    for (const version of ['1.0.0', '1.1.0', '1.2.0']) {
+      await push(version, { payload: aPackage({ 'a.txt': version }) })
+    }
+    const { body } = await look('/-/compare?to=1.0.0')
+    expect(body).toContain('There is no older version to compare with. Choose another one.')
+    const chosen = Array.from(body.matchAll(/<option value="([^"]+)" selected>/g), ([, version]) => version)
+    expect(chosen).toEqual(['1.2.0', '1.0.0'])
+    expect((await look('/-/compare?from=1.2.0&to=1.0.0')).body).toContain('<h2>Files</h2>')
   })
 })
 
