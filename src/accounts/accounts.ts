@@ -230,8 +230,8 @@ export async function releaseUsername(tx: pg.PoolClient, username: string): Prom
 }
 
 /**
- * Changes an account. A former username is reserved for 90 days. Throws with the rule that a value breaks, such as
- * `username_is_taken` or `email_is_taken`.
+ * Changes an account. Its last ten former usernames are reserved for 90 days. Throws with the rule that a value breaks,
+ * such as `username_is_taken` or `email_is_taken`.
  */
 export async function changeAccount(db: Queryable, id: string, changes: AccountChanges): Promise<void> {
   const { username, displayName, email, isAdmin } = changes

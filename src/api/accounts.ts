@@ -181,7 +181,7 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
       tag: 'Accounts',
       summary: 'Change, disable or enable an account',
       description:
-        'Disabling ends its sessions and stops all its tokens at once. When it is enabled, its tokens work again. With `admin`, the account’s existing personal access tokens for all repositories get the rights of a site administrator, as far as their scopes allow: in every group and repository, and with `group-manage:r` or `:rw` in the endpoints for site administrators. A new email counts as not verified. No other account can have a former username for 90 days.',
+        'Disabling ends its sessions and stops all its tokens at once. When it is enabled, its tokens work again. With `admin`, the account’s existing personal access tokens for all repositories get the rights of a site administrator, as far as their scopes allow: in every group and repository, and with `group-manage:r` or `:rw` in the endpoints for site administrators. A new email counts as not verified. No other account can have a former username for 90 days. This applies to the last ten of an account.',
       params: AccountPath,
       body: AccountUpdate,
       response: { 200: Account },

@@ -34,7 +34,7 @@ export function setEmailCommand(): Command {
 /** `svc account rename` */
 export function renameCommand(): Command {
   const description =
-    'Change the username of an account. Its tokens, roles and packages stay. No other account can have its old username for 90 days.'
+    'Change the username of an account. Its tokens, roles and packages stay. No other account can have its old username for 90 days. This applies to its last ten former usernames.'
   return onAccount('rename', description)
     .argument('<new username>', 'lower-case letters and digits, with single . _ or - between them')
     .option('--force', 'take the username also if another account had it less than 90 days ago')

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { renameCommand } from '../../src/commands/account-changes.ts'
 import { anAccount, cookiesOf, csrfTokenIn, password, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
@@ -29,6 +30,16 @@ describe('/settings/account', () => {
     expect(page.body).toContain(account.username)
     expect(page.body).toContain('Ann &lt;b&gt;')
     expect(page.body).not.toContain('Ann <b>')
+  })
+
+  it('promises the reservation of the last ten former usernames only', async () => {
+    const { page } = await anOpenPage()
+    expect(page.body).toContain('This applies to your last ten former usernames.')
+    const cookie = await signIn(t.app, await anAccount(t.db, { isAdmin: true }))
+    const { username } = await anAccount(t.db)
+    const { body } = await t.app.inject({ url: `/admin/accounts/${username}`, headers: { cookie } })
+    expect(body).toContain('This applies to the last ten of an account.')
+    expect(renameCommand().description()).toContain('This applies to its last ten former usernames.')
   })
 
   it('requires a signed-in person, also for the form', async () => {
