@@ -178,7 +178,7 @@ async function changeSchema(
 export async function pendingMigrations(pool: pg.Pool, schema: Schema): Promise<string[]> {
   const numbered = [...schema.builtIn, ...schema.operators]
   if (!(await isMigrated(pool))) return [...numbered, ...schema.functions].map(({ name }) => name)
-  const applied = new Set(await listAppliedMigrations(pool))
+  const applied = await listAppliedMigrations(pool)
   const texts = await listFunctionTexts(pool)
   return [
     ...numbered.filter(({ name }) => !applied.has(name)),
@@ -186,11 +186,9 @@ export async function pendingMigrations(pool: pg.Pool, schema: Schema): Promise<
   ].map(({ name }) => name)
 }
 
-/** Returns the names of the applied migrations. Empty for an empty database. */
-export async function listAppliedMigrations(db: Queryable): Promise<string[]> {
-  if (!(await isMigrated(db))) return []
-  const { rows } = await db.query<{ name: string }>('select name from applied_migration order by name')
-  return rows.map(({ name }) => name)
+/** Returns name → checksum of the applied migrations. Empty for an empty database. */
+export async function listAppliedMigrations(db: Queryable): Promise<Map<string, string>> {
+  return (await isMigrated(db)) ? readApplied(db) : new Map()
 }
 
 /** Returns whether any migration was applied to this database. */
@@ -248,7 +246,11 @@ async function listApplied(client: pg.Client): Promise<Map<string, string>> {
        applied_at timestamptz not null default now()
      )`,
   )
-  const { rows } = await client.query<{ name: string; checksum: string }>(
+  return readApplied(client)
+}
+
+async function readApplied(db: Queryable): Promise<Map<string, string>> {
+  const { rows } = await db.query<{ name: string; checksum: string }>(
     'select name, checksum from applied_migration order by name',
   )
   return new Map(rows.map((row) => [row.name, row.checksum]))

@@ -73,7 +73,7 @@ export async function writeAndApplyMigration(
   let written: string | undefined
   try {
     return await withMigrationLock(db, async (client) => {
-      written = await writeMigration(config, what, sql, await listAppliedMigrations(client))
+      written = await writeMigration(config, what, sql, [...(await listAppliedMigrations(client)).keys()])
       await applyMigration(client, written, actor)
       return written
     })

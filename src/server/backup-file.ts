@@ -20,6 +20,12 @@ export const backupFormat = 1
 const name = z.string().min(1).max(200)
 const count = z.number().int().nonnegative()
 
+/** Earlier releases wrote only the name. Then the checksum is null. */
+const MissingMigration = z.union([
+  z.object({ name, checksum: name }),
+  name.transform((given) => ({ name: given, checksum: null })),
+])
+
 /** `backup.json` */
 export const BackupManifest = z.object({
   format: z.literal(backupFormat),
@@ -29,7 +35,7 @@ export const BackupManifest = z.object({
   /** Built-in migrations, in their order. */
   migrations: z.array(z.object({ name, checksum: name })).max(10_000),
   /** The operator's migrations that the database has, but the backup does not, because their files were missing. */
-  missingMigrations: z.array(name).max(10_000).default([]),
+  missingMigrations: z.array(MissingMigration).max(10_000).default([]),
   tables: z.array(z.object({ name, columns: z.array(name) })).max(10_000),
 })
 export type BackupManifest = z.output<typeof BackupManifest>

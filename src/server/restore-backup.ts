@@ -38,6 +38,7 @@ import {
 import {
   findMissingMigrations,
   refuseMissing,
+  refuseOtherMigrations,
   selectMigrations,
   withGivenMigrations,
 } from './restore-schema.ts'
@@ -112,6 +113,7 @@ async function takeEntries(
     if (found.kind === 'manifest') {
       const manifest = parseEntry(BackupManifest, await readEntryText(entry), path)
       backup.builtIn = selectMigrations(manifest, ours)
+      refuseOtherMigrations(manifest, ours)
       source = { manifest, store: await openArchiveStore(config) }
       await claimStore(source.store, manifest.databaseId)
       continue
@@ -119,17 +121,18 @@ async function takeEntries(
     if (!source) throw new DamagedBackup('it does not begin with backup.json')
     if (found.kind === 'function') backup.functions.push(await readEntrySql(entry, found.name))
     if (found.kind === 'migration') backup.operators.push(await readEntrySql(entry, found.name))
-    else if (found.kind !== 'function')
+    if (found.kind === 'archive' || found.kind === 'table') {
+      // Before the hours that the archives can take: it throws when a migration is missing.
       missing ??= await findMissingMigrations(config, backup.operators, ours)
-    if (found.kind === 'archive') {
-      archives.count += 1
-      archives.names.add(found.name)
-      if (!(await takeArchive(source.store, entry, found.name))) archives.damaged.add(found.name)
-    }
-    if (found.kind === 'table') {
       load ??= await beginLoad(client, source.manifest, withGivenMigrations(backup, source.manifest, ours))
-      const rows = await decompress(await readEntry(entry), { maxOutputLength: maxPieceBytes })
-      await load.write(found.name, rows)
+      if (found.kind === 'archive') {
+        archives.count += 1
+        archives.names.add(found.name)
+        if (!(await takeArchive(source.store, entry, found.name))) archives.damaged.add(found.name)
+      } else {
+        const rows = await decompress(await readEntry(entry), { maxOutputLength: maxPieceBytes })
+        await load.write(found.name, rows)
+      }
     }
     if (found.kind === 'ending') ending = parseEntry(BackupEnding, await readEntryText(entry), path)
   }

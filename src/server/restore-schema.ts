@@ -20,13 +20,28 @@ export function selectMigrations({ migrations }: BackupManifest, { builtIn }: Sc
   })
 }
 
+/**
+ * Throws when a file of this installation has the name of a migration that the backup lacks, but another text. After the
+ * restore, no start would accept it.
+ */
+export function refuseOtherMigrations({ missingMigrations }: BackupManifest, { operators }: Schema): void {
+  const checksums = new Map(missingMigrations.map(({ name, checksum }) => [name, checksum]))
+  for (const { name, path, checksum } of operators) {
+    if ((checksums.get(name) ?? checksum) === checksum) continue
+    throw new Error(
+      `The migration ${path} differs from the one that the backup's database has: put the original file there, or move it away.`,
+    )
+  }
+}
+
 /** Adds the operator's migrations that the backup lacks, if this installation has their files. */
 export function withGivenMigrations(
   backup: Schema,
   { missingMigrations }: BackupManifest,
   ours: Schema,
 ): Schema {
-  const given = ours.operators.filter(({ name }) => missingMigrations.includes(name))
+  const wanted = new Set(missingMigrations.map(({ name }) => name))
+  const given = ours.operators.filter(({ name }) => wanted.has(name))
   const operators = [...backup.operators, ...given].sort((one, other) => (one.name < other.name ? -1 : 1))
   return { ...backup, operators }
 }
@@ -43,7 +58,7 @@ export function refuseMissing(
   const help =
     missingMigrations.length === 0
       ? "one of the operator's migrations fails in an empty database"
-      : `the backup does not contain the migrations ${missingMigrations.join(', ')}. Put them into MIGRATIONS_DIR, and run svc restore again`
+      : `the backup does not contain the migrations ${missingMigrations.map((migration) => migration.name).join(', ')}. Put them into MIGRATIONS_DIR, and run svc restore again`
   throw new Error(
     `The schema lacks ${found ? `the columns ${missing.join(', ')} of ` : ''}the table ${name}: ${help}.`,
   )

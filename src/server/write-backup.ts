@@ -33,7 +33,7 @@ const gzipLevel = 1
 const compress = promisify(gzip)
 
 /** What was written, and the operator's migrations that are not in the backup because their files are missing. */
-export type WrittenBackup = BackupEnding & Pick<BackupManifest, 'missingMigrations'>
+export type WrittenBackup = BackupEnding & { missingMigrations: string[] }
 
 /**
  * Writes a snapshot of database and archives as one tar file, while servers run. `end.json` names missing and damaged
@@ -55,7 +55,7 @@ export async function writeBackup(db: pg.Pool, config: Config, output: Writable)
       const ending = await Promise.race([writeEntries(tar, source), failed])
       tar.finalize()
       await written
-      return { ...ending, missingMigrations }
+      return { ...ending, missingMigrations: missingMigrations.map(({ name }) => name) }
     } catch (error) {
       tar.destroy()
       throw error
@@ -64,20 +64,19 @@ export async function writeBackup(db: pg.Pool, config: Config, output: Writable)
 }
 
 /** Throws when the database has another schema. Returns the operator's applied migrations whose file is missing. */
-async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<string[]> {
+async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<BackupManifest['missingMigrations']> {
   const pending = await pendingMigrations(db, schema)
   if (pending.length > 0)
     throw new Error(`The database lacks migrations (${pending.join(', ')}): run svc migrate.`)
   // An operator may have given a file a number of the built-in schema.
   const known = new Set([...schema.builtIn, ...schema.operators].map(({ name }) => name))
-  const unknown = (await listAppliedMigrations(db)).filter((name) => !known.has(name))
+  const applied = Array.from(await listAppliedMigrations(db), ([name, checksum]) => ({ name, checksum }))
+  const unknown = applied.filter(({ name }) => !known.has(name))
   const texts = await listFunctionTexts(db)
   const newer = [
-    ...unknown.filter((name) => numberOf(name) < firstOperatorNumber),
-    ...schema.functions
-      .filter(({ name, checksum }) => texts.get(name)?.at(-1) !== checksum)
-      .map(({ name }) => name),
-  ]
+    ...unknown.filter(({ name }) => numberOf(name) < firstOperatorNumber),
+    ...schema.functions.filter(({ name, checksum }) => texts.get(name)?.at(-1) !== checksum),
+  ].map(({ name }) => name)
   if (newer.length === 0) return unknown
   throw new Error(`The database was migrated by a newer release (${newer.join(', ')}): use its svc backup.`)
 }
@@ -85,7 +84,7 @@ async function refuseOtherSchema(db: pg.Pool, schema: Schema): Promise<string[]>
 interface Source {
   client: pg.Client
   schema: Schema
-  missingMigrations: string[]
+  missingMigrations: BackupManifest['missingMigrations']
   archives: ArchiveStore
   tables: CopiedTable[]
 }

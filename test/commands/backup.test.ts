@@ -215,14 +215,15 @@ insert into report (text) values ('kept');`
 
   it('name the operator’s migrations whose files are missing, and take them from the new installation', async () => {
     const { db, environment } = await anEmptyInstallation()
-    await mkdir(environment.MIGRATIONS_DIR)
+    expect((await runSvc(['restore', await aBackup()], environment)).code).toBe(0)
+    await mkdir(environment.MIGRATIONS_DIR, { recursive: true })
     const sql = 'create table report (id bigint)'
     const migration = join(environment.MIGRATIONS_DIR, '1000_report.sql')
     await writeFile(migration, sql)
     expect((await runSvc(['migrate'], environment)).code).toBe(0)
     await rm(migration)
     await db.query('insert into report values (42)')
-    const file = join(folder, 'b.tar')
+    const file = join(folder, 'c.tar')
     const backup = await runSvc(['backup', file, '--json'], environment)
     expect([backup.code, JSON.parse(backup.stdout).missing_migrations]).toEqual([0, ['1000_report.sql']])
     const copy = await anEmptyInstallation()
@@ -234,12 +235,47 @@ insert into report (text) values ('kept');`
     expect(refused.stderr).toContain(
       'the backup does not contain the migrations 1000_report.sql. Put them into MIGRATIONS_DIR, and run svc restore again.',
     )
+    expect((await archivesOf(copy.dataDir)).size, 'it refuses before it receives archives').toBe(0)
+    const given = join(copy.environment.MIGRATIONS_DIR, '1000_report.sql')
     await mkdir(copy.environment.MIGRATIONS_DIR, { recursive: true })
-    await writeFile(join(copy.environment.MIGRATIONS_DIR, '1000_report.sql'), sql)
+    await writeFile(given, `${sql} -- changed`)
+    const other = await runSvc(['restore', file], copy.environment)
+    expect(other.stderr).toBe(
+      `svc: The migration ${given} differs from the one that the backup's database has: put the original file there, or move it away.\n`,
+    )
+    expect([await contentOf(copy.db), (await archivesOf(copy.dataDir)).size]).toEqual([{}, 0])
+    await writeFile(given, sql)
     const restored = await runSvc(['restore', file], copy.environment)
     expect([restored.code, restored.stderr]).toEqual([0, ''])
     expect(await contentOf(copy.db)).toEqual(await contentOf(db))
     expect((await runSvc(['migrate'], copy.environment)).stdout).toBe('Nothing to apply.\n')
+    await Promise.all([db.end(), copy.db.end()])
+  })
+
+  it('of an earlier release name missing migrations without a checksum', async () => {
+    const { db, environment } = await anEmptyInstallation()
+    await mkdir(environment.MIGRATIONS_DIR)
+    const migration = join(environment.MIGRATIONS_DIR, '1000_report.sql')
+    await writeFile(migration, 'create table report (id bigint)')
+    expect((await runSvc(['migrate'], environment)).code).toBe(0)
+    await rm(migration)
+    const file = join(folder, 'b.tar')
+    expect((await runSvc(['backup', file], environment)).code).toBe(0)
+    const earlier = (await readFile(file, 'latin1')).replace(
+      /\{\s*"name": ("1000_report\.sql"),\s*"checksum": "[0-9a-f]{64}"\s*\}/,
+      (now, name: string) => name.padEnd(now.length),
+    )
+    expect(earlier).not.toContain('"name": "1000_report.sql"')
+    await writeFile(file, earlier, 'latin1')
+    const copy = await anEmptyInstallation()
+    await mkdir(copy.environment.MIGRATIONS_DIR)
+    await writeFile(
+      join(copy.environment.MIGRATIONS_DIR, '1000_report.sql'),
+      'create table report (id bigint)',
+    )
+    const restored = await runSvc(['restore', file], copy.environment)
+    expect([restored.code, restored.stderr]).toEqual([0, ''])
+    expect(await contentOf(copy.db)).toEqual(await contentOf(db))
     await Promise.all([db.end(), copy.db.end()])
   })
 
