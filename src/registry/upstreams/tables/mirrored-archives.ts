@@ -53,10 +53,17 @@ export interface MirroredArchive {
 const usesCredentials =
   'u.uses_credentials and coalesce((select f.uses_credentials from upstream f where f.id = ma.upstream_id), true)'
 
+/**
+ * SQL: whether only an upstream that has released the name named the archive, and not the one to which the name is bound.
+ * An upstream that was added again with its URL is the same one.
+ */
+const isReleased = `(m.upstream_id is null or m.released_from is not null and exists (
+  select from upstream f where f.id = coalesce(ma.upstream_id, m.released_from) and f.url <> u.url))`
+
 const columns = `ma.id::text, m.repository_id::text as "repositoryId", m.name as "packageName", ma.version, ma.normalized, ma.type, ma.url,
   u.name as "upstreamName", u.url as "upstreamUrl", ${usesCredentials} as "usesCredentials", ma.shasum, encode(ma.sha256, 'hex') as sha256, c.size::float8 as size,
-  ma.is_stored as "isStored", ma.alarm, case when m.upstream_id is null then 'denied' else o.verdict end as verdict, u.deny,
-  case when m.upstream_id is null then m.released_flags else ${allFlags} end as flags,
+  ma.is_stored as "isStored", ma.alarm, case when ${isReleased} then 'denied' else o.verdict end as verdict, u.deny,
+  case when ${isReleased} then m.released_flags else ${allFlags} end as flags,
   coalesce(ma.used_on = current_date and ma.was_downloaded, false) as "isUsedToday"`
 
 /**

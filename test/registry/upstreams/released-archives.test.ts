@@ -1,0 +1,96 @@
+import { createHash } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { aCaller } from '../../support/api-actors.ts'
+import { useApp } from '../../support/app.ts'
+import { aPackageZip, expand } from '../../support/registry-actors.ts'
+import { upstreamsHere, useUpstream } from '../../support/upstream.ts'
+
+const t = useApp({ ...upstreamsHere, BASE_URL: 'http://svc.test' })
+const first = useUpstream()
+const other = useUpstream()
+
+const sha1 = (bytes: Buffer) => createHash('sha1').update(bytes).digest('hex')
+
+/** A package whose two archives svc has fetched from the first upstream, which then releases the name. */
+async function aReleasedPackage(name: string) {
+  const bytes = aPackageZip(name, { description: 'of the first upstream' })
+  for (const version of ['1.0.0', '1.1.0']) first.put(`/archives/${name}/${version}.zip`, bytes)
+  first.offer(name, ['1.1.0', '1.0.0'])
+  const caller = await aCaller(t)
+  const { call, ask, path } = caller
+  expect((await call('POST', '/upstreams', { url: first.url, name: 'first' })).statusCode).toBe(201)
+  const entries = async () => expand((await ask(`p2/${name}.json`)).body, name)
+  const paths = new Map(
+    (await entries()).map(({ version, dist }) => {
+      const { url } = dist as { url: string }
+      return [String(version), url.slice(`http://svc.test${path}`.length)]
+    }),
+  )
+  const dist = (version: string) => ask(paths.get(version) ?? '')
+  for (const version of ['1.0.0', '1.1.0']) expect((await dist(version)).statusCode).toBe(200)
+  await t.db.query(`update mirrored_package set summary = '1.1.0' where name = $1`, [name])
+  const reference = /([0-9a-f]+)\.zip$/.exec(paths.get('1.0.0') ?? '')?.[1] ?? ''
+  expect((await call('DELETE', '/upstreams/first?release=true')).statusCode).toBe(204)
+  return { ...caller, name, bytes, entries, dist, reference }
+}
+
+describe('a stored archive of an upstream that released the name, when another upstream gets the name', () => {
+  it('is served while the other one announces its shasum', async () => {
+    const { call, name, bytes, entries, dist, reference } = await aReleasedPackage('rel/same')
+    const shasum = sha1(bytes)
+    other.offer(name, [{ version: '1.0.0', dist: aDist(name, reference, shasum) }])
+    await call('POST', '/upstreams', { url: other.url, name: 'other' })
+    expect((await entries())[0]).toMatchObject({ dist: { shasum } })
+    expect((await dist('1.0.0')).rawPayload.equals(bytes)).toBe(true)
+    expect(other.requests.filter((request) => request.includes(`${name}/1.0.0.zip`))).toEqual([])
+  })
+
+  it.each(['another shasum', 'no shasum'])(
+    'is replaced by that of the other one, which announces %s',
+    async (kind) => {
+      const name = `rel/${kind.replace(' ', '-')}`
+      const { call, entries, dist, reference } = await aReleasedPackage(name)
+      const bytes = aPackageZip(name, { description: 'of the other upstream' })
+      other.put(`/archives/${name}/1.0.0.zip`, bytes)
+      const shasum = kind === 'no shasum' ? '' : sha1(bytes)
+      other.offer(name, [{ version: '1.0.0', dist: aDist(name, reference, shasum) }])
+      await call('POST', '/upstreams', { url: other.url, name: 'other' })
+      await entries()
+      expect((await dist('1.0.0')).rawPayload.equals(bytes)).toBe(true)
+      expect((await dist('1.0.0')).rawPayload.equals(bytes)).toBe(true)
+    },
+  )
+
+  it('is served when the other one names the same URL without a shasum', async () => {
+    const { call, name, bytes, entries, dist, reference } = await aReleasedPackage('rel/url')
+    const url = `${first.url}/archives/${name}/1.0.0.zip`
+    other.offer(name, [{ version: '1.0.0', dist: { type: 'zip', url, reference, shasum: '' } }])
+    await call('POST', '/upstreams', { url: other.url, name: 'other' })
+    await entries()
+    const before = first.requests.length
+    expect((await dist('1.0.0')).rawPayload.equals(bytes)).toBe(true)
+    expect(first.requests.length).toBe(before)
+  })
+
+  it('is not served when the former one flagged it as malware and the other one does not offer it', async () => {
+    const { call, name, entries, dist, reference } = await aReleasedPackage('rel/flagged')
+    other.offer(name, [{ version: '1.0.0', dist: aDist(name, reference, '') }])
+    await call('POST', '/upstreams', { url: other.url, name: 'other' })
+    expect((await entries()).map(({ version }) => version)).toEqual(['1.0.0'])
+    expect((await dist('1.1.0')).statusCode).toBe(410)
+  })
+
+  it('is served when the other one has the URL of the former one', async () => {
+    const { call, name, bytes, entries, dist } = await aReleasedPackage('rel/again')
+    await call('POST', '/upstreams', { url: first.url, name: 'again' })
+    expect(await entries()).toHaveLength(2)
+    const archives = () => first.requests.filter((request) => request.includes(`${name}/1.`)).length
+    const before = archives()
+    expect((await dist('1.0.0')).rawPayload.equals(bytes)).toBe(true)
+    expect(archives()).toBe(before)
+  })
+})
+
+function aDist(name: string, reference: string, shasum: string) {
+  return { type: 'zip', url: `${other.url}/archives/${name}/1.0.0.zip`, reference, shasum }
+}
