@@ -12,25 +12,27 @@ begin
   if exists (select from unnest(package_ids) as w (id)
               cross join lateral (select released_from from mirrored_package where id = w.id limit 1) m
               where m.released_from is not null) then
+    with others as materialized (
+      select distinct on (x.id) x.id, m.upstream_id, k.url, k.shasum,
+             x.sha256 is not null and coalesce(k.shasum = encode(c.sha1, 'hex'), k.url = x.url) as is_same
+        from unnest(package_ids, version_paths, reference_list, url_list, shasums)
+               as k (package_id, version_path, reference, url, shasum)
+       cross join lateral (select * from mirrored_package where id = k.package_id limit 1) m
+        join upstream mine on mine.id = m.upstream_id
+       cross join lateral (select * from mirrored_archive w
+                            where w.package_id = k.package_id and w.version_path = k.version_path
+                              and w.reference = k.reference limit 1) x
+        join upstream other on other.id = coalesce(x.upstream_id, m.released_from) and other.url <> mine.url
+        left join archive c on c.sha256 = x.sha256
+       where m.released_from is not null
+       order by x.id
+    ), removed as (
+      -- A fetch that still runs has this id, so its bytes are not stored.
+      delete from mirrored_archive a using others o where a.id = o.id and not o.is_same
+    )
     update mirrored_archive a
-       set upstream_id = n.upstream_id, url = n.url, shasum = n.shasum, alarm = null, alarmed_at = null,
-           sha256 = case when n.is_same then a.sha256 end,
-           fetched_at = case when n.is_same then a.fetched_at end,
-           is_stored = a.is_stored and n.is_same
-      from (select distinct on (x.id) x.id, m.upstream_id, k.url, k.shasum,
-                   coalesce(k.shasum = encode(c.sha1, 'hex'), k.url = x.url) as is_same
-              from unnest(package_ids, version_paths, reference_list, url_list, shasums)
-                     as k (package_id, version_path, reference, url, shasum)
-             cross join lateral (select * from mirrored_package where id = k.package_id limit 1) m
-              join upstream mine on mine.id = m.upstream_id
-             cross join lateral (select * from mirrored_archive w
-                                  where w.package_id = k.package_id and w.version_path = k.version_path
-                                    and w.reference = k.reference and w.sha256 is not null limit 1) x
-              join upstream other on other.id = coalesce(x.upstream_id, m.released_from) and other.url <> mine.url
-              join archive c on c.sha256 = x.sha256
-             where m.released_from is not null
-             order by x.id) n
-     where a.id = n.id;
+       set upstream_id = o.upstream_id, url = o.url, shasum = o.shasum, alarm = null, alarmed_at = null
+      from others o where a.id = o.id and o.is_same;
   end if;
 
   insert into mirrored_archive as a (package_id, version_path, reference, version, normalized, type, url, shasum,

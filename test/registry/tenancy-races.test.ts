@@ -11,7 +11,9 @@ import {
   removeGroup,
   removeRepository,
 } from '../../src/registry/tenancy.ts'
-import { claimVendorByHand } from '../../src/registry/upstreams/claims.ts'
+import { claimVendorByHand, releaseVendorByHand } from '../../src/registry/upstreams/claims.ts'
+import { removeUpstream, setUpstream } from '../../src/registry/upstreams/configure.ts'
+import { changePaths } from '../../src/repositories/path-locks.ts'
 import { aName, aRepository } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
@@ -151,6 +153,35 @@ describe('the first publication of a package', () => {
     else if (about.what === 'a rename of the group')
       expect(about.isLater ? [201, 404] : [201]).toContain(status)
     else expect([201, 404, 409, 503]).toContain(status)
+  })
+})
+
+describe('a change of an upstream or a claim', () => {
+  const author = commandLine
+  const acts = {
+    'a changed rule': ({ id: repositoryId }: Tested) =>
+      setUpstream(t.db, { repositoryId, author }, 'one', { deny: ['acme/*'] }),
+    'a removal': ({ id: repositoryId }: Tested) => removeUpstream(t.db, { repositoryId, author }, 'one'),
+    'a claim': ({ group }: Tested) =>
+      claimVendorByHand(t.db, author, group, { vendor: 'acme', exceptions: [], force: false }),
+    'the end of a claim': ({ group }: Tested) => releaseVendorByHand(t.db, author, group, 'other'),
+  }
+
+  it.each(Object.keys(acts) as (keyof typeof acts)[])('%s waits for a rename', async (what) => {
+    const repository = await aRepository(t.db)
+    await addUpstream(repository)
+    await claimVendorByHand(t.db, author, repository.group, { vendor: 'other', exceptions: [], force: false })
+    let hasEnded = false
+    let changed: Promise<unknown> = Promise.resolve()
+    await transaction(t.db, async (tx) => {
+      await changePaths(tx, repository.group.id)
+      changed = acts[what](repository).finally(() => {
+        hasEnded = true
+      })
+      await expect.poll(async () => hasEnded || (await countWaiting()) === 1).toBe(true)
+      expect(hasEnded).toBe(false)
+    })
+    await changed
   })
 })
 

@@ -55,6 +55,7 @@ export async function releaseVendorByHand(
   vendor: string,
 ): Promise<void> {
   await transaction(pool, async (tx) => {
+    await keepGroupPath(tx, group.id)
     const outcome = await releaseVendor(tx, group.id, vendor)
     if (outcome === null) throw new RegistryError(errcode.notFound, 'the group has no claim on this vendor')
     if (outcome === 'published') {

@@ -72,6 +72,7 @@ export async function addUpstream(
         position = null,
       } = wanted
       const settings = { allow, deny, exempt, minimumAgeHours, mode, position }
+      await tx.query(keepPaths('id = $1'), [repositoryId])
       await lockUpstreamUrl(tx, repositoryId, url)
       const added = await insertUpstream(tx, {
         ...settings,
@@ -126,6 +127,7 @@ export async function setUpstream(
   refuseBadPatterns(change)
   return transaction(pool, (tx) =>
     explainRule(async () => {
+      await tx.query(keepPaths('id = $1'), [repositoryId])
       await lockUpstream(tx, repositoryId, name)
       const changed = await changeUpstream(tx, repositoryId, name, change)
       if (!changed) throw noUpstream()

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { saveFetchedArchives } from '../../../src/registry/upstreams/tables/mirrored-archives.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { aPackageZip, expand } from '../../support/registry-actors.ts'
@@ -12,7 +13,7 @@ const other = useUpstream()
 const sha1 = (bytes: Buffer) => createHash('sha1').update(bytes).digest('hex')
 
 /** A package whose two archives svc has fetched from the first upstream, which then releases the name. */
-async function aReleasedPackage(name: string) {
+async function aReleasedPackage(name: string, { deny = [] as string[], flags = true } = {}) {
   const bytes = aPackageZip(name, { description: 'of the first upstream' })
   for (const version of ['1.0.0', '1.1.0']) first.put(`/archives/${name}/${version}.zip`, bytes)
   first.offer(name, ['1.1.0', '1.0.0'])
@@ -28,7 +29,8 @@ async function aReleasedPackage(name: string) {
   )
   const dist = (version: string) => ask(paths.get(version) ?? '')
   for (const version of ['1.0.0', '1.1.0']) expect((await dist(version)).statusCode).toBe(200)
-  await t.db.query(`update mirrored_package set summary = '1.1.0' where name = $1`, [name])
+  if (flags) await t.db.query(`update mirrored_package set summary = '1.1.0' where name = $1`, [name])
+  await call('PATCH', '/upstreams/first', { deny })
   const reference = /([0-9a-f]+)\.zip$/.exec(paths.get('1.0.0') ?? '')?.[1] ?? ''
   expect((await call('DELETE', '/upstreams/first?release=true')).statusCode).toBe(204)
   return { ...caller, name, bytes, entries, dist, reference }
@@ -79,6 +81,42 @@ describe('a stored archive of an upstream that released the name, when another u
     expect((await entries()).map(({ version }) => version)).toEqual(['1.0.0'])
     expect((await dist('1.1.0')).statusCode).toBe(410)
   })
+
+  it('is replaced even when it is still being fetched', async () => {
+    const { call, name, entries, dist, reference } = await aReleasedPackage('rel/slow')
+    const { rows } = await t.db.query<{ id: string }>(
+      `update mirrored_archive a set sha256 = null, is_stored = false
+         from mirrored_package m where m.id = a.package_id and m.name = $1 and a.version = '1.0.0' returning a.id`,
+      [name],
+    )
+    const bytes = aPackageZip(name, { description: 'of the other upstream' })
+    other.put(`/archives/${name}/1.0.0.zip`, bytes)
+    other.offer(name, [{ version: '1.0.0', dist: aDist(name, reference, '') }])
+    await call('POST', '/upstreams', { url: other.url, name: 'other' })
+    await entries()
+    const late = { id: String(rows[0]?.id), sha256: 'ab'.repeat(32), sha1: 'ab'.repeat(20), size: 1 }
+    expect(await saveFetchedArchives(t.db, [{ ...late, isDownload: true }])).toEqual([false])
+    expect((await dist('1.0.0')).rawPayload.equals(bytes)).toBe(true)
+  })
+
+  it.each(['as malware', 'by a rule'])(
+    'stays refused %s, also after the other one released the name',
+    async (how) => {
+      const name = `rel/refused-${how.replaceAll(' ', '-')}`
+      const deny = how === 'by a rule' ? [`${name}:1.1.0`] : []
+      const { call, entries, dist, reference } = await aReleasedPackage(name, {
+        deny,
+        flags: deny.length === 0,
+      })
+      expect((await dist('1.1.0')).statusCode).toBe(410)
+      other.offer(name, [{ version: '1.0.0', dist: aDist(name, reference, '') }])
+      await call('POST', '/upstreams', { url: other.url, name: 'other' })
+      await entries()
+      expect((await dist('1.1.0')).statusCode).toBe(410)
+      expect((await call('DELETE', '/upstreams/other?release=true')).statusCode).toBe(204)
+      expect((await dist('1.1.0')).statusCode).toBe(410)
+    },
+  )
 
   it('is served when the other one has the URL of the former one', async () => {
     const { call, name, bytes, entries, dist } = await aReleasedPackage('rel/again')

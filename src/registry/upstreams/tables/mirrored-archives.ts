@@ -60,9 +60,13 @@ const usesCredentials =
 const isReleased = `(m.upstream_id is null or m.released_from is not null and exists (
   select from upstream f where f.id = coalesce(ma.upstream_id, m.released_from) and f.url <> u.url))`
 
+/** SQL: the patterns that deny an archive: also those of the upstream that has released it. */
+const deny = `u.deny || coalesce(
+  (select f.deny from upstream f where ${isReleased} and f.id = coalesce(ma.upstream_id, m.released_from)), '{}')`
+
 const columns = `ma.id::text, m.repository_id::text as "repositoryId", m.name as "packageName", ma.version, ma.normalized, ma.type, ma.url,
   u.name as "upstreamName", u.url as "upstreamUrl", ${usesCredentials} as "usesCredentials", ma.shasum, encode(ma.sha256, 'hex') as sha256, c.size::float8 as size,
-  ma.is_stored as "isStored", ma.alarm, case when ${isReleased} then 'denied' else o.verdict end as verdict, u.deny,
+  ma.is_stored as "isStored", ma.alarm, case when ${isReleased} then 'denied' else o.verdict end as verdict, ${deny} as deny,
   case when ${isReleased} then m.released_flags else ${allFlags} end as flags,
   coalesce(ma.used_on = current_date and ma.was_downloaded, false) as "isUsedToday"`
 

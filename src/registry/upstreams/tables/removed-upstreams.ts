@@ -75,6 +75,10 @@ function lockNames(condition: string): string {
             from mirrored_package m where m.upstream_id ${condition} order by m.repository_id, m.name for no key update`
 }
 
+/** SQL: the flags of all upstreams that have released a mirrored package `m`, and of the one that releases it now. */
+const withAllFlags = `(select coalesce(jsonb_agg(distinct flag), '[]')
+                         from jsonb_array_elements(m.released_flags || ${allFlags}) flag)`
+
 /**
  * Unbinds all names of removed upstreams. Their malware flags then apply only to stored archives. Returns how many names
  * were released. The transaction has locked the upstreams.
@@ -88,7 +92,7 @@ export async function releaseNames(
     `with names as materialized (${lockNames('= any ($1)')}),
      released as (
        update mirrored_package m
-          set upstream_id = null, released_from = m.upstream_id, released_flags = ${allFlags}, flags = '[]', summary = null
+          set upstream_id = null, released_from = m.upstream_id, released_flags = ${withAllFlags}, flags = '[]', summary = null
          from names where m.id = names.id returning m.id
      ), hidden as (
        delete from mirrored_document d using released where d.package_id = released.id
