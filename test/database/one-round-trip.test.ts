@@ -79,6 +79,30 @@ describe('one round trip to the database (DESIGN §5, §7)', () => {
     }
   })
 
+  it('reads nothing again after the first request for a mirrored package has stored it', async () => {
+    for (const name of ['psr/one', 'psr/two']) upstream.offer(name, [{ version: '1.0.0' }])
+    const { call, ask: pull } = await aCaller(t)
+    await noteFirstUse()
+    expect((await call('POST', '/upstreams', { url: upstream.url, name: 'public' })).statusCode).toBe(201)
+    await pull('p2/psr/one.json')
+    const { statusCode, texts } = await statementsOf(() => pull('p2/psr/two.json'))
+    expect(statusCode).toBe(200)
+    expect(texts).toEqual([
+      'list-any-documents-personal',
+      'take-check-turns',
+      expect.stringContaining('begin'),
+      'bind-mirrored-packages',
+      'save-upstream-contents',
+      'set-mirrors-gone',
+      'list-mirror-rules',
+      'note-mirrored-archives',
+      'describe-mirrors',
+      'insert-registry-events',
+      'save-mirrored-documents',
+      'commit',
+    ])
+  })
+
   it('sends no query for a token with a wrong checksum', async () => {
     const { texts } = await statementsOf(() =>
       publisher.ask('packages.json', { headers: { authorization: 'Bearer svcp_0' } }),

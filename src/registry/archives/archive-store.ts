@@ -33,6 +33,8 @@ export interface ReceivedArchive {
   /** Lower-case hex. Composer checks it (`dist.shasum`). */
   sha1: string
   size: number
+  /** All bytes of a small archive, so that nobody has to read the file again. Null for a larger one. */
+  bytes: Buffer | null
 }
 
 /** A file and the time of its last use. */

@@ -32,6 +32,9 @@ interface ReceiveOptions {
   onWritten?: OnWritten
 }
 
+/** Up to this size, the bytes of a received archive also stay in memory until it is kept. */
+const smallBytes = 64 * 1024
+
 /**
  * Streams a body into a temporary file and syncs it. Waits for `onWritten` after each chunk. Throws 413 for a body over
  * the limit, and the stream's error for an aborted body. Both leave no file behind. With a `size` over the limit, it
@@ -52,16 +55,20 @@ export async function receiveArchive(
     const sha256 = createHash('sha256')
     const sha1 = createHash('sha1')
     let size = 0
+    let chunks: Buffer[] = []
     for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       size += chunk.length
       if (size > maxBytes) throw tooLarge(maxBytes)
       sha256.update(chunk)
       sha1.update(chunk)
+      if (size <= smallBytes) chunks.push(chunk)
+      else chunks = []
       await file.writeFile(chunk)
       await onWritten?.(path, size)
     }
     await file.sync()
-    return { path, sha256: sha256.digest('hex'), sha1: sha1.digest('hex'), size }
+    const bytes = size <= smallBytes ? Buffer.concat(chunks) : null
+    return { path, sha256: sha256.digest('hex'), sha1: sha1.digest('hex'), size, bytes }
   } catch (error) {
     await rm(path, { force: true })
     throw error
@@ -161,12 +168,17 @@ async function keepFile(
   syncedShards: Set<string>,
 ): Promise<'new' | 'known' | 'damaged'> {
   const shard = join(path, '..')
-  await mkdir(shard, { recursive: true })
   const found = await touch(path)
   if (found?.size === received.size) {
     await rm(received.path, { force: true })
   } else {
-    await rename(received.path, path)
+    const isMoved = await unlessMissing(rename(received.path, path).then(() => true))
+    if (!isMoved) {
+      // This is the first archive of the folder.
+      syncedShards.delete(shard)
+      await mkdir(shard, { recursive: true })
+      await rename(received.path, path)
+    }
   }
   // Sync known archives too, because the process that moved the file here may not have synced the directory yet.
   await syncDirectory(shard)

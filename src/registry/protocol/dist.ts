@@ -84,11 +84,13 @@ export async function distRoute(
     reply: FastifyReply,
     sha256: string,
     size: number,
+    bytes: Buffer | null = null,
   ): Promise<FastifyReply> {
     if (hasTag(request.headers['if-none-match'], `"${sha256}"`)) return reply.code(304).send()
     if (archives.isLinked) return redirect(request, reply, sha256)
     if (request.method === 'HEAD') return sendHead(reply, sha256)
     if (config.accelRedirectPrefix !== null) return handToProxy(reply, config.accelRedirectPrefix, sha256)
+    if (bytes) cache.set(sha256, bytes)
     return sendArchive(request, reply, sha256, size)
   }
 
@@ -112,7 +114,7 @@ export async function distRoute(
     if (served.kind === 'stored') {
       const fileName = `${wanted.packageName.replace('/', '-')}-${wanted.versionPath}.${wanted.type}`
       setArchiveHeaders(reply, served.sha256, fileName)
-      return sendStored(request, reply, served.sha256, served.size)
+      return sendStored(request, reply, served.sha256, served.size, served.bytes)
     }
     reply.header('content-type', 'application/zip')
     if (served.size !== null) reply.header('content-length', served.size)

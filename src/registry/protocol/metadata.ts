@@ -147,8 +147,9 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     isDev: boolean,
   ): Promise<FastifyReply> {
     if (!found) return sendNoPackage(reply)
-    const { packageId } = found
-    const read = (encoding: Encoding) => findMirrorBytes({ packageId, isDev, encoding })
+    const { packageId, encoded } = found
+    const read: ReadBytes = async (encoding) =>
+      encoded ? { ...found, bytes: encoded[encoding] } : findMirrorBytes({ packageId, isDev, encoding })
     // Shared caches must not store this response, because an administrator may deny the package at any moment.
     if (found.warning === null) return sendDocument(request, reply, found, { visibility: 'private', read })
     const stored = await read('identity')

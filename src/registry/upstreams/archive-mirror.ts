@@ -8,7 +8,6 @@ import type { ArchiveStore, ReceivedArchive } from '../archives/archive-store.ts
 import { discardArchive, keepNamedArchive, receiveArchive } from '../archives/local-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
-import type { ArchiveDigest } from '../tables/versions.ts'
 import { Consumer, inTime, late } from './arriving-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
@@ -32,9 +31,12 @@ export const patienceMilliseconds = 240_000
 const pollMilliseconds = 100
 const extendMilliseconds = 20_000
 
-/** An archive that can be served, either from the store or while it arrives. */
+/**
+ * An archive that can be served, either from the store or while it arrives. `bytes` are those of a small archive that was
+ * just stored.
+ */
 export type ServedArchive =
-  | { kind: 'stored'; sha256: string; size: number }
+  | { kind: 'stored'; sha256: string; size: number; bytes: Buffer | null }
   | { kind: 'arriving'; body: Readable; size: number | null }
 
 /** Fetches archives of upstreams and keeps them. */
@@ -91,7 +93,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     archive: MirroredArchive,
     consumer: Consumer,
     isDownload: boolean,
-  ): Promise<ArchiveDigest> {
+  ): Promise<ReceivedArchive> {
     const extending = setInterval(
       () =>
         void extendFetchTurn(db, archive.id).catch((error) =>
@@ -187,7 +189,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       }
       if (await takeTurn(archive.id)) {
         const consumer = new Consumer()
-        const flight: Promise<ArchiveDigest> = fetchArchive(archive, consumer, isDownload).finally(() => {
+        const flight: Promise<ReceivedArchive> = fetchArchive(archive, consumer, isDownload).finally(() => {
           if (flights.get(archive.id) === flight) flights.delete(archive.id)
         })
         flights.set(archive.id, flight)
@@ -211,7 +213,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
   async function useStored({ id, sha256, size, isStored, isUsedToday }: MirroredArchive) {
     if (!isStored || sha256 === null || size === null) return null
     if (!isUsedToday) await noteUse(id)
-    return { kind: 'stored' as const, sha256, size }
+    return { kind: 'stored' as const, sha256, size, bytes: null }
   }
 
   return {
@@ -229,7 +231,10 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
           return { kind: 'arriving', body: consumer.body, size: consumer.size }
         }
         const received = await consumer?.flight
-        if (received) return { kind: 'stored', sha256: received.sha256, size: received.size }
+        if (received) {
+          const { sha256, size, bytes } = received
+          return { kind: 'stored', sha256, size, bytes }
+        }
       } catch (error) {
         throw readable(error)
       }
@@ -243,7 +248,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
       const archive = await find(wanted, given)
       if (!archive) return null
       const { sha256, size, isStored, verdict } = archive
-      if (isStored && sha256 !== null && size !== null) return { kind: 'stored', sha256, size }
+      if (isStored && sha256 !== null && size !== null) return { kind: 'stored', sha256, size, bytes: null }
       return verdict === 'upstream' ? 'absent' : null
     },
 

@@ -1,7 +1,7 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ArchiveDigest } from '../tables/versions.ts'
+import type { ReceivedArchive } from '../archives/archive-store.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 
 /** The number of bytes that are read at once. */
@@ -15,7 +15,7 @@ export class Consumer {
   readonly body: Readable
   size: number | null = null
   /** The fetch. Resolves when the archive is stored. */
-  flight: Promise<ArchiveDigest | null> = Promise.resolve(null)
+  flight: Promise<ReceivedArchive | null> = Promise.resolve(null)
   #file: FileHandle | null = null
   /** How many bytes the file has, how many of them the client may read, and how many it has read. */
   #written = 0

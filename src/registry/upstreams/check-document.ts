@@ -4,22 +4,15 @@ import type { AppContext } from '../../context.ts'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { commandLine, insertEvent } from '../tables/events.ts'
-import type { UpstreamClient, UpstreamRequests } from './client/fetch.ts'
+import type { UpstreamClient } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
-import {
-  type InlinePackages,
-  isInline,
-  mayKnow,
-  metadataUrlOf,
-  parseObject,
-  readRoot,
-  rootUrlOf,
-  type UpstreamRoot,
-} from './client/upstream-root.ts'
+import { isInline, mayKnow, metadataUrlOf, parseObject } from './client/upstream-root.ts'
 import { judgeDocument, type UpstreamContent } from './documents/judge-document.ts'
+import { freshRoot, inlinePackages, type RootContext, rootContextOf } from './fresh-root.ts'
 import { type CheckedDocument, packContent, storeDocuments } from './store-documents.ts'
 import { setGone } from './tables/mirrored-documents.ts'
 import { findBoundPackage } from './tables/mirrored-packages.ts'
+import type { SavedMirror } from './tables/rendered-mirrors.ts'
 import {
   type CheckTurn,
   type DocumentKey,
@@ -28,40 +21,23 @@ import {
   saveNoContent,
   takeCheckTurns,
 } from './tables/upstream-documents.ts'
-import { listUpstreamsById, saveRoot, saveRootFailure, type Upstream } from './tables/upstreams.ts'
+import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 
 /** How long an upstream gets no request after a failure, unless it asks for a longer pause. */
 const restSeconds = 5
 const maxRestSeconds = 300
-/** The time after which packages.json of an upstream is read again. */
-const rootMilliseconds = 10 * 60_000
-/** The size of the texts whose inline packages a process keeps. */
-const maxInlineCharacters = 256 * 1024 * 1024
+/** How many upstreams a process keeps in memory. */
+const maxUpstreams = 100
 
 /** The parts that requests to upstreams need. Concurrent checks share their statements and commits. */
-export interface CheckContext {
-  db: pg.Pool
-  client: UpstreamClient
-  freshSeconds: number
+export interface CheckContext extends RootContext {
   takeTurn: (key: DocumentKey) => Promise<CheckTurn>
   findUpstream: (id: string) => Promise<Upstream | null>
-  store: (document: CheckedDocument) => Promise<boolean>
-  /** The running reads of packages.json, by upstream. Concurrent checks share one. */
-  roots: Map<string, Promise<Upstream>>
-  /** The packages in packages.json of upstreams and in its includes, by upstream. */
-  inline: LRUCache<string, InlineUpstream>
-  /** The running reads of these packages, by upstream. */
-  inlineReads: Map<string, Promise<InlinePackages>>
+  /** The last read states of upstreams. The key is the id and the version of the row. */
+  upstreams: LRUCache<string, Upstream>
+  store: (document: CheckedDocument) => Promise<SavedMirror | null>
   /** Counts a request by its upstream and outcome. */
   note: (upstream: Upstream, outcome: 'found' | 'unchanged' | 'missing' | 'failed') => void
-}
-
-/** The packages in packages.json of an upstream and in its includes. */
-interface InlineUpstream {
-  readAt: number
-  lastModified: string | null
-  packages: InlinePackages
-  characters: number
 }
 
 /** The parts that a mirror needs. */
@@ -76,26 +52,24 @@ export interface MirrorContext extends AppContext {
 export function checkContextOf({ config, db, client, note = () => {} }: MirrorContext): CheckContext {
   const { freshSeconds } = config.upstreams
   return {
-    db,
-    client,
-    freshSeconds,
+    ...rootContextOf({ db, client, freshSeconds }),
     takeTurn: shareStatements((keys: DocumentKey[]) => takeCheckTurns(db, keys, freshSeconds)),
     findUpstream: shareStatements((ids: string[]) => findUpstreams(db, ids)),
+    upstreams: new LRUCache({ max: maxUpstreams }),
     store: shareStatements((documents: CheckedDocument[]) => storeDocuments(db, config.baseUrl, documents), {
       maxStatements: 1,
     }),
-    roots: new Map(),
-    inline: new LRUCache({
-      maxSize: maxInlineCharacters,
-      sizeCalculation: ({ characters }) => characters + 1,
-    }),
-    inlineReads: new Map(),
     note,
   }
 }
 
-/** The outcome of a check. `busy` means that another process is checking at this moment. */
-export type Checked = 'found' | 'missing' | 'failed' | 'busy'
+/**
+ * The outcome of a check. `busy` means that another process is checking at this moment. `saved` is the document, if this
+ * check has stored it.
+ */
+export type Checked =
+  | { outcome: 'missing' | 'failed' | 'busy'; saved?: never }
+  | { outcome: 'found'; saved?: SavedMirror }
 
 /**
  * Requests a document from an upstream, unless its last response or failure is recent. Stores the content, the
@@ -105,28 +79,31 @@ export type Checked = 'found' | 'missing' | 'failed' | 'busy'
 export async function checkDocument(context: CheckContext, key: DocumentKey): Promise<Checked> {
   const { db, note } = context
   const { packageName, isDev } = key
-  const { hasTurn, isRemoved, isFound, isChecking, isResting, lastModified } = await context.takeTurn(key)
-  if (isRemoved) return 'missing'
+  const turn = await context.takeTurn(key)
+  const { hasTurn, isRemoved, isFound, isChecking, isResting, lastModified } = turn
+  if (isRemoved) return { outcome: 'missing' }
   if (!hasTurn) {
-    if (isChecking || (isFound === null && !isResting)) return 'busy'
-    return isResting ? 'failed' : isFound ? 'found' : 'missing'
+    if (isChecking || (isFound === null && !isResting)) return { outcome: 'busy' }
+    if (isResting) return { outcome: 'failed' }
+    return { outcome: isFound ? 'found' : 'missing' }
   }
-  const upstream = await context.findUpstream(key.upstreamId)
-  if (!upstream) return 'missing'
+  const upstream = await readUpstream(context, key.upstreamId, turn.upstreamVersion)
+  if (!upstream) return { outcome: 'missing' }
   try {
     const result = await fetchContent(context, upstream, { packageName, isDev, lastModified })
     note(upstream, result.kind)
     if (result.kind === 'found') {
       const packed = await packContent(result.content)
-      return (await context.store({ ...result, upstream, packageName, isDev, packed })) ? 'found' : 'missing'
+      const saved = await context.store({ ...result, upstream, packageName, isDev, packed })
+      return saved ? { outcome: 'found', saved } : { outcome: 'missing' }
     }
     await saveNoContent(db, key, result.kind)
     if (!isDev) await noteGone(context, upstream, packageName, result.kind === 'missing')
-    return result.kind === 'missing' ? 'missing' : 'found'
+    return { outcome: result.kind === 'missing' ? 'missing' : 'found' }
   } catch (error) {
     if (error instanceof ClosedClientError) {
       await giveBackTurn(db, key)
-      return 'failed'
+      return { outcome: 'failed' }
     }
     const failure = error instanceof UpstreamError ? error.message : 'the response could not be stored'
     const wanted = error instanceof UpstreamError ? (error.retryAfter ?? restSeconds) : restSeconds
@@ -136,8 +113,23 @@ export async function checkDocument(context: CheckContext, key: DocumentKey): Pr
       restSeconds: Math.min(Math.max(wanted, restSeconds), maxRestSeconds),
     })
     if (!(error instanceof UpstreamError)) throw error
-    return 'failed'
+    return { outcome: 'failed' }
   }
+}
+
+/** Returns an upstream, without a statement if its row was not changed since the last one. Null when it is missing. */
+async function readUpstream(
+  { upstreams, findUpstream }: CheckContext,
+  id: string,
+  version: string,
+): Promise<Upstream | null> {
+  const key = `${id} ${version}`
+  const known = upstreams.get(key)
+  if (known) return known
+  const upstream = await findUpstream(id)
+  // The row may have changed since the version was read. Then it has a later state, which nothing reads by this key.
+  if (upstream) upstreams.set(key, upstream)
+  return upstream
 }
 
 type FetchResult =
@@ -170,104 +162,6 @@ async function fetchContent(
 
 function judged(read: ReturnType<typeof judgeDocument>, lastModified: string | null): FetchResult {
   return read === null ? { kind: 'missing' } : { kind: 'found', ...read, lastModified }
-}
-
-/**
- * Returns the upstream with a fresh packages.json. With a package name, a list of names that does not contain it is read
- * again earlier.
- */
-export async function freshRoot(
-  context: CheckContext,
-  upstream: Upstream,
-  packageName: string | null,
-): Promise<Upstream> {
-  const { root, rootCheckedAt } = upstream
-  const age = Date.now() - (rootCheckedAt?.getTime() ?? 0)
-  // A list of names may have grown since it was read.
-  const isEnough =
-    root !== null && (root.metadataUrl === null || packageName === null || mayKnow(root, packageName))
-  const isFresh = age < (isEnough ? rootMilliseconds : context.freshSeconds * 1000)
-  if (isFresh && root !== null && !isOfEarlierRelease(root)) return upstream
-  try {
-    const running = context.roots.get(upstream.id)
-    const refreshing =
-      running ?? refreshRoot(context, upstream).finally(() => context.roots.delete(upstream.id))
-    context.roots.set(upstream.id, refreshing)
-    return await refreshing
-  } catch (error) {
-    if (!(error instanceof UpstreamError) || error instanceof ClosedClientError) throw error
-    await saveRootFailure(context.db, upstream.id, error.message)
-    if (root === null || !isEnough) throw error
-    return upstream
-  }
-}
-
-/**
- * Returns whether an earlier release has read packages.json, which has ignored inline packages beside metadata-url, or
- * whether documents contain advisories.
- */
-function isOfEarlierRelease({ metadataUrl, inlineNames, hasAdvisoriesInDocuments }: UpstreamRoot): boolean {
-  return metadataUrl !== null && (inlineNames === undefined || hasAdvisoriesInDocuments === undefined)
-}
-
-/** Reads packages.json of an upstream again. */
-async function refreshRoot({ db, client }: CheckContext, upstream: Upstream): Promise<Upstream> {
-  const requests = client.for(upstream)
-  const fetched = await requests.fetchDocument(rootUrlOf(upstream.url), {
-    lastModified:
-      upstream.root === null || isOfEarlierRelease(upstream.root) || upstream.root.vendors === undefined
-        ? null
-        : upstream.rootLastModified,
-  })
-  if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(upstream.url)} does not exist`)
-  if (fetched.kind === 'unchanged') {
-    await saveRoot(db, upstream.id, { root: null, lastModified: null })
-    return upstream
-  }
-  const { root } = await readRoot(upstream.url, fetched.text, (url) => textOf(requests, url))
-  await saveRoot(db, upstream.id, { root, lastModified: fetched.lastModified })
-  return { ...upstream, root, rootLastModified: fetched.lastModified, rootCheckedAt: new Date() }
-}
-
-/**
- * Returns the inline packages of an upstream. Reads packages.json and its includes again when necessary. Concurrent
- * checks share one read.
- */
-async function inlinePackages(context: CheckContext, upstream: Upstream): Promise<InlinePackages> {
-  const { inline, inlineReads, freshSeconds } = context
-  const { id } = upstream
-  const known = inline.get(id)
-  if (known && Date.now() - known.readAt < freshSeconds * 1000) return known.packages
-  const reading =
-    inlineReads.get(id) ?? readInline(context, upstream, known).finally(() => inlineReads.delete(id))
-  inlineReads.set(id, reading)
-  return reading
-}
-
-async function readInline(
-  { client, inline }: CheckContext,
-  upstream: Upstream,
-  known: InlineUpstream | undefined,
-): Promise<InlinePackages> {
-  const { id, url } = upstream
-  const requests = client.for(upstream)
-  const fetched = await requests.fetchDocument(rootUrlOf(url), { lastModified: known?.lastModified ?? null })
-  if (fetched.kind === 'missing') throw new UpstreamError(`${rootUrlOf(url)} does not exist`)
-  if (fetched.kind === 'unchanged') {
-    if (known) known.readAt = Date.now()
-    return known?.packages ?? new Map()
-  }
-  const read = await readRoot(url, fetched.text, (include) => textOf(requests, include))
-  const { packages, characters } = read
-  inline.set(id, { readAt: Date.now(), lastModified: fetched.lastModified, packages, characters })
-  return packages
-}
-
-/** Returns the text of a document. Throws `UpstreamError` when it is missing. */
-export async function textOf(client: UpstreamRequests, url: string): Promise<string> {
-  const fetched = await client.fetchDocument(url)
-  if (fetched.kind === 'found') return fetched.text
-  throw new UpstreamError(`${url} does not exist`)
 }
 
 async function findUpstreams(db: pg.Pool, ids: readonly string[]): Promise<(Upstream | null)[]> {

@@ -7,11 +7,11 @@ import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type Author, insertEvent } from '../tables/events.ts'
 import { noteListingChange } from '../tables/packages.ts'
-import { textOf } from './check-document.ts'
 import type { UpstreamClient, UpstreamRequests } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { readRoot, rootUrlOf } from './client/upstream-root.ts'
 import { isPattern, maxPatterns } from './documents/patterns.ts'
+import { textOf } from './fresh-root.ts'
 import { approveNames, requestName } from './tables/mirrored-packages.ts'
 import {
   lockRemovedUpstreams,

@@ -5,10 +5,11 @@ import { quarantineList } from '../documents/packages-json.ts'
 import { isConstraint } from '../manifest/constraint.ts'
 import { isJsonObject, type Json, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
-import { type CheckContext, checkContextOf, checkDocument, freshRoot } from './check-document.ts'
+import { type CheckContext, checkContextOf, checkDocument } from './check-document.ts'
 import { openUpstreamClient, type UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import { parseObject } from './client/upstream-root.ts'
+import { freshRoot } from './fresh-root.ts'
 import { renderMirror } from './store-documents.ts'
 import { releaseUnused } from './tables/mirrored-archives.ts'
 import { hasSummaryFlags, listDueMirrors, saveSummaryFlags } from './tables/mirrored-documents.ts'
@@ -189,7 +190,7 @@ function isTimestamp(value: unknown): value is number | string {
 async function refreshStale(context: CheckContext, upstream: Upstream, signal: AbortSignal): Promise<void> {
   for (const { packageName, isDev } of await listStaleInUse(context.db, upstream.id, batch)) {
     signal.throwIfAborted()
-    const outcome = await checkDocument(context, { upstreamId: upstream.id, packageName, isDev })
+    const { outcome } = await checkDocument(context, { upstreamId: upstream.id, packageName, isDev })
     signal.throwIfAborted()
     if (outcome === 'failed') return
   }

@@ -28,7 +28,7 @@ export async function findDifference(
   received: ReceivedArchive,
 ): Promise<string | null> {
   if (received.size === 0) throw new UpstreamError(`${new URL(url).host} sent an empty archive`)
-  if (type === 'zip') await refuseBrokenZip(received.path, url)
+  if (type === 'zip') await refuseBrokenZip(received, url)
   if (shasum !== null && shasum !== received.sha1)
     return `its SHA-1 is ${received.sha1}, and the upstream says ${shasum}`
   if (sha256 !== null && sha256 !== received.sha256)
@@ -36,13 +36,13 @@ export async function findDifference(
   return null
 }
 
-async function refuseBrokenZip(path: string, url: string): Promise<void> {
-  const file = await open(path, 'r')
+async function refuseBrokenZip({ path, bytes }: ReceivedArchive, url: string): Promise<void> {
+  const file = bytes ?? (await open(path, 'r'))
   try {
     await findDirectory(file)
   } catch {
     throw new UpstreamError(`${new URL(url).host} did not send a complete zip archive`)
   } finally {
-    await file.close()
+    if (!Buffer.isBuffer(file)) await file.close()
   }
 }

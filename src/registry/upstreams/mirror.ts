@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { transaction } from '../../database/database.ts'
 import { shareStatements } from '../../database/shared-statements.ts'
+import type { EncodedDocument } from '../documents/encodings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import type { Author } from '../tables/events.ts'
@@ -26,6 +27,8 @@ export interface MirrorDocument {
   packageId: string
   /** A warning that the upstream fails and the document is old. Null when the upstream works. */
   warning: string | null
+  /** The bytes, if this request has stored them. Otherwise they are read from the database. */
+  encoded: EncodedDocument | null
 }
 
 /** Serves the packages of upstreams. */
@@ -66,11 +69,11 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
 
   async function askOnce(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
     for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
-      const outcome = await checkDocument(context, { upstreamId, packageName, isDev })
+      const checked = await checkDocument(context, { upstreamId, packageName, isDev })
       // The check of a process that was killed counts as running for up to 45 s. A stop cannot wait for it.
-      if (outcome !== 'busy' || isClosing) return outcome
+      if (checked.outcome !== 'busy' || isClosing) return checked
     }
-    return 'failed'
+    return { outcome: 'failed' }
   }
 
   /**
@@ -82,14 +85,14 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     { packageName, isDev }: WantedMirror,
   ): Promise<Checked> {
     for (const id of upstreamIds) {
-      const outcome = await ask(id, packageName, isDev)
-      if (outcome !== 'missing') return outcome
-      if (isBound) return 'missing'
+      const checked = await ask(id, packageName, isDev)
+      if (checked.outcome !== 'missing' || isBound) return checked
       // A package may have only development versions, or only others. In both cases this upstream has the name.
       const other = await ask(id, packageName, !isDev)
-      if (other !== 'missing') return other === 'found' ? 'missing' : other
+      if (other.outcome === 'found') return { outcome: 'missing' }
+      if (other.outcome !== 'missing') return other
     }
-    return 'missing'
+    return { outcome: 'missing' }
   }
 
   function refreshLater(upstreamId: string | undefined, { packageName, isDev }: WantedMirror): void {
@@ -107,6 +110,11 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
     return find(wanted)
   }
 
+  async function noteUsed({ isUnusedToday, packageId }: FoundMirror, result: 'hit' | 'miss'): Promise<void> {
+    noteServed(result)
+    if (isUnusedToday && packageId !== null) await noteUse(db, packageId)
+  }
+
   return {
     async findDocument(wanted, author, given) {
       // Send no other names to upstreams.
@@ -116,19 +124,22 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       if (found.verdict === 'unapproved') await requestPackage(db, { ...wanted, author }, wanted.packageName)
       if (found.verdict !== 'upstream') return null
       if (found.revision === null) {
-        const outcome = await resolve(found, wanted)
+        const { outcome, saved } = await resolve(found, wanted)
         if (outcome === 'failed' || outcome === 'busy') throw unavailable()
         if (outcome === 'missing') return null
+        if (saved?.verdict === 'upstream') {
+          await noteUsed(found, 'miss')
+          return { ...saved, warning: null, encoded: saved }
+        }
         found = await read(wanted)
         if (found.verdict !== 'upstream' || found.revision === null) return null
       } else if (!found.isFresh && !found.isResting) {
         refreshLater(found.upstreamIds[0], wanted)
       }
-      noteServed(result)
-      if (found.isUnusedToday && found.packageId !== null) await noteUse(db, found.packageId)
+      await noteUsed(found, result)
       const { revision, lastModified, packageId } = found
       if (revision === null || packageId === null) return null
-      return { revision, lastModified, packageId, warning: warningOf(found, wanted) }
+      return { revision, lastModified, packageId, warning: warningOf(found, wanted), encoded: null }
     },
 
     async refresh(upstreamId, packageName, isDev) {

@@ -1,7 +1,6 @@
 import { versionSortKey } from '../manifest/composer-version.ts'
 import type { Json } from '../manifest/manifest-json.ts'
 import { isPackageName, toLowerAscii } from '../manifest/package-name.ts'
-import { textOf } from './check-document.ts'
 import type { UpstreamRequests } from './client/fetch.ts'
 import { ClosedClientError, UpstreamError } from './client/upstream-error.ts'
 import {
@@ -14,6 +13,7 @@ import {
 } from './client/upstream-root.ts'
 import { judgeDocument, type UpstreamVersion } from './documents/judge-document.ts'
 import { matchesVersion } from './documents/patterns.ts'
+import { textOf } from './fresh-root.ts'
 
 /** Bounds for a list of packages in parts. svc sends 10,000 names a part. Packagist has about 500,000 names. */
 const maxListParts = 1000

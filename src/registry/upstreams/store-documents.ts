@@ -25,6 +25,7 @@ import {
   noteArchives,
   noteMetapackages,
   type RenderedMirror,
+  type SavedMirror,
   saveMirrors,
 } from './tables/rendered-mirrors.ts'
 import { saveContents } from './tables/upstream-documents.ts'
@@ -46,31 +47,35 @@ export interface CheckedDocument {
 /**
  * Stores and renders documents in one transaction, so that concurrent checks share its statements and its commit. What
  * does not need the result of another statement is sent together.
- * Returns a value for each document, in their order. The value is false when a racing request has bound the name to
- * another upstream, or has removed the upstream.
+ * Returns the rendered documents, in their order. Null when a racing request has bound the name to another upstream, or
+ * has removed the upstream.
  */
 export async function storeDocuments(
   db: pg.Pool,
   baseUrl: string,
   documents: readonly CheckedDocument[],
-): Promise<boolean[]> {
+): Promise<(SavedMirror | null)[]> {
   return transaction(db, async (tx) => {
     const bindings = await bindPackages(tx, documents)
     const active = documents.flatMap((document, i) => {
       const bound = bindings[i]
       return bound ? [{ document, bound, isOurs: bound.upstreamId === document.upstream.id }] : []
     })
-    const sources = active
-      .filter(({ isOurs }) => isOurs)
-      .map(({ document: { isDev, content }, bound: { id } }) => ({ packageId: id, isDev, content }))
+    const ours = active.filter(({ isOurs }) => isOurs)
+    const sources = ours.map(({ document: { isDev, content }, bound: { id } }) => ({
+      packageId: id,
+      isDev,
+      content,
+    }))
     const mainIds = sources.filter(({ isDev }) => !isDev).map(({ packageId }) => packageId)
-    await together([
+    const [, , saved] = await together([
       saveActive(tx, active),
       setGone(tx, mainIds, false),
       // After `setGone`, because the rules say whether a package is gone.
       renderAll(tx, sources, baseUrl),
     ])
-    return documents.map(({ upstream }, i) => bindings[i]?.upstreamId === upstream.id)
+    const savedOf = new Map(ours.map(({ document }, i) => [document, saved[i]]))
+    return documents.map((document) => savedOf.get(document) ?? null)
   })
 }
 
@@ -144,11 +149,12 @@ interface MirrorSource {
   content: UpstreamContent
 }
 
+/** Renders documents, stores them, and returns them in their order. */
 async function renderAll(
   tx: pg.PoolClient,
   sources: readonly MirrorSource[],
   baseUrl: string,
-): Promise<void> {
+): Promise<SavedMirror[]> {
   const dists = sources.flatMap((source, i) => distsOf(source, i))
   const [rules, fixed] = await together([
     listMirrorRules(tx, sources),
@@ -175,7 +181,7 @@ async function renderAll(
   const rendered = await Promise.all(
     sources.map(async ({ packageId, isDev, content }, i): Promise<RenderedMirror> => {
       const rule = rules[i] as MirrorRules
-      const { repositoryId, path, packageName } = rule
+      const { verdict, repositoryId, path, packageName } = rule
       const registry = registryUrl(baseUrl, path)
       const { text, dueAt } = offer(content, {
         ...rule,
@@ -185,11 +191,11 @@ async function renderAll(
         distUrl: ({ dist }) =>
           `${registry}dist/${packageName}/${dist?.versionPath}/${dist?.reference}.${dist?.type}`,
       })
-      return { packageId, isDev, baseUrl, dueAt, ...(await encodeDocument(Buffer.from(text))) }
+      return { verdict, packageId, isDev, baseUrl, dueAt, ...(await encodeDocument(Buffer.from(text))) }
     }),
   )
   // `describeMirrors` may lock the repository. It comes first, because a rename locks the repository before its documents.
-  await saveMirrors(tx, rendered)
+  return saveMirrors(tx, rendered)
 }
 
 function aboutPackage({ versions, extra }: UpstreamContent) {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -49,10 +49,26 @@ describe('receiveArchive', () => {
       Readable.from([Buffer.from('an '), Buffer.from('archive')]),
       { maxBytes: 10 },
     )
-    expect(received).toEqual({ path: expect.any(String), size: 10, sha256, sha1 })
+    expect(received).toEqual({ path: expect.any(String), size: 10, sha256, sha1, bytes })
     expect(await readFile(received.path)).toEqual(bytes)
     expect(await temporaryFiles()).toHaveLength(1)
     expect(await volume.stat(sha256)).toBeNull()
+  })
+
+  it.each([
+    [65_536, true],
+    [65_537, false],
+  ])('of %i bytes returns them: %s', async (size, isSmall) => {
+    const sent = randomBytes(size)
+    const received = await receiveArchive(
+      volume,
+      Readable.from([sent.subarray(0, 40_000), sent.subarray(40_000)]),
+      {
+        maxBytes: size,
+      },
+    )
+    expect(received.bytes).toEqual(isSmall ? sent : null)
+    expect((await readFile(received.path)).equals(sent)).toBe(true)
   })
 
   it('accepts an empty body', async () => {

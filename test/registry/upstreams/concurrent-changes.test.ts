@@ -76,6 +76,21 @@ describe('an upstream that is removed while svc reads a document of it', () => {
   })
 })
 
+describe('a vendor that is claimed while svc reads a document of an upstream', () => {
+  it('is not served, and no other upstream is asked', async () => {
+    for (const one of [upstream, other]) one.offer('race/claimed', ['1.0.0'])
+    const { group, add, versions } = await aMirror()
+    await add({ url: other.url, name: 'second' })
+    const { isHeld, release } = hold('/p2/race/claimed.json')
+    const asked = versions('race/claimed')
+    await isHeld
+    await claimVendorByHand(t.db, commandLine, group, { vendor: 'race', exceptions: [], force: true })
+    await release()
+    expect(await asked).toBe(404)
+    expect(other.requests).not.toContain('GET /p2/race/claimed.json')
+  })
+})
+
 describe('a rename while svc stores a new document of an upstream', () => {
   it.each(['the group', 'the repository'] as const)(
     'of %s leaves no document with the old URLs',

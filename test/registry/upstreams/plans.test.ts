@@ -74,7 +74,9 @@ describe('PostgreSQL plans a statement before the tables have rows', () => {
       if (!judged) throw new Error('the document has no package')
       const document = { ...judged, upstream, packageName, isDev: false, lastModified: null }
       const packed = await packContent(judged.content)
-      expect(await storeDocuments(db, baseUrl, [{ ...document, packed }])).toEqual([true])
+      expect(await storeDocuments(db, baseUrl, [{ ...document, packed }])).toMatchObject([
+        { verdict: 'upstream' },
+      ])
       const terms = { baseUrl, freshSeconds: 60 }
       const wanted = { repositoryId: repository.id, packageName, isDev: false }
       const [found] = await listFoundMirrors(db, [wanted], terms)

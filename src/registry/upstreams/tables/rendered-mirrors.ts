@@ -2,9 +2,12 @@ import type pg from 'pg'
 import { keepPaths } from '../../../repositories/path-locks.ts'
 import type { EncodedDocument } from '../../documents/encodings.ts'
 import type { MalwareFlag, UpstreamDist } from '../documents/judge-document.ts'
+import type { OriginVerdict } from './mirrored-packages.ts'
 
 /** The rules for a document of a mirrored package. */
 export interface MirrorRules {
+  /** Whether the package may still come from its upstream. */
+  verdict: OriginVerdict
   repositoryId: string
   /** The repository's path, `acme/php`. */
   path: string
@@ -64,7 +67,7 @@ export async function listMirrorRules(
 ): Promise<MirrorRules[]> {
   const { rows } = await tx.query<MirrorRules>({
     name: 'list-mirror-rules',
-    text: `select m.repository_id as "repositoryId", g.name || '/' || r.name as path, m.name as "packageName",
+    text: `select o.verdict, m.repository_id as "repositoryId", g.name || '/' || r.name as path, m.name as "packageName",
                   u.name as "upstreamName", u.allow, u.deny, u.exempt, u.minimum_age_hours as "minimumAgeHours", m.gone_at is not null as "isGone",
                   m.summary as flagged, now() as now
              from unnest((select $1::bigint[])) with ordinality as w (id, place)
@@ -72,6 +75,7 @@ export async function listMirrorRules(
              join repository r on r.id = m.repository_id
              join repository_group g on g.id = r.group_id
              join upstream u on u.id = m.upstream_id
+            cross join lateral package_origin(m.repository_id, m.name) o
             order by w.place`,
     values: [packages.map(({ packageId }) => packageId)],
   })
@@ -172,18 +176,29 @@ export async function noteMetapackages(
  * necessary.
  */
 export interface RenderedMirror extends EncodedDocument {
+  /** Whether the document may be served. */
+  verdict: OriginVerdict
   packageId: string
   isDev: boolean
   baseUrl: string
   dueAt: Date | null
 }
 
+/** A stored document, and the values that identify its state. */
+export interface SavedMirror extends RenderedMirror {
+  revision: string
+  lastModified: Date
+}
+
 /**
  * Replaces documents. If the bytes of a document changed, its Last-Modified grows by at least a second. Otherwise
- * clients still get 304.
+ * clients still get 304. Returns the documents in their order.
  */
-export async function saveMirrors(tx: pg.PoolClient, documents: readonly RenderedMirror[]): Promise<void> {
-  await tx.query({
+export async function saveMirrors(
+  tx: pg.PoolClient,
+  documents: readonly RenderedMirror[],
+): Promise<SavedMirror[]> {
+  const { rows } = await tx.query<Pick<SavedMirror, 'packageId' | 'isDev' | 'revision' | 'lastModified'>>({
     name: 'save-mirrored-documents',
     text: `insert into mirrored_document as d (package_id, is_dev, base_url, due_at, last_modified, plain, gzip, brotli)
            select n.package_id, n.is_dev, n.base_url, coalesce(n.due_at, 'infinity'), date_trunc('second', now()),
@@ -196,7 +211,8 @@ export async function saveMirrors(tx: pg.PoolClient, documents: readonly Rendere
                   brotli = excluded.brotli,
                   revision = case when d.plain = excluded.plain then d.revision else excluded.revision end,
                   last_modified = case when d.plain = excluded.plain then d.last_modified
-                    else greatest(excluded.last_modified, d.last_modified + interval '1 second') end`,
+                    else greatest(excluded.last_modified, d.last_modified + interval '1 second') end
+           returning package_id as "packageId", is_dev as "isDev", revision, last_modified as "lastModified"`,
     values: [
       documents.map(({ packageId }) => packageId),
       documents.map(({ isDev }) => isDev),
@@ -206,6 +222,11 @@ export async function saveMirrors(tx: pg.PoolClient, documents: readonly Rendere
       documents.map(({ gzip }) => gzip),
       documents.map(({ br }) => br),
     ],
+  })
+  const saved = new Map(rows.map((row) => [`${row.packageId} ${row.isDev}`, row]))
+  return documents.flatMap((document) => {
+    const row = saved.get(`${document.packageId} ${document.isDev}`)
+    return row ? [{ ...document, ...row }] : []
   })
 }
 

@@ -13,6 +13,8 @@ export interface CheckTurn {
   hasTurn: boolean
   /** Whether the upstream was removed. Then no process gets the turn. */
   isRemoved: boolean
+  /** Changes with the row of the upstream. Empty for one that was removed. */
+  upstreamVersion: string
   /** Null when the upstream never responded. */
   isFound: boolean | null
   /** Whether another process is checking at this moment. */
@@ -75,12 +77,13 @@ export async function takeCheckTurns(
              returning upstream_id, name, is_dev, case when content is not null then last_modified end as last_modified
            )
            select t.name is not null as "hasTurn",
-                  not exists (select from upstream u where u.id = w.upstream_id and u.removed_at is null) as "isRemoved",
+                  u.id is null as "isRemoved", coalesce(u.ctid || ' ' || u.xmin, '') as "upstreamVersion",
                   s.is_found as "isFound", t.last_modified as "lastModified",
                   coalesce(s.is_checking, false) as "isChecking", coalesce(s.is_resting, false) as "isResting"
              from wanted w
              left join state s using (upstream_id, name, is_dev)
              left join turn t using (upstream_id, name, is_dev)
+             left join upstream u on u.id = w.upstream_id and u.removed_at is null
             order by w.place`,
     values: [
       keys.map(({ upstreamId }) => upstreamId),
