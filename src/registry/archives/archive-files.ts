@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { crc32, inflateRaw } from 'node:zlib'
-import { LRUCache } from 'lru-cache'
 import { fromRandomAccessReaderPromise } from 'yauzl'
+import { openReadCache } from '../../domain/read-cache.ts'
 import { limitConcurrency, makePause } from '../../domain/time-slices.ts'
 import { type ArchiveEntry, parsing, readArchiveEntry } from './archive-entry.ts'
 import type { ArchiveStore } from './archive-store.ts'
@@ -57,11 +57,10 @@ const localHeaderBytes = 30
 export function openArchiveBrowser(store: ArchiveStore): ArchiveBrowser {
   const inTurn = limitConcurrency(maxListedAtOnce)
   // The name of an archive is its hash, so its list of files never changes.
-  const lists = new LRUCache<string, readonly ArchiveFile[]>({
+  const lists = openReadCache<readonly ArchiveFile[]>({
     maxSize: maxCachedFiles,
-    sizeCalculation: (files) => files.length + 1,
-    fetchMethod: (sha256) => inTurn(async () => (await listFiles(store, sha256)) ?? undefined),
-    ignoreFetchAbort: true,
+    sizeOf: (files) => files.length + 1,
+    read: (sha256) => inTurn(async () => (await listFiles(store, sha256)) ?? undefined),
   })
   return {
     list: async (sha256) => (await lists.fetch(sha256)) ?? null,

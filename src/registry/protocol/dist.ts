@@ -1,7 +1,7 @@
 import { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
+import { openReadCache } from '../../domain/read-cache.ts'
 import { hasTag, rangeHeader, readRange } from '../../http/conditional-requests.ts'
 import { endWithConnection } from '../../http/streamed-body.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
@@ -37,12 +37,10 @@ export async function distRoute(
   const findDownload = shareStatements(listDownloads.bind(null, hotDb), { keyOf })
   const findMirroredDownload = shareStatements(listMirroredDownloads.bind(null, hotDb), { keyOf })
   let bytesBeingRead = 0
-  const cache = new LRUCache<string, Buffer, number>({
+  const cache = openReadCache<Buffer, number>({
     maxSize: maxCachedBytes,
-    sizeCalculation: (bytes) => bytes.length + 1,
-    fetchMethod: readArchive,
-    ignoreFetchAbort: true,
-    allowStaleOnFetchAbort: true,
+    sizeOf: (bytes) => bytes.length + 1,
+    read: readArchive,
   })
 
   app.route({ method: ['GET', 'HEAD'], url: '/dist/:vendor/:package/:version/:file', handler: download })
@@ -174,7 +172,7 @@ export async function distRoute(
     return reply.send(endWithConnection(request, bytes))
   }
 
-  async function readArchive(sha256: string, _stale: unknown, { context: size }: { context: number }) {
+  async function readArchive(sha256: string, size: number): Promise<Buffer> {
     bytesBeingRead += size
     try {
       const { bytes } = await openStored(sha256, size)

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import { shareStatements } from '../../database/shared-statements.ts'
 import type { Visibility } from '../../domain/permissions.ts'
+import { openReadCache } from '../../domain/read-cache.ts'
 import { hasTag } from '../../http/conditional-requests.ts'
 import { registryUrl } from '../../repositories/repositories.ts'
 import type { RegistryRequest } from '../access.ts'
@@ -61,16 +62,15 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
   /** Paths of repositories that had upstreams at their last request. They only choose between two correct statements. */
   const withUpstreams = new LRUCache<string, true>({ max: 10_000 })
   const findMirrorBytes = shareStatements((wanted: WantedBytes[]) => listMirrorBytes(db, wanted))
-  const cache = new LRUCache<string, SentDocument, ReadBytes>({
+  const cache = openReadCache<SentDocument, ReadBytes>({
     maxSize: maxCachedBytes,
-    sizeCalculation: ({ bytes }) => bytes.length + 1,
-    fetchMethod: async (key, _stale, { context: read }) => {
+    sizeOf: ({ bytes }) => bytes.length + 1,
+    read: async (key, read) => {
       const stored = await read(key.split(' ')[0] as Encoding)
-      return stored ? { ...stored, lastModified: stored.lastModified.toUTCString() } : undefined
+      if (!stored) return undefined
+      const { revision, lastModified, bytes } = stored
+      return { revision, lastModified: lastModified.toUTCString(), bytes }
     },
-    // A read continues for its waiting requests, even when the cache evicts it.
-    ignoreFetchAbort: true,
-    allowStaleOnFetchAbort: true,
   })
 
   app.get('/packages.json', async (request, reply) => {
@@ -147,9 +147,11 @@ export async function metadataRoutes(app: FastifyInstance, context: RegistryCont
     isDev: boolean,
   ): Promise<FastifyReply> {
     if (!found) return sendNoPackage(reply)
-    const { packageId, encoded } = found
+    const { packageId, revision, lastModified, encoded } = found
     const read: ReadBytes = async (encoding) =>
-      encoded ? { ...found, bytes: encoded[encoding] } : findMirrorBytes({ packageId, isDev, encoding })
+      encoded
+        ? { revision, lastModified, bytes: encoded[encoding] }
+        : findMirrorBytes({ packageId, isDev, encoding })
     // Shared caches must not store this response, because an administrator may deny the package at any moment.
     if (found.warning === null) return sendDocument(request, reply, found, { visibility: 'private', read })
     const stored = await read('identity')

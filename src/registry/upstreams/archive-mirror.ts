@@ -147,8 +147,11 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     const difference = await findDifference(archive, received)
     if (difference !== null) throw await alarm(archive, difference)
     await archives.keep(received)
-    if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
+    if (!(await saveFetched({ ...received, id: archive.id, isDownload }))) {
+      // The upstream may have released the name in the meantime.
+      if ((await findFetchState(db, archive.id)) === null) throw new UpstreamError('the archive was removed')
       throw await alarm(archive, 'its bytes differ from those of the first fetch, or from a newer checksum')
+    }
     await keepNamedArchive(archives, received)
   }
 

@@ -33,11 +33,17 @@ const maxUpstreams = 100
 export interface CheckContext extends RootContext {
   takeTurn: (key: DocumentKey) => Promise<CheckTurn>
   findUpstream: (id: string) => Promise<Upstream | null>
-  /** The last read states of upstreams. The key is the id and the version of the row. */
-  upstreams: LRUCache<string, Upstream>
+  /** The last read states of upstreams, by their ids. */
+  upstreams: LRUCache<string, KnownUpstream>
   store: (document: CheckedDocument) => Promise<SavedMirror | null>
   /** Counts a request by its upstream and outcome. */
   note: (upstream: Upstream, outcome: 'found' | 'unchanged' | 'missing' | 'failed') => void
+}
+
+/** The state of an upstream. It is current while its row has this version. */
+interface KnownUpstream {
+  version: string
+  upstream: Upstream
 }
 
 /** The parts that a mirror needs. */
@@ -123,12 +129,11 @@ async function readUpstream(
   id: string,
   version: string,
 ): Promise<Upstream | null> {
-  const key = `${id} ${version}`
-  const known = upstreams.get(key)
-  if (known) return known
+  const known = upstreams.get(id)
+  if (known?.version === version) return known.upstream
   const upstream = await findUpstream(id)
-  // The row may have changed since the version was read. Then it has a later state, which nothing reads by this key.
-  if (upstream) upstreams.set(key, upstream)
+  // The row may have changed since its version was read. Then this version never comes again.
+  if (upstream) upstreams.set(id, { version, upstream })
   return upstream
 }
 

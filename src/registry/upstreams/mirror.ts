@@ -129,7 +129,8 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
         if (outcome === 'missing') return null
         if (saved?.verdict === 'upstream') {
           await noteUsed(found, 'miss')
-          return { ...saved, warning: null, encoded: saved }
+          const { revision, lastModified, packageId } = saved
+          return { revision, lastModified, packageId, warning: null, encoded: saved }
         }
         found = await read(wanted)
         if (found.verdict !== 'upstream' || found.revision === null) return null

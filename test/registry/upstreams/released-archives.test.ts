@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { saveFetchedArchives } from '../../../src/registry/upstreams/tables/mirrored-archives.ts'
 import { aCaller } from '../../support/api-actors.ts'
@@ -97,6 +98,26 @@ describe('a stored archive of an upstream that released the name, when another u
     const late = { id: String(rows[0]?.id), sha256: 'ab'.repeat(32), sha1: 'ab'.repeat(20), size: 1 }
     expect(await saveFetchedArchives(t.db, [{ ...late, isDownload: true }])).toEqual([false])
     expect((await dist('1.0.0')).rawPayload.equals(bytes)).toBe(true)
+  })
+
+  it('is 503, and no alarm, for a request of the former one that is still waiting', async () => {
+    const name = 'rel/waiting'
+    const { call, ask, path } = await aCaller(t)
+    await call('POST', '/upstreams', { url: first.url, name: 'first' })
+    first.offer(name, ['1.0.0'])
+    const [entry] = expand((await ask(`p2/${name}.json`)).body, name)
+    const { url, reference } = { ...(entry?.['dist'] as object) } as { url: string; reference: string }
+    const held = new Promise<ServerResponse>((resolve) => {
+      first.fail(`/archives/${name}/1.0.0.zip`, (_, response) => resolve(response))
+    })
+    const waiting = ask(url.slice(`http://svc.test${path}`.length)).then((response) => response)
+    const response = await held
+    expect((await call('DELETE', '/upstreams/first?release=true')).statusCode).toBe(204)
+    other.offer(name, [{ version: '1.0.0', dist: aDist(name, reference, '') }])
+    await call('POST', '/upstreams', { url: other.url, name: 'other' })
+    expect((await ask(`p2/${name}.json`)).statusCode).toBe(200)
+    response.end(aPackageZip(name))
+    expect((await waiting).json()).toMatchObject({ errcode: 14, warning: expect.stringContaining('removed') })
   })
 
   it.each(['as malware', 'by a rule'])(
