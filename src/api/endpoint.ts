@@ -63,7 +63,7 @@ export function endpoint<Schema extends EndpointSchema>(guard: Guard<unknown>, {
   const security = guard.isForPeople ? [forPeople] : [{ application: scopes }, forPeople]
   const named = `${scopes.length === 1 ? 'scope' : 'scopes'} ${scopes.map((scope) => `\`${scope}\``).join(', ')}`
   const required = guard.isForPeople
-    ? `Requires a personal access token with the ${named}, for all repositories.`
+    ? `Requires a personal access token with the ${named}, for ${guard.isOfRepository ? 'the repository' : 'all repositories'}.`
     : `Requires the ${named}.`
   const description = [schema.description, required].filter(Boolean).join(' ')
   return {

@@ -41,6 +41,8 @@ export interface Guard<Granted> {
   moreScopes?: readonly string[]
   /** Whether the endpoint accepts personal access tokens only, and no tokens of applications or deploy tokens. */
   isForPeople?: true
+  /** Whether such a token may be for the repository of the URL only. */
+  isOfRepository?: true
   /** Throws the errors of RFC 6750, and 404 for everything that the token may not see. */
   preValidation: (request: FastifyRequest) => Promise<void>
   /** Returns the result of the guard for a request that passed. */
@@ -187,6 +189,18 @@ export function guardRepository(act: Act, { config, db, lastUse }: ApiContext): 
     const author = { accountId, token, ip }
     return { repositoryId, path: `${group}/${name}`, access, author, baseUrl: config.baseUrl }
   })
+}
+
+/** Like `guardRepository`, for personal access tokens only: no application does it, whatever a person consents to. */
+export function guardPersonOfRepository(act: Act, context: ApiContext): Guard<RepositoryGrant> {
+  const anyone = guardRepository(act, context)
+  const guard = makeGuard(scopeOf(act), async (request) => {
+    await anyone.preValidation(request)
+    const grant = anyone.granted(request)
+    if (grant.author.token?.kind !== 'personal') throw roleForbids()
+    return grant
+  })
+  return { ...guard, isForPeople: true, isOfRepository: true }
 }
 
 /**

@@ -83,6 +83,16 @@ export const UpstreamBody = z
   })
   .meta({ id: 'Upstream' })
 
+const ArchiveAlarm = z
+  .object({
+    version: z.string().meta({ description: 'Version whose archive has changed', example: '3.0.0' }),
+    reason: z.string().meta({
+      description: 'How it has changed',
+      example: 'its bytes differ from those of the first fetch',
+    }),
+  })
+  .meta({ id: 'ArchiveAlarm' })
+
 /** A package of an upstream, as the API returns it. */
 export const MirroredPackageBody = z
   .object({
@@ -106,6 +116,9 @@ export const MirroredPackageBody = z
       description: 'How an archive has changed at the upstream. The changed bytes are not served',
       example: 'its bytes differ from those of the first fetch',
     }),
+    alarms: z
+      .array(ArchiveAlarm)
+      .meta({ description: 'The versions whose archives have changed, the latest change first; at most 20' }),
   })
   .meta({ id: 'MirroredPackage' })
 
@@ -138,6 +151,38 @@ export const ApprovalRequestState = z
       .meta({ description: '`known` when the package is approved or requested already' }),
   })
   .meta({ id: 'ApprovalRequestState' })
+/** The body of an acceptance of changed bytes. */
+export const Acceptance = z
+  .strictObject({
+    package: packageName,
+    version: z.string().min(1).max(200).meta({ description: 'A version with an alarm', example: '3.0.0' }),
+  })
+  .meta({ id: 'Acceptance' })
+const AcceptedChange = z
+  .object({
+    version: z.string().meta({ description: 'Version of the package', example: '3.0.0' }),
+    sha256: z
+      .string()
+      .nullable()
+      .meta({
+        description:
+          'SHA-256 of the bytes before, in hex. Null when the upstream never served the announced bytes',
+        example: 'ab'.repeat(32),
+      }),
+    alarm: z.string().meta({
+      description: 'How the archive had changed',
+      example: 'its bytes differ from those of the first fetch',
+    }),
+  })
+  .meta({ id: 'AcceptedChange' })
+/** The result of an acceptance. */
+export const AcceptanceResult = z
+  .object({
+    accepted: z
+      .array(AcceptedChange)
+      .meta({ description: 'The archives of the version that had an alarm: one for each commit' }),
+  })
+  .meta({ id: 'AcceptanceResult' })
 /** The URL of an upstream. */
 export const UpstreamPath = RepositoryPath.extend({
   upstream: z.string().meta({ description: 'Name of the upstream', example: 'public' }),

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { acceptArchives } from '../registry/upstreams/accept-archives.ts'
 import {
   addUpstream,
   approvePackages,
@@ -10,10 +11,12 @@ import { type ListedMirror, listMirrors } from '../registry/upstreams/tables/mir
 import { listUpstreams, type Upstream } from '../registry/upstreams/tables/upstreams.ts'
 import { type ApiScope, endpoint, NoContent } from './endpoint.ts'
 import type { ApiContext } from './guards.ts'
-import { guardRepository } from './guards.ts'
+import { guardPersonOfRepository, guardRepository } from './guards.ts'
 import { PageQuery, readPage } from './paging.ts'
 import { RepositoryPath } from './repositories.ts'
 import {
+  Acceptance,
+  AcceptanceResult,
   Approval,
   ApprovalRequest,
   ApprovalRequestState,
@@ -33,6 +36,7 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   const mirrorsUrl = '/repositories/:group/:name/mirrored-packages'
   const mayRead = guardRepository('readSettings', context)
   const mayManage = guardRepository('manage', context)
+  const mayAccept = guardPersonOfRepository('manage', context)
   const mayPull = guardRepository('pull', context)
 
   app.get(
@@ -137,6 +141,27 @@ export async function upstreamRoutes(app: ApiScope, context: ApiContext): Promis
   )
 
   app.post(
+    `${mirrorsUrl}/accept`,
+    endpoint(mayAccept, {
+      operationId: 'acceptArchives',
+      tag: 'Upstreams',
+      summary: 'Accept that the archive of a version has changed at the upstream',
+      description:
+        'svc forgets the bytes of the first fetch. The next request fetches what the upstream serves, and the bytes must match the checksum that the upstream announces.',
+      params: RepositoryPath,
+      body: Acceptance,
+      response: { 200: AcceptanceResult },
+    }),
+    async (request) => {
+      const { package: packageName, version } = request.body
+      const grant = mayAccept.granted(request)
+      const upstreams = { config, db, client: upstreamClient }
+      const accepted = await acceptArchives(upstreams, grant, { packageName, version })
+      return { accepted: accepted.map(({ version, sha256, alarm }) => ({ version, sha256, alarm })) }
+    },
+  )
+
+  app.post(
     `${mirrorsUrl}/request`,
     endpoint(mayPull, {
       operationId: 'requestPackage',
@@ -181,7 +206,7 @@ function describeUpstream(known: Upstream): z.input<typeof UpstreamBody> {
 }
 
 function describeMirror(mirror: ListedMirror): z.input<typeof MirroredPackageBody> {
-  const { name, upstream, description, requester, minimumAgeHours, alarm } = mirror
+  const { name, upstream, description, requester, minimumAgeHours, alarm, alarms } = mirror
   return {
     name,
     upstream,
@@ -194,5 +219,6 @@ function describeMirror(mirror: ListedMirror): z.input<typeof MirroredPackageBod
     gone_at: mirror.goneAt?.toISOString() ?? null,
     minimum_age_hours: minimumAgeHours,
     alarm,
+    alarms,
   }
 }

@@ -4,6 +4,7 @@ import type pg from 'pg'
 import type { Config } from '../config.ts'
 import { openStoreOfServer } from '../registry/archives/store-owner.ts'
 import { commandLine } from '../registry/tables/events.ts'
+import { acceptArchives } from '../registry/upstreams/accept-archives.ts'
 import { openArchiveMirror } from '../registry/upstreams/archive-mirror.ts'
 import { openUpstreamClient, type UpstreamClient } from '../registry/upstreams/client/fetch.ts'
 import { addUpstream, approvePackages, removeUpstream, setUpstream } from '../registry/upstreams/configure.ts'
@@ -39,6 +40,7 @@ export function upstreamCommand(): Command {
     .addCommand(setCommand())
     .addCommand(removeCommand())
     .addCommand(approveCommand())
+    .addCommand(acceptCommand())
     .addCommand(prefetchCommand())
 }
 
@@ -152,6 +154,35 @@ function approveCommand(): Command {
         options,
         { path, approved },
         `Approved: ${approved.join(', ') || 'none: all were approved before'}`,
+      )
+    })
+}
+
+function acceptCommand(): Command {
+  return new Command('accept')
+    .description('Accept that the archive of a version has changed at the upstream.')
+    .argument('<path>', '<group>/<name>, such as acme/php')
+    .argument('<package>', 'such as monolog/monolog')
+    .argument('<version>', 'such as 3.0.0')
+    .addHelpText(
+      'after',
+      '\nUse it after an alarm, when you know why the archive has changed. svc forgets the former bytes. The next\n' +
+        'request fetches what the upstream serves, and the bytes must match the checksum that it announces.\n' +
+        'Example:\n  svc upstream accept acme/php monolog/monolog 3.0.0',
+    )
+    .addOption(jsonOption())
+    .action(async (path: string, name: string, version: string, options: JsonOptions) => {
+      const accepted = await withRepository(path, (db, change, client, config) =>
+        acceptArchives({ config, db, client }, change, { packageName: name, version }),
+      )
+      printResult(
+        options,
+        {
+          path,
+          package: name,
+          accepted: accepted.map(({ version, sha256, alarm }) => ({ version, sha256, alarm })),
+        },
+        `Accepted. The next request for ${name} ${version} fetches what the upstream serves.`,
       )
     })
 }

@@ -89,6 +89,7 @@ const sentences: Partial<Record<RegistryAction, string>> = {
   'drop-versions': 'the upstream no longer has versions of',
   'upstream-gone': 'the upstream no longer has',
   'archive-alarm': 'saw that an archive has changed',
+  'accept-archive': 'accepted the new bytes of an archive',
   'create-deploy-token': 'created a deploy token',
   'revoke-deploy-token': 'revoked a deploy token',
 }
@@ -101,6 +102,7 @@ const upstreamActions: readonly RegistryAction[] = [
   'drop-versions',
   'upstream-gone',
   'archive-alarm',
+  'accept-archive',
 ]
 
 function packagePathOf({ action, packageName }: SeenEvent): string | null {
@@ -133,7 +135,7 @@ export function describeRegistryEvent({
   details,
 }: Pick<RegistryEvent, 'action' | 'details'>): string {
   const said = sentences[action] ?? action.replaceAll('-', ' ')
-  const { username, role, reason, from, to, title, name, upstream, vendor } = details as Partial<
+  const { username, role, reason, from, to, title, name, upstream, vendor, alarm } = details as Partial<
     Record<string, string>
   >
   if (username) return `${said}: ${username}${role ? ` is ${role}` : ''}`
@@ -142,5 +144,6 @@ export function describeRegistryEvent({
   if (vendor) return `${said} ${vendor}`
   if (from && to) return `${said}: ${from} is now ${to}`
   if (reason) return `${said} (${reason})`
+  if (alarm) return `${said} (the alarm was: ${alarm})`
   return title ? `${said} (${title})` : said
 }

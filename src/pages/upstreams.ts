@@ -9,6 +9,7 @@ import { pageNotFound } from '../http/page-error.ts'
 import { confirmationPage } from '../http/pages.ts'
 import { errcode, RegistryError } from '../registry/errors.ts'
 import type { Author } from '../registry/tables/events.ts'
+import { acceptArchives } from '../registry/upstreams/accept-archives.ts'
 import { claimVendorByHand, releaseVendorByHand } from '../registry/upstreams/claims.ts'
 import {
   addUpstream,
@@ -42,6 +43,7 @@ const UpstreamForm = z.object({
 const NameQuery = z.object({ name: text, release: text })
 const RemovalForm = z.object({ name: text, release: text })
 const PackagesForm = z.object({ packages: text })
+const ArchiveForm = z.object({ package: text, version: text })
 const PackageForm = z.object({ package: trimmed })
 const VendorForm = z.object({ vendor: trimmed, exceptions: text, force: text })
 const VendorQuery = z.object({ vendor: text })
@@ -102,6 +104,14 @@ export async function upstreamPageRoutes(app: FastifyInstance, context: PagesCon
       }
       const approved = await approvePackages(db, visit.change, names)
       return approved.length > 0 ? `Approved: ${approved.join(', ')}.` : 'Nothing was left to approve.'
+    })
+  })
+
+  route('post', '/accept', 'manage', async (visit) => {
+    const { package: packageName, version } = readForm(ArchiveForm, visit.request)
+    return changing(visit, { form: 'other' }, async () => {
+      await acceptArchives({ config, db, client: upstreamClient }, visit.change, { packageName, version })
+      return `The new bytes of ${packageName} ${version} are accepted. The next request fetches them.`
     })
   })
 

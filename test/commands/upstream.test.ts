@@ -52,6 +52,40 @@ describe('svc upstream', () => {
     expect((await svc('upstream', 'list', 'acme/php', '--json')).json().items).toEqual([changed.json()])
     const approved = await svc('upstream', 'approve', 'acme/php', 'psr/log', 'monolog/monolog', '--json')
     expect(approved.json()).toEqual({ path: 'acme/php', approved: ['monolog/monolog', 'psr/log'] })
+    await commands.db.query(
+      `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
+       select id, '3.0.0', 'a1b2c3', '3.0.0', '3.0.0.0', 'zip', '' from mirrored_package where name = 'psr/log'`,
+    )
+    await commands.db.query(
+      `update mirrored_package set upstream_id = (select id from upstream) where name = 'psr/log'`,
+    )
+    const accept = (...words: string[]) => svc('upstream', 'accept', 'acme/php', 'psr/log', ...words)
+    const without = await accept('3.0.0')
+    expect([without.code, without.stderr]).toEqual([
+      1,
+      'svc: the archive of psr/log 3.0.0 has no alarm: no changed bytes wait for acceptance\n',
+    ])
+    const unknown = await accept('4.0.0', '--json')
+    expect([unknown.code, unknown.stderr]).toEqual([
+      1,
+      '{"error":"no upstream has offered an archive of psr/log 4.0.0"}\n',
+    ])
+    const alarm = () =>
+      commands.db.query(`update mirrored_archive set alarm = 'other bytes' where version = '3.0.0'`)
+    await alarm()
+    expect((await accept('3.0.0', '--json')).json()).toEqual({
+      path: 'acme/php',
+      package: 'psr/log',
+      accepted: [{ version: '3.0.0', sha256: null, alarm: 'other bytes' }],
+    })
+    await alarm()
+    const accepted = await accept('3.0.0')
+    expect([accepted.code, accepted.stdout]).toEqual([
+      0,
+      'Accepted. The next request for psr/log 3.0.0 fetches what the upstream serves.\n',
+    ])
+    expect((await svc('upstream', 'accept', '--help')).stdout).toContain('after an alarm')
+    await commands.db.query(`update mirrored_package set upstream_id = null where name = 'psr/log'`)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).code).toBe(0)
     expect((await svc('upstream', 'remove', 'acme/php', 'public')).stderr).toBe('svc: upstream not found\n')
     const releasing = ['upstream', 'remove', 'acme/php', 'public', '--release']

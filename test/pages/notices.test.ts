@@ -251,6 +251,25 @@ const forms: Record<string, Case[] | string> = {
           return person.send(`${person.ofRepository}/upstreams/approve`, { packages: 'far/lib' })
         }),
       ],
+      accept: [
+        leavesNotice('The new bytes of far/lib 1.0.0 are accepted', async (person) => {
+          await anUpstream(person)
+          await t.db.query(
+            `with named as (
+               insert into mirrored_package (repository_id, name, upstream_id, approved_at)
+               select repository_id, 'far/lib', id, now() from upstream where url = $1 order by id desc limit 1
+               returning id
+             )
+             insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm)
+             select id, '1.0.0', 'a1b2c3', '1.0.0', '1.0.0.0', 'zip', '', 'other bytes' from named`,
+            [upstream.url],
+          )
+          return person.send(`${person.ofRepository}/upstreams/accept`, {
+            package: 'far/lib',
+            version: '1.0.0',
+          })
+        }),
+      ],
       claim: [
         leavesNotice('The vendor ours belongs to', ({ send, ofRepository }) =>
           send(`${ofRepository}/upstreams/claim`, { vendor: 'ours' }),

@@ -50,6 +50,7 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/:group/:name/-/upload',
     '/:group/:name/-/upload/:id',
     '/:group/:name/-/upstreams',
+    '/:group/:name/-/upstreams/accept',
     '/:group/:name/-/upstreams/approve',
     '/:group/:name/-/upstreams/claim',
     '/:group/:name/-/upstreams/release',

@@ -73,7 +73,9 @@ describe('/<group>/<name>/-/upstreams', () => {
     for (const shown of ['seen/lib', 'public', 'First seen', 'Last fetched', '72 hours', '2 Jan 2026']) {
       expect(body).toContain(shown)
     }
-    expect(body).toContain('A changed archive is not served: other bytes.')
+    expect(body).toContain('The changed archive of 1.0.0 is not served: other bytes.')
+    expect(body).toContain('An administrator of this repository can look into it and accept the new bytes.')
+    expect(body).not.toContain('/accept"')
     expect(body).not.toContain(upstream.url)
     expect(body).not.toContain('id="add"')
     const admin = await onPage(caller.account, caller.repository)
@@ -130,6 +132,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     ['/set', { name: 'public', mode: 'off' }],
     ['/remove', { name: 'public' }],
     ['/approve', { packages: 'a/b' }],
+    ['/accept', { package: 'a/b', version: '1.0.0' }],
     ['/claim', { vendor: 'acme' }],
     ['/release', { vendor: 'acme' }],
   ]
@@ -190,6 +193,72 @@ describe('requests and approvals', () => {
     const { send } = await aVisitor('admin')
     const refused = await send(below, form as Record<string, string>)
     expect([refused.statusCode, refused.body.includes('role="alert"')]).toEqual([400, true])
+  })
+})
+
+describe('the alarm of a changed archive', () => {
+  it('has a form for admins, with which they accept the new bytes', async () => {
+    const name = 'alarm/lib'
+    const caller = await aCaller(t)
+    upstream.offer(name, ['1.0.0'])
+    await caller.call('POST', '/upstreams', draft())
+    await caller.ask(`p2/${name}.json`)
+    await t.db.query(
+      `update mirrored_archive set alarm = 'other <bytes>', alarmed_at = now()
+        where package_id = (select id from mirrored_package where name = $1)`,
+      [name],
+    )
+    const { open, send, url, cookie } = await onPage(
+      caller.account as Parameters<typeof onPage>[0],
+      caller.repository,
+    )
+    const { body } = await open()
+    expect(body).toContain('The changed archive of 1.0.0 is not served: other &lt;bytes&gt;.')
+    const [, form = ''] = body.split(`<form method="post" action="${url}/accept">`)
+    expect(form).toContain('Accept the new bytes')
+    const fields = Object.fromEntries(
+      [...form.slice(0, form.indexOf('</form>')).matchAll(/name="(\w+)" value="([^"]*)"/g)].map(
+        ([, field = '', value = '']) => [field, value],
+      ),
+    )
+    expect(fields).toMatchObject({ package: name, version: '1.0.0' })
+
+    const refused = await send('/accept', { package: name, version: '2.0.0' })
+    expect([refused.statusCode, refused.body]).toEqual([
+      404,
+      expect.stringContaining('Nothing was changed: no upstream has offered an archive of alarm/lib 2.0.0.'),
+    ])
+    const accepted = await post(t.app, `${url}/accept`, cookie, fields)
+    expect([accepted.statusCode, accepted.headers.location]).toEqual([303, url])
+    expect(await lastEvent()).toMatchObject({
+      action: 'accept-archive',
+      accountId: caller.account.id,
+      package: name,
+      details: { sha256: null, alarm: 'other <bytes>' },
+    })
+    expect((await open()).body).not.toContain('is not served')
+    const again = await send('/accept', { package: name, version: '1.0.0' })
+    expect([again.statusCode, again.body]).toEqual([400, expect.stringContaining('has no alarm')])
+  })
+
+  it('is shown for each version, at most 20 of a package', async () => {
+    const { repository, open } = await aVisitor('admin')
+    await t.db.query(
+      `with named as (
+         insert into mirrored_package (repository_id, name, first_seen_at) values ($1, 'alarm/many', now()) returning id
+       )
+       insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
+       select id, '1.' || i % 25, 'a' || i, '1.' || i % 25, '', 'zip', '', 'change ' || i, now() - i * interval '1 minute'
+         from named, generate_series(0, 49) i`,
+      [repository.id],
+    )
+    const { body } = await open()
+    const shown = [...body.matchAll(/changed archive of (\S+) is not served: change (\d+)\./g)]
+    expect(shown).toHaveLength(20)
+    expect(shown.slice(0, 2).map(([, version, change]) => [version, change])).toEqual([
+      ['1.0', '0'],
+      ['1.1', '1'],
+    ])
   })
 })
 
@@ -319,7 +388,8 @@ describe('the forms of vendors', () => {
     await t.db.query(
       `insert into registry_event (repository_id, account_id, package, version, action, details)
        values ($1, $2, 'psr/log', null, 'approve-package', '{}'),
-              ($1, null, 'psr/log', '1.0.0', 'archive-alarm', '{"reason": "other bytes"}')`,
+              ($1, null, 'psr/log', '1.0.0', 'archive-alarm', '{"reason": "other bytes"}'),
+              ($1, $2, 'psr/log', '1.0.0', 'accept-archive', '{"upstream": "public", "alarm": "other bytes"}')`,
       [repository.id, account.id],
     )
     const { body } = await look(`/${repository.path}/-/activity`, cookie)
@@ -328,8 +398,9 @@ describe('the forms of vendors', () => {
       expect(told).toContain(sentence)
     }
     expect(told).toContain('saw that an archive has changed (other bytes) psr/log 1.0.0')
+    expect(told).toContain('accepted the new bytes of an archive (the alarm was: other bytes) psr/log 1.0.0')
     expect(body.match(/href="[^"]*psr[^"]*"/g)).toEqual(
-      Array(2).fill(`href="/${repository.path}/-/upstreams?q=psr%2Flog"`),
+      Array(3).fill(`href="/${repository.path}/-/upstreams?q=psr%2Flog"`),
     )
   })
 

@@ -194,4 +194,11 @@ async function addUpstream(db: pg.Pool, repositoryId: string, requesterId: strin
          wanted (name, approved_at, requested_at, requester_id, description)`,
     [repositoryId, requesterId],
   )
+  await db.query(
+    `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
+     select id, '3.0.0', 'a1b2c3', '3.0.0', '3.0.0.0', 'zip', 'https://repo.packagist.example.com/log.zip',
+            'its bytes differ from those of the first fetch (SHA-256 ' || repeat('0123456789abcdef', 4) || ')', now()
+       from mirrored_package where repository_id = $1 and name = 'psr/log'`,
+    [repositoryId],
+  )
 }

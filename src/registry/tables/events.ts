@@ -55,6 +55,7 @@ export type RegistryAction =
   | 'drop-versions'
   | 'upstream-gone'
   | 'archive-alarm'
+  | 'accept-archive'
   | 'import'
 
 /** An event to insert. */

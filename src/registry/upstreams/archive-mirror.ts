@@ -12,6 +12,7 @@ import { Consumer, inTime, late } from './arriving-archive.ts'
 import type { UpstreamClient } from './client/fetch.ts'
 import { toReceiveError, UpstreamError } from './client/upstream-error.ts'
 import { findDifference, refuseDenied } from './judge-archive.ts'
+import { saveAlarms } from './tables/archive-alarms.ts'
 import {
   endFetchTurn,
   extendFetchTurn,
@@ -20,7 +21,6 @@ import {
   findMirroredArchives,
   type MirroredArchive,
   noteArchiveUses,
-  saveAlarms,
   saveFetchedArchives,
   takeFetchTurns,
   type WantedArchive,
@@ -147,19 +147,17 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     const difference = await findDifference(archive, received)
     if (difference !== null) throw await alarm(archive, difference)
     await archives.keep(received)
-    if (!(await saveFetched({ ...received, id: archive.id, isDownload }))) {
-      // The upstream may have released the name in the meantime.
-      if ((await findFetchState(db, archive.id)) === null) throw new UpstreamError('the archive was removed')
+    if (!(await saveFetched({ ...received, id: archive.id, isDownload })))
       throw await alarm(archive, 'its bytes differ from those of the first fetch, or from a newer checksum')
-    }
     await keepNamedArchive(archives, received)
   }
 
-  async function alarm(archive: MirroredArchive, reason: string): Promise<RegistryError> {
-    const { id, repositoryId, packageName, version, upstreamName, url } = archive
-    note(archive, 'alarm', 0)
-    await transaction(db, async (tx) => {
-      if ((await saveAlarms(tx, [{ id, alarm: reason }])) === 0) return
+  /** Stores an alarm. Returns the error for the client. */
+  async function alarm(archive: MirroredArchive, reason: string): Promise<Error> {
+    const { id, repositoryId, packageName, version, upstreamName, url, sha256 } = archive
+    const isCurrent = await transaction(db, async (tx) => {
+      if ((await saveAlarms(tx, [{ id, alarm: reason }])) === 0)
+        return (await findFetchState(tx, id)) !== null
       const details = { upstream: upstreamName, url, reason }
       await insertEvent(tx, commandLine, {
         repositoryId,
@@ -168,10 +166,16 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
         action: 'archive-alarm',
         details,
       })
+      return true
     })
+    // An administrator has accepted other bytes, or the upstream has released the name.
+    if (!isCurrent) return new UpstreamError('the archive was removed or replaced while svc fetched it')
+    note(archive, 'alarm', 0)
+    const advice =
+      sha256 === null ? '' : ' An administrator of the repository can look into it and accept the new bytes.'
     return new RegistryError(errcode.dataLoss, 'the archive of the upstream has changed', {
       status: 502,
-      warning: `The archive of ${packageName} ${version} is not served: ${reason}.`,
+      warning: `The archive of ${packageName} ${version} is not served: ${reason}.${advice}`,
     })
   }
 

@@ -6,7 +6,13 @@ import type { EncodedDocument } from '../documents/encodings.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import type { Author } from '../tables/events.ts'
-import { type Checked, checkContextOf, checkDocument, type MirrorContext } from './check-document.ts'
+import {
+  type CheckContext,
+  type Checked,
+  checkContextOf,
+  checkDocument,
+  type MirrorContext,
+} from './check-document.ts'
 import { requestPackage } from './configure.ts'
 import { renderMirror } from './store-documents.ts'
 import {
@@ -15,6 +21,7 @@ import {
   noteUse,
   type WantedMirror,
 } from './tables/mirrored-documents.ts'
+import type { DocumentKey } from './tables/upstream-documents.ts'
 
 /** How long a first request waits for an upstream. */
 const patienceMilliseconds = 20_000
@@ -68,12 +75,7 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
   }
 
   async function askOnce(upstreamId: string, packageName: string, isDev: boolean): Promise<Checked> {
-    for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
-      const checked = await checkDocument(context, { upstreamId, packageName, isDev })
-      // The check of a process that was killed counts as running for up to 45 s. A stop cannot wait for it.
-      if (checked.outcome !== 'busy' || isClosing) return checked
-    }
-    return { outcome: 'failed' }
+    return checkInTurn(context, { upstreamId, packageName, isDev }, () => isClosing)
   }
 
   /**
@@ -152,6 +154,22 @@ export function openMirror(given: MirrorContext, log: FastifyBaseLogger): Mirror
       while (flights.size > 0) await Promise.allSettled(flights.values())
     },
   }
+}
+
+/**
+ * Checks a document, or waits for the running check of another process. `busy` means that `isClosing` has ended the wait.
+ */
+export async function checkInTurn(
+  context: CheckContext,
+  key: DocumentKey,
+  isClosing = () => false,
+): Promise<Checked> {
+  for (const start = Date.now(); Date.now() - start < patienceMilliseconds; await sleep(pollMilliseconds)) {
+    const checked = await checkDocument(context, key)
+    // The check of a process that was killed counts as running for up to 45 s. A stop cannot wait for it.
+    if (checked.outcome !== 'busy' || isClosing()) return checked
+  }
+  return { outcome: 'failed' }
 }
 
 function warningOf({ failure, failedAt }: FoundMirror, { packageName }: WantedMirror): string | null {

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { commandLine, insertEventList, type NewEvent } from '../tables/events.ts'
 import type { UpstreamDist } from './documents/judge-document.ts'
-import { saveAlarms } from './tables/mirrored-archives.ts'
+import { saveAlarms } from './tables/archive-alarms.ts'
 import type { FixedArchive, MirrorRules } from './tables/rendered-mirrors.ts'
 
 /** How the reasons of these alarms begin. */

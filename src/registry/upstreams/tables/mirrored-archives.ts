@@ -1,4 +1,3 @@
-import type pg from 'pg'
 import type { Queryable } from '../../../database/database.ts'
 import { byteaArray, forEachCall } from '../../../database/shared-statements.ts'
 import type { WithAccess } from '../../access.ts'
@@ -55,9 +54,10 @@ const usesCredentials =
 
 /**
  * SQL: whether only an upstream that has released the name named the archive, and not the one to which the name is bound.
- * An upstream that was added again with its URL is the same one.
+ * An upstream that was added again with its URL is the same one. `m` is the package, `ma` the archive, and `u` the upstream
+ * to which the name is bound, or which has released it.
  */
-const isReleased = `(m.upstream_id is null or m.released_from is not null and exists (
+export const isReleased = `(m.upstream_id is null or m.released_from is not null and exists (
   select from upstream f where f.id = coalesce(ma.upstream_id, m.released_from) and f.url <> u.url))`
 
 /** SQL: the patterns that deny an archive: also those of the upstream that has released it. */
@@ -238,24 +238,6 @@ export async function saveFetchedArchives(
     ],
   })
   return rows.map(({ isSaved }) => isSaved)
-}
-
-/**
- * Stores how archives at the upstream differ from the first fetch, or removes that with null. The differing bytes are not
- * served; stored ones still are. Returns how many archives did not have the
- * same reason before.
- */
-export async function saveAlarms(
-  tx: pg.PoolClient,
-  alarms: readonly { id: string; alarm: string | null }[],
-): Promise<number> {
-  const { rowCount } = await tx.query(
-    `update mirrored_archive a set alarm = n.alarm, alarmed_at = case when n.alarm is not null then now() end
-       from unnest($1::bigint[], $2::text[]) as n (id, alarm)
-      where a.id = n.id and a.alarm is distinct from n.alarm`,
-    [alarms.map(({ id }) => id), alarms.map(({ alarm }) => alarm)],
-  )
-  return rowCount ?? 0
 }
 
 /** Stores that archives were downloaded today. */

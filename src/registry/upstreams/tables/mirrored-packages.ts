@@ -204,6 +204,8 @@ export interface ListedMirror {
   minimumAgeHours: number
   /** How an archive of the package has changed at the upstream. Null without an alarm. */
   alarm: string | null
+  /** The versions whose archives have changed, the latest change first. At most 20. */
+  alarms: { version: string; reason: string }[]
 }
 
 /**
@@ -223,7 +225,12 @@ export async function listMirrors(
             (select max(d.checked_at) from upstream_document d where d.upstream_id = u.id and d.name = m.name)
               as "lastFetchedAt",
             (select x.alarm from mirrored_archive x where x.package_id = m.id and x.alarm is not null
-              order by x.alarmed_at desc limit 1) as alarm
+              order by x.alarmed_at desc limit 1) as alarm,
+            (select coalesce(jsonb_agg(jsonb_build_object('version', x.version, 'reason', x.alarm)
+                                       order by x.alarmed_at desc), '[]')
+               from (select distinct on (y.version) y.version, y.alarm, y.alarmed_at from mirrored_archive y
+                      where y.package_id = m.id and y.alarm is not null
+                      order by y.version, y.alarmed_at desc limit 20) x) as alarms
        from mirrored_package m
        left join upstream u on u.id = m.upstream_id
        left join account a on a.id = m.requester_id

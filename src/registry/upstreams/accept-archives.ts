@@ -1,0 +1,95 @@
+import { transaction } from '../../database/database.ts'
+import { errcode, RegistryError } from '../errors.ts'
+import { insertEventList } from '../tables/events.ts'
+import { checkContextOf, type MirrorContext } from './check-document.ts'
+import type { UpstreamChange } from './configure.ts'
+import { checkInTurn } from './mirror.ts'
+import { renderMirror } from './store-documents.ts'
+import {
+  type AcceptedArchive,
+  listVersionArchives,
+  replaceAlarmedArchives,
+  type VersionArchive,
+} from './tables/archive-alarms.ts'
+import { lockMirror } from './tables/rendered-mirrors.ts'
+import { markStale } from './tables/upstream-documents.ts'
+
+/** A version of a mirrored package whose archive has changed at the upstream. */
+export interface AlarmedVersion {
+  packageName: string
+  version: string
+}
+
+/**
+ * Accepts that the archives of a version have changed at the upstream. svc forgets their fixed bytes, and the alarm. The
+ * next request fetches what the upstream serves. It must match the shasum that the upstream announces, and is fixed then.
+ * The upstream's document is requested first, because the shasum may have changed since its last check. Throws errcode 5
+ * for an unknown version, 9 when no archive of it has an alarm or no upstream may offer it, and 14 when the upstream
+ * fails: the stored bytes are still served then.
+ */
+export async function acceptArchives(
+  context: MirrorContext,
+  { repositoryId, author }: UpstreamChange,
+  changed: AlarmedVersion,
+): Promise<AcceptedArchive[]> {
+  const { config, db } = context
+  const { packageName, version } = changed
+  const [first] = acceptable(await listVersionArchives(db, repositoryId, packageName, version), changed)
+  await checkDocuments(context, first.upstreamId, packageName)
+  return transaction(db, async (tx) => {
+    await lockMirror(tx, first.packageId)
+    // The rules and the alarm may have changed meanwhile.
+    const archives = acceptable(await listVersionArchives(tx, repositoryId, packageName, version), changed)
+    const accepted = await replaceAlarmedArchives(
+      tx,
+      archives.map(({ id }) => id),
+    )
+    if (accepted.length === 0) throw withoutAlarm(changed)
+    // The new rows get URL and shasum from the documents, and the documents announce this shasum again.
+    for (const isDev of [false, true]) await renderMirror(tx, first.packageId, isDev, config.baseUrl)
+    const about = { repositoryId, packageName, action: 'accept-archive' as const }
+    await insertEventList(
+      tx,
+      author,
+      accepted.map(({ version: its, ...archive }) => {
+        const details = { upstream: first.upstreamName, ...archive }
+        return { ...about, version: its, details }
+      }),
+    )
+    return accepted
+  })
+}
+
+/** Returns the archives that can be accepted. There is at least one. */
+function acceptable(
+  archives: readonly VersionArchive[],
+  changed: AlarmedVersion,
+): [VersionArchive, ...VersionArchive[]] {
+  const { packageName, version } = changed
+  if (archives.length === 0) {
+    const what = `${packageName} ${version}`
+    throw new RegistryError(errcode.notFound, `no upstream has offered an archive of ${what}`)
+  }
+  const alarmed = archives.filter(({ alarm }) => alarm !== null)
+  if (alarmed.length === 0) throw withoutAlarm(changed)
+  // svc could not fetch new bytes, and lock files may need the stored ones.
+  const [first, ...others] = alarmed.filter(({ verdict }) => verdict === 'upstream')
+  if (first) return [first, ...others]
+  throw new RegistryError(errcode.failedPrecondition, `no upstream may offer ${packageName} now`)
+}
+
+/** Requests the documents of a package that are stored. */
+async function checkDocuments(context: MirrorContext, upstreamId: string, packageName: string) {
+  const checks = checkContextOf(context)
+  for (const isDev of [false, true]) {
+    if ((await markStale(context.db, upstreamId, [{ packageName, isDev }])) === 0) continue
+    const { outcome } = await checkInTurn(checks, { upstreamId, packageName, isDev })
+    if (outcome !== 'failed' && outcome !== 'busy') continue
+    throw new RegistryError(errcode.unavailable, `the upstream of ${packageName} fails: try again later`)
+  }
+}
+
+function withoutAlarm({ packageName, version }: AlarmedVersion): RegistryError {
+  const what = `the archive of ${packageName} ${version} has no alarm`
+  return new RegistryError(errcode.failedPrecondition, `${what}: no changed bytes wait for acceptance`)
+}
