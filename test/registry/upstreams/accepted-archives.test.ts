@@ -385,3 +385,17 @@ describe('an acceptance at the same moment as', () => {
     expect(rows).toEqual([{ isCurrent: true }])
   })
 })
+
+it('the list of alarms has the 20 latest of a package', async () => {
+  const name = 'again/many'
+  const { alarms } = await aFetchedPackage(name)
+  await t.db.query(
+    `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
+     select m.id, i::text, 'abcdef12', i::text, i::text, 'zip', 'https://x.example', 'it changed',
+            now() - make_interval(hours => 100 - i)
+       from mirrored_package m, generate_series(10, 39) i where m.name = $1`,
+    [name],
+  )
+  const latest = Array.from({ length: 20 }, (_, i) => String(39 - i))
+  expect((await alarms()).map(({ version }: { version: string }) => version)).toEqual(latest)
+})

@@ -228,9 +228,11 @@ export async function listMirrors(
               order by x.alarmed_at desc limit 1) as alarm,
             (select coalesce(jsonb_agg(jsonb_build_object('version', x.version, 'reason', x.alarm)
                                        order by x.alarmed_at desc), '[]')
-               from (select distinct on (y.version) y.version, y.alarm, y.alarmed_at from mirrored_archive y
-                      where y.package_id = m.id and y.alarm is not null
-                      order by y.version, y.alarmed_at desc limit 20) x) as alarms
+               from (select y.*
+                       from (select distinct on (z.version) z.version, z.alarm, z.alarmed_at from mirrored_archive z
+                              where z.package_id = m.id and z.alarm is not null
+                              order by z.version, z.alarmed_at desc) y
+                      order by y.alarmed_at desc limit 20) x) as alarms
        from mirrored_package m
        left join upstream u on u.id = m.upstream_id
        left join account a on a.id = m.requester_id
