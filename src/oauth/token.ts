@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AppContext } from '../context.ts'
 import { shareStatements } from '../database/shared-statements.ts'
+import { isScope } from '../domain/scopes.ts'
 import { hashSecret, makeSecret } from '../domain/secrets.ts'
 import { applicationActor } from '../http/actor.ts'
 import type { LastUse } from '../jobs/last-use.ts'
@@ -200,14 +201,15 @@ function lifetimesOf({ lifetimes }: OAuthContext['config']) {
 }
 
 /**
- * Returns the requested scopes without duplicates, separated by single spaces. Null when the request has no `scope`.
+ * Returns the requested scopes without duplicates, separated by single spaces. Null when the request has no `scope`. Empty
+ * when one of them does not exist, so that the request is refused. With `:rw` granted, the database would accept a `:r`
+ * that does not exist.
  */
 function readScope(form: Form): string | null {
   const scope = readOptional(form, 'scope')
   if (scope === undefined) return null
-  const names = new Set(scope.split(' '))
-  // An empty name is rejected as an unknown scope.
-  return names.has('') ? scope : [...names].join(' ')
+  const names = [...new Set(scope.split(' '))]
+  return names.every(isScope) ? names.join(' ') : ''
 }
 
 function makePair(): TokenPair {

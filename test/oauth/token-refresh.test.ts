@@ -147,6 +147,14 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
     expect((await refresh(full.refresh_token, { scope: old.scope })).json().scope).toBe(old.scope)
   })
 
+  it('refuses a read-only scope that does not exist, although its read-write scope was granted', async () => {
+    const { refresh, tokens } = await anAuthorizedApplication(t, { scopes: ['registry-package-delete:rw'] })
+    const old = await tokens()
+    const refused = await refresh(old.refresh_token, { scope: 'registry-package-delete:r' })
+    expect([refused.statusCode, refused.json().error]).toEqual([400, 'invalid_scope'])
+    expect((await refresh(old.refresh_token)).json().scope).toBe('registry-package-delete:rw')
+  })
+
   it.each([
     'repo-delete:rw',
     'account-profile:rw',
