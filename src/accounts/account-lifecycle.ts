@@ -58,16 +58,15 @@ export async function keepAnAdministrator(tx: pg.PoolClient, actor: Actor, accou
  * check reads the account. Enabling it makes the tokens work again, but not the sessions.
  */
 export async function disableAccount(db: pg.Pool, actor: Actor, accountId: string): Promise<void> {
-  await transaction(
-    db,
-    async (tx) => {
-      await keepAnAdministrator(tx, actor, accountId)
-      // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
-      await setDisabled(tx, accountId, true)
-      await deleteAllSessions(tx, accountId)
-    },
-    actor,
-  )
+  await transaction(db, (tx) => disableWithin(tx, actor, accountId), actor)
+}
+
+/** Does what `disableAccount` does, within a transaction of the actor. */
+export async function disableWithin(tx: pg.PoolClient, actor: Actor, accountId: string): Promise<void> {
+  await keepAnAdministrator(tx, actor, accountId)
+  // Update the account before its sessions: this waits for a running sign-in, and then sees its session.
+  await setDisabled(tx, accountId, true)
+  await deleteAllSessions(tx, accountId)
 }
 
 /** Enables a disabled account. */

@@ -8,7 +8,7 @@ import { actorOf } from '../http/actor.ts'
 import { networkOf } from '../http/client-ip.ts'
 import { clearCookie, readCookie, setCookie } from '../http/cookies.ts'
 import { csrfToken } from '../http/csrf.ts'
-import { type AttemptLimit, countAttempt } from '../http/failure-limit.ts'
+import { type AttemptLimit, countAttempt, takeBackAttempt } from '../http/failure-limit.ts'
 import { readForm, readQuery, text } from '../http/forms.ts'
 import { leaveNotice } from '../http/notice.ts'
 import { PageError, pageNotFound } from '../http/page-error.ts'
@@ -108,6 +108,18 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
       findPasswordProblem(password, form.username) ??
       (password === repeated ? null : 'The two passwords are not the same.')
     if (problem) return show(request, reply.code(400), { invitation, token, form, problem })
+    // Before the hash, because a hash takes time of everybody who signs in.
+    const limits = accountLimits(request.ip, token)
+    const blockedSeconds = await countAttempt(db, limits)
+    if (blockedSeconds > 0) {
+      reply.code(429).header('retry-after', `${blockedSeconds}`)
+      return show(request, reply, {
+        invitation,
+        token,
+        form,
+        problem: 'Too many attempts. Try again in 15 minutes.',
+      })
+    }
     const about = {
       username: form.username,
       displayName: form.display_name,
@@ -117,6 +129,7 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
     try {
       const made = await acceptWithNewAccount(db, actorOf(request, null), token, about)
       if (!made) return showEnded(request, reply)
+      await takeBackAttempt(db, limits)
       clearCookie(reply, config, 'invitation')
       clearCookie(reply, config, 'visit')
       const how = { act: 'sign-up', proof: { method: 'invitation' } } as const
@@ -206,6 +219,14 @@ export async function invitationRoutes(app: FastifyInstance, context: AppContext
 /** Whether people may make accounts themselves. */
 function isSignUpOpen({ signUp, passwordSignIn }: AppContext['config']): boolean {
   return signUp === 'open' && passwordSignIn === 'on'
+}
+
+/** Limits attempts at an account from an invitation: 20 in 15 minutes with its link, and 100 from one network. */
+function accountLimits(ip: string, token: string): AttemptLimit[] {
+  return [
+    { subject: `new accounts from ${networkOf(ip)}`, attempts: 100, windowSeconds: 15 * 60 },
+    { subject: `new account with ${token}`, attempts: 20, windowSeconds: 15 * 60 },
+  ]
 }
 
 /**

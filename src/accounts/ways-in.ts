@@ -27,7 +27,8 @@ export async function keepsWayIn(
       offered.providers.some((provider) => provider.issuer === issuer),
   )
   if (hasProvider) return true
-  if (!allowsPasskeys(offered)) return false
+  // PASSWORD_SIGN_IN also applies to a passkey that replaces the password.
+  if (!locked || !mayUsePassword(offered, locked.isAdmin) || !allowsPasskeys(offered)) return false
   const passkeys = await listPasskeys(tx, accountId)
   return passkeys.some(({ id }) => !('passkeyId' in removed && removed.passkeyId === id))
 }

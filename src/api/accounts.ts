@@ -2,8 +2,7 @@ import { z } from 'zod'
 import {
   chooseHeir,
   deleteAccount,
-  disableAccount,
-  enableAccount,
+  disableWithin,
   keepAnAdministrator,
 } from '../accounts/account-lifecycle.ts'
 import {
@@ -12,6 +11,7 @@ import {
   findAccountDetails,
   insertAccount,
   listAccounts,
+  setDisabled,
 } from '../accounts/accounts.ts'
 import { findPasswordProblem, hashPassword, maxPasswordBytes } from '../accounts/passwords.ts'
 import { transaction } from '../database/database.ts'
@@ -189,10 +189,10 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
     async (request) => {
       const person = mayManage.granted(request)
       const account = await accountOfPath(context, request.params.username)
-      const { name, disabled, email, username = account.username, admin } = request.body
+      const { name, disabled, email, username, admin } = request.body
       if (admin !== undefined || disabled !== undefined) refuseOwn(person, account)
       const changes = {
-        username,
+        ...(username !== undefined && { username }),
         ...(name !== undefined && { displayName: name }),
         // An unchanged email stays verified.
         ...(email !== undefined && email !== account.email && { email }),
@@ -202,15 +202,16 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
         transaction(
           db,
           async (tx) => {
-            if (admin === false) await keepAnAdministrator(tx, person.actor, account.id)
+            // Before the change: this locks all administrators in one order.
+            if (admin === false || disabled === true) await keepAnAdministrator(tx, person.actor, account.id)
             await changeAccount(tx, account.id, changes)
+            if (disabled === true) await disableWithin(tx, person.actor, account.id)
+            if (disabled === false) await setDisabled(tx, account.id, false)
           },
           person.actor,
         ),
       )
-      if (disabled === true) await disableAccount(db, person.actor, account.id)
-      if (disabled === false) await enableAccount(db, person.actor, account.id)
-      return describeAccount(await accountOfPath(context, username))
+      return describeAccount(await accountOfPath(context, username ?? account.username))
     },
   )
 

@@ -31,7 +31,7 @@ const chosen = 'a new and longer password'
 beforeEach(async () => {
   await sendMails(t)
   server.received.length = 0
-  await t.db.query('delete from auth_failure')
+  for (const { db } of [t, invited]) await db.query('delete from auth_failure')
 })
 
 /** A group with an admin who is signed in. */
@@ -243,6 +243,22 @@ describe('an invitation to a group', () => {
     ]
     expect(refused.map(({ statusCode }) => statusCode)).toEqual(refused.map(() => 400))
     expect((await asNew(invited, token)).statusCode).toBe(303)
+  })
+
+  it('makes at most 20 attempts for an account in 15 minutes, because each hashes a password', async () => {
+    const { group, admin } = await aManagedGroup(invited)
+    const { token } = await aToken(invited, group, admin)
+    const attempt = () => asNew(invited, token, { username: admin.username })
+    const statuses = (await Promise.all(Array.from({ length: 22 }, attempt))).map(
+      ({ statusCode }) => statusCode,
+    )
+    expect(statuses.toSorted()).toEqual([...Array(20).fill(400), 429, 429])
+    const blocked = await attempt()
+    expect(blocked.headers['retry-after']).toMatch(/^\d+$/)
+    expect(blocked.body).toContain('Too many attempts. Try again in 15 minutes.')
+    // Another invitation still makes accounts.
+    const other = await aToken(invited, group, admin)
+    expect((await asNew(invited, other.token)).statusCode).toBe(303)
   })
 
   it('is created by admins only, at most 100 a day, with a valid email', async () => {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { listIdentityEvents } from '../../src/accounts/identity-events.ts'
 import { isPassword } from '../../src/accounts/passwords.ts'
+import { transaction } from '../../src/database/database.ts'
 import {
   aGroup,
   aGroupMember,
@@ -47,12 +48,16 @@ interface Operation {
   requestBody?: object
 }
 
-/** The endpoints that accept only personal access tokens: those for administrators, and those for one's own account. */
+/**
+ * The endpoints that accept only personal access tokens: those for administrators, and those for one's own account. The
+ * one of a repository is tested with the acceptance of archives.
+ */
 async function endpointsForPeople() {
   const { paths } = (await t.app.inject('/api/openapi.json')).json() as {
     paths: Record<string, Record<string, Operation>>
   }
-  return Object.entries(paths).flatMap(([path, operations]) =>
+  const ofPeople = Object.entries(paths).filter(([path]) => !path.startsWith('/api/repositories/'))
+  return ofPeople.flatMap(([path, operations]) =>
     Object.entries(operations)
       .filter(([, { security }]) => security.length === 1 && 'personalToken' in (security[0] ?? {}))
       .map(([method, operation]) => ({ method: method.toUpperCase() as Method, path, operation })),
@@ -112,6 +117,48 @@ describe('endpoints for people', () => {
     expect((await t.db.query('select count(*)::int as count from account')).rows).toEqual(rows)
   })
 })
+
+describe('a change of an account', () => {
+  it('keeps a username that another request has just changed', async () => {
+    const { call } = await aCaller()
+    const account = await anAccount(t.db)
+    const renamed = aName('renamed')
+    let change: ReturnType<typeof call> | undefined
+    await transaction(t.db, async (tx) => {
+      await tx.query('update account set username = $2 where id = $1', [account.id, renamed])
+      change = call('PATCH', `/accounts/${account.username}`, { admin: true })
+      await untilWaiting()
+    })
+    await change
+    expect((await call('GET', `/accounts/${renamed}`)).json()).toMatchObject({ admin: true })
+  })
+
+  it('is made completely or not at all', async () => {
+    const { call } = await aCaller()
+    const account = await anAccount(t.db, { displayName: 'Ann' })
+    await signIn(t.app, account)
+    await transaction(t.db, async (tx) => {
+      await tx.query('select from session where account_id = $1 for update', [account.id])
+      const change = await call('PATCH', `/accounts/${account.username}`, { name: 'Anna', disabled: true })
+      expect(change.statusCode).toBe(503)
+    })
+    expect((await call('GET', `/accounts/${account.username}`)).json()).toMatchObject({
+      name: 'Ann',
+      disabled_at: null,
+    })
+  })
+})
+
+/** Waits until a transaction waits for a lock. */
+async function untilWaiting() {
+  const waiting = async () =>
+    (
+      await t.db.query(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      )
+    ).rowCount
+  await expect.poll(waiting, { timeout: 10_000 }).toBe(1)
+}
 
 describe('/api/accounts', () => {
   it('makes, finds, changes, disables, enables and deletes an account, as the administrator', async () => {

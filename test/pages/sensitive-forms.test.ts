@@ -14,6 +14,7 @@ const t = useApp({ BASE_URL: 'http://localhost' })
 const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
   asks: [
     '/settings/second-factor/totp',
+    '/settings/second-factor/totp/confirm',
     '/settings/second-factor/recovery-codes',
     '/settings/second-factor/passkeys',
     '/settings/second-factor/passkeys/remove',
@@ -31,8 +32,6 @@ const kinds: Record<'asks' | 'own' | 'plain', string[]> = {
     '/settings/account/password',
     '/settings/account/sign-in',
     '/settings/account/delete',
-    // The code is from a secret that a confirmed page showed.
-    '/settings/second-factor/totp/confirm',
     '/settings/second-factor/totp/remove',
     '/settings/confirm-access',
   ],

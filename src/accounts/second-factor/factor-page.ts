@@ -90,6 +90,8 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
   app.post(`${factorHome}/totp/confirm`, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, `${factorHome}/totp`)
+    // A wrong code shows the secret again.
+    await requireConfirmation(context, request, session, `${factorHome}/totp`)
     const { id } = session.account
     const { code, return: returnId } = readForm(CodeForm, request)
     const confirmed = await confirmEnrolment(checking(context, request), actorOf(request, id), id, code)

@@ -420,7 +420,7 @@ describe('linking on the account page', () => {
 })
 
 describe('the only provider of a person with a passkey', () => {
-  it('can be unlinked where passkeys work, and stays linked where they do not', async () => {
+  it('can be unlinked where passkeys sign in, and stays linked where they do not', async () => {
     const eve = aPerson()
     await new Walker(t).signIn(acme, eve.subject)
     const { rows } = await t.db.query<{ id: string; username: string }>(
@@ -431,9 +431,11 @@ describe('the only provider of a person with a passkey', () => {
       [eve.subject],
     )
     const account = rows[0] as { id: string; username: string }
-    const unlink = (baseUrl: string) =>
-      unlinkAccount(t.db, commandActor, account, acme.issuer, { ...t.config, baseUrl })
+    const unlink = (baseUrl: string, passwordSignIn: 'on' | 'admins' | 'off' = 'on') =>
+      unlinkAccount(t.db, commandActor, account, acme.issuer, { ...t.config, baseUrl, passwordSignIn })
     expect(await unlink('http://svc.test')).toBe('only-way')
+    expect(await unlink('https://svc.test', 'admins')).toBe('only-way')
+    expect(await unlink('https://svc.test', 'off')).toBe('only-way')
     expect(await unlink('https://svc.test')).toBe('unlinked')
   })
 })
