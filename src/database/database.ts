@@ -226,6 +226,9 @@ export async function withOwnConnection<T>(
     query_timeout: undefined,
     // pg refuses COPY on connections that send statements without waiting.
     pipeline: false,
+    // While a backup or a restore copies archives, the connection is silent. A firewall may drop it after minutes.
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 60_000,
   })
   // Without a listener, pg would end the process when the connection breaks. The running statement fails anyway.
   client.on('error', () => {})

@@ -40,6 +40,8 @@ export function handleClientError(error: ReadError, socket: Socket): void {
 /** Closes the connection of an upload that arrives slower than 1 KiB a second. Call it before the body is read. */
 export function requireUploadRate(request: IncomingMessage): void {
   const { socket } = request
+  // The client has disconnected before this. The request emits nothing any more.
+  if (request.destroyed) return
   let seenBytes = socket.bytesRead
   uploading.add(socket)
   const timer = setInterval(() => {

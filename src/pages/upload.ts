@@ -231,8 +231,7 @@ export async function uploadPageRoutes(
     bytes: number,
     queryable: Parameters<typeof findFullUploads>[0] = db,
   ) {
-    const limits = { bytes, maxBytes: bytesOfAccount }
-    const full = await findFullUploads(queryable, session.account.id, limits)
+    const full = await findFullUploads(queryable, session.account.id, { bytes, maxBytes: bytesOfAccount })
     if (full) throw new PageError(429, describeFull(full, bytesOfAccount))
   }
 
@@ -252,7 +251,8 @@ export async function uploadPageRoutes(
   async function fetchUpload(sha256: string, size: number) {
     const opened = await archives.read(sha256)
     if (!opened) throw new PageError(410, 'The uploaded file is no longer stored. Upload it again.')
-    const received = await receiveArchive(archives, opened.bytes, { maxBytes: size })
+    const receiving = receiveArchive(archives, opened.bytes, { maxBytes: size })
+    const received = await receiving.finally(() => opened.bytes.destroy())
     try {
       if (received.sha256 !== sha256) throw new Error(`the stored upload ${sha256} is damaged`)
       return { received, judged: await judgeArchive(received.path) }

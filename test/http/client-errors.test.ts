@@ -1,6 +1,9 @@
-import { connect } from 'node:net'
+import { IncomingMessage } from 'node:http'
+import { connect, Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
+import { requireUploadRate } from '../../src/http/client-errors.ts'
+import { receiveMultipart } from '../../src/registry/protocol/multipart.ts'
 import { useListeningApp } from '../support/listening.ts'
 import { freePort } from '../support/program.ts'
 
@@ -39,5 +42,35 @@ describe('a request that cannot be read', () => {
 
   it('continues to serve', async () => {
     expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200)
+  })
+})
+
+describe('an upload whose client has disconnected before the body is read', () => {
+  it('leaves no timer behind', () => {
+    vi.useFakeTimers()
+    try {
+      const request = new IncomingMessage(new Socket())
+      requireUploadRate(request)
+      expect(vi.getTimerCount()).toBe(1)
+      request.emit('close')
+      expect(vi.getTimerCount()).toBe(0)
+      request.destroy()
+      requireUploadRate(request)
+      expect(vi.getTimerCount()).toBe(0)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('ends as a form, too', async () => {
+    const request = new IncomingMessage(new Socket())
+    request.destroy()
+    const contentType = 'multipart/form-data; boundary=x'
+    const receiving = receiveMultipart(
+      { directory: '/nonexistent' },
+      { request, contentType },
+      { maxBytes: 1 },
+    )
+    await expect(receiving).rejects.toMatchObject({ code: 'ECONNRESET' })
   })
 })

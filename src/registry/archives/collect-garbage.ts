@@ -148,6 +148,8 @@ async function remove(
   async function removeUnnamed(archives: readonly StoredArchive[]): Promise<StoredArchive[]> {
     return unlessBackupRuns(db, async (tx) => {
       await lockCollection(tx)
+      // A bucket may respond later than an idle transaction may wait. The lock must stay until then.
+      await tx.query('set local idle_in_transaction_session_timeout = 0')
       // Delete the rows first. After a crash, the next collection finds the file. A row without its file would be
       // damage.
       const named = await again(() =>
@@ -156,13 +158,17 @@ async function remove(
           archives.map(({ sha256 }) => sha256),
         ),
       )
-      const removed = await Promise.all(
+      const ended = await Promise.allSettled(
         archives.map(async (archive) => {
           const isRemoved = !named.has(archive.sha256) && (await store.remove(archive.sha256, untouchedSince))
           return isRemoved ? [archive] : []
         }),
       )
-      return removed.flat()
+      // Only now: a removal after the end of the transaction could hit an archive that was just published again.
+      return ended.flatMap((one) => {
+        if (one.status === 'rejected') throw one.reason
+        return one.value
+      })
     })
   }
 }

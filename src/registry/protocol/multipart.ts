@@ -28,6 +28,8 @@ export async function receiveMultipart(
   { request, contentType }: { request: IncomingMessage; contentType: string },
   { maxBytes, onField, onFile }: MultipartOptions,
 ): Promise<ReceivedArchive> {
+  // The client has disconnected before this. The request emits nothing any more.
+  if (request.destroyed) throw Object.assign(new Error('aborted'), { code: 'ECONNRESET' })
   const form = openForm(contentType)
   const archives: Promise<ReceivedArchive>[] = []
   const parsed = new Promise<void>((resolve, reject) => {

@@ -1,12 +1,15 @@
 import { existsSync } from 'node:fs'
 import { appendFile, mkdir, rm, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { transaction } from '../../../src/database/database.ts'
 import { FailedForGood } from '../../../src/jobs/job.ts'
 import type { ArchiveStore } from '../../../src/registry/archives/archive-store.ts'
 import { collectGarbage, collectGarbageJob } from '../../../src/registry/archives/collect-garbage.ts'
 import { openLocalStore } from '../../../src/registry/archives/local-store.ts'
 import { verifyArchives } from '../../../src/registry/archives/verify-archives.ts'
+import { collectionLock } from '../../../src/registry/tables/archives.ts'
 import { aCaller } from '../../support/api-actors.ts'
 import { useApp } from '../../support/app.ts'
 import { databaseUrl, runSvc } from '../../support/program.ts'
@@ -46,6 +49,16 @@ async function twoVersions() {
   return { ...caller, kept: kept ?? '', gone: gone ?? '' }
 }
 
+/** Returns whether a publication would get its lock at once. */
+async function mayPublish(): Promise<boolean> {
+  return transaction(t.db, async (tx) => {
+    const { rows } = await tx.query('select pg_try_advisory_xact_lock_shared($1) as is_free', [
+      collectionLock,
+    ])
+    return rows[0].is_free
+  })
+}
+
 describe('collectGarbage', () => {
   it('removes the archives of purged versions, and keeps those of deleted ones', async () => {
     const { call, kept, gone } = await twoVersions()
@@ -72,6 +85,31 @@ describe('collectGarbage', () => {
     await call('DELETE')
     const signal = AbortSignal.abort()
     await expect(collectGarbage(t.db, volume, { signal })).rejects.toThrow('aborted')
+  })
+
+  it('keeps publications waiting until every removal has ended, also after one has failed', async () => {
+    const { call } = await twoVersions()
+    await call('DELETE', '/packages/acme/lib?purge=true')
+    let end: (isRemoved: boolean) => void = () => {}
+    let calls = 0
+    const slow: ArchiveStore = {
+      ...volume,
+      remove: () => {
+        calls += 1
+        return calls === 1
+          ? Promise.reject(new Error('the bucket refuses'))
+          : new Promise((resolve) => {
+              end = resolve
+            })
+      },
+    }
+    const collected = collectGarbage(t.db, slow, { isForced: true }).catch((error: Error) => error.message)
+    await expect.poll(() => calls).toBe(2)
+    await sleep(100)
+    expect(await mayPublish()).toBe(false)
+    end(true)
+    expect(await collected).toBe('the bucket refuses')
+    expect(await mayPublish()).toBe(true)
   })
 
   it('keeps an archive that another version has too', async () => {
