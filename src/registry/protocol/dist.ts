@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { shareStatements } from '../../database/shared-statements.ts'
 import { openReadCache } from '../../domain/read-cache.ts'
 import { hasTag, rangeHeader, readRange } from '../../http/conditional-requests.ts'
+import { openSendingLimit } from '../../http/sending-limit.ts'
 import { endWithConnection } from '../../http/streamed-body.ts'
 import type { OpenArchive } from '../archives/archive-store.ts'
 import { errcode, RegistryError } from '../errors.ts'
@@ -18,12 +19,14 @@ import {
 } from './http.ts'
 
 /**
- * How many bytes of archives a process keeps in memory. It also reads at most this many bytes into memory at the same
- * time.
+ * How many bytes of archives a process keeps in memory. The archives that it reads into memory or sends from there have
+ * at most this many bytes together, too.
  */
 const maxCachedBytes = 64 * 1024 * 1024
 /** Larger archives are streamed, because each of them would displace too many others. */
 const maxCachedArchive = maxCachedBytes / 16
+/** Archives up to this size are sent from memory without being counted, because a stream would hold as much. */
+const maxUncountedArchive = 64 * 1024
 
 /**
  * Archives (COMPOSER E4). The URL contains the hash of the bytes, so its content never changes. Deleted versions are
@@ -37,6 +40,7 @@ export async function distRoute(
   const findDownload = shareStatements(listDownloads.bind(null, hotDb), { keyOf })
   const findMirroredDownload = shareStatements(listMirroredDownloads.bind(null, hotDb), { keyOf })
   let bytesBeingRead = 0
+  const sending = openSendingLimit(maxCachedBytes)
   const cache = openReadCache<Buffer, number>({
     maxSize: maxCachedBytes,
     sizeOf: (bytes) => bytes.length + 1,
@@ -162,11 +166,13 @@ export async function distRoute(
     const { start, end } = range ?? { start: 0, end: size - 1 }
     if (range) reply.code(206).header('content-range', `bytes ${start}-${end}/${size}`)
     reply.header('content-type', 'application/zip').header('content-length', end - start + 1)
-    // When many uncached archives are requested at once, they are streamed, so that memory stays bounded.
-    const isCacheable = size <= maxCachedArchive && bytesBeingRead + size <= maxCachedBytes
+    // When many archives are requested at once, or clients read slowly, they are streamed, so that memory stays bounded.
+    const isSmall = size <= maxUncountedArchive
+    const bytesInUse = bytesBeingRead + (isSmall ? 0 : sending.bytes)
+    const isCacheable = size <= maxCachedArchive && bytesInUse + size <= maxCachedBytes
     if (isCacheable || cache.has(sha256)) {
       const bytes = (await cache.fetch(sha256, { context: size })) as Buffer
-      return reply.send(bytes.subarray(start, end + 1))
+      if (isSmall || sending.take(reply, bytes)) return reply.send(bytes.subarray(start, end + 1))
     }
     const { bytes } = await openStored(sha256, size, { start, end })
     return reply.send(endWithConnection(request, bytes))

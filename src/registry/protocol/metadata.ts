@@ -36,7 +36,10 @@ import {
   setDocumentCaching,
 } from './http.ts'
 
-/** How many bytes of documents a process keeps in memory. */
+/**
+ * How many bytes of documents the cache keeps. Responses to clients that read slowly share its buffers. They can hold
+ * documents that the cache has evicted beyond that. Unlike archives, these are not limited.
+ */
 const maxCachedBytes = 64 * 1024 * 1024
 
 /** Reads a document's bytes from the database in a content coding. Null when the document does not exist. */
