@@ -183,6 +183,11 @@ export async function findAccountDetails(db: Queryable, username: string): Promi
   return (await selectDetails(db, 'a.username = $1', [username]))[0] ?? null
 }
 
+/** Returns an account for the administration by its id. Null when it was deleted. */
+export async function findAccountDetailsById(db: Queryable, id: string): Promise<AccountDetails | null> {
+  return (await selectDetails(db, 'a.id = $1', [id]))[0] ?? null
+}
+
 async function selectDetails(db: Queryable, condition: string, values: unknown[]): Promise<AccountDetails[]> {
   const { rows } = await db.query<AccountDetails>(
     // A new password deletes the origins of earlier sign-ins.

@@ -9,6 +9,7 @@ import {
   type AccountDetails,
   changeAccount,
   findAccountDetails,
+  findAccountDetailsById,
   insertAccount,
   listAccounts,
   setDisabled,
@@ -211,7 +212,10 @@ export async function accountEndpoints(app: ApiScope, context: ApiContext): Prom
           person.actor,
         ),
       )
-      return describeAccount(await accountOfPath(context, username ?? account.username))
+      // By the id: another request may have renamed the account.
+      const changed = await findAccountDetailsById(db, account.id)
+      if (!changed) throw notFound('account not found')
+      return describeAccount(changed)
     },
   )
 

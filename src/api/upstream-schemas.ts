@@ -161,14 +161,7 @@ export const Acceptance = z
 const AcceptedChange = z
   .object({
     version: z.string().meta({ description: 'Version of the package', example: '3.0.0' }),
-    sha256: z
-      .string()
-      .nullable()
-      .meta({
-        description:
-          'SHA-256 of the bytes before, in hex. Null when the upstream never served the announced bytes',
-        example: 'ab'.repeat(32),
-      }),
+    sha256: z.string().meta({ description: 'SHA-256 of the bytes before, in hex', example: 'ab'.repeat(32) }),
     alarm: z.string().meta({
       description: 'How the archive had changed',
       example: 'its bytes differ from those of the first fetch',

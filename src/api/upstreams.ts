@@ -219,6 +219,6 @@ function describeMirror(mirror: ListedMirror): z.input<typeof MirroredPackageBod
     gone_at: mirror.goneAt?.toISOString() ?? null,
     minimum_age_hours: minimumAgeHours,
     alarm,
-    alarms,
+    alarms: alarms.map(({ version, reason }) => ({ version, reason })),
   }
 }

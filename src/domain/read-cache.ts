@@ -11,7 +11,8 @@ interface ReadCacheOptions<Value, Terms> {
 
 /**
  * Opens a cache of values that take long to read. Concurrent calls of `fetch` with the same key share one read. They get
- * what it returns, even when the cache evicts or replaces the value before that.
+ * the value that it returns, even when the cache evicts or replaces it before that. If there is no value then, they get
+ * an error instead of undefined.
  */
 export function openReadCache<Value extends object, Terms = undefined>({
   maxSize,

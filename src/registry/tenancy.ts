@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { transaction } from '../database/database.ts'
-import { isDeadlock } from '../database/errors.ts'
+import { retriedTransaction } from '../database/retried-transaction.ts'
 import type { Visibility } from '../domain/permissions.ts'
 import { enqueue } from '../jobs/job.ts'
 import {
@@ -106,7 +106,7 @@ export async function removeRepository(
   author: Author,
   { id, path }: Pick<Repository, 'id' | 'path'>,
 ): Promise<boolean> {
-  return deletion(db, async (tx) => {
+  return retriedTransaction(db, async (tx) => {
     if (!(await deleteRepository(tx, id))) return false
     await note(tx, author, { repositoryId: id }, 'delete-repository', { path })
     return true
@@ -161,7 +161,7 @@ export async function removeGroup(
   group: Group,
   { force = false } = {},
 ): Promise<GroupRemoval> {
-  return deletion(db, async (tx) => {
+  return retriedTransaction(db, async (tx) => {
     await lockTenancy(tx, group.id)
     const ids = await lockRepositoriesOf(tx, group.id)
     const repositories: string[] = []
@@ -178,20 +178,6 @@ export async function removeGroup(
     await note(tx, author, { groupId: group.id }, 'delete-group', { name: group.name })
     return { isDeleted: true, repositories }
   })
-}
-
-/**
- * Runs a deletion in a transaction, at most three times. It runs again when PostgreSQL ended it because it and another
- * transaction waited for each other: the first publication of a package locks the repository before its upstreams.
- */
-async function deletion<T>(db: pg.Pool, work: (tx: pg.PoolClient) => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await transaction(db, work)
-    } catch (error) {
-      if (attempt === 3 || !isDeadlock(error)) throw error
-    }
-  }
 }
 
 async function note(

@@ -129,7 +129,7 @@ describe('a change of an account', () => {
       change = call('PATCH', `/accounts/${account.username}`, { admin: true })
       await untilWaiting()
     })
-    await change
+    expect((await change)?.json()).toMatchObject({ username: renamed, admin: true })
     expect((await call('GET', `/accounts/${renamed}`)).json()).toMatchObject({ admin: true })
   })
 

@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { useCommands } from '../support/commands.ts'
 import { makeDataDir } from '../support/postgres.ts'
 import { runSvc } from '../support/program.ts'
-import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { raiseAlarm, upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 const commands = useCommands()
 const upstream = useUpstream()
@@ -54,11 +54,16 @@ describe('svc upstream', () => {
     expect(approved.json()).toEqual({ path: 'acme/php', approved: ['monolog/monolog', 'psr/log'] })
     await commands.db.query(
       `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
-       select id, '3.0.0', 'a1b2c3', '3.0.0', '3.0.0.0', 'zip', '' from mirrored_package where name = 'psr/log'`,
+       select id, '3.0.0', 'a1b2c3d4', '3.0.0', '3.0.0.0', 'zip', '' from mirrored_package where name = 'psr/log'`,
     )
     await commands.db.query(
       `update mirrored_package set upstream_id = (select id from upstream) where name = 'psr/log'`,
     )
+    await commands.db.query(
+      `insert into upstream_document (upstream_id, name, is_dev) select id, 'psr/log', false from upstream`,
+    )
+    const dist = { type: 'zip', url: `${upstream.url}/log.zip`, reference: 'a1b2c3d4', shasum: '' }
+    upstream.offer('psr/log', [{ version: '3.0.0', dist }])
     const accept = (...words: string[]) => svc('upstream', 'accept', 'acme/php', 'psr/log', ...words)
     const without = await accept('3.0.0')
     expect([without.code, without.stderr]).toEqual([
@@ -70,15 +75,13 @@ describe('svc upstream', () => {
       1,
       '{"error":"no upstream has offered an archive of psr/log 4.0.0"}\n',
     ])
-    const alarm = () =>
-      commands.db.query(`update mirrored_archive set alarm = 'other bytes' where version = '3.0.0'`)
-    await alarm()
+    await raiseAlarm(commands.db, 'psr/log')
     expect((await accept('3.0.0', '--json')).json()).toEqual({
       path: 'acme/php',
       package: 'psr/log',
-      accepted: [{ version: '3.0.0', sha256: null, alarm: 'other bytes' }],
+      accepted: [{ version: '3.0.0', sha256: expect.any(String), alarm: 'other bytes' }],
     })
-    await alarm()
+    await raiseAlarm(commands.db, 'psr/log')
     const accepted = await accept('3.0.0')
     expect([accepted.code, accepted.stdout]).toEqual([
       0,

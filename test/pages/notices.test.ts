@@ -24,7 +24,7 @@ import { useMailServer } from '../support/mail-server.ts'
 import { anApplication, anAuthorization, pixel } from '../support/oauth-actors.ts'
 import { freePort } from '../support/program.ts'
 import { aPackageZip, aPublisher } from '../support/registry-actors.ts'
-import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { raiseAlarm, upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 const baseUrl = 'http://localhost'
 const mail = await useMailServer()
@@ -258,12 +258,17 @@ const forms: Record<string, Case[] | string> = {
             `with named as (
                insert into mirrored_package (repository_id, name, upstream_id, approved_at)
                select repository_id, 'far/lib', id, now() from upstream where url = $1 order by id desc limit 1
-               returning id
+               returning id, upstream_id
+             ), noted as (
+               insert into upstream_document (upstream_id, name, is_dev) select upstream_id, 'far/lib', false from named
              )
-             insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm)
-             select id, '1.0.0', 'a1b2c3', '1.0.0', '1.0.0.0', 'zip', '', 'other bytes' from named`,
+             insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url)
+             select id, '1.0.0', 'a1b2c3d4', '1.0.0', '1.0.0.0', 'zip', '' from named`,
             [upstream.url],
           )
+          const dist = { type: 'zip', url: `${upstream.url}/lib.zip`, reference: 'a1b2c3d4', shasum: '' }
+          upstream.offer('far/lib', [{ version: '1.0.0', dist }])
+          await raiseAlarm(t.db, 'far/lib')
           return person.send(`${person.ofRepository}/upstreams/accept`, {
             package: 'far/lib',
             version: '1.0.0',

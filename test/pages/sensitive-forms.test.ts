@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { findReturn } from '../../src/accounts/sign-in-memory.ts'
 import { type AccountActor, aGroupMember, anAccount, csrfTokenIn, post, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 import { listForms } from '../support/form-urls.ts'
@@ -148,6 +149,15 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
     })
     expect(await snapshot()).toEqual(before)
   })
+
+  it.each(['/settings/second-factor/totp', '/settings/second-factor/totp/confirm'])(
+    '%s still returns to the page for which the person adds a second factor',
+    async (url) => {
+      const { location } = await send(url, { return: 'abc' })
+      const id = new URL(location, 'http://localhost').searchParams.get('return') ?? ''
+      expect(await findReturn(t.db, id)).toMatch(/^\/settings\/second-factor(\/totp)?\?return=abc$/)
+    },
+  )
 
   it('of the administration all ask for one', async () => {
     const found = allForms.filter((url) => url.startsWith('/admin'))

@@ -12,7 +12,7 @@ import {
 } from '../support/actors.ts'
 import { aCaller } from '../support/api-actors.ts'
 import { useApp } from '../support/app.ts'
-import { upstreamsHere, useUpstream } from '../support/upstream.ts'
+import { raiseAlarm, upstreamsHere, useUpstream } from '../support/upstream.ts'
 
 const t = useApp(upstreamsHere)
 const upstream = useUpstream()
@@ -63,10 +63,7 @@ describe('/<group>/<name>/-/upstreams', () => {
     await caller.call('POST', '/upstreams', { url: upstream.url, name: 'public', minimum_age_hours: 72 })
     await caller.ask('p2/seen/lib.json')
     await t.db.query(`update mirrored_package set approved_at = '2026-01-02T03:04Z' where name = 'seen/lib'`)
-    await t.db.query(
-      `update mirrored_archive set alarm = 'other bytes', alarmed_at = now()
-        where package_id = (select id from mirrored_package where name = 'seen/lib')`,
-    )
+    await raiseAlarm(t.db, 'seen/lib')
     const guest = await anAccount(t.db)
     await aMember(t.db, guest, caller.repository, 'guest')
     const { body } = await (await onPage(guest, caller.repository)).open()
@@ -74,7 +71,7 @@ describe('/<group>/<name>/-/upstreams', () => {
       expect(body).toContain(shown)
     }
     expect(body).toContain('The changed archive of 1.0.0 is not served: other bytes.')
-    expect(body).toContain('An administrator of this repository can look into it and accept the new bytes.')
+    expect(body).toContain('An admin of this repository can look into it and accept the new bytes.')
     expect(body).not.toContain('/accept"')
     expect(body).not.toContain(upstream.url)
     expect(body).not.toContain('id="add"')
@@ -203,11 +200,7 @@ describe('the alarm of a changed archive', () => {
     upstream.offer(name, ['1.0.0'])
     await caller.call('POST', '/upstreams', draft())
     await caller.ask(`p2/${name}.json`)
-    await t.db.query(
-      `update mirrored_archive set alarm = 'other <bytes>', alarmed_at = now()
-        where package_id = (select id from mirrored_package where name = $1)`,
-      [name],
-    )
+    await raiseAlarm(t.db, name, 'other <bytes>')
     const { open, send, url, cookie } = await onPage(
       caller.account as Parameters<typeof onPage>[0],
       caller.repository,
@@ -234,7 +227,7 @@ describe('the alarm of a changed archive', () => {
       action: 'accept-archive',
       accountId: caller.account.id,
       package: name,
-      details: { sha256: null, alarm: 'other <bytes>' },
+      details: { sha256: expect.stringMatching(/^[0-9a-f]{64}$/), alarm: 'other <bytes>' },
     })
     expect((await open()).body).not.toContain('is not served')
     const again = await send('/accept', { package: name, version: '1.0.0' })

@@ -195,8 +195,12 @@ async function addUpstream(db: pg.Pool, repositoryId: string, requesterId: strin
     [repositoryId, requesterId],
   )
   await db.query(
-    `insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, alarm, alarmed_at)
-     select id, '3.0.0', 'a1b2c3', '3.0.0', '3.0.0.0', 'zip', 'https://repo.packagist.example.com/log.zip',
+    `with fetched as (
+       insert into archive (sha256, sha1, size)
+       values (sha256('log'), substring(sha256('log') for 20), 1) on conflict do nothing
+     )
+     insert into mirrored_archive (package_id, version_path, reference, version, normalized, type, url, sha256, alarm, alarmed_at)
+     select id, '3.0.0', 'a1b2c3', '3.0.0', '3.0.0.0', 'zip', 'https://repo.packagist.example.com/log.zip', sha256('log'),
             'its bytes differ from those of the first fetch (SHA-256 ' || repeat('0123456789abcdef', 4) || ')', now()
        from mirrored_package where repository_id = $1 and name = 'psr/log'`,
     [repositoryId],

@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll } from 'vitest'
+import type { Queryable } from '../../src/database/database.ts'
 import { aPackageZip } from './registry-actors.ts'
 
 /** The response of a URL of a fake upstream, instead of its file. */
@@ -116,3 +117,17 @@ export function useUpstream(root: Record<string, unknown> = {}): FakeUpstream {
 
 /** The environment with which svc may read upstreams on this machine. */
 export const upstreamsHere = { UPSTREAM_HTTP: 'true', UPSTREAM_PRIVATE_HOSTS: '127.0.0.1' }
+
+/** Raises the alarm for the archives of a mirrored package, as if their bytes had changed after the first fetch. */
+export async function raiseAlarm(db: Queryable, packageName: string, alarm = 'other bytes'): Promise<void> {
+  await db.query(
+    `insert into archive (sha256, sha1, size)
+     select hash, substring(hash for 20), 1 from sha256(convert_to($1, 'UTF8')) hash on conflict do nothing`,
+    [packageName],
+  )
+  await db.query(
+    `update mirrored_archive a set sha256 = sha256(convert_to($1, 'UTF8')), alarm = $2, alarmed_at = now()
+       from mirrored_package m where m.id = a.package_id and m.name = $1`,
+    [packageName, alarm],
+  )
+}

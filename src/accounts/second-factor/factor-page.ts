@@ -65,8 +65,8 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
   app.post(`${factorHome}/totp`, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, factorHome)
-    await requireConfirmation(context, request, session, factorHome)
     const { return: returnId } = readForm(ReturnQuery, request)
+    await requireConfirmation(context, request, session, withReturn(factorHome, returnId))
     if (await startEnrolment(context, session.account.id)) {
       return reply.redirect(withReturn(`${factorHome}/totp`, returnId), 303)
     }
@@ -90,10 +90,10 @@ export async function factorRoutes(app: FastifyInstance, context: AppContext): P
   app.post(`${factorHome}/totp/confirm`, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, `${factorHome}/totp`)
-    // A wrong code shows the secret again.
-    await requireConfirmation(context, request, session, `${factorHome}/totp`)
     const { id } = session.account
     const { code, return: returnId } = readForm(CodeForm, request)
+    // A wrong code shows the secret again.
+    await requireConfirmation(context, request, session, withReturn(`${factorHome}/totp`, returnId))
     const confirmed = await confirmEnrolment(checking(context, request), actorOf(request, id), id, code)
     if ('problem' in confirmed) {
       reply.code(confirmed.status).headers(confirmed.headers)

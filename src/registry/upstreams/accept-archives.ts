@@ -1,17 +1,18 @@
-import { transaction } from '../../database/database.ts'
+import type pg from 'pg'
+import { retriedTransaction } from '../../database/retried-transaction.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { insertEventList } from '../tables/events.ts'
 import { checkContextOf, type MirrorContext } from './check-document.ts'
 import type { UpstreamChange } from './configure.ts'
 import { checkInTurn } from './mirror.ts'
-import { renderMirror } from './store-documents.ts'
+import { renderMirror, unpackContent } from './store-documents.ts'
 import {
   type AcceptedArchive,
   listVersionArchives,
   replaceAlarmedArchives,
   type VersionArchive,
 } from './tables/archive-alarms.ts'
-import { lockMirror } from './tables/rendered-mirrors.ts'
+import { findMirrorContent, lockMirror } from './tables/rendered-mirrors.ts'
 import { markStale } from './tables/upstream-documents.ts'
 
 /** A version of a mirrored package whose archive has changed at the upstream. */
@@ -23,9 +24,9 @@ export interface AlarmedVersion {
 /**
  * Accepts that the archives of a version have changed at the upstream. svc forgets their fixed bytes, and the alarm. The
  * next request fetches what the upstream serves. It must match the shasum that the upstream announces, and is fixed then.
- * The upstream's document is requested first, because the shasum may have changed since its last check. Throws errcode 5
- * for an unknown version, 9 when no archive of it has an alarm or no upstream may offer it, and 14 when the upstream
- * fails: the stored bytes are still served then.
+ * The upstream's documents are requested first, because the shasum may have changed since the last check. Throws errcode 5
+ * for an unknown version, 9 when no archive of it has an alarm or no upstream offers it, and 14 when the upstream fails.
+ * The stored bytes are still served then.
  */
 export async function acceptArchives(
   context: MirrorContext,
@@ -35,11 +36,14 @@ export async function acceptArchives(
   const { config, db } = context
   const { packageName, version } = changed
   const [first] = acceptable(await listVersionArchives(db, repositoryId, packageName, version), changed)
-  await checkDocuments(context, first.upstreamId, packageName)
-  return transaction(db, async (tx) => {
+  const documents = await checkDocuments(context, first.upstreamId, packageName)
+  return retriedTransaction(db, async (tx) => {
     await lockMirror(tx, first.packageId)
     // The rules and the alarm may have changed meanwhile.
-    const archives = acceptable(await listVersionArchives(tx, repositoryId, packageName, version), changed)
+    const alarmed = acceptable(await listVersionArchives(tx, repositoryId, packageName, version), changed)
+    const offered = await listOffered(tx, first.packageId, documents)
+    const archives = alarmed.filter((archive) => offered.has(urlOf(archive)))
+    if (archives.length === 0) throw refusal(`the upstream no longer offers this archive of ${packageName}`)
     const accepted = await replaceAlarmedArchives(
       tx,
       archives.map(({ id }) => id),
@@ -72,24 +76,63 @@ function acceptable(
   }
   const alarmed = archives.filter(({ alarm }) => alarm !== null)
   if (alarmed.length === 0) throw withoutAlarm(changed)
+  // The next request fetches the archive again anyway.
+  const fixed = alarmed.filter(({ isFixed }) => isFixed)
+  if (fixed.length === 0) {
+    throw refusal(
+      `svc has no bytes of ${packageName} ${version} to replace: its upstream must correct the checksum`,
+    )
+  }
   // svc could not fetch new bytes, and lock files may need the stored ones.
-  const [first, ...others] = alarmed.filter(({ verdict }) => verdict === 'upstream')
+  const [first, ...others] = fixed.filter(({ verdict }) => verdict === 'upstream')
   if (first) return [first, ...others]
-  throw new RegistryError(errcode.failedPrecondition, `no upstream may offer ${packageName} now`)
+  throw refusal(`no upstream may offer ${packageName} now`)
 }
 
-/** Requests the documents of a package that are stored. */
-async function checkDocuments(context: MirrorContext, upstreamId: string, packageName: string) {
+/** Requests the documents of a package that are stored. Returns `isDev` of those that the upstream still has. */
+async function checkDocuments(
+  context: MirrorContext,
+  upstreamId: string,
+  packageName: string,
+): Promise<boolean[]> {
   const checks = checkContextOf(context)
+  const found: boolean[] = []
   for (const isDev of [false, true]) {
     if ((await markStale(context.db, upstreamId, [{ packageName, isDev }])) === 0) continue
     const { outcome } = await checkInTurn(checks, { upstreamId, packageName, isDev })
-    if (outcome !== 'failed' && outcome !== 'busy') continue
-    throw new RegistryError(errcode.unavailable, `the upstream of ${packageName} fails: try again later`)
+    if (outcome === 'failed' || outcome === 'busy') {
+      throw new RegistryError(errcode.unavailable, `the upstream of ${packageName} fails: try again later`)
+    }
+    if (outcome === 'found') found.push(isDev)
   }
+  return found
+}
+
+/** Lists the archives in documents of a package. The transaction has locked the row of the package. */
+async function listOffered(
+  tx: pg.PoolClient,
+  packageId: string,
+  documents: readonly boolean[],
+): Promise<ReadonlySet<string>> {
+  const offered = new Set<string>()
+  for (const isDev of documents) {
+    const packed = await findMirrorContent(tx, packageId, isDev)
+    const content = packed && (await unpackContent(packed))
+    for (const { dist } of content?.versions ?? []) if (dist !== null) offered.add(urlOf(dist))
+  }
+  return offered
+}
+
+/** Returns the part of an archive's URL that identifies it within its package. */
+function urlOf({ versionPath, reference }: { versionPath: string; reference: string }): string {
+  return `${versionPath}/${reference}`
+}
+
+function refusal(why: string): RegistryError {
+  return new RegistryError(errcode.failedPrecondition, why)
 }
 
 function withoutAlarm({ packageName, version }: AlarmedVersion): RegistryError {
   const what = `the archive of ${packageName} ${version} has no alarm`
-  return new RegistryError(errcode.failedPrecondition, `${what}: no changed bytes wait for acceptance`)
+  return refusal(`${what}: no changed bytes wait for acceptance`)
 }

@@ -172,7 +172,7 @@ export function openArchiveMirror(context: ArchiveMirrorContext, log: FastifyBas
     if (!isCurrent) return new UpstreamError('the archive was removed or replaced while svc fetched it')
     note(archive, 'alarm', 0)
     const advice =
-      sha256 === null ? '' : ' An administrator of the repository can look into it and accept the new bytes.'
+      sha256 === null ? '' : ' An admin of the repository can look into it and accept the new bytes.'
     return new RegistryError(errcode.dataLoss, 'the archive of the upstream has changed', {
       status: 502,
       warning: `The archive of ${packageName} ${version} is not served: ${reason}.${advice}`,

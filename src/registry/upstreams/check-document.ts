@@ -26,8 +26,8 @@ import { listUpstreamsById, type Upstream } from './tables/upstreams.ts'
 /** How long an upstream gets no request after a failure, unless it asks for a longer pause. */
 const restSeconds = 5
 const maxRestSeconds = 300
-/** How many upstreams a process keeps in memory. */
-const maxUpstreams = 100
+/** The size of the lists of names, in characters, of the upstreams that a process keeps. */
+const maxUpstreamCharacters = 16 * 1024 * 1024
 
 /** The parts that requests to upstreams need. Concurrent checks share their statements and commits. */
 export interface CheckContext extends RootContext {
@@ -61,12 +61,22 @@ export function checkContextOf({ config, db, client, note = () => {} }: MirrorCo
     ...rootContextOf({ db, client, freshSeconds }),
     takeTurn: shareStatements((keys: DocumentKey[]) => takeCheckTurns(db, keys, freshSeconds)),
     findUpstream: shareStatements((ids: string[]) => findUpstreams(db, ids)),
-    upstreams: new LRUCache({ max: maxUpstreams }),
+    upstreams: new LRUCache({
+      maxSize: maxUpstreamCharacters,
+      sizeCalculation: ({ upstream }) => sizeOf(upstream),
+    }),
     store: shareStatements((documents: CheckedDocument[]) => storeDocuments(db, config.baseUrl, documents), {
       maxStatements: 1,
     }),
     note,
   }
+}
+
+/** Returns how many characters an upstream's lists of names have, and 1,000 for everything else. */
+function sizeOf({ root }: Upstream): number {
+  const lists = root ? [root.names, root.patterns, root.inlineNames, root.vendors] : []
+  const sizes = lists.map((list) => (list ?? []).reduce((sum, { length }) => sum + length, 0))
+  return sizes.reduce((sum, size) => sum + size, 1000)
 }
 
 /**

@@ -128,8 +128,7 @@ export async function renderMirror(
   await lockMirror(tx, packageId)
   const packed = await findMirrorContent(tx, packageId, isDev)
   if (packed === null) return false
-  const content = JSON.parse((await promisify(gunzip)(packed)).toString()) as UpstreamContent
-  await renderAll(tx, [{ packageId, isDev, content }], baseUrl)
+  await renderAll(tx, [{ packageId, isDev, content: await unpackContent(packed) }], baseUrl)
   return true
 }
 
@@ -140,6 +139,11 @@ const smallBytes = 64 * 1024
 export async function packContent(content: UpstreamContent): Promise<Buffer> {
   const text = Buffer.from(JSON.stringify(content))
   return text.length <= smallBytes ? gzipSync(text, { level: 4 }) : promisify(gzip)(text, { level: 4 })
+}
+
+/** Returns content from its stored form. */
+export async function unpackContent(packed: Buffer): Promise<UpstreamContent> {
+  return JSON.parse((await promisify(gunzip)(packed)).toString()) as UpstreamContent
 }
 
 /** A document to render. The transaction has locked the row of its package. */

@@ -26,13 +26,13 @@ beforeAll(() => {
 })
 
 /** Publishes 1.0.0 of a package with these bytes, and with their shasum if it is announced. */
-function publish(name: string, bytes: Buffer, announced: Buffer | null = bytes) {
+function publish(name: string, bytes: Buffer, announced: Buffer | null = bytes, reference = 'abcdef12') {
   const source = `/archives/${name}/1.0.0.zip`
   upstream.put(source, bytes)
   const dist = {
     type: 'zip',
     url: `http://127.0.0.1:${port}${source}`,
-    reference: 'abcdef12',
+    reference,
     shasum: announced === null ? '' : hash('sha1', announced),
   }
   upstream.offer(name, [{ version: '1.0.0', dist }])
@@ -138,6 +138,25 @@ describe('changed bytes of an archive', () => {
     expect(await events('archive-alarm')).toHaveLength(1)
   })
 
+  it.each(['with another reference', 'no more'])(
+    'cannot be accepted when the upstream offers the version %s: lock files may need the stored bytes',
+    async (how) => {
+      const name = `acc/${how.replaceAll(' ', '-')}`
+      const { dist, accept, alarms, shasum, check } = await aFetchedPackage(name)
+      publish(name, newBytes(name))
+      await check()
+      await expect.poll(async () => (await shasum()) && (await alarms()).length).toBe(1)
+      if (how === 'no more') upstream.fail(`/p2/${name}.json`, (_, response) => response.writeHead(404).end())
+      else publish(name, newBytes(name), newBytes(name), 'abcdef13')
+      const refused = await accept()
+      expect([refused.statusCode, refused.json()]).toMatchObject([
+        400,
+        { errcode: 9, errmsg: expect.stringContaining('no longer offers') },
+      ])
+      expect((await dist()).rawPayload.equals(oldBytes(name))).toBe(true)
+    },
+  )
+
   it('are checked against the shasum of now, although no client has requested the document since', async () => {
     const name = 'acc/locked'
     const { dist, accept, events } = await aChangedPackage(name, { hasShasum: true })
@@ -158,6 +177,11 @@ describe('changed bytes of an archive', () => {
     expect((await dist()).statusCode).toBe(502)
     expect(await alarms()).toMatchObject([{ reason: expect.stringContaining('its SHA-1 is') }])
     expect(await row()).toMatchObject({ sha256: null, is_stored: false })
+    const again = await accept()
+    expect([again.statusCode, again.json()]).toMatchObject([
+      400,
+      { errcode: 9, errmsg: expect.stringContaining('no bytes') },
+    ])
     publish(name, oldBytes(name))
     expect((await dist()).statusCode).toBe(200)
     expect(await alarms()).toEqual([])

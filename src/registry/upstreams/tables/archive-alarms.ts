@@ -5,8 +5,7 @@ import type { OriginVerdict } from './mirrored-packages.ts'
 
 /**
  * Stores how archives at the upstream differ from the first fetch, or removes that with null. The differing bytes are not
- * served; stored ones still are. Returns how many archives did not have the
- * same reason before.
+ * served; stored ones still are. Returns how many archives did not have the same reason before.
  */
 export async function saveAlarms(
   tx: pg.PoolClient,
@@ -27,6 +26,10 @@ export interface VersionArchive {
   packageId: string
   upstreamId: string
   upstreamName: string
+  versionPath: string
+  reference: string
+  /** Whether a first fetch has fixed its bytes. */
+  isFixed: boolean
   /** How it has changed at the upstream. Null without an alarm. */
   alarm: string | null
   verdict: OriginVerdict
@@ -44,6 +47,7 @@ export async function listVersionArchives(
 ): Promise<VersionArchive[]> {
   const { rows } = await db.query<VersionArchive>(
     `select ma.id, m.id as "packageId", u.id as "upstreamId", u.name as "upstreamName", ma.alarm,
+            ma.version_path as "versionPath", ma.reference, ma.sha256 is not null as "isFixed",
             case when ${isReleased} then 'denied' else o.verdict end as verdict
        from mirrored_package m
        join upstream u on u.id = coalesce(m.upstream_id, m.released_from)
@@ -59,8 +63,8 @@ export async function listVersionArchives(
 export interface AcceptedArchive {
   version: string
   url: string
-  /** The SHA-256 of the bytes before, in lower-case hex. Null when the upstream never served the announced bytes. */
-  sha256: string | null
+  /** The SHA-256 of the bytes before, in lower-case hex. */
+  sha256: string
   /** How it had changed. */
   alarm: string
 }

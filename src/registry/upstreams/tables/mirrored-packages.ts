@@ -204,8 +204,11 @@ export interface ListedMirror {
   minimumAgeHours: number
   /** How an archive of the package has changed at the upstream. Null without an alarm. */
   alarm: string | null
-  /** The versions whose archives have changed, the latest change first. At most 20. */
-  alarms: { version: string; reason: string }[]
+  /**
+   * The versions whose archives have changed, the latest change first. At most 20. `isFixed` is false when the first
+   * fetch has failed already, because its bytes did not have the announced checksum.
+   */
+  alarms: { version: string; reason: string; isFixed: boolean }[]
 }
 
 /**
@@ -226,12 +229,15 @@ export async function listMirrors(
               as "lastFetchedAt",
             (select x.alarm from mirrored_archive x where x.package_id = m.id and x.alarm is not null
               order by x.alarmed_at desc limit 1) as alarm,
-            (select coalesce(jsonb_agg(jsonb_build_object('version', x.version, 'reason', x.alarm)
+            (select coalesce(jsonb_agg(jsonb_build_object('version', x.version, 'reason', x.alarm,
+                                                          'isFixed', x.is_fixed)
                                        order by x.alarmed_at desc), '[]')
                from (select y.*
-                       from (select distinct on (z.version) z.version, z.alarm, z.alarmed_at from mirrored_archive z
+                       from (select distinct on (z.version) z.version, z.alarm, z.alarmed_at,
+                                    z.sha256 is not null as is_fixed
+                               from mirrored_archive z
                               where z.package_id = m.id and z.alarm is not null
-                              order by z.version, z.alarmed_at desc) y
+                              order by z.version, z.sha256 is null, z.alarmed_at desc) y
                       order by y.alarmed_at desc limit 20) x) as alarms
        from mirrored_package m
        left join upstream u on u.id = m.upstream_id

@@ -1,0 +1,20 @@
+import type pg from 'pg'
+import { transaction } from './database.ts'
+import { isDeadlock } from './errors.ts'
+
+/**
+ * Runs `work` in a transaction like `transaction`, at most three times: again when PostgreSQL ended it because it and
+ * another transaction waited for each other.
+ */
+export async function retriedTransaction<T>(
+  pool: pg.Pool,
+  work: (tx: pg.PoolClient) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await transaction(pool, work)
+    } catch (error) {
+      if (attempt === 3 || !isDeadlock(error)) throw error
+    }
+  }
+}
