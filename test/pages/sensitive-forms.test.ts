@@ -150,14 +150,17 @@ describe('the forms of a person whose last proof is older than 15 minutes', () =
     expect(await snapshot()).toEqual(before)
   })
 
-  it.each(['/settings/second-factor/totp', '/settings/second-factor/totp/confirm'])(
-    '%s still returns to the page for which the person adds a second factor',
-    async (url) => {
-      const { location } = await send(url, { return: 'abc' })
-      const id = new URL(location, 'http://localhost').searchParams.get('return') ?? ''
-      expect(await findReturn(t.db, id)).toMatch(/^\/settings\/second-factor(\/totp)?\?return=abc$/)
-    },
-  )
+  it.each([
+    '/settings/second-factor/totp',
+    '/settings/second-factor/totp/confirm',
+    '/settings/second-factor/passkeys',
+  ])('%s still returns to the page for which the person adds a second factor', async (url) => {
+    const { location } = await send(url, { return: 'abc' })
+    const id = new URL(location, 'http://localhost').searchParams.get('return') ?? ''
+    expect(await findReturn(t.db, id)).toMatch(
+      /^\/settings\/second-factor(\/totp|\/passkeys\/new)?\?return=abc$/,
+    )
+  })
 
   it('of the administration all ask for one', async () => {
     const found = allForms.filter((url) => url.startsWith('/admin'))

@@ -11,7 +11,7 @@ import { leaveNotice } from '../../http/notice.ts'
 import { pageNotFound } from '../../http/page-error.ts'
 import { confirmationPage, page } from '../../http/pages.ts'
 import type { Session } from '../sessions.ts'
-import { readSession, redirectToSignIn, requireConfirmation } from '../visitor.ts'
+import { readSession, redirectToSignIn, requireConfirmation, withReturn } from '../visitor.ts'
 import { codesPage, factorHome, lastRequiredFactor, nextPage, showFactors } from './factor-page.ts'
 import { removePasskey } from './factors.ts'
 import { allowsPasskeys, finishRegistration, startRegistration } from './passkey-ceremony.ts'
@@ -47,8 +47,8 @@ export async function passkeyRoutes(app: FastifyInstance, context: AppContext): 
   app.post(url, async (request, reply) => {
     const session = await readSession(context, request, { mayLackFactor: true })
     if (!session) return redirectToSignIn(context, request, reply, factorHome)
-    await requireConfirmation(context, request, session, `${url}/new`)
     const { return: returnId, credential, name } = readForm(PasskeyForm, request)
+    await requireConfirmation(context, request, session, withReturn(`${url}/new`, returnId))
     const again = (problem: string, status: number) =>
       showNew(request, reply.code(status), session, { returnId, name, problem })
     if (name === '' || !isPlainText(name)) return again('Give the passkey a name, on one line.', 400)

@@ -42,8 +42,13 @@ export async function acceptArchives(
     // The rules and the alarm may have changed meanwhile.
     const alarmed = acceptable(await listVersionArchives(tx, repositoryId, packageName, version), changed)
     const offered = await listOffered(tx, first.packageId, documents)
-    const archives = alarmed.filter((archive) => offered.has(urlOf(archive)))
-    if (archives.length === 0) throw refusal(`the upstream no longer offers this archive of ${packageName}`)
+    // Nothing could replace stored bytes that the upstream no longer offers, and lock files may need them.
+    const archives = alarmed.filter((archive) => !archive.isStored || offered.has(urlOf(archive)))
+    if (archives.length === 0) {
+      throw refusal(
+        `the upstream no longer offers this archive of ${packageName}: svc still serves the stored bytes`,
+      )
+    }
     const accepted = await replaceAlarmedArchives(
       tx,
       archives.map(({ id }) => id),
@@ -83,7 +88,7 @@ function acceptable(
       `svc has no bytes of ${packageName} ${version} to replace: its upstream must correct the checksum`,
     )
   }
-  // svc could not fetch new bytes, and lock files may need the stored ones.
+  // svc could not fetch new bytes.
   const [first, ...others] = fixed.filter(({ verdict }) => verdict === 'upstream')
   if (first) return [first, ...others]
   throw refusal(`no upstream may offer ${packageName} now`)

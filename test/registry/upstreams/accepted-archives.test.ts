@@ -157,6 +157,14 @@ describe('changed bytes of an archive', () => {
     },
   )
 
+  it('are accepted when nothing is stored any more, also from an archive that the upstream no longer offers', async () => {
+    const name = 'acc/collected'
+    const { dist, accept } = await aChangedPackage(name)
+    publish(name, newBytes(name), null, 'abcdef13')
+    expect((await accept()).statusCode).toBe(200)
+    expect((await dist()).rawPayload.equals(newBytes(name))).toBe(true)
+  })
+
   it('are checked against the shasum of now, although no client has requested the document since', async () => {
     const name = 'acc/locked'
     const { dist, accept, events } = await aChangedPackage(name, { hasShasum: true })

@@ -30,6 +30,8 @@ export interface VersionArchive {
   reference: string
   /** Whether a first fetch has fixed its bytes. */
   isFixed: boolean
+  /** Whether the archive store still has these bytes. */
+  isStored: boolean
   /** How it has changed at the upstream. Null without an alarm. */
   alarm: string | null
   verdict: OriginVerdict
@@ -47,7 +49,7 @@ export async function listVersionArchives(
 ): Promise<VersionArchive[]> {
   const { rows } = await db.query<VersionArchive>(
     `select ma.id, m.id as "packageId", u.id as "upstreamId", u.name as "upstreamName", ma.alarm,
-            ma.version_path as "versionPath", ma.reference, ma.sha256 is not null as "isFixed",
+            ma.version_path as "versionPath", ma.reference, ma.sha256 is not null as "isFixed", ma.is_stored as "isStored",
             case when ${isReleased} then 'denied' else o.verdict end as verdict
        from mirrored_package m
        join upstream u on u.id = coalesce(m.upstream_id, m.released_from)

@@ -233,7 +233,7 @@ export async function listMirrors(
                                                           'isFixed', x.is_fixed)
                                        order by x.alarmed_at desc), '[]')
                from (select y.*
-                       from (select distinct on (z.version) z.version, z.alarm, z.alarmed_at,
+                       from (select distinct on (z.version, z.sha256 is null) z.version, z.alarm, z.alarmed_at,
                                     z.sha256 is not null as is_fixed
                                from mirrored_archive z
                               where z.package_id = m.id and z.alarm is not null
