@@ -133,8 +133,10 @@ export const Approval = z
       .meta({ description: 'Names of packages', example: ['psr/log'] }),
   })
   .meta({ id: 'Approval' })
+
 /** The body of a request for an approval. */
 export const ApprovalRequest = z.strictObject({ package: packageName }).meta({ id: 'ApprovalRequest' })
+
 /** The result of an approval. */
 export const ApprovedPackages = z
   .object({
@@ -143,6 +145,7 @@ export const ApprovedPackages = z
       .meta({ description: 'The packages that were not approved before', example: ['psr/log'] }),
   })
   .meta({ id: 'ApprovedPackages' })
+
 /** The result of a request for an approval. */
 export const ApprovalRequestState = z
   .object({
@@ -151,6 +154,7 @@ export const ApprovalRequestState = z
       .meta({ description: '`known` when the package is approved or requested already' }),
   })
   .meta({ id: 'ApprovalRequestState' })
+
 /** The body of an acceptance of changed bytes. */
 export const Acceptance = z
   .strictObject({
@@ -158,6 +162,7 @@ export const Acceptance = z
     version: z.string().min(1).max(200).meta({ description: 'A version with an alarm', example: '3.0.0' }),
   })
   .meta({ id: 'Acceptance' })
+
 const AcceptedChange = z
   .object({
     version: z.string().meta({ description: 'Version of the package', example: '3.0.0' }),
@@ -168,6 +173,7 @@ const AcceptedChange = z
     }),
   })
   .meta({ id: 'AcceptedChange' })
+
 /** The result of an acceptance. */
 export const AcceptanceResult = z
   .object({
@@ -176,6 +182,7 @@ export const AcceptanceResult = z
       .meta({ description: 'The archives of the version that had an alarm: one for each commit' }),
   })
   .meta({ id: 'AcceptanceResult' })
+
 /** The URL of an upstream. */
 export const UpstreamPath = RepositoryPath.extend({
   upstream: z.string().meta({ description: 'Name of the upstream', example: 'public' }),

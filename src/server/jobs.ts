@@ -25,7 +25,7 @@ import { renderReadmesJob } from '../registry/readmes/render-readme.ts'
 import { deleteExpiredUploads } from '../registry/tables/browser-uploads.ts'
 import { listDependenciesJob } from '../registry/tables/dependencies.ts'
 import { rankPackagesJob, rollDownloadsJob } from '../registry/tables/downloads.ts'
-import { sweepEventsJob } from '../registry/tables/events.ts'
+import { sweepEventsJob } from '../registry/tables/sweep-events.ts'
 import { followFeeds, releaseUnusedArchives, renderDueMirrors } from '../registry/upstreams/follow-feeds.ts'
 import { deleteExpiredMisses } from '../registry/upstreams/tables/upstream-documents.ts'
 

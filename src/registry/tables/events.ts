@@ -2,7 +2,6 @@ import type { ListPart, Queryable } from '../../database/database.ts'
 import type { ResourceScope } from '../../domain/permissions.ts'
 import { readRowId } from '../../domain/row-id.ts'
 import { bareIp } from '../../http/client-ip.ts'
-import type { Job } from '../../jobs/job.ts'
 import type { UsedToken } from '../../jobs/last-use.ts'
 
 /**
@@ -72,7 +71,7 @@ export interface NewEvent {
   details?: Record<string, unknown>
 }
 
-/** Inserts an event in the transaction of its change. Only `sweepEvents` changes or removes events. */
+/** Inserts an event in the transaction of its change. Only `sweepEvents` (sweep-events.ts) changes or removes events. */
 export async function insertEvent(db: Queryable, author: Author, event: NewEvent): Promise<void> {
   await insertEventList(db, author, [event])
 }
@@ -273,29 +272,4 @@ export async function listSiteEvents(
     [path, before, limit],
   )
   return rows
-}
-
-/**
- * Erases old client IPs. Removes old events if the operator has set a retention time. At most `limit` each. Returns how
- * many.
- */
-export async function sweepEvents(
-  db: Queryable,
-  { retentionDays, ipDays }: { retentionDays: number | null; ipDays: number },
-  limit: number,
-): Promise<number> {
-  const { rows } = await db.query<{ swept: number }>(
-    'select sweep_events(retention_days => $1, ip_days => $2, max_count => $3) as swept',
-    [retentionDays, ipDays, limit],
-  )
-  return rows[0]?.swept ?? 0
-}
-
-/** Erases client IPs of old events, and removes old events (EVENT_IP_DAYS, EVENT_RETENTION_DAYS). */
-export const sweepEventsJob: Job = {
-  name: 'sweep-events',
-  everySeconds: 3600,
-  async run({ config, db }, _data, signal) {
-    while ((await sweepEvents(db, config.events, 2_000)) > 0) signal.throwIfAborted()
-  },
 }
