@@ -16,23 +16,6 @@ describe('src/', () => {
     expect(listRepeated(listExports('test/support'), ({ name }) => name)).toEqual([])
   })
 
-  it('has no two functions, and no two types, whose names differ only by a plural', () => {
-    // The case of the first letter distinguishes a type from a value, such as `Role` from the list `roles`.
-    const singular = (name: string) =>
-      name.replace(/ies(?=[A-Z]|$)/g, 'y').replace(/(?<=[^s])s(?=[A-Z]|$)/g, '')
-    expect(singular('deletePasskeysOfEntries')).toBe('deletePasskeyOfEntry')
-    expect(listRepeated(listExports('src'), ({ name }) => singular(name))).toEqual([])
-  })
-
-  it('has no two files in a folder of src/ whose names differ only by a plural', () => {
-    expect(files.length).toBeGreaterThan(100)
-    const modules = files.map((path) => ({ name: basename(path, '.ts'), path }))
-    const distinct = [...new Map(modules.map((file) => [`${roomOf(file.path)} ${file.name}`, file])).values()]
-    expect(
-      listRepeated(distinct, ({ name, path }) => `${roomOf(path)}/${name.replace(/(?<!s)s$/, '')}`),
-    ).toEqual([])
-  })
-
   it('has every file that docs/architecture.md names', () => {
     const document = readFileSync(resolve(projectRoot, 'docs/architecture.md'), 'utf8')
     const named = [...document.matchAll(/`((?:[\w-]+\/)*[\w-]+\.ts)`/g)].map(([, path]) => path ?? '')
@@ -88,11 +71,6 @@ function listExports(folder: string): { name: string; path: string }[] {
     const names = new Set([...text.matchAll(exported)].map(([, name]) => name ?? ''))
     return [...names].map((name) => ({ name, path }))
   })
-}
-
-/** The folder below `src/` that a file belongs to. */
-function roomOf(path: string): string {
-  return path.split('/', 1)[0] ?? ''
 }
 
 /** Returns the paths of items with equal keys: one text for each key that occurs more than once. */
