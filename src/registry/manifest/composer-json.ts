@@ -11,7 +11,13 @@ import {
   shown,
 } from './manifest-json.ts'
 import { toLowerAscii } from './package-name.ts'
-import { descriptionKeys, linkTypes, PublishedFields, publishedKeys } from './published-fields.ts'
+import {
+  descriptionKeys,
+  isWithoutEffect,
+  linkTypes,
+  PublishedFields,
+  publishedKeys,
+} from './published-fields.ts'
 
 /** The maximum size of the metadata in bytes. It is part of a document that every user of the package fetches. */
 export const maxMetadataBytes = 64 * 1024
@@ -159,7 +165,15 @@ function listLinkWarnings(manifest: JsonObject, { conflict, replace }: JsonObjec
   const replacedToo = Object.keys(conflict ?? {}).filter(
     (target) => target in ((replace ?? {}) as JsonObject),
   )
+  const withoutEffect = linkTypes.flatMap((type) =>
+    Object.keys(manifest[type] ?? {})
+      .filter((target) => isWithoutEffect(type, target))
+      .map((target) => `${type}.${shown(target)}`),
+  )
   return [
+    ...withoutEffect
+      .slice(0, 10)
+      .map((link) => `${link} is left out: the name of a package is vendor/package`),
     ...ownLinks.map((type) => `${type}.${name} is left out: a package cannot depend on itself`),
     ...replacedToo
       .slice(0, 10)

@@ -17,13 +17,25 @@ import {
   withoutEmpty,
   withoutNothing,
 } from './manifest-fields.ts'
-import { shown } from './manifest-json.ts'
+import { isJsonObject, shown } from './manifest-json.ts'
 import { isPackageName, isPlatformName, toLowerAscii } from './package-name.ts'
 
 /** The number of mistakes that are reported for one key. */
 const maxMistakes = 10
 
 const mistakes = (path: string[], message: string) => ({ code: 'custom' as const, path, message })
+
+/** A name without a vendor. Old packages replace such names, for example `news`. No package can have one. */
+const withoutVendor = /^[a-z0-9_.-]+$/
+
+/**
+ * Returns whether a link is left out instead of refused: a name without a vendor in `replace`, `provide` or `conflict`.
+ * It has no effect, because no package can have this name. Composer's own loader only warns about it.
+ */
+export function isWithoutEffect(type: string, target: string): boolean {
+  const lower = toLowerAscii(target)
+  return !type.startsWith('require') && withoutVendor.test(lower) && !isPlatformName(lower)
+}
 
 /** Links to other packages. Composer parses all links of a package at once, so one bad link breaks all versions. */
 const links = z
@@ -47,6 +59,15 @@ function linkMistake(target: string, constraint: unknown): string | null {
   if (constraint === 'self.version' || isConstraint(constraint)) return null
   return `must be a version constraint that Composer can parse, not "${shown(constraint)}"`
 }
+
+/** Links of `replace`, `provide` or `conflict`. */
+const linksToReplaced = z.preprocess(
+  (all) =>
+    isJsonObject(all)
+      ? Object.fromEntries(Object.entries(all).filter(([target]) => !isWithoutEffect('replace', target)))
+      : all,
+  links,
+)
 
 const suggestions = z
   .record(z.string(), z.unknown(), 'must be an object')
@@ -203,9 +224,9 @@ export const PublishedFields = z
       ...installation,
       require: links.optional(),
       'require-dev': links.optional(),
-      conflict: links.optional(),
-      replace: links.optional(),
-      provide: links.optional(),
+      conflict: linksToReplaced.optional(),
+      replace: linksToReplaced.optional(),
+      provide: linksToReplaced.optional(),
       suggest: suggestions.optional(),
     }),
   )

@@ -215,11 +215,25 @@ describe('links', () => {
     expect(wrong({ 'a/b': 1 })).toContain(`${type}.a/b must be a string`)
     expect(wrong({ '../b': '1' })).toContain(`${type}.../b is not the name`)
     expect(wrong({ 'acme/\u212ait': '1' })).toContain('is not the name')
-    expect(wrong({ foo: '1' })).toContain(`${type}.foo is not the name`)
-    expect(wrong({ 7: '1' })).toContain(`${type}.7 is not the name`)
+    expect(wrong({ 'a/b/c': '1' })).toContain(`${type}.a/b/c is not the name`)
+    expect(wrong({ 'two words': '1' })).toContain(`${type}.two words is not the name`)
     for (const value of ['a/b', '', true, 0, ['a/b']])
       expect(wrong(value)).toContain(`${type} must be an object`)
     for (const value of [null, [], {}]) expect(read({ [type]: value }).metadata).toEqual({})
+  })
+
+  it.each(['require', 'require-dev'])('of %s need a vendor', (type) => {
+    expect(refusal(() => read({ [type]: { news: '*' } }))).toContain(`${type}.news is not the name`)
+    expect(refusal(() => read({ [type]: { 7: '*' } }))).toContain(`${type}.7 is not the name`)
+  })
+
+  it.each(['conflict', 'replace', 'provide'])('of %s without a vendor are left out with a warning', (type) => {
+    const { metadata, warnings } = read({ [type]: { news: '*', 7: '*', 'acme/b': '1', php: '*' } })
+    expect(metadata).toEqual({ [type]: { 'acme/b': '1', php: '*' } })
+    expect(warnings.sort()).toEqual([
+      `${type}.7 is left out: the name of a package is vendor/package`,
+      `${type}.news is left out: the name of a package is vendor/package`,
+    ])
   })
 
   it('to the package itself are left out', () => {
