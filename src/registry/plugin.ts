@@ -88,11 +88,15 @@ export async function registry(
     await readBasicCredentials(registries)
     registries.addHook('onRequest', refuseNul)
     await refuseOtherMethods(registries, methodNotAllowed, () => addRoutes(registries))
+    const pageOf = (request: FastifyRequest) =>
+      `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`
+    // The registry URL without its slash leads to the registry.
+    registries.get('/', { prefixTrailingSlash: 'no-slash' }, async (request, reply) =>
+      reply.redirect(`${pageOf(request)}/-/packages/`, 308),
+    )
     // A browser that opens the registry URL is redirected to the repository's page.
-    registries.get('/', async (request, reply) =>
-      reply.redirect(
-        `/${encodeURIComponent(param(request, 'group'))}/${encodeURIComponent(param(request, 'name'))}`,
-      ),
+    registries.get('/', { prefixTrailingSlash: 'slash' }, async (request, reply) =>
+      reply.redirect(pageOf(request)),
     )
     registries.all('/*', {
       onRequest: async () => {

@@ -116,9 +116,14 @@ describe.skipIf(!has('composer', 'php', 'unzip', 'curl', 'bash'))(
         '{"config": {"secure-http": false}, "repositories": {"packagist.org": false}}',
       )
 
-      const pushed = await paste(`${variables}cd package\n${commands.filter(isOfPackage).join('\n')}`, home)
+      const commit =
+        'git init --quiet && git -c user.name=Ann -c user.email=ann@example.com commit --quiet --allow-empty -m One'
+      const pushed = await paste(
+        `${variables}cd package\n${commit}\n${commands.filter(isOfPackage).join('\n')}`,
+        home,
+      )
       expect(pushed.code).toBe(0)
-      expect(pushed.stdout.match(/"sha256":/g)).toHaveLength(3)
+      expect(pushed.stdout.match(/"sha256":/g)).toHaveLength(4)
       const pulled = await paste(
         `${variables}cd project\n${commands.filter((block) => !isOfPackage(block)).join('\n')}
          php -r 'require "vendor/autoload.php"; echo Acme\\Hello::WORDS;'`,

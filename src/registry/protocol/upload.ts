@@ -11,6 +11,7 @@ import { distUrl } from '../documents/entry.ts'
 import { errcode, RegistryError } from '../errors.ts'
 import { type PublishedVersion, readVersion } from '../manifest/composer-version.ts'
 import { readPackageName } from '../manifest/package-name.ts'
+import { isSourcePart, readSource } from '../manifest/package-source.ts'
 import { checkManifest, publishArchive } from '../publish-archive.ts'
 import { refuseMirroredVendor } from '../upstreams/claims.ts'
 import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
@@ -22,12 +23,23 @@ interface AdmittedUpload {
   packageName: string
   version: PublishedVersion
   contentType: string | undefined
+  /** The parts of `source` from the query, and later from the form. */
+  sourceParts: Map<string, string>
   /** The client IP. After a disconnect the socket no longer has it. */
   ip: string
 }
 
 /** How many bytes a form may add to the archive. */
 const formBytes = 64 * 1024
+
+/**
+ * The URLs of an upload. curl appends the file name to a URL that ends with a slash. The push plugins append
+ * `packages/upload/…` to the registry URL.
+ */
+const uploadUrls = ['/upload', '/packages/upload'].flatMap((start) => [
+  `${start}/:vendor/:package/:version`,
+  `${start}/:vendor/:package/:version/:fileName`,
+])
 
 /**
  * How many archives are checked at once. More checks would compete for the same threads, and each check blocks the
@@ -37,8 +49,7 @@ const maxJudgedAtOnce = 3
 
 /**
  * Package upload (SPEC 4.4). SPEC does not show the method. svc accepts POST, and PUT because curl -T sends it.
- * Credentials, permission, name and version are checked in onRequest, before the client sends its archive. curl appends
- * the file name to a URL that ends with a slash.
+ * Credentials, permission, name and version are checked in onRequest, before the client sends its archive.
  */
 export async function uploadRoutes(app: FastifyInstance, context: RegistryContext) {
   app.removeAllContentTypeParsers()
@@ -46,7 +57,7 @@ export async function uploadRoutes(app: FastifyInstance, context: RegistryContex
   app.addContentTypeParser('*', async (_request: unknown, body: unknown) => body)
   app.decorateRequest('upload', null)
   const inTurn = limitConcurrency(maxJudgedAtOnce)
-  for (const url of ['/upload/:vendor/:package/:version', '/upload/:vendor/:package/:version/:fileName']) {
+  for (const url of uploadUrls) {
     app.route({
       method: ['PUT', 'POST'],
       url,
@@ -95,19 +106,26 @@ async function admitUpload(
     const errmsg = `archive too large: more than ${config.maxArchiveBytes} bytes`
     throw new RegistryError(errcode.resourceExhausted, errmsg, { status: 413 })
   }
+  const sourceParts = new Map(
+    Object.entries(request.query as Record<string, unknown>).flatMap(([name, value]) =>
+      isSourcePart(name) && typeof value === 'string' ? [[name, value] as const] : [],
+    ),
+  )
+  readSource(sourceParts)
   // Fastify would refuse an unknown content type. For an upload, only the content type of a form matters.
   delete request.raw.headers['content-type']
-  return { target, packageName, version, contentType, ip }
+  return { target, packageName, version, contentType, sourceParts, ip }
 }
 
 function receive(
   request: FastifyRequest,
-  { contentType }: AdmittedUpload,
+  { contentType, sourceParts }: AdmittedUpload,
   { config, archives }: RegistryContext,
 ): Promise<ReceivedArchive> {
   const options = { maxBytes: config.maxArchiveBytes }
   if (isMultipart(contentType)) {
-    return receiveMultipart(archives, { request: request.raw, contentType }, options)
+    const onField = (name: string, value: string) => void (isSourcePart(name) && sourceParts.set(name, value))
+    return receiveMultipart(archives, { request: request.raw, contentType }, { ...options, onField })
   }
   return receiveArchive(
     archives,
@@ -118,12 +136,14 @@ function receive(
 
 /** Reads the manifest and publishes the version. */
 async function publish(
-  { target, packageName, version, ip }: AdmittedUpload,
+  { target, packageName, version, sourceParts, ip }: AdmittedUpload,
   archive: ReceivedArchive,
   judged: JudgedArchive,
   context: RegistryContext,
 ) {
+  const source = readSource(sourceParts)
   const manifest = checkManifest(judged, { packageName, version })
+  if (source !== null) manifest.metadata = { ...manifest.metadata, source }
   // The upload may have taken minutes. Check the permission again, because it may have been revoked.
   const { repositoryId, actor } = context.requireAccess(target, await findAccess(context.db, target), 'push')
   const author = { accountId: actor?.accountId ?? null, token: actor, ip }

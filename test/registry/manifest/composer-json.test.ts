@@ -227,14 +227,17 @@ describe('links', () => {
     expect(refusal(() => read({ [type]: { 7: '*' } }))).toContain(`${type}.7 is not the name`)
   })
 
-  it.each(['conflict', 'replace', 'provide'])('of %s without a vendor are left out with a warning', (type) => {
-    const { metadata, warnings } = read({ [type]: { news: '*', 7: '*', 'acme/b': '1', php: '*' } })
-    expect(metadata).toEqual({ [type]: { 'acme/b': '1', php: '*' } })
-    expect(warnings.sort()).toEqual([
-      `${type}.7 is left out: the name of a package is vendor/package`,
-      `${type}.news is left out: the name of a package is vendor/package`,
-    ])
-  })
+  it.each(['conflict', 'replace', 'provide'])(
+    'of %s without a vendor are left out with a warning',
+    (type) => {
+      const { metadata, warnings } = read({ [type]: { news: '*', 7: '*', 'acme/b': '1', php: '*' } })
+      expect(metadata).toEqual({ [type]: { 'acme/b': '1', php: '*' } })
+      expect(warnings.sort()).toEqual([
+        `${type}.7 is left out: the name of a package is vendor/package`,
+        `${type}.news is left out: the name of a package is vendor/package`,
+      ])
+    },
+  )
 
   it('to the package itself are left out', () => {
     const { metadata, warnings } = read({

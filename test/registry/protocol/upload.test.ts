@@ -96,6 +96,75 @@ describe('PUT upload/<vendor>/<package>/<version> (SPEC 4.4)', () => {
     expect((await push('1.0.0', { headers, payload: form('package') })).statusCode).toBe(201)
   })
 
+  const source = {
+    type: 'git',
+    url: 'https://git.example.com/acme/lib.git',
+    reference: '1f0c2b3a4d5e6f708192a3b4c5d6e7f8091a2b3c',
+  }
+
+  it('takes what the push plugins send: their path below the registry URL, and the source in a form', async () => {
+    const { ask } = await aPublisher(t)
+    const field = (name: string, value: string) =>
+      Buffer.from(`--cut\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`)
+    const form = (...fields: Buffer[]) =>
+      Buffer.concat([
+        Buffer.from('--cut\r\nContent-Disposition: form-data; name="package"; filename="push.zip"\r\n\r\n'),
+        aPackageZip('acme/lib'),
+        Buffer.from('\r\n'),
+        ...fields,
+        Buffer.from('--cut--\r\n'),
+      ])
+    const put = (version: string, ...fields: Buffer[]) =>
+      ask(`packages/upload/acme/lib/${version}`, {
+        method: 'PUT',
+        headers: { 'content-type': 'multipart/form-data; boundary=cut' },
+        payload: form(...fields),
+      })
+    const complete = [
+      field('src-type', 'git'),
+      field('src-url', source.url),
+      field('src-ref', source.reference),
+    ]
+    expect((await put('1.0.0', ...complete)).statusCode).toBe(201)
+    expect((await put('1.1.0')).statusCode).toBe(201)
+    const partial = await put('1.2.0', field('src-type', 'git'))
+    expect([partial.statusCode, partial.json().errcode]).toEqual([400, 3])
+    const [newest, oldest] = expand((await ask('p2/acme/lib.json')).body, 'acme/lib')
+    expect([newest, oldest]).toMatchObject([{ version: '1.1.0' }, { version: '1.0.0', source }])
+    expect(newest).not.toHaveProperty('source')
+  })
+
+  it('takes the source of a raw archive from the query, and refuses what Composer cannot use', async () => {
+    const { ask } = await aPublisher(t)
+    const put = (version: string, { type, url, reference }: typeof source) =>
+      ask(
+        `upload/acme/lib/${version}?${new URLSearchParams({ 'source-type': type, 'source-url': url, 'source-reference': reference })}`,
+        { method: 'PUT', payload: aPackageZip('acme/lib') },
+      )
+    expect((await put('1.0.0', source)).statusCode).toBe(201)
+    expect((await put('1.1.0', { ...source, url: 'git@git.example.com:acme/lib.git' })).statusCode).toBe(201)
+    const [newest, oldest] = expand((await ask('p2/acme/lib.json')).body, 'acme/lib')
+    expect([newest?.['source'], oldest?.['source']]).toMatchObject([{ reference: source.reference }, source])
+    for (const wrong of [
+      { type: 'path' },
+      { type: '' },
+      { url: '--upload-pack=touch' },
+      { url: '-oProxyCommand=x@host:a' },
+      { url: '-o@host:a' },
+      { url: 'ssh://-oProxyCommand=x/a' },
+      { url: 'ssh://git@-oProxyCommand=x/a' },
+      { url: 'https://me:secret@git.example.com/acme/lib.git' },
+      { url: 'https://git.example.com/\u001b[31m' },
+      { url: `https://git.example.com/${'a'.repeat(2048)}` },
+      { reference: '--output=x' },
+      { reference: 'a b' },
+    ]) {
+      const refused = await put('2.0.0', { ...source, ...wrong })
+      expect([wrong, refused.statusCode, refused.json().errcode]).toEqual([wrong, 400, 3])
+      expect(refused.json().errmsg).toContain(`source-${Object.keys(wrong)[0]} must`)
+    }
+  })
+
   it('accepts the URLs that curl makes: a file name at the end, and a plus in the version', async () => {
     const { ask } = await aPublisher(t)
     const put = (path: string) => ask(path, { method: 'PUT', payload: aPackageZip('acme/lib') })
@@ -306,5 +375,7 @@ describe('every other URL and method below the registry', () => {
     expect([read.statusCode, read.headers['allow']]).toEqual([405, 'POST, PUT'])
     const page = await ask('')
     expect([page.statusCode, page.headers.location]).toEqual([302, path.replace('/-/packages/', '')])
+    const registry = await t.app.inject({ url: path.slice(0, -1) })
+    expect([registry.statusCode, registry.headers.location]).toEqual([308, path])
   })
 })
