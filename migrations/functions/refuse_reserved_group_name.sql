@@ -1,5 +1,5 @@
--- Trigger function: refuses a name that another group had less than 90 days ago. It runs after the row is written,
--- because only then a concurrent rename or deletion is visible.
+-- Trigger function: refuses a name that is reserved for another group. It runs after the row is written, because only
+-- then a concurrent rename or deletion is visible.
 create or replace function refuse_reserved_group_name() returns trigger language plpgsql as $$
 begin
   if exists (select from reserved_group_name

@@ -12,7 +12,8 @@ language sql stable parallel safe as $$
          t.account_id, t.authorization_id, t.scopes, t.resource_scope, t.repository_ids
     from (values (true)) as request (is_one)
     left join live_token t on t.token_hash = presented_hash
-    left join repository_group g on g.name = group_name and (presented_hash is null or t.token_id is not null)
+    left join repository_group g
+      on g.id = group_named(group_name) and (presented_hash is null or t.token_id is not null)
     left join repository named on named.group_id = g.id and named.name = repository_name
     left join repository_alias former
       on named.id is null and former.group_id = g.id and former.name = repository_name

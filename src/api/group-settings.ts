@@ -130,7 +130,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       tag,
       summary: 'Change the settings of a group, or rename it',
       description:
-        'A new name changes the URLs of its repositories. Clients and lock files need the new URLs. No other group can have the old name for 90 days.',
+        'A new name changes the URLs of its repositories. The old URLs keep working, and no other group can have the old name.',
       params: GroupPath,
       body: GroupUpdate,
       response: { 200: Settings },
@@ -157,7 +157,7 @@ export async function groupSettingsEndpoints(app: ApiScope, context: ApiContext)
       operationId: 'deleteGroup',
       tag,
       summary: 'Permanently delete a group, for site administrators only',
-      description: 'No other group can have its name for 90 days.',
+      description: 'No other group can have its name for 90 days, or never if the group had packages.',
       params: GroupPath,
       querystring: DeletionQuery,
       response: { 204: NoContent },

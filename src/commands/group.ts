@@ -6,7 +6,7 @@ import { type ListedGroup, listGroups } from '../repositories/groups.ts'
 import { type JsonOptions, jsonOption, type SearchOptions, searchOption, withListOptions } from './options.ts'
 import { printList, printResult, theAccount, theGroup, withDatabase } from './run.ts'
 
-const reservedName = 'take the name also if another group had it less than 90 days ago'
+const reservedName = 'take the name also if it is reserved, because another group had it'
 
 /** `svc group …` */
 export function groupCommand(): Command {
@@ -90,7 +90,7 @@ function setCommand(): Command {
 function renameCommand(): Command {
   return new Command('rename')
     .description(
-      'Rename a group. The URLs of its repositories change: clients and lock files need the new URLs. No other group can have its old name for 90 days.',
+      'Rename a group. The URLs of its repositories change; the old ones keep working. No other group can have its old name.',
     )
     .argument('<group>', 'the name of the group')
     .argument('<new name>', 'lower-case letters and digits, with single . _ or - between them')
@@ -110,7 +110,7 @@ function renameCommand(): Command {
 function deleteCommand(): Command {
   return new Command('delete')
     .description(
-      'Delete a group that has no repositories. With --force it also deletes its repositories, permanently. No other group can have its name for 90 days.',
+      'Delete a group that has no repositories. With --force it also deletes its repositories, permanently. No other group can have its name for 90 days, or never if it had packages.',
     )
     .argument('<group>', 'the name of the group')
     .option('--force', 'delete its repositories and all packages in them too')

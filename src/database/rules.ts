@@ -16,7 +16,7 @@ const sentences: Record<string, string> = {
   application_website_has_no_userinfo: 'An application’s website must not contain a username or password.',
   group_name_is_taken: 'A group with this name already exists.',
   group_name_is_reserved:
-    'This name belonged to another group, which was renamed or deleted less than 90 days ago. Choose another.',
+    'This name belonged to another group, and its old URLs may still be in use. Choose another name.',
   group_name_is_well_formed:
     'A group’s name has at most 64 characters: lower-case letters and digits, with single . _ or - between them.',
   group_name_is_not_the_first_segment_of_another_url:

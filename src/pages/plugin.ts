@@ -69,7 +69,8 @@ export async function peoplesPages(app: FastifyInstance, context: PagesContext):
 }
 
 /**
- * Returns the new URL of a page below the old name of a repository. Null when the visitor may see no such repository.
+ * Returns the new URL of a page below the old name of a group or repository. Null when the visitor may see none with
+ * this name.
  */
 async function findRenamed(
   context: PagesContext,
@@ -78,10 +79,10 @@ async function findRenamed(
 ): Promise<string | null> {
   const { group, name } = (request.params ?? {}) as Partial<Record<string, string>>
   const isMissing = error instanceof PageError && error.status === 404 && request.method === 'GET'
-  if (!isMissing || group === undefined || name === undefined) return null
-  const oldPath = `/${group}/${name}`
+  if (!isMissing || group === undefined) return null
+  const oldPath = name === undefined ? `/${group}` : `/${group}/${name}`
   if (!request.url.startsWith(oldPath) || request.url.includes('%00')) return null
   const session = await readSession(context, request)
-  const path = await findCurrentPath(context.db, { group, name }, session?.account.id ?? null)
+  const path = await findCurrentPath(context.db, { group, name: name ?? null }, session?.account.id ?? null)
   return path === null ? null : `/${path}${request.url.slice(oldPath.length)}`
 }

@@ -115,8 +115,7 @@ export async function removeRepository(
 
 /**
  * Renames a group. The URLs of its repositories change too, so their stored documents are outdated until a job has
- * rendered them again. Its former name is reserved for 90 days. With `force` the new name may be reserved for another
- * group. Throws with the constraint `group_name_is_taken` or another rule of group names.
+ * rendered them again. Its old URLs keep working. With `force` the new name may be reserved for another group. Throws with the constraint `group_name_is_taken` or another rule of group names.
  */
 export async function changeGroupName(
   db: pg.Pool,
@@ -152,8 +151,8 @@ export async function requireFactorOfMembers(
 export type GroupRemoval = { isDeleted: boolean; repositories: string[] }
 
 /**
- * Permanently deletes a group. With `force` it also deletes its repositories and everything in them. Its name is
- * reserved for 90 days. Writes the events.
+ * Permanently deletes a group. With `force` it also deletes its repositories and everything in them. Its name
+ * stays reserved. Writes the events.
  */
 export async function removeGroup(
   db: pg.Pool,

@@ -149,12 +149,15 @@ export async function releaseGroupName(tx: pg.PoolClient, name: string): Promise
   await tx.query('delete from reserved_group_name where name = $1', [name])
 }
 
-/** Renames a group. Its former name is reserved for 90 days. Throws with the constraint of a broken rule, such as `group_name_is_taken`. */
+/**
+ * Renames a group. Its former name leads to it and is reserved for it. Throws with the constraint of a broken rule, such
+ * as `group_name_is_taken`.
+ */
 export async function renameGroup(tx: pg.PoolClient, id: string, newName: string): Promise<void> {
   await tx.query('update repository_group set name = $2 where id = $1', [id, newName])
 }
 
-/** Deletes a group. It must have no repositories. Its name is reserved for 90 days. */
+/** Deletes a group. It must have no repositories. Its name stays reserved. */
 export async function deleteGroup(tx: pg.PoolClient, id: string): Promise<void> {
   await tx.query('delete from repository_group where id = $1', [id])
 }

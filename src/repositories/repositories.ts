@@ -97,20 +97,29 @@ export async function renameRepository(
 }
 
 /**
- * Finds the current path of a repository by one of its former paths. Null when the account may not see the repository.
+ * Finds the current path of a repository, or of a group if the name is null, by one of its former paths. Null when it
+ * has this path now, or the account may not see it. A null account is a visitor who is not signed in.
  */
 export async function findCurrentPath(
   db: Queryable,
-  { group, name }: { group: string; name: string },
+  { group, name }: { group: string; name: string | null },
   accountId: string | null,
 ): Promise<string | null> {
   const { rows } = await db.query<{ path: string }>(
-    `select g.name || '/' || r.name as path
-       from repository_group g
-       join repository_alias a on a.group_id = g.id
-       join repository r on r.id = a.repository_id
-      where g.name = $1 and a.name = $2 and (r.visibility = 'public' or role_of($3, r.id) is not null)`,
-    [group, name, accountId],
+    name === null
+      ? `select g.name as path
+           from repository_group g
+          where g.id = group_named($1) and g.name <> $1
+            and exists (select from repository r
+                         where r.group_id = g.id and (r.visibility = 'public' or role_of($2, r.id) is not null))`
+      : `select g.name || '/' || r.name as path
+           from repository_group g
+           left join repository named on named.group_id = g.id and named.name = $3
+           left join repository_alias former on named.id is null and former.group_id = g.id and former.name = $3
+           join repository r on r.id = coalesce(named.id, former.repository_id)
+          where g.id = group_named($1) and (g.name, r.name) is distinct from ($1, $3)
+            and (r.visibility = 'public' or role_of($2, r.id) is not null)`,
+    name === null ? [group, accountId] : [group, accountId, name],
   )
   return rows[0]?.path ?? null
 }
@@ -122,10 +131,20 @@ export async function deleteRepository(tx: pg.PoolClient, id: string): Promise<b
   await shareTenancy(tx, groupId)
   // Lock packages, then upstreams, then their repository, in the same order as every other change. Another order would
   // cause deadlocks. Upstreams come late, because documents of other repositories wait together with those of this one.
-  await tx.query('select from package where repository_id = $1 order by id for update', [id])
+  const { rowCount: packages } = await tx.query(
+    'select from package where repository_id = $1 order by id for update',
+    [id],
+  )
+  const hadPackages = (packages ?? 0) > 0
   // Delete in steps of about half a second each. One statement for 100,000 packages would exceed the statement timeout.
   while ((await deleteSomePackages(tx, id)) === packagesAtOnce);
   await tx.query('select from upstream where repository_id = $1 order by id for update', [id])
+  await tx.query(
+    `update repository_group g set has_published = true
+      where g.id = $1 and not g.has_published
+        and ($2 or exists (select from mirrored_package where repository_id = $3))`,
+    [groupId, hadPackages, id],
+  )
   const { rowCount } = await tx.query('delete from repository where id = $1', [id])
   return rowCount === 1
 }

@@ -327,7 +327,7 @@ describe('/api/groups', () => {
     const reserved = await call('POST', '/groups', { name: former.name })
     expect([reserved.statusCode, reserved.json().errmsg]).toEqual([
       409,
-      'This name belonged to another group, which was renamed or deleted less than 90 days ago. Choose another.',
+      'This name belonged to another group, and its old URLs may still be in use. Choose another name.',
     ])
     expect((await call('POST', '/groups', { name: 'Not Good' })).statusCode).toBe(400)
     const repository = await call('POST', `/groups/${name}/repositories`, {

@@ -28,7 +28,6 @@ describe('a group', () => {
 
     const headers = { authorization: basic(token) }
     const read = async (url: string) => t.app.inject({ url, headers })
-    expect((await read(`/${repository.path}/-/packages/packages.json`)).statusCode).toBe(404)
     const below = `/${newName}/${name}/-/packages/`
     expect((await read(`${below}packages.json`)).body).toContain(below)
     const document = (await read(`${below}p2/acme/lib.json`)).json()
@@ -42,6 +41,57 @@ describe('a group', () => {
       repositories: [`${newName}/${name}`],
     })
     expect((await read(`${below}packages.json`)).statusCode).toBe(404)
+  })
+
+  it('serves its old URLs under every former name, and also former names of its repositories', async () => {
+    const { push, ask, repository, token } = await aPublisher(t)
+    await push('1.0.0')
+    const { url } = (await ask('p2/acme/lib.json')).json().packages['acme/lib'][0].dist
+    const [groupName = '', name = ''] = repository.path.split('/')
+    const group = await findGroup(t.db, groupName)
+    if (!group) throw new Error('no group')
+    const [second, third] = [aName('second'), aName('third')]
+    await changeGroupName(t.db, commandLine, group, second)
+    await changeRepositoryName(t.db, commandLine, repository.id, 'renamed')
+    await changeGroupName(t.db, commandLine, { ...group, name: second }, third)
+
+    const headers = { authorization: basic(token) }
+    for (const former of [`${groupName}/${name}`, `${second}/${name}`, `${second}/renamed`]) {
+      const root = await t.app.inject({ url: `/${former}/-/packages/packages.json`, headers })
+      expect([former, root.statusCode]).toEqual([former, 200])
+      expect(root.body).toContain(`/${third}/renamed/-/packages/p2/`)
+    }
+    expect((await t.app.inject({ url: new URL(url).pathname, headers })).statusCode).toBe(200)
+    expect((await push('1.1.0')).statusCode).toBe(201)
+    expect((await t.app.inject({ url: new URL(url).pathname })).statusCode).toBe(401)
+
+    await removeGroup(t.db, commandLine, { ...group, name: third }, { force: true })
+    expect((await t.app.inject({ url: new URL(url).pathname, headers })).statusCode).toBe(404)
+  })
+
+  it('redirects its old pages to those who may see it, and hides its new name from others', async () => {
+    const { push, repository } = await aPublisher(t, { visibility: 'public' })
+    await push('1.0.0')
+    const hidden = await aRepository(t.db)
+    const [groupName = '', name = ''] = repository.path.split('/')
+    const [hiddenName = ''] = hidden.path.split('/')
+    const newNames = [aName('shown'), aName('hidden')] as const
+    for (const [old, newName] of [
+      [groupName, newNames[0]],
+      [hiddenName, newNames[1]],
+    ] as const) {
+      const group = await findGroup(t.db, old)
+      if (group) await changeGroupName(t.db, commandLine, group, newName)
+    }
+    for (const below of ['', `/${name}`, `/${name}/packages/acme/lib?x=1`]) {
+      const moved = await t.app.inject(`/${groupName}${below}`)
+      expect([moved.statusCode, moved.headers.location]).toEqual([301, `/${newNames[0]}${below}`])
+    }
+    for (const path of [`/${groupName}/none`, `/${newNames[0]}/none`, `/${hiddenName}`, `/${hidden.path}`]) {
+      const missing = await t.app.inject(path)
+      expect([path, missing.statusCode]).toEqual([path, 404])
+      expect(missing.body).not.toContain(newNames[1])
+    }
   })
 })
 
@@ -77,6 +127,26 @@ describe('the name of a renamed or deleted group', () => {
     ])
     expect(rows).toEqual([{ name: other.name }])
   })
+
+  it.each(['renamed', 'deleted', 'emptied before it is deleted'])(
+    'is never given away by time if the group has published and is %s',
+    async (end) => {
+      const { push, repository } = await aPublisher(t)
+      await push('1.0.0')
+      const owner = await anAccount(t.db)
+      const group = await findGroup(t.db, repository.path.split('/')[0] ?? '')
+      if (!group) throw new Error('no group')
+      if (end === 'emptied before it is deleted') await removeRepository(t.db, commandLine, repository)
+      if (end === 'renamed') await rename(group, aName('renamed'))
+      else await removeGroup(t.db, commandLine, group, { force: true })
+      await t.db.query(
+        `update reserved_group_name set reserved_until = reserved_until - interval '90 days' where group_id = $1`,
+        [group.id],
+      )
+      await expect(addGroup(t.db, commandLine, group.name, owner)).rejects.toMatchObject(reserved)
+      await addGroup(t.db, commandLine, group.name, owner, { force: true })
+    },
+  )
 
   it('is given to another group with force, whose former name it is then', async () => {
     const [first, other, owner] = [await aGroup(t.db), await aGroup(t.db), await anAccount(t.db)]
