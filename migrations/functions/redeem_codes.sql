@@ -41,7 +41,8 @@ begin
            with ordinality as c (client_id, secret_hash, code_hash, redirect_uri, code_challenge, access_hash,
                                  refresh_hash, actor, n)
      cross join lateral (
-       select o.ctid as row_location, o.code_hash, o.authorization_id, o.scopes, g.id as grant_id, g.epoch,
+       select o.ctid as row_location, o.code_hash, o.authorization_id,
+              narrowed_scopes(o.scopes, g.scopes) as scopes, g.id as grant_id, g.epoch,
               g.scopes as grant_scopes, g.account_id, g.application_id
          from authorization_code o
          join authorization_grant g on g.id = coalesce(o.grant_id, o.authorization_id)
@@ -49,6 +50,7 @@ begin
           and (c.redirect_uri <> o.redirect_uri) is not true
           and c.code_challenge is not distinct from o.code_challenge
           and g.ended_at is null and (select disabled_at is null from account where id = g.account_id)
+          and narrowed_scopes(o.scopes, g.scopes) <> '{}'
         limit 1) as code
      where code.application_id = (select application_id from application_credential
                                    where secret_hash = c.secret_hash and client_id = c.client_id)
@@ -84,9 +86,11 @@ begin
            with ordinality as c (client_id, secret_hash, code_hash, redirect_uri, code_challenge, access_hash,
                                  refresh_hash, actor, n)
       left join lateral (
-        select o.authorization_id, o.scopes, o.redirect_uri as bound_redirect_uri, o.code_challenge as bound_challenge,
+        select o.authorization_id, narrowed_scopes(o.scopes, g.scopes) as scopes,
+               o.redirect_uri as bound_redirect_uri, o.code_challenge as bound_challenge,
                g.id as grant_id, g.epoch, g.scopes as grant_scopes, g.account_id, g.application_id,
-               g.ended_at is null and (select disabled_at is null from account where id = g.account_id) as is_granted
+               g.ended_at is null and (select disabled_at is null from account where id = g.account_id)
+                 and narrowed_scopes(o.scopes, g.scopes) <> '{}' as is_granted
           from authorization_code o
           join authorization_grant g on g.id = coalesce(o.grant_id, o.authorization_id)
          where o.code_hash = c.code_hash

@@ -44,7 +44,7 @@ function isReason(text: string): boolean {
 
 /**
  * Sets an application's status. Token checks read the status, so the tokens of a suspended application stop working in
- * every process at once. With `isMigration` it first writes the change as a migration, so that a database rebuilt from
+ * every process at once. Its authorizations end with it, so a later approval revives none. With `isMigration` it first writes the change as a migration, so that a database rebuilt from
  * the migrations has the same state. Returns null for an unknown client id.
  * Throws `UnacceptableChange` for a reason that is too long.
  */
@@ -73,7 +73,7 @@ export async function changeApplicationStatus(
 export class UnacceptableChange extends Error {}
 
 /**
- * Changes an application by a migration that is written and applied at once. Existing grants stay as they are. Returns
+ * Changes an application by a migration that is written and applied at once. Existing grants lose removed scopes. Returns
  * null for an unknown client id. Throws `UnacceptableChange` with a message for each broken limit.
  */
 export async function changeApplication(

@@ -92,14 +92,17 @@ describe('POST /oauth2/introspect', () => {
     await pass(t.db, 300)
     expect(await see(application, old.access_token)).toEqual({ active: false })
     expect(await see(application, old.refresh_token)).toEqual({ active: false })
-    await setApplicationStatus(t.db, application.clientId, 'suspended')
-    expect(await see(server, pair.access_token)).toEqual({ active: false })
-    expect(await see(server, pair.refresh_token)).toEqual({ active: false })
-    await setApplicationStatus(t.db, application.clientId, 'approved')
-    expect(await see(server, pair.access_token)).toMatchObject({ active: true })
     await revoke(pair.refresh_token)
     expect(await see(server, pair.access_token)).toEqual({ active: false })
     expect(await see(server, pair.refresh_token)).toEqual({ active: false })
+    const suspended = await anAuthorizedApplication(t)
+    const last = await suspended.tokens()
+    expect(await see(server, last.access_token)).toMatchObject({ active: true })
+    for (const status of ['suspended', 'approved'] as const) {
+      await setApplicationStatus(t.db, suspended.application.clientId, status)
+      expect(await see(server, last.access_token)).toEqual({ active: false })
+      expect(await see(server, last.refresh_token)).toEqual({ active: false })
+    }
   })
 
   it('names the repositories that an authorization was given for', async () => {

@@ -174,7 +174,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect(response.json().error).toBe('invalid_grant')
   })
 
-  it('refuses a suspended application, and accepts the code after it is approved again (OAUTH 80, 100)', async () => {
+  it('refuses a suspended application, and its codes also after it is approved again (OAUTH 80, 100)', async () => {
     const { exchange, newCode, application } = await anAuthorizedApplication(t)
     const code = await newCode()
     await setApplicationStatus(t.db, application.clientId, 'suspended')
@@ -182,7 +182,7 @@ describe('POST /oauth2/token with grant_type=authorization_code', () => {
     expect(response.statusCode).toBe(401)
     expect(response.json().error).toBe('invalid_client')
     await setApplicationStatus(t.db, application.clientId, 'approved')
-    expect((await exchange(code)).statusCode).toBe(200)
+    expect((await exchange(code)).json().error).toBe('invalid_grant')
   })
 
   it('refuses the code of an authorization that was withdrawn', async () => {

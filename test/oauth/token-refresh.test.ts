@@ -199,10 +199,10 @@ describe('POST /oauth2/token with grant_type=refresh_token', () => {
   })
 
   it('refuses a suspended application and a disabled account', async () => {
-    const { refresh, old, application, account } = await aPair()
-    await setApplicationStatus(t.db, application.clientId, 'suspended')
-    expect((await refresh(old.refresh_token)).json().error).toBe('invalid_client')
-    await setApplicationStatus(t.db, application.clientId, 'approved')
+    const suspended = await aPair()
+    await setApplicationStatus(t.db, suspended.application.clientId, 'suspended')
+    expect((await suspended.refresh(suspended.old.refresh_token)).json().error).toBe('invalid_client')
+    const { refresh, old, account } = await aPair()
     await t.db.query('update account set disabled_at = now() where id = $1', [account.id])
     expect((await refresh(old.refresh_token)).json().error).toBe('invalid_grant')
   })
