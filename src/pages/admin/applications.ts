@@ -101,7 +101,8 @@ const done = {
 const questions = {
   suspend: {
     button: 'Suspend',
-    explanation: 'All its tokens stop at once. They work again when the application is approved again.',
+    explanation:
+      'All its authorizations and tokens end at once. When it is approved again, people must authorize it again.',
     isReasonOptional: true,
   },
   decline: {
