@@ -5,6 +5,7 @@ import { z } from 'zod'
 import type { Config } from '../config.ts'
 import { describeScopes } from '../domain/scope-descriptions.ts'
 import { allScopes } from '../domain/scopes.ts'
+import { hasTag, tagOf } from '../http/conditional-requests.ts'
 import { tags } from './endpoint.ts'
 import { registryPaths, registrySchemas } from './registry-description.ts'
 
@@ -24,7 +25,10 @@ const schemaOptions: Parameters<typeof createJsonSchemaTransform>[0] = {
   },
 }
 
-/** Adds `GET /api/openapi.json`. The schemas that validate the requests also describe them (OpenAPI 3.1). */
+/**
+ * Adds `GET /api/openapi.json`. The schemas that validate the requests also describe them (OpenAPI 3.1). The first request
+ * serializes the description, which takes about 100 ms.
+ */
 export async function describeApi(app: FastifyInstance, config: Config): Promise<void> {
   const transformObject = createJsonSchemaTransformObject(schemaOptions)
   await app.register(swagger, {
@@ -50,7 +54,21 @@ export async function describeApi(app: FastifyInstance, config: Config): Promise
       return complete(transformed) as ReturnType<typeof transformObject>
     },
   })
-  app.get('/openapi.json', async () => app.swagger())
+  let serialized: { bytes: Buffer; etag: string } | undefined
+
+  function serialize() {
+    const bytes = Buffer.from(JSON.stringify(app.swagger()))
+    return { bytes, etag: tagOf(bytes) }
+  }
+
+  app.get('/openapi.json', async (request, reply) => {
+    serialized ??= serialize()
+    const { bytes, etag } = serialized
+    // Everybody gets the same description.
+    reply.headers({ 'cache-control': 'public, no-cache', etag })
+    if (hasTag(request.headers['if-none-match'], etag)) return reply.code(304).send()
+    return reply.type('application/json; charset=utf-8').send(bytes)
+  })
 }
 
 function securitySchemes(config: Config) {

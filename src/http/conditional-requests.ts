@@ -1,4 +1,10 @@
+import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
+
+/** Returns the strong entity tag of a body: a hash of its bytes. */
+export function tagOf(body: Buffer | string): string {
+  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
+}
 
 /** Returns whether an If-None-Match header names the entity tag, by weak comparison (RFC 9110 §13.1.2). */
 export function hasTag(header: string | undefined, etag: string): boolean {

@@ -1,15 +1,34 @@
 import { type IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 
 /**
  * Node sends `100 Continue` to every request with `Expect: 100-continue` before any handler has seen it. This response
- * class waits until `invite` is called (RFC 9110 §10.1.1). It is a class because Node takes a response class as its
- * option.
+ * class waits until `invite` is called (RFC 9110 §10.1.1). It also knows when every earlier response of its connection is
+ * sent. It is a class because Node takes a response class as its option.
  */
 export class PatientResponse<
   Request extends IncomingMessage = IncomingMessage,
 > extends ServerResponse<Request> {
   #isAsked = false
+  #start: (() => void) | undefined
+
+  /** Whether every earlier response of the connection is sent. */
+  get isFirst(): boolean {
+    return this.socket !== null
+  }
+
+  /** Calls `start` when every earlier response of the connection is sent. Call it only while `isFirst` is false. */
+  whenFirst(start: () => void): void {
+    this.#start = start
+  }
+
+  /** Node gives the connection to the next response when it has sent the one before. */
+  override assignSocket(socket: Socket): void {
+    super.assignSocket(socket)
+    this.#start?.()
+    this.#start = undefined
+  }
 
   override writeContinue(): void {
     this.#isAsked = true

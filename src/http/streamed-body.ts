@@ -4,8 +4,8 @@ import type { FastifyRequest } from 'fastify'
 
 /**
  * Destroys the stream of a response's body when the connection closes, and returns it. Use it for streams that hold a
- * file or a connection. Fastify destroys the stream only when the response emits `close`. Node does not emit that for a
- * pipelined request whose turn never came, so its file would stay open until a garbage collection.
+ * file or a connection. The client may have disconnected before the stream was open: then nothing else destroys it
+ * before a garbage collection.
  */
 export function endWithConnection<Body extends Readable>(
   { raw: { socket } }: FastifyRequest,
@@ -18,7 +18,7 @@ export function endWithConnection<Body extends Readable>(
     end()
     return body
   }
-  // Each of many pipelined requests adds a listener.
+  // The requests of a connection follow each other before their streams have emitted `close`.
   socket.setMaxListeners(0)
   socket.once('close', end)
   body.once('close', () => socket.off('close', end))

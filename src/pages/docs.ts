@@ -1,10 +1,11 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import MarkdownIt, { type Token } from 'markdown-it'
 import { z } from 'zod'
 import { readSession } from '../accounts/visitor.ts'
 import { projectRoot } from '../config.ts'
+import { hasTag, tagOf } from '../http/conditional-requests.ts'
 import { readQuery, text } from '../http/forms.ts'
 import { pageNotFound } from '../http/page-error.ts'
 import { nobody, page } from '../http/pages.ts'
@@ -72,13 +73,13 @@ const docsPage = page<{
   found: FoundSection[] | null
 }>('pages/docs')
 const documentPage = page<{ documents: Document[]; document: Document }>('pages/document')
-const referencePage = page<{ groups: OperationGroup[]; viewer: ApiViewer }>('pages/api-reference')
+const referencePage = page<{ reference: string; viewer: ApiViewer }>('pages/api-reference')
 
 /** `/docs` shows the files of docs/, which are part of the program. `/docs/api` shows the API reference. */
 export async function docsRoutes(app: FastifyInstance, context: PagesContext): Promise<void> {
   const documents = await readDocuments()
   const viewer = await serveApiViewer(app)
-  let reference: Promise<OperationGroup[]> | undefined
+  let reference: Promise<string> | undefined
 
   app.get('/docs', async (request, reply) => {
     const session = await readSession(context, request)
@@ -87,17 +88,20 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     return docsPage(reply, session ?? nobody, { documents, search, found })
   })
 
-  app.get('/docs/api', async (request, reply) => {
+  /** Renders the endpoints, which takes longer than the rest of the page. They are the same for everybody. */
+  async function renderReference(): Promise<string> {
+    const groups: OperationGroup[] = describeOperations(await context.describeApi())
+    return app.view('pages/api-endpoints', { groups })
+  }
+
+  app.get('/docs/api', { onSend: tagPage }, async (request, reply) => {
     const session = await readSession(context, request)
     // A failure is not cached: the next request tries again.
-    reference ??= context
-      .describeApi()
-      .then(describeOperations)
-      .catch((error: unknown) => {
-        reference = undefined
-        throw error
-      })
-    return referencePage(reply, session ?? nobody, { groups: await reference, viewer })
+    reference ??= renderReference().catch((error: unknown) => {
+      reference = undefined
+      throw error
+    })
+    return referencePage(reply, session ?? nobody, { reference: await reference, viewer })
   })
 
   app.get<{ Params: { name: string } }>('/docs/:name', async (request, reply) => {
@@ -106,6 +110,16 @@ export async function docsRoutes(app: FastifyInstance, context: PagesContext): P
     if (!document) throw pageNotFound()
     return documentPage(reply, session ?? nobody, { documents, document })
   })
+}
+
+/** Adds an entity tag to a page, and sends 304 to a browser that has this page already. */
+async function tagPage(request: FastifyRequest, reply: FastifyReply, body: unknown): Promise<unknown> {
+  if (reply.statusCode !== 200 || typeof body !== 'string') return body
+  const etag = tagOf(body)
+  reply.headers({ 'cache-control': 'private, no-cache', etag })
+  if (!hasTag(request.headers['if-none-match'], etag)) return body
+  reply.code(304)
+  return null
 }
 
 /** `/docs/api` is the URL of the API reference, so the guide `docs/api.md` gets another name. */

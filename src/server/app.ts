@@ -27,6 +27,7 @@ import {
   showUndecodableUrl,
 } from '../http/page-scope.ts'
 import { registerViews } from '../http/pages.ts'
+import { startInTurn } from '../http/pipelined-requests.ts'
 import { openLastUse } from '../jobs/last-use.ts'
 import { type RunningJobs, runJobs } from '../jobs/run-jobs.ts'
 import { sendOAuthError } from '../oauth/errors.ts'
@@ -80,6 +81,7 @@ export async function buildApp(context: AppContext, log: FastifyBaseLogger): Pro
     clientErrorHandler: handleClientError,
   })
   runJobsWhileListening(app, context, log)
+  admitRequests(app)
   drainOnClose(app, drainSeconds)
   const lastUse = openLastUse(context.db, log)
   app.addHook('onClose', lastUse.flush)
@@ -222,10 +224,49 @@ function dialectOf(request: FastifyRequest): Dialect | undefined {
   return dialects.find(({ path }) => path.test(request.url))
 }
 
-/** Sends the error for a URL that cannot be decoded. */
+/** Sends the error for a URL that cannot be decoded. No hook has run for it. */
 function sendUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
   const sendError = dialectOf(request)?.sendError ?? showUndecodableUrl
-  sendError(error, request, reply)
+  inTurn(request, reply, () => void sendError(error, request, reply))
+}
+
+/** Runs the requests of a connection one after the other, and refuses those with several Host headers. */
+function admitRequests(app: FastifyInstance): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    inTurn(request, reply, () => {
+      if (hasOneHost(request.raw)) done()
+      else refuseHosts(reply)
+    })
+  })
+}
+
+function inTurn(request: FastifyRequest, reply: FastifyReply, start: () => void): void {
+  // Read the IP now: after a disconnect the socket no longer has it.
+  const { ip } = request
+  startInTurn(request.raw, reply.raw, {
+    start,
+    onTooMany: () =>
+      request.log.warn({ ip }, 'a client was disconnected: it sent too many requests without reading'),
+  })
+}
+
+/**
+ * Returns whether a request has at most one Host header. Node itself reads the first one and refuses a request without
+ * any. A proxy could read another one than svc (RFC 9112 §3.2).
+ */
+function hasOneHost({ rawHeaders }: IncomingMessage): boolean {
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] as string
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1
+  }
+  return hosts <= 1
+}
+
+/** As for a request without a Host header, the response has no scope's error format. */
+function refuseHosts(reply: FastifyReply): void {
+  const headers = { 'content-type': 'text/plain', connection: 'close' }
+  reply.code(400).headers(headers).send('The request has more than one Host header.\n')
 }
 
 /** Sends the error for a request without a route: an unknown URL, or a method that the router does not know. */

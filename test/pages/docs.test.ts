@@ -1,10 +1,12 @@
 import { readdir } from 'node:fs/promises'
+import { performance } from 'node:perf_hooks'
 import fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { pagePolicy, servePages } from '../../src/http/page-scope.ts'
 import { registerViews } from '../../src/http/pages.ts'
 import { docsRoutes, renderDocsPage, searchDocuments } from '../../src/pages/docs.ts'
 import type { PagesContext } from '../../src/pages/permit.ts'
+import { anAccount, signIn } from '../support/actors.ts'
 import { useApp } from '../support/app.ts'
 
 const t = useApp()
@@ -82,6 +84,38 @@ describe('/docs/api', () => {
     }
     expect(body).toContain('Requires the scope registry-manage:rw.')
     expect(body).toContain('affected_versions')
+  })
+})
+
+describe('/docs/api and the description of the API', () => {
+  it.each(['/docs/api', '/api/openapi.json'])(
+    'are sent once to a client that keeps them: %s',
+    async (url) => {
+      const { headers, body } = await t.app.inject(url)
+      expect(headers['cache-control']).toMatch(/no-cache$/)
+      const again = await t.app.inject({ url, headers: { 'if-none-match': headers['etag'] as string } })
+      expect([again.statusCode, again.body, again.headers['etag']]).toEqual([304, '', headers['etag']])
+      expect(body.length).toBeGreaterThan(10_000)
+      const other = await t.app.inject({ url, headers: { 'if-none-match': '"other"' } })
+      expect([other.statusCode, other.body]).toEqual([200, body])
+    },
+  )
+
+  it('are serialized by the first request only', async () => {
+    await t.app.inject('/docs/api')
+    const before = performance.eventLoopUtilization()
+    for (let i = 0; i < 100; i += 1) expect((await t.app.inject('/api/openapi.json')).statusCode).toBe(200)
+    // To serialize it takes about 100 ms, so all requests together would take 10 s of the event loop.
+    expect(performance.eventLoopUtilization(before).active).toBeLessThan(3000)
+  })
+
+  it('has another tag for another visitor', async () => {
+    const cookie = await signIn(t.app, await anAccount(t.db))
+    const [anonymous, signedIn] = await Promise.all([
+      t.app.inject('/docs/api'),
+      t.app.inject({ url: '/docs/api', headers: { cookie } }),
+    ])
+    expect(signedIn.headers['etag']).not.toBe(anonymous.headers['etag'])
   })
 })
 
