@@ -25,8 +25,9 @@ export interface VisibleGroup extends Group {
 
 /**
  * Finds a group that the account may see. The account is a member of the group or of one of its repositories, or one of
- * its repositories is public. A null account is a visitor who is not signed in. Returns null otherwise. Without
- * `asSiteAdmin`, a site administrator is like any other account: an application's token never acts as one.
+ * its repositories is public. A null account is a visitor who is not signed in. Returns null otherwise, and takes as long
+ * for a hidden group as for one that does not exist. Without `asSiteAdmin`, a site administrator is like any other
+ * account: an application's token never acts as one.
  */
 export async function findVisibleGroup(
   db: Queryable,
@@ -34,19 +35,25 @@ export async function findVisibleGroup(
   accountId: string | null,
   { asSiteAdmin }: { asSiteAdmin: boolean } = { asSiteAdmin: true },
 ): Promise<VisibleGroup | null> {
-  const { rows } = await db.query<VisibleGroup>(
-    `select g.id, g.name, own.role
-       from repository_group g
-      cross join lateral (
-        select greatest((select 'admin'::member_role from account where id = $2 and is_admin and $3),
-                        (select role from counted_group_member where group_id = g.id and account_id = $2)) as role) own
-      where g.name = $1
-        and (own.role is not null
-             or exists (select from repository r where r.group_id = g.id and r.visibility = 'public')
-             or exists (select from repository_member m join repository r on r.id = m.repository_id
-                         where m.account_id = $2 and r.group_id = g.id))`,
-    [name, accountId, asSiteAdmin],
-  )
+  const { rows } = await db.query<VisibleGroup>({
+    name: 'find-visible-group',
+    // Materialized, so that a group that does not exist takes as long as a hidden one.
+    text: `with found as materialized (
+             select g.id, g.name, own.role,
+                    own.role is not null
+                    or exists (select from repository r
+                                where r.group_id = coalesce(g.id, 0) and r.visibility = 'public')
+                    or exists (select from repository_member m join repository r on r.id = m.repository_id
+                                where m.account_id = $2 and r.group_id = coalesce(g.id, 0)) as is_visible
+               from (values (true)) as request (is_one)
+               left join repository_group g on g.name = $1
+              cross join lateral (
+                select greatest((select 'admin'::member_role from account where id = $2 and is_admin and $3),
+                                (select role from counted_group_member
+                                  where group_id = coalesce(g.id, 0) and account_id = $2)) as role) own)
+           select id, name, role from found where id is not null and is_visible`,
+    values: [name, accountId, asSiteAdmin],
+  })
   return rows[0] ?? null
 }
 

@@ -240,18 +240,25 @@ export interface VisibleRepository extends Repository {
 
 /**
  * Finds a repository by path. A null account is a visitor who is not signed in. Null when there is no repository, or
- * the account may not see it.
+ * the account may not see it. Both take the same time, because the statement looks up a role either way.
  */
 export async function findVisibleRepository(
   db: Queryable,
   { group, name }: { group: string; name: string },
   accountId: string | null,
 ): Promise<VisibleRepository | null> {
-  const { rows } = await db.query<VisibleRepository>(
-    `select ${columns}, role_of($3, r.id) as role
-       from ${tables}
-      where g.name = $1 and r.name = $2 and (r.visibility = 'public' or role_of($3, r.id) is not null)`,
-    [group, name, accountId],
-  )
+  const { rows } = await db.query<VisibleRepository>({
+    name: 'find-visible-repository',
+    // PostgreSQL would skip the role of a repository that does not exist, if the expression were not materialized.
+    text: `with found as materialized (
+             select ${columns}, own.role
+               from (values (true)) as request (is_one)
+               left join repository_group g on g.name = $1
+               left join repository r on r.group_id = coalesce(g.id, 0) and r.name = $2
+              cross join lateral role_in_repository($3, coalesce(g.id, 0), coalesce(r.id, 0)) own)
+           select id, path, visibility, description, role from found
+            where id is not null and (visibility = 'public' or role is not null)`,
+    values: [group, name, accountId],
+  })
   return rows[0] ?? null
 }

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { transaction } from '../../src/database/database.ts'
+import { type Queryable, transaction } from '../../src/database/database.ts'
 import {
   accountPrincipal,
   listAccessibleGroups,
   listAccessibleRepositories,
 } from '../../src/repositories/accessible-repositories.ts'
-import { findGroup, insertGroup } from '../../src/repositories/groups.ts'
+import { findGroup, findVisibleGroup, insertGroup } from '../../src/repositories/groups.ts'
 import {
   listMembers,
   removeGroupMember,
@@ -16,6 +16,7 @@ import {
 import {
   deleteRepository,
   findRepositoryByPath,
+  findVisibleRepository,
   insertRepository,
   registryUrl,
 } from '../../src/repositories/repositories.ts'
@@ -195,4 +196,50 @@ describe('deleting a repository', () => {
     expect(left.rowCount).toBe(0)
     expect(await transaction(t.db, (tx) => deleteRepository(tx, id))).toBe(false)
   })
+})
+
+describe('what a visitor may not see', () => {
+  const t = useDatabase()
+
+  /** Returns how often a look-up reads each table. */
+  async function readsOf(lookUp: (tx: Queryable) => Promise<unknown>): Promise<Record<string, number>> {
+    const count = async (tx: Queryable) => {
+      const { rows } = await tx.query<{ name: string; reads: number }>(
+        `select relname as name, (coalesce(seq_scan, 0) + coalesce(idx_scan, 0))::int as reads
+           from pg_stat_xact_user_tables`,
+      )
+      return new Map(rows.map(({ name, reads }) => [name, reads]))
+    }
+    return await transaction(t.db, async (tx) => {
+      // PostgreSQL adds statements of earlier transactions to these counters for a while.
+      const before = await count(tx)
+      expect(await lookUp(tx)).toBeNull()
+      const grown = [...(await count(tx))].map(([name, reads]) => [name, reads - (before.get(name) ?? 0)])
+      return Object.fromEntries(grown.filter(([, reads]) => reads !== 0)) as Record<string, number>
+    })
+  }
+
+  it.each(['a stranger', 'nobody'])(
+    'is looked up with the same reads as what does not exist, by %s',
+    async (who) => {
+      const { id: ownerId } = await anAccount(t.db)
+      const group = await insertGroup(t.db, aName('group'), ownerId)
+      await insertRepository(t.db, {
+        groupId: group.id,
+        name: 'secret',
+        visibility: 'private',
+        description: '',
+      })
+      const reader = who === 'nobody' ? null : (await anAccount(t.db)).id
+      const repository = (path: { group: string; name: string }) =>
+        readsOf((tx) => findVisibleRepository(tx, path, reader))
+      const hidden = await repository({ group: group.name, name: 'secret' })
+      expect(Object.keys(hidden).length).toBeGreaterThan(1)
+      expect(await repository({ group: group.name, name: 'missing' })).toEqual(hidden)
+      expect(await repository({ group: 'missing', name: 'secret' })).toEqual(hidden)
+      const hiddenGroup = await readsOf((tx) => findVisibleGroup(tx, group.name, reader))
+      expect(Object.keys(hiddenGroup).length).toBeGreaterThan(1)
+      expect(await readsOf((tx) => findVisibleGroup(tx, 'missing', reader))).toEqual(hiddenGroup)
+    },
+  )
 })
