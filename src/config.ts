@@ -40,6 +40,11 @@ const Environment = z.object({
     .regex(/^[\w.:%-]+$/, 'must be a host name or an IP address')
     .default('localhost'),
   PORT: wholeNumberSetting(1, 65_535).default(3000),
+  METRICS_PORT: wholeNumberSetting(1, 65_535).optional(),
+  METRICS_TOKEN: z
+    .string()
+    .regex(/^[\w.~+/=-]{16,1000}$/, 'must be 16 to 1000 letters, digits or characters of ._~+/=-')
+    .optional(),
   DATA_DIR: z.string().default('./data'),
   SECRET_KEY: secretKey.optional(),
   SECRET_KEY_PREVIOUS: secretKey.optional(),
@@ -115,6 +120,7 @@ export interface Config {
   givenUrls: { base: boolean; auth: boolean }
   host: string
   port: number
+  metrics: MetricsSettings
   dataDir: string
   trustProxy: boolean | number | string
   /** The key that encrypts the secrets of second factors. Null when a file in `dataDir` contains it. */
@@ -146,6 +152,14 @@ export interface Config {
   mail: MailSettings | null
   /** How accounts are created: by administrators only, also by invited people, or by everybody with an email. */
   signUp: 'closed' | 'invited' | 'open'
+}
+
+/** Who reads `/metrics`. Without port and token, everybody reads it without the hosts of upstreams. */
+export interface MetricsSettings {
+  /** The separate port for metrics, on the same host. Null for none. */
+  port: number | null
+  /** The bearer token that `/metrics` requires. Null for none. */
+  token: string | null
 }
 
 /** How mails are sent. */
@@ -219,6 +233,9 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   if (given['PASSWORD_SIGN_IN'] === 'off' && providers.length === 0 && providerMistakes.length === 0) {
     mistakes.push('PASSWORD_SIGN_IN can be off only with a provider: set OIDC_<NAME>_ISSUER')
   }
+  if (read.data?.METRICS_PORT !== undefined && read.data.METRICS_PORT === read.data.PORT) {
+    mistakes.push('METRICS_PORT must not be PORT: it is a separate port that only your monitoring reaches')
+  }
   if (typeof archiveStore === 'string') mistakes.push(`ARCHIVE_STORE ${archiveStore}`)
   if (given['SMTP_URL'] !== undefined && given['MAIL_FROM'] === undefined) {
     mistakes.push('MAIL_FROM must be set with SMTP_URL: it is the sender of the mails')
@@ -239,6 +256,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     givenUrls: { base: env.BASE_URL !== undefined, auth: env.AUTH_URL !== undefined },
     host: env.HOST,
     port: env.PORT,
+    metrics: { port: env.METRICS_PORT ?? null, token: env.METRICS_TOKEN ?? null },
     dataDir: resolve(env.DATA_DIR),
     trustProxy: readTrustProxy(env.TRUST_PROXY),
     secretKey: env.SECRET_KEY ?? null,

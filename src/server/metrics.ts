@@ -5,6 +5,7 @@ import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { AppContext } from '../context.ts'
 import type { Queryable } from '../database/database.ts'
 import { countJobs, type JobCount } from '../jobs/job-rows.ts'
+import { type Metrics, serveMetrics } from './serve-metrics.ts'
 
 /** Shorter than common timeouts of a scrape. */
 const maxCountSeconds = 3
@@ -13,16 +14,17 @@ const maxCountSeconds = 3
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60]
 
 /**
- * `/metrics` for Prometheus (DESIGN §4): the number and the duration of requests by route, the connections to the
- * database in these pools, and Node's metrics of the process. A label contains the pattern of a route, never a URL. So
- * metrics do not show who requests what, and their number is bounded. Returns the registry, so that other modules can
- * add metrics.
+ * `/metrics` for Prometheus: the number and the duration of requests by route, the connections to the database in these
+ * pools, and Node's metrics of the process. A label contains the pattern of a route, never a URL. So metrics do not show
+ * who requests what, and their number is bounded. Returns registries, so that other modules can add metrics.
+ * With METRICS_TOKEN, `/metrics` requires it. With METRICS_PORT, `/metrics` is on that port only, unless there is a
+ * token too.
  */
 export function measureRequests(
   app: FastifyInstance,
-  { db }: AppContext,
+  { config, db }: AppContext,
   pools: readonly pg.Pool[],
-): Registry {
+): Metrics {
   const registry = new Registry()
   // This interval in milliseconds is part of the measured delays. The default, 10, would wake an idle process a hundred
   // times a second.
@@ -64,11 +66,9 @@ export function measureRequests(
     durations.observe({ method: request.method, route, status: reply.statusCode }, seconds)
     done()
   })
-  app.get('/metrics', { logLevel: 'warn' }, async (_request, reply) => {
-    reply.header('content-type', registry.contentType).header('cache-control', 'no-store')
-    return registry.metrics()
-  })
-  return registry
+  const metrics = { common: registry, open: new Registry(), closed: new Registry() }
+  serveMetrics(app, config, metrics)
+  return metrics
 }
 
 /** Adds metrics of the background jobs of all processes. They are missing when the database does not respond. */

@@ -1,8 +1,12 @@
+import { Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
-import { useApp } from '../support/app.ts'
+import { countUpstreams } from '../../src/server/upstream-metrics.ts'
+import { type TestApp, useApp } from '../support/app.ts'
+import { freePort } from '../support/program.ts'
 import { aPublisher } from '../support/registry-actors.ts'
 
 const t = useApp()
+const port = await freePort()
 
 /** The samples of `/metrics`, by name and labels. */
 async function samples(): Promise<Map<string, number>> {
@@ -99,5 +103,79 @@ describe('GET /metrics (DESIGN §4)', () => {
     ])
     expect(all.get('svc_job_last_success_timestamp_seconds{job="a"}')).toBe(1000)
     expect(all.has('svc_job_last_success_timestamp_seconds{job="c"}')).toBe(false)
+  })
+})
+
+describe('who reads metrics', () => {
+  const token = 'a-token-of-the-monitoring'
+  const settings = {
+    nothing: useApp(),
+    token: useApp({ METRICS_TOKEN: token }),
+    port: useApp({ METRICS_PORT: `${port}`, HOST: '127.0.0.1' }),
+  }
+  const read = (app: TestApp, authorization?: string) =>
+    app.app.inject({ url: '/metrics', headers: authorization === undefined ? {} : { authorization } })
+
+  it('everybody, without the hosts of upstreams, when nothing is set', async () => {
+    const { body } = await read(settings.nothing)
+    expect(body).toContain('# TYPE svc_upstream_requests_total counter')
+    expect(body).not.toContain('upstream="')
+  })
+
+  it('whoever has the token, when it is set', async () => {
+    const refused = await Promise.all([
+      read(settings.token),
+      read(settings.token, 'Bearer another-token-of-somebody'),
+      read(settings.token, `Basic ${Buffer.from(`svc:${token}`).toString('base64')}`),
+    ])
+    for (const { statusCode, headers, body } of refused) {
+      expect([statusCode, headers['www-authenticate']]).toEqual([401, 'Bearer realm="metrics"'])
+      expect(body).not.toContain('svc_')
+    }
+    const allowed = await read(settings.token, `Bearer ${token}`)
+    expect(allowed.statusCode).toBe(200)
+    expect(allowed.body).toContain('svc_upstream_requests_total')
+  })
+
+  it('whoever reaches the separate port, when it is set', async () => {
+    expect((await read(settings.port)).statusCode).toBe(404)
+    const response = await fetch(`http://127.0.0.1:${port}/metrics`)
+    expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=/)
+    expect(await response.text()).toContain('svc_upstream_requests_total')
+    for (const [method, path] of [
+      ['GET', '/'],
+      ['POST', '/metrics'],
+      ['GET', '/api/user'],
+    ] as const) {
+      expect((await fetch(`http://127.0.0.1:${port}${path}`, { method })).status).toBe(404)
+    }
+  })
+
+  it('counts at most a hundred hosts of upstreams, and others together', async () => {
+    const metrics = { common: new Registry(), open: new Registry(), closed: new Registry() }
+    const { noteArchive } = countUpstreams(metrics)
+    for (let i = 0; i < 150; i += 1) {
+      noteArchive(
+        { upstreamUrl: `https://host-${i}.test/` } as Parameters<typeof noteArchive>[0],
+        'fetched',
+        10,
+      )
+    }
+    const closed = await metrics.closed.metrics()
+    expect(closed.match(/svc_upstream_archive_bytes_total\{/g)).toHaveLength(101)
+    expect(closed).toContain('svc_upstream_archive_bytes_total{upstream="other"} 500')
+    const open = await metrics.open.metrics()
+    expect(open).toContain('svc_upstream_archive_bytes_total 1500')
+    expect(open).not.toContain('.test')
+  })
+
+  it('lets simultaneous scrapes share one text, and gives each a text that is not older than its request', async () => {
+    const scrape = () => read(settings.nothing).then(({ body }) => body)
+    const together = await Promise.all(Array.from({ length: 20 }, scrape))
+    expect(new Set(together).size).toBeLessThanOrEqual(2)
+    for (let i = 0; i < 3; i += 1) {
+      await settings.nothing.app.inject('/no/such/page')
+      expect(await scrape()).toContain(`${countOf('GET', 'none', 404)} ${i + 1}`)
+    }
   })
 })

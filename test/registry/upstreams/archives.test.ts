@@ -238,11 +238,9 @@ describe('an archive of an upstream', () => {
     const [mirror] = (await call('GET', '/mirrored-packages')).json()
     expect(mirror.alarm).toContain('SHA-1')
     const metrics = (await t.app.inject('/metrics')).body
-    expect(metrics).toMatch(
-      /svc_upstream_requests_total\{upstream="127\.0\.0\.1:\d+",kind="archive",outcome="alarm"\} 1/,
-    )
+    expect(metrics).toMatch(/svc_upstream_requests_total\{kind="archive",outcome="alarm"\} 1/)
     expect(metrics).toMatch(/svc_upstream_documents_total\{result="miss"\} \d/)
-    expect(metrics).toMatch(/svc_upstream_archive_bytes_total\{upstream="127\.0\.0\.1:\d+"\} \d{3}/)
+    expect(metrics).toMatch(/svc_upstream_archive_bytes_total \d{3}/)
   })
 
   it('with other bytes than at the first fetch causes an alarm and is not served', async () => {
