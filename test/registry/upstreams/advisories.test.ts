@@ -217,6 +217,25 @@ describe('POST security-advisories with upstreams', () => {
     expect(await documentWith('doc/odd', 'nonsense')).toBe('nonsense')
   })
 
+  it.each([
+    [
+      'all but id and versions',
+      { title: undefined, sources: undefined, reportedAt: undefined, link: undefined },
+    ],
+    ['its title', { title: undefined }],
+    ['its sources', { sources: { 0: 'no list' } }],
+    ['a readable date', { reportedAt: 'yesterday?' }],
+  ])('stay partial in documents without %s, so that Composer asks the API for the CVE', async (_, keys) => {
+    const { ask, audit } = await aMirror('partial')
+    const name = 'pub/partial'
+    const full = { ...advisory(name), cve: 'CVE-2026-1' }
+    upstream.offer(name, ['1.0.0'], { document: { 'security-advisories': [{ ...full, ...keys }] } })
+    const partial = { advisoryId: full.advisoryId, affectedVersions: full.affectedVersions }
+    expect((await ask(`p2/${name}.json`)).json()['security-advisories']).toEqual([partial])
+    advise(upstream, { [name]: [full] })
+    expect(await audit(name)).toEqual({ [name]: [full] })
+  })
+
   it('keeps the last advisories when those of a name are too large, and is 503 without them', async () => {
     const { audit } = await aMirror('bounds')
     const known = { 'pub/grows': [advisory('pub/grows')] }

@@ -10,28 +10,62 @@ const date =
   /^[12]\d{3}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)? ?(?:Z|[+-](?:[01]\d|2[0-4]):?[0-5]\d)?)?$/
 const noDate = '1970-01-01 00:00:00'
 
-/**
- * Returns the advisories of a list that Composer can read, with all keys that `composer audit` needs: it ends with an
- * error when title, sources or reportedAt are missing, and when one of the keys cannot be read. PHP writes a list with
- * gaps as an object. Leaves out advisories without id or versions.
- */
-export function completeAdvisories(listed: Json | undefined): JsonObject[] {
-  return (versionList(listed) as Json[]).filter(isJsonObject).flatMap(complete)
+/** An advisory that Composer can read. A null value is missing, or cannot be read. */
+interface ReadAdvisory {
+  /** All keys but title, sources and reportedAt. */
+  kept: JsonObject
+  advisoryId: string
+  affectedVersions: string
+  title: string | null
+  sources: Json[] | null
+  reportedAt: string | null
 }
 
-function complete(advisory: JsonObject): JsonObject[] {
-  const { advisoryId, affectedVersions, title, sources, reportedAt } = advisory
+/**
+ * Returns the advisories of a document as `composer update` may read them. An advisory without a readable title, sources
+ * or date stays partial: only its id and its versions. Composer 2.9 and later then ask the API for the full one, which
+ * has the CVE that a project may ignore. Leaves out advisories without id or versions. PHP writes a list with gaps as an
+ * object.
+ */
+export function documentAdvisories(listed: Json | undefined): JsonObject[] {
+  return read(listed).map(({ kept, advisoryId, affectedVersions, ...full }) =>
+    Object.values(full).includes(null) ? { advisoryId, affectedVersions } : { ...kept, ...full },
+  )
+}
+
+/**
+ * Returns the advisories of a list for the API, with all keys that `composer audit` needs: it ends with an error when
+ * title, sources or reportedAt are missing, and when one of the keys cannot be read. Leaves out advisories without id or
+ * versions.
+ */
+export function completeAdvisories(listed: Json | undefined): JsonObject[] {
+  return read(listed).map(({ kept, advisoryId, title, sources, reportedAt }) => ({
+    ...kept,
+    title: title ?? advisoryId,
+    sources: sources ?? [],
+    reportedAt: reportedAt ?? noDate,
+  }))
+}
+
+function read(listed: Json | undefined): ReadAdvisory[] {
+  return (versionList(listed) as Json[]).filter(isJsonObject).flatMap(readAdvisory)
+}
+
+function readAdvisory(advisory: JsonObject): ReadAdvisory[] {
+  const { advisoryId, affectedVersions, title, sources, reportedAt, ...others } = advisory
   if (typeof advisoryId !== 'string' || typeof affectedVersions !== 'string') return []
   if (!isConstraint(affectedVersions) || jsonForPhp(advisory) === null) return []
-  const kept = Object.entries(advisory).filter(
+  const kept = Object.entries(others).filter(
     ([key, value]) => !optionalTexts.includes(key) || value === null || typeof value === 'string',
   )
   return [
     {
-      ...Object.fromEntries(kept),
-      title: typeof title === 'string' ? title : advisoryId,
-      sources: Array.isArray(sources) ? sources.filter(isSource) : [],
-      reportedAt: isDate(reportedAt) ? reportedAt : noDate,
+      kept: { advisoryId, affectedVersions, ...Object.fromEntries(kept) },
+      advisoryId,
+      affectedVersions,
+      title: typeof title === 'string' ? title : null,
+      sources: Array.isArray(sources) ? sources.filter(isSource) : null,
+      reportedAt: isDate(reportedAt) ? reportedAt : null,
     },
   ]
 }

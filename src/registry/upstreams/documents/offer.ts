@@ -1,7 +1,7 @@
 import { difference } from '../../documents/entry.ts'
 import { compareNormalized } from '../../manifest/composer-version.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../manifest/manifest-json.ts'
-import { completeAdvisories } from './complete-advisories.ts'
+import { documentAdvisories } from './complete-advisories.ts'
 import {
   affectedConstraints,
   malwareFlags,
@@ -64,7 +64,7 @@ function withReadableAdvisories(extra: JsonObject): JsonObject {
   const listed = extra['security-advisories']
   // Composer ignores another type, and then asks the API. An empty list would mean that there are no advisories.
   if (typeof listed !== 'object' || listed === null) return extra
-  return { ...extra, 'security-advisories': completeAdvisories(listed) }
+  return { ...extra, 'security-advisories': documentAdvisories(listed) }
 }
 
 /** Returns the names that the versions replace or provide. */
