@@ -139,6 +139,14 @@ describe.skipIf(!hasComposerClient || !hasNginx)('the real Composer with an upst
     expect((await upstream.requests()).length).toBe(before)
   })
 
+  it('finds the names of packages that came from the upstream', async () => {
+    expect(await run('search', '-N', 'psr', 'plug')).toMatch(/psr\/log[\s\S]*pub\/plugin/)
+    expect(await run('search', '-N', 'sr/l')).toContain('psr/log')
+    const shown = await run('show', '-a', '-N', 'p*')
+    expect(shown).toMatch(/psr\/log[\s\S]*pub\/branchy/)
+    expect(shown).not.toContain('acme/private')
+  })
+
   it('gets new versions of known packages from the change feed, without requests for other packages', async () => {
     const feed = async () => {
       const { rows } = await t.db.query(

@@ -6,6 +6,7 @@ import {
   maxListedNames,
   searchPackages,
 } from '../tables/matching-packages.ts'
+import { listKnownNames } from '../upstreams/tables/mirrored-packages.ts'
 import { param, type RegistryContext, readRegistryRequest, sendRegistryJson } from './http.ts'
 
 const maxQueryCharacters = 200
@@ -31,13 +32,19 @@ export async function searchRoutes(
     const vendor = queryOf(request, 'vendor').toLowerCase()
     const filter = queryOf(request, 'filter').toLowerCase()
     const patterns = [vendor && `${vendor}/*`, filter].filter(Boolean)
-    const part = { after: queryOf(request, 'after'), limit: maxListedNames + 1 }
-    const found = await listPackageNames(db, repositoryId, patterns, part)
+    const after = queryOf(request, 'after')
+    const part = { after, limit: maxListedNames + 1 }
+    const [ours, known, answered] = await Promise.all([
+      listPackageNames(db, repositoryId, patterns, part),
+      listKnownNames(searchDb, repositoryId, patterns, part),
+      after === '' ? upstreamQueries.listNames(repositoryId, { vendor, filter }) : [],
+    ])
+    // Names are ASCII, so this is their byte order.
+    const found = [...new Set([...ours, ...known])].toSorted()
     const names = found.slice(0, maxListedNames)
     // Composer reads only the first part. A mirror follows the link.
     if (found.length > names.length) reply.header('link', nextLink(config.baseUrl, request.url, names.at(-1)))
-    const theirs = part.after === '' ? await upstreamQueries.listNames(repositoryId, { vendor, filter }) : []
-    return sendRegistryJson(reply, 200, { packageNames: [...names, ...theirs] })
+    return sendRegistryJson(reply, 200, { packageNames: [...new Set([...names, ...answered])] })
   })
 
   app.get('/providers/:vendor/:file', async (request, reply) => {

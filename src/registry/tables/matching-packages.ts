@@ -200,19 +200,27 @@ export async function listPackageNames(
   patterns: readonly string[],
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  // Read the part of the index that starts with the longest text before a `*`. Every character of a name is below `{`.
-  const start = patterns
-    .map((pattern) => pattern.split('*', 1)[0] ?? '')
-    .reduce((a, b) => (a.length < b.length ? b : a), '')
+  const { start, likePatterns } = nameRange(patterns)
   const { rows } = await db.query<{ name: string }>(
     `select p.name from package p
       where p.repository_id = $1 and p.name collate "C" > $2
         and p.name collate "C" >= $3 and p.name collate "C" < $3 || '{'
         and p.name like all ($4::text[]) and ${isListed}
       order by p.name collate "C" limit $5`,
-    [repositoryId, after, start, patterns.map(toLikePattern), limit],
+    [repositoryId, after, start, likePatterns, limit],
   )
   return rows.map(({ name }) => name)
+}
+
+/**
+ * Returns patterns of names for SQL, and the longest text before a `*`. A statement reads only the part of an index that
+ * starts with this text. Every character of a name is below `{`.
+ */
+export function nameRange(patterns: readonly string[]): { start: string; likePatterns: string[] } {
+  const start = patterns
+    .map((pattern) => pattern.split('*', 1)[0] ?? '')
+    .reduce((a, b) => (a.length < b.length ? b : a), '')
+  return { start, likePatterns: patterns.map(toLikePattern) }
 }
 
 /** A package that provides another one. */

@@ -81,11 +81,11 @@ export async function freshRoot(
 }
 
 /**
- * Returns whether an earlier release has read packages.json, which has ignored inline packages beside metadata-url, or
+ * Returns whether an earlier release has read packages.json, which has not stored the names of inline packages, or
  * whether documents contain advisories.
  */
-function isOfEarlierRelease({ metadataUrl, inlineNames, hasAdvisoriesInDocuments }: UpstreamRoot): boolean {
-  return metadataUrl !== null && (inlineNames === undefined || hasAdvisoriesInDocuments === undefined)
+function isOfEarlierRelease({ inlineNames, hasAdvisoriesInDocuments }: UpstreamRoot): boolean {
+  return inlineNames === undefined || hasAdvisoriesInDocuments === undefined
 }
 
 /** Reads packages.json of an upstream again. */

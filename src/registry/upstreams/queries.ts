@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type pg from 'pg'
 import { cleanLine, shortenText } from '../../domain/plain-text.ts'
+import { makePause } from '../../domain/time-slices.ts'
 import { isJsonObject, type JsonObject } from '../manifest/manifest-json.ts'
 import { isPackageName } from '../manifest/package-name.ts'
 import { type ListUpstreamAdvisories, openUpstreamAdvisories } from './advisories.ts'
@@ -8,6 +9,7 @@ import type { UpstreamClient } from './client/fetch.ts'
 import { UpstreamError } from './client/upstream-error.ts'
 import { metadataUrlOf, parseObject, type UpstreamRoot } from './client/upstream-root.ts'
 import { jsonForPhp } from './documents/judge-document.ts'
+import { matchesGlob } from './documents/patterns.ts'
 import { listForeignNames } from './tables/mirrored-packages.ts'
 import { listUpstreams, type Upstream } from './tables/upstreams.ts'
 import { mentionClaimedVendor } from './tables/vendor-claims.ts'
@@ -132,12 +134,12 @@ export function openUpstreamQueries(
         ({ packageNames }) =>
           Array.isArray(packageNames) ? packageNames.filter((name) => typeof name === 'string') : [],
       )
-      return (
-        await foreignOnly(
-          repositoryId,
-          names.map((name) => ({ name })),
-        )
-      ).map(({ name }) => name)
+      const wanted = await matching(names, [vendor && `${vendor}/*`, filter])
+      const found = await foreignOnly(
+        repositoryId,
+        wanted.map((name) => ({ name })),
+      )
+      return found.map(({ name }) => name)
     },
 
     async listProviders(repositoryId, name) {
@@ -157,6 +159,18 @@ export function openUpstreamQueries(
       return foreignOnly(repositoryId, providers as (JsonObject & { name: string })[])
     },
   }
+}
+
+/** Returns the names that match all patterns. Many upstreams ignore the filter of a request, and send all names. */
+async function matching(names: readonly string[], patterns: readonly string[]): Promise<string[]> {
+  const given = patterns.filter((pattern) => pattern !== '')
+  const pause = makePause()
+  const found: string[] = []
+  for (const name of names) {
+    if (given.every((pattern) => matchesGlob(pattern, name))) found.push(name)
+    await pause()
+  }
+  return found
 }
 
 function readResult({ name, description, virtual }: JsonObject): UpstreamResult[] {

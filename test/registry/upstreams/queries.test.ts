@@ -25,6 +25,57 @@ async function aMirror(vendor: string, about: Parameters<typeof aCaller>[1] = {}
   return { ...caller, audit }
 }
 
+describe('GET list.json with upstreams', () => {
+  const listing = useUpstream({
+    'available-packages': ['named/one', 'named/two', 'known/denied', 'named-own/lib'],
+    'available-package-patterns': ['known/*', 'own/*'],
+  })
+  const inline = useUpstream({
+    'metadata-url': undefined,
+    packages: { 'inline/lib': { '1.0.0': { name: 'inline/lib', version: '1.0.0', type: 'metapackage' } } },
+  })
+
+  it('lists our names, those of packages that were served, and those that upstreams list in packages.json', async () => {
+    const caller = await aCaller(t)
+    for (const { url } of [listing, inline])
+      await caller.call('POST', '/upstreams', { url, deny: ['known/denied'], name: url.slice(-4) })
+    await caller.push('1.0.0', { name: 'listing/own' })
+    for (const name of ['known/lib', 'known/late', 'own/ours']) {
+      listing.offer(name, ['1.0.0'])
+      expect((await caller.ask(`p2/${name}.json`)).statusCode).toBe(200)
+    }
+    // Ours since the upstream has served them.
+    await t.db.query(
+      `insert into package (repository_id, name) values ($1, 'own/ours'), ($1, 'named-own/lib')`,
+      [caller.repository.id],
+    )
+    const list = async (query = '') => (await caller.ask(`list.json${query}`)).json().packageNames
+    const all = ['inline/lib', 'known/late', 'known/lib', 'listing/own', 'named/one', 'named/two']
+    expect(await list()).toEqual(all)
+    expect(await list('?after=known/lib')).toEqual(all.slice(3))
+    expect(await list('?filter=*/l*')).toEqual(['inline/lib', 'known/late', 'known/lib'])
+    expect(await list('?vendor=named')).toEqual(['named/one', 'named/two'])
+    expect(await list('?filter=known_lib')).toEqual([])
+  })
+
+  it('filters the names of an upstream that ignores the filter', async () => {
+    const { ask } = await aMirror('filtering')
+    const packageNames = [
+      ...Array.from({ length: 2000 }, (_, i) => `other/lib${i}`),
+      'psr/log',
+      'symfony/console',
+      'symfony/psr',
+      ...Array.from({ length: 2000 }, (_, i) => `others/lib${i}`),
+    ]
+    for (const path of ['filter=psr%2F*', 'vendor=symfony&filter=*psr'])
+      upstream.put(`/list.json?${path}`, { packageNames })
+    expect((await ask('list.json?filter=psr/*')).json()).toEqual({ packageNames: ['psr/log'] })
+    expect((await ask('list.json?vendor=symfony&filter=*psr')).json()).toEqual({
+      packageNames: ['symfony/psr'],
+    })
+  })
+})
+
 describe('search, list and providers with upstreams', () => {
   it('add allowed packages of upstreams, and none with a name of ours', async () => {
     const { ask } = await aMirror('acme')

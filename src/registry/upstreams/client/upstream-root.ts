@@ -13,8 +13,8 @@ export interface UpstreamRoot {
   /** A template with `%package%`. Null when all packages are in packages.json itself and in its `includes`. */
   metadataUrl: string | null
   /**
-   * The names of the packages that are inline beside metadata-url. Composer uses these packages, and requests no other
-   * metadata of them. Undefined in rows of earlier releases.
+   * The names of the packages that are in packages.json itself and in its `includes`. Beside metadata-url, Composer uses
+   * these packages, and requests no other metadata of them. Undefined in rows of earlier releases.
    */
   inlineNames?: string[]
   /** All names of the upstream. Null when packages.json does not list them. */
@@ -129,7 +129,11 @@ export async function readRoot(
       'packages.json of the upstream has neither metadata-url nor packages nor includes',
     )
   }
-  return { root: { ...root, vendors: vendorsOf(packages) }, packages, characters }
+  return {
+    root: { ...root, inlineNames: [...packages.keys()], vendors: vendorsOf(packages) },
+    packages,
+    characters,
+  }
 }
 
 function vendorsOf(packages: InlinePackages): string[] {

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { ListPart, Queryable } from '../../../database/database.ts'
 import { keepPaths } from '../../../repositories/path-locks.ts'
+import { nameRange } from '../../tables/matching-packages.ts'
 import type { UpstreamMode } from './upstreams.ts'
 
 /** The reason why a package may or may not come from an upstream. The SQL function `package_origin` decides. */
@@ -35,6 +36,44 @@ export async function listForeignNames(
     values: [repositoryId, names],
   })
   return rows
+}
+
+/**
+ * Lists the names that upstreams offer to a repository, as far as svc knows them without a request: names that an upstream
+ * has served, and those that packages.json of an upstream lists. They match all of the patterns, are in byte order, begin
+ * after the name `after`, and are at most `limit`.
+ */
+export async function listKnownNames(
+  db: Queryable,
+  repositoryId: string,
+  patterns: readonly string[],
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const { start, likePatterns } = nameRange(patterns)
+  const isWanted = `k.name collate "C" > $2 and k.name collate "C" >= $3 and k.name collate "C" < $3 || '{'
+                    and k.name like all ($4::text[])`
+  const { rows } = await db.query<{ name: string }>({
+    name: 'list-known-names',
+    // The names are sorted before their origin is looked up, so that no more of them are looked up than necessary.
+    text: `with known as materialized (
+             select k.name from mirrored_package k
+              where k.repository_id = $1 and k.upstream_id is not null and ${isWanted}
+             union
+             select k.name
+               from upstream u
+              cross join lateral (select value #>> '{}' as name from jsonb_path_query(
+                                     u.root, '$.keyvalue() ? (@.key == "names" || @.key == "inlineNames").value[*]')
+                                        as named (value)) k
+              where u.repository_id = $1 and u.removed_at is null and u.mode <> 'off' and ${isWanted}
+           )
+           select k.name
+             from (select name from known order by name collate "C" offset 0) k
+            cross join lateral package_origin($1, k.name) o
+            where o.verdict = 'upstream'
+            order by k.name collate "C" limit $5`,
+    values: [repositoryId, after, start, likePatterns, limit],
+  })
+  return rows.map(({ name }) => name)
 }
 
 /** Returns the given names that are own packages of the repository, or belong to a vendor that its group has claimed. */
